@@ -1,0 +1,1 @@
+"""Measures roundtrip beside its peers, interleaved in one process: `python -m benchmarks`."""

@@ -1,0 +1,77 @@
+"""Reads the command line, measures, prints."""
+
+import argparse
+import asyncio
+import logging
+import random
+import sys
+from collections.abc import Sequence
+
+from benchmarks.measure import Effort, Line, PeerFailed, measure
+from benchmarks.report import as_json, table
+from benchmarks.scenarios import SCENARIOS
+from benchmarks.variants import Variant, installed
+
+_SEED = 20260728
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmarks and return the exit status."""
+    options = _parser().parse_args(arguments)
+    # Peers differ in how much they log; what they would write is not what is compared.
+    logging.disable(logging.CRITICAL)
+    variants = [variant for variant in installed() if not options.variant or variant.name in options.variant]
+    effort = Effort(
+        rounds=options.rounds or (1 if options.quick else 15),
+        batch_scale=0 if options.quick else 1,
+        warm_up=0 if options.quick else 5,
+    )
+    try:
+        lines = asyncio.run(_measure_all(variants, only=options.only, effort=effort))
+    except PeerFailed as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    if not lines:
+        sys.stderr.write("nothing was selected\n")
+        return 2
+    sys.stdout.write((as_json if options.json else table)(lines, variants) + "\n")
+    return 0
+
+
+async def _measure_all(variants: Sequence[Variant], *, only: Sequence[str], effort: Effort) -> list[Line]:
+    rng = random.Random(_SEED)
+    lines: list[Line] = []
+    for scenario in SCENARIOS:
+        wanted = {row.name for row in scenario.rows if not only or any(text in row.name for text in only)}
+        if not wanted:
+            continue
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\033[K{scenario.rows[0].title}…\r")
+        measured = await measure(scenario, variants, effort=effort, rng=rng)
+        lines += [line for line in measured if line.row.name in wanted]
+    return lines
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a smoke run: checks everything, measures hardly")
+    parser.add_argument("--json", action="store_true", help="print JSON, with every sample")
+    parser.add_argument("--rounds", type=_positive, metavar="N", help="batches of each peer per scenario (default 15)")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="rows whose name contains NAME; may be repeated"
+    )
+    parser.add_argument(
+        "--variant", action="append", default=[], metavar="NAME", help="only this peer; may be repeated"
+    )
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""Plays one whole call against a peer as a scripted client, and checks every leg of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchmarks.asgi import Endpoint
+from benchmarks.wire import Asked, Question, WrongReply, call, read
+from benchmarks.workloads import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """What is worth knowing of one leg after the fact."""
+
+    elapsed_ns: int
+    state_bytes: int
+    """The size of the request state it handed out."""
+
+
+async def play(endpoint: Endpoint, workload: Workload) -> tuple[Leg, ...]:
+    """Make the call, answering what the workload says, until it ends.
+
+    Only the server is on the clock: writing requests and checking replies happens between the legs. Every reply is
+    checked, not only the first, because a leg that fails quickly would look like a leg that is fast.
+
+    Raises:
+        WrongReply: A leg did not do what the workload demands.
+    """
+    legs: list[Leg] = []
+    request = call()
+    for messages in workload.messages:
+        response = await endpoint.post(request.body, headers=request.headers)
+        reply = read(response)
+        if not isinstance(reply, Asked):
+            raise WrongReply(f"leg {len(legs) + 1} said {reply.text!r} where it had to ask {len(messages)} questions")
+        asked = tuple(question.message for question in reply.questions.values())
+        if asked != messages:
+            raise WrongReply(f"leg {len(legs) + 1} asked {asked} where it had to ask {messages}")
+        legs.append(Leg(elapsed_ns=response.elapsed_ns, state_bytes=len(reply.state or "")))
+        request = call(answers=_answers(reply.questions, workload=workload), state=reply.state)
+    response = await endpoint.post(request.body, headers=request.headers)
+    reply = read(response)
+    if isinstance(reply, Asked):
+        raise WrongReply(f"leg {len(legs) + 1} asked {list(reply.questions)} where it had to finish")
+    if reply.text != workload.text:
+        raise WrongReply(f"the call ended with {reply.text!r} instead of {workload.text!r}")
+    return (*legs, Leg(elapsed_ns=response.elapsed_ns, state_bytes=0))
+
+
+def _answers(questions: Mapping[str, Question], *, workload: Workload) -> dict[str, dict[str, str | bool]]:
+    return {
+        key: {question.field: workload.answers[int(question.message.partition(":")[0])]}
+        for key, question in questions.items()
+    }

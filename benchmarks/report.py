@@ -1,0 +1,113 @@
+"""Prints what was measured, as a table for people and as JSON for programs."""
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+
+from benchmarks.measure import Figure, Line
+from benchmarks.scenarios import Unit
+from benchmarks.variants import Variant
+
+BASELINE: Final = "sdk"
+"""The peer that ratios refer to."""
+
+_PACKAGES: Final = ("mcp", "fastmcp", "roundtrip", "pydantic", "starlette", "anyio")
+
+
+def table(lines: Sequence[Line], variants: Sequence[Variant]) -> str:
+    """Lay out medians, the ratio to the baseline, and minima."""
+    header = ["", *(cell for variant in variants for cell in (variant.title, "", ""))]
+    second = ["", *(cell for _ in variants for cell in ("median", f"/{BASELINE}", "min"))]
+    grid = [header, second, *([line.row.title, *_cells(line, variants)] for line in lines)]
+    widths = [max(len(row[column]) for row in grid[1:]) for column in range(len(header))]
+    for index in range(1, len(header), 3):
+        # A title spans the three columns of its variant.
+        widths[index] = max(widths[index], len(header[index]) - sum(widths[index + 1 : index + 3]) - 2)
+    rendered = [_aligned(row, widths) for row in (second, *grid[2:])]
+    spans = [f"{header[index]:^{sum(widths[index : index + 3]) + 2}}" for index in range(1, len(header), 3)]
+    notes = [f"{variant.title}: {variant.note}" for variant in variants]
+    rule = "-" * len(rendered[0])
+    return "\n".join(
+        ["   ".join([" " * widths[0], *spans]).rstrip(), rendered[0], rule, *rendered[1:], "", *notes, _origin()]
+    )
+
+
+def as_json(lines: Sequence[Line], variants: Sequence[Variant]) -> str:
+    """Give every sample, with what is needed to compare two runs."""
+    document: dict[str, Any] = {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "packages": _versions(),
+        "baseline": BASELINE,
+        "variants": {variant.name: variant.title for variant in variants},
+        "rows": [
+            {
+                "name": line.row.name,
+                "title": line.row.title,
+                "unit": line.row.unit.value,
+                "figures": {
+                    name: {
+                        "median": figure.median,
+                        "min": figure.least,
+                        "ratio": _ratio(figure, line.figures.get(BASELINE)),
+                        "samples": list(figure.samples),
+                    }
+                    for name, figure in line.figures.items()
+                },
+            }
+            for line in lines
+        ],
+    }
+    return json.dumps(document, indent=2)
+
+
+def _cells(line: Line, variants: Sequence[Variant]) -> list[str]:
+    cells: list[str] = []
+    for variant in variants:
+        figure = line.figures.get(variant.name)
+        if figure is None:
+            cells += ["-", "", ""]
+            continue
+        ratio = _ratio(figure, line.figures.get(BASELINE))
+        cells += [
+            _shown(figure.median, line.row.unit),
+            "" if ratio is None else f"{ratio:.2f}",
+            _shown(figure.least, line.row.unit),
+        ]
+    return cells
+
+
+def _ratio(figure: Figure, baseline: Figure | None) -> float | None:
+    return None if baseline is None else figure.median / baseline.median
+
+
+def _shown(value: float, unit: Unit) -> str:
+    if unit is Unit.BYTES:
+        return f"{value:.0f} B"
+    microseconds = value / 1_000
+    return f"{microseconds:.0f} µs" if microseconds < 10_000 else f"{microseconds / 1_000:.1f} ms"
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+    cells = [f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)]
+    groups = (" ".join(cells[index : index + 3]) for index in range(1, len(cells), 3))
+    return "   ".join([f"{row[0]:<{widths[0]}}", *groups])
+
+
+def _origin() -> str:
+    packages = ", ".join(f"{name} {number}" for name, number in _versions().items())
+    return f"CPython {platform.python_version()}, {os.cpu_count()} cores; {packages}"
+
+
+def _versions() -> dict[str, str]:
+    versions: dict[str, str] = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,181 @@
+"""The list of what is measured, and how a number is taken from each."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol, TypeAlias
+
+from benchmarks.asgi import serving
+from benchmarks.dialogue import Leg, play
+from benchmarks.variants import Variant
+from benchmarks.workloads import Workload, compute, confirm, plain, words
+
+Call: TypeAlias = Callable[[], Awaitable[tuple[float, ...]]]
+"""Does the work once, checks it, and yields one value for each row of its scenario."""
+
+
+class Unit(Enum):
+    """What a row's values count."""
+
+    NANOSECONDS = "ns"
+    BYTES = "bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table."""
+
+    name: str
+    title: str
+    unit: Unit = Unit.NANOSECONDS
+
+
+class Scenario(Protocol):
+    """Something every peer can be put through."""
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The lines of the table it fills."""
+        ...
+
+    @property
+    def calls(self) -> int:
+        """How many calls make one batch."""
+        ...
+
+    @property
+    def most_rounds(self) -> int | None:
+        """A bound on the rounds, for what is slow and steady."""
+        ...
+
+    def prepared(self, variant: Variant) -> AbstractAsyncContextManager[Call | None]:
+        """Make a peer ready for it; `None` where the peer has no such feature."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A row, and how its value is read from the legs of one call."""
+
+    row: Row
+    take: Callable[[Sequence[Leg]], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Calls a tool over raw ASGI."""
+
+    workload: Workload
+    readings: tuple[Reading, ...]
+    calls: int
+    most_rounds: int | None = None
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The lines of the table it fills."""
+        return tuple(reading.row for reading in self.readings)
+
+    @asynccontextmanager
+    async def prepared(self, variant: Variant) -> AsyncGenerator[Call | None]:
+        """Start a server of the variant that has the workload's tool."""
+        app = variant.build(self.workload)
+        if app is None:
+            yield None
+            return
+        async with serving(app) as endpoint:
+
+            async def once() -> tuple[float, ...]:
+                legs = await play(endpoint, self.workload)
+                return tuple(reading.take(legs) for reading in self.readings)
+
+            yield once
+
+
+@dataclass(frozen=True, slots=True)
+class Importing:
+    """Imports a peer in a fresh interpreter."""
+
+    rows: tuple[Row, ...]
+    calls: int = 1
+    most_rounds: int | None = 5
+
+    @asynccontextmanager
+    async def prepared(self, variant: Variant) -> AsyncGenerator[Call | None]:
+        """Nothing needs to be started."""
+        program = (
+            "from time import perf_counter_ns as now\n"
+            f"start = now()\n{variant.imports}\nstop = now()\n"
+            "import sys\nsys.stdout.write(f'\\n{stop - start}')"
+        )
+
+        async def once() -> tuple[float, ...]:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE
+            )
+            output, _ = await process.communicate()
+            return (float(output.split()[-1]),)
+
+        yield once
+
+
+def _whole(legs: Sequence[Leg]) -> float:
+    return sum(leg.elapsed_ns for leg in legs)
+
+
+def _ask_leg(legs: Sequence[Leg]) -> float:
+    return legs[0].elapsed_ns
+
+
+def _answer_leg(legs: Sequence[Leg]) -> float:
+    return legs[-1].elapsed_ns
+
+
+def _last_state(legs: Sequence[Leg]) -> float:
+    return legs[-2].state_bytes
+
+
+def _whole_call(
+    name: str, title: str, *, workload: Workload, calls: int, most_rounds: int | None = None
+) -> Conversation:
+    return Conversation(workload, (Reading(Row(name, title), _whole),), calls=calls, most_rounds=most_rounds)
+
+
+def _questions(count: int, *, calls: int) -> Conversation:
+    noun = "question" if count == 1 else "independent questions"
+    return Conversation(
+        words(count),
+        (
+            Reading(Row(f"ask-{count}", f"{count} {noun}, ask leg"), _ask_leg),
+            Reading(Row(f"answer-{count}", f"{count} {noun}, answer leg"), _answer_leg),
+        ),
+        calls=calls,
+    )
+
+
+def _token(count: int) -> Conversation:
+    noun = "answer" if count == 1 else "answers"
+    row = Row(f"token-{count}", f"token, {count} {noun} of 40 characters", Unit.BYTES)
+    # The state that carries the answers is the one handed out with the question that depends on them.
+    return Conversation(words(count, 1, long=True), (Reading(row, _last_state),), calls=1, most_rounds=5)
+
+
+SCENARIOS: Final[tuple[Scenario, ...]] = (
+    _whole_call("plain", "plain call", workload=plain(), calls=100),
+    _whole_call("plain-100", "plain call, 100 tools registered", workload=plain(tools=100), calls=30),
+    _whole_call("elicit", "two-round elicitation, both legs", workload=confirm(), calls=40),
+    _questions(1, calls=40),
+    _questions(4, calls=20),
+    _questions(16, calls=8),
+    _whole_call("chain-4", "chain of 4 questions, whole call", workload=words(*[1] * 4), calls=10),
+    _whole_call("chain-16", "chain of 16 questions, whole call", workload=words(*[1] * 16), calls=2),
+    _whole_call("chain-64", "chain of 64 questions, whole call", workload=words(*[1] * 64), calls=1),
+    _whole_call("slow-10", "10 resolvers of 50 ms", workload=compute(10, seconds=0.05), calls=1, most_rounds=5),
+    _whole_call("trivial-10", "10 trivial async resolvers", workload=compute(10, seconds=0), calls=80),
+    _token(1),
+    _token(4),
+    _token(16),
+    Importing((Row("import", "import, fresh interpreter"),)),
+)

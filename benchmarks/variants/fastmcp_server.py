@@ -1,0 +1,98 @@
+"""FastMCP in the forms its documentation recommends: `Depends` for values, the guard pattern for questions."""
+
+# A peer and no dependency: where it is not installed, a type checker can say nothing about this file.
+# pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownMemberType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportUntypedFunctionDecorator=false
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from fastmcp import Context, FastMCP
+from fastmcp.dependencies import Depends
+from mcp.server.request_state import RequestStateSecurity
+from mcp_types import InputRequiredResult
+from starlette.types import ASGIApp
+
+from benchmarks.asgi import PATH
+from benchmarks.variants import guard
+from benchmarks.variants.signatures import spelled
+from benchmarks.variants.variant import Variant
+from benchmarks.workloads import KEY, TOOL, Compute, Confirm, Plain, Words, Workload, computed, said
+
+_Function: TypeAlias = Callable[..., Any]
+
+
+def build(workload: Workload) -> ASGIApp:
+    """Make a FastMCP server with the workload's tool."""
+    server: FastMCP[Any] = FastMCP("bench", request_state_security=RequestStateSecurity(keys=[KEY]))
+    if isinstance(workload, Plain):
+        for number in range(1, workload.tools):
+            server.tool(name=f"other_{number}")(_greeter())
+    server.tool(name=TOOL)(_tool(workload))
+    return server.http_app(path=PATH, json_response=True, stateless_http=True)
+
+
+def _tool(workload: Workload) -> _Function:
+    match workload:
+        case Plain():
+            return _greeter()
+        case Compute(count=count, seconds=seconds):
+            return _computing(count, seconds)
+        case Confirm():
+            return _confirm
+        case Words(rounds=rounds):
+            return _wording(rounds)
+        case _:
+            raise NotImplementedError(type(workload).__name__)
+
+
+def _greeter() -> _Function:
+    async def work(name: str) -> str:
+        return said(name, ["hello"])
+
+    return work
+
+
+async def _confirm(name: str, ctx: Context) -> str | InputRequiredResult:
+    # `ctx.elicit` is refused on this protocol revision; a tool returns its questions and reads the answers itself.
+    return guard.consent(name, ctx.input_responses, ctx.request_state)
+
+
+def _wording(rounds: tuple[int, ...]) -> _Function:
+    async def work(name: str, ctx: Context) -> str | InputRequiredResult:
+        return guard.word_rounds(name, rounds, ctx.input_responses, ctx.request_state)
+
+    return work
+
+
+def _computing(count: int, seconds: float) -> _Function:
+    async def work(name: str, **values: str) -> str:
+        return said(name, values.values())
+
+    names = [f"value_{number}" for number in range(count)]
+    return spelled(
+        work,
+        name=TOOL,
+        parameters=dict.fromkeys(["name", *names], str),
+        returns=str,
+        defaults={name: Depends(_step(number, seconds)) for number, name in enumerate(names)},
+    )
+
+
+def _step(number: int, seconds: float) -> _Function:
+    async def step() -> str:
+        if seconds:
+            await asyncio.sleep(seconds)
+        return computed(number)
+
+    return spelled(step, name=f"step_{number}", parameters={}, returns=str)
+
+
+VARIANT = Variant(
+    name="fastmcp",
+    title="FastMCP",
+    imports="from fastmcp import FastMCP",
+    note="values by Depends; questions by hand-written guards, the low-level server's code",
+    build=build,
+)

@@ -1,0 +1,116 @@
+"""A server written by hand on the SDK's low-level class: what is left when there is no framework in the way."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from mcp.server import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+)
+from starlette.types import ASGIApp
+
+from benchmarks.asgi import PATH
+from benchmarks.variants import guard
+from benchmarks.variants.variant import Variant
+from benchmarks.workloads import KEY, TOOL, Compute, Confirm, Plain, Words, Workload, computed, said
+
+_Body: TypeAlias = Callable[[CallToolRequestParams], Awaitable[str | InputRequiredResult]]
+
+_SCHEMA: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+
+
+def build(workload: Workload) -> ASGIApp:
+    """Make a low-level server with the workload's tool, its request states sealed like everybody's."""
+    bodies = {TOOL: _body(workload)}
+    if isinstance(workload, Plain):
+        bodies |= {f"other_{number}": bodies[TOOL] for number in range(1, workload.tools)}
+    tools = [Tool(name=name, input_schema=_SCHEMA) for name in bodies]
+
+    async def on_list_tools(
+        ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        return ListToolsResult(tools=tools)
+
+    async def on_call_tool(
+        ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        outcome = await bodies[params.name](params)
+        if isinstance(outcome, InputRequiredResult):
+            return outcome
+        return CallToolResult(content=[TextContent(text=outcome)])
+
+    server: Server[Any] = Server(
+        "bench",
+        on_list_tools=on_list_tools,
+        on_call_tool=on_call_tool,
+        # Without it the transport lists all tools before every call with arguments, to find this schema.
+        get_tool_input_schema={tool.name: tool.input_schema for tool in tools}.get,
+    )
+    server.middleware.append(RequestStateBoundary(RequestStateSecurity(keys=[KEY]), default_audience="bench"))
+    return server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True)
+
+
+def _body(workload: Workload) -> _Body:
+    match workload:
+        case Plain():
+            return _greet
+        case Compute(count=count, seconds=seconds):
+            return _computing(count, seconds)
+        case Confirm():
+            return _confirm
+        case Words(rounds=rounds):
+            return _wording(rounds)
+        case _:
+            raise NotImplementedError(type(workload).__name__)
+
+
+async def _greet(params: CallToolRequestParams) -> str:
+    return said(_name(params), ["hello"])
+
+
+async def _confirm(params: CallToolRequestParams) -> str | InputRequiredResult:
+    return guard.consent(_name(params), params.input_responses, params.request_state)
+
+
+def _wording(rounds: tuple[int, ...]) -> _Body:
+    async def body(params: CallToolRequestParams) -> str | InputRequiredResult:
+        return guard.word_rounds(_name(params), rounds, params.input_responses, params.request_state)
+
+    return body
+
+
+def _computing(count: int, seconds: float) -> _Body:
+    async def step(number: int) -> str:
+        if seconds:
+            await asyncio.sleep(seconds)
+        return computed(number)
+
+    async def body(params: CallToolRequestParams) -> str:
+        if seconds:
+            return said(_name(params), await asyncio.gather(*(step(number) for number in range(count))))
+        # By hand one knows that these never wait.
+        return said(_name(params), [await step(number) for number in range(count)])
+
+    return body
+
+
+def _name(params: CallToolRequestParams) -> str:
+    return str((params.arguments or {})["name"])
+
+
+VARIANT = Variant(
+    name="lowlevel",
+    title="by hand, low-level",
+    imports="from mcp.server.lowlevel import Server",
+    note="rounds, checkpoints and answers by hand; answers not pinned to the wording of their questions",
+    build=build,
+)

@@ -1,0 +1,25 @@
+"""roundtrip's `Server`, with the same tools as the SDK's and roundtrip's markers."""
+
+from starlette.types import ASGIApp
+
+from benchmarks.asgi import PATH
+from benchmarks.variants.resolvers import Markers, register
+from benchmarks.variants.variant import Variant
+from benchmarks.workloads import KEY, Workload
+from roundtrip import Elicit, Resolve, Server
+
+
+def build(workload: Workload) -> ASGIApp:
+    """Make a `Server` with the workload's tool."""
+    server = Server("bench", keys=[KEY])
+    register(server, workload, markers=Markers(resolve=Resolve, elicit=Elicit))
+    return server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True)
+
+
+VARIANT = Variant(
+    name="roundtrip",
+    title="roundtrip",
+    imports="from roundtrip import Server",
+    note="the SDK's tools with roundtrip's markers",
+    build=build,
+)

@@ -1,0 +1,27 @@
+"""The SDK's `MCPServer` with its own `Resolve`."""
+
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Elicit, Resolve
+from mcp.server.request_state import RequestStateSecurity
+from starlette.types import ASGIApp
+
+from benchmarks.asgi import PATH
+from benchmarks.variants.resolvers import Markers, register
+from benchmarks.variants.variant import Variant
+from benchmarks.workloads import KEY, Workload
+
+
+def build(workload: Workload) -> ASGIApp:
+    """Make an `MCPServer` with the workload's tool."""
+    server: MCPServer[None] = MCPServer("bench", request_state_security=RequestStateSecurity(keys=[KEY]))
+    register(server, workload, markers=Markers(resolve=Resolve, elicit=Elicit))
+    return server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True)
+
+
+VARIANT = Variant(
+    name="sdk",
+    title="SDK MCPServer",
+    imports="from mcp.server import MCPServer",
+    note="questions by Resolve and Elicit",
+    build=build,
+)

@@ -1,0 +1,33 @@
+"""Gives functions signatures that are known only at run time, as if they had been written out."""
+
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature
+from typing import Any, TypeVar
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def spelled(
+    function: _F, *, name: str, parameters: Mapping[str, Any], returns: Any, defaults: Mapping[str, Any] | None = None
+) -> _F:
+    """Rename a `**keywords` function and declare its parameters.
+
+    A tool with sixteen resolver parameters is sixteen lines of nothing; every framework here reads signatures with
+    `inspect.signature` and `typing.get_type_hints`, and both are answered as for a `def` that spells them.
+    """
+    given = defaults or {}
+    signature = Signature(
+        [
+            Parameter(
+                key, Parameter.POSITIONAL_OR_KEYWORD, annotation=annotation, default=given.get(key, Parameter.empty)
+            )
+            for key, annotation in parameters.items()
+        ],
+        return_annotation=returns,
+    )
+    function.__name__ = function.__qualname__ = name
+    # The SDK puts the module's name into the keys that its tokens carry: a short one, so as not to overstate them.
+    function.__module__ = "app"
+    function.__annotations__ = {**parameters, "return": returns}
+    vars(function)["__signature__"] = signature
+    return function

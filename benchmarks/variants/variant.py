@@ -1,0 +1,22 @@
+"""What the harness needs to know of a peer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp
+
+from benchmarks.workloads import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One peer."""
+
+    name: str
+    title: str
+    imports: str
+    """The statement a user of it starts with."""
+    note: str
+    """What a reader of its figures must know."""
+    build: Callable[[Workload], ASGIApp | None]
+    """Make a server that has the workload's tool; `None` where the peer has no such feature."""

@@ -1,0 +1,111 @@
+"""Writes `tools/call` requests of protocol revision 2026-07-28 and reads what comes back."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final, cast
+
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
+
+from benchmarks.asgi import Response
+from benchmarks.workloads import ARGUMENTS, TOOL
+
+REVISION: Final = "2026-07-28"
+
+_HEADERS: Final = {
+    "content-type": "application/json",
+    "accept": "application/json, text/event-stream",
+    "mcp-protocol-version": REVISION,
+    "mcp-method": "tools/call",
+    "mcp-name": TOOL,
+}
+_META: Final[dict[str, Any]] = {
+    PROTOCOL_VERSION_META_KEY: REVISION,
+    CLIENT_INFO_META_KEY: {"name": "benchmarks", "version": "0"},
+    CLIENT_CAPABILITIES_META_KEY: {"elicitation": {"form": {}}},
+}
+
+_ids = count(1)
+
+
+class WrongReply(RuntimeError):
+    """A peer answered something else than the workload demands, so its times would mean nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One form question, as the client sees it."""
+
+    message: str
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A leg that ended with questions."""
+
+    questions: Mapping[str, Question]
+    state: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A leg that ended the call."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The headers and the body of one leg."""
+
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def call(
+    *,
+    answers: Mapping[str, Mapping[str, str | bool]] | None = None,
+    state: str | None = None,
+) -> Request:
+    """Write one leg: without `answers` the first, with them a retry that echoes `state`."""
+    params: dict[str, Any] = {"_meta": _META, "name": TOOL, "arguments": ARGUMENTS}
+    if answers is not None:
+        params["inputResponses"] = {key: {"action": "accept", "content": content} for key, content in answers.items()}
+    if state is not None:
+        params["requestState"] = state
+    # A retry is a new request, with an id of its own.
+    message = {"jsonrpc": "2.0", "id": next(_ids), "method": "tools/call", "params": params}
+    return Request(headers=_HEADERS, body=json.dumps(message, separators=(",", ":")).encode())
+
+
+def read(response: Response) -> Asked | Finished:
+    """Read one leg's answer.
+
+    Raises:
+        WrongReply: It is an error, or no result of `tools/call`.
+    """
+    try:
+        result: dict[str, Any] = json.loads(response.body)["result"]
+        if result["resultType"] == "input_required":
+            requests = cast("dict[str, dict[str, Any]]", result["inputRequests"])
+            return Asked(
+                questions={key: _question(request["params"]) for key, request in requests.items()},
+                state=result.get("requestState"),
+            )
+        if not result.get("isError", False):
+            (content,) = result["content"]
+            return Finished(text=content["text"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise WrongReply(f"HTTP {response.status}: {_excerpt(response)}") from error
+    raise WrongReply(f"HTTP {response.status}: {_excerpt(response)}")
+
+
+def _question(params: dict[str, Any]) -> Question:
+    (field,) = params["requestedSchema"]["properties"]
+    return Question(message=params["message"], field=field)
+
+
+def _excerpt(response: Response) -> str:
+    return response.body[:500].decode(errors="replace")

@@ -1,0 +1,123 @@
+"""What a benchmarked tool has to do, said once so that every peer is asked for the same work."""
+
+import random
+import string
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import BaseModel
+
+TOOL: Final = "work"
+"""The name under which every peer registers the tool that is called."""
+
+KEY: Final = b"k" * 32
+"""One key for every peer, so that none is measured with cheaper protection by accident."""
+
+ARGUMENTS: Final = {"name": "Ada"}
+"""Every call has an argument, as real ones do: it makes servers look up the tool's schema before anything else."""
+
+CONSENT_MESSAGE: Final = "0: really?"
+"""The one yes-or-no question."""
+
+_LONG_ANSWER: Final = 40
+
+
+class Word(BaseModel):
+    """The form of a free-text question."""
+
+    text: str
+
+
+class Consent(BaseModel):
+    """The form of a yes-or-no question."""
+
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A call and everything that must be true of it, whoever serves it."""
+
+    text: str
+    """What the finished call says."""
+    messages: tuple[tuple[str, ...], ...] = ()
+    """The questions of each round; a question's number comes first in it."""
+    answers: tuple[str | bool, ...] = ()
+    """What the scripted client answers, by question number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plain(Workload):
+    """Answer at once, on a server that has `tools` tools."""
+
+    tools: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compute(Workload):
+    """Run `count` independent resolvers that take `seconds` each and ask nothing."""
+
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirm(Workload):
+    """Ask one yes-or-no question, then answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words(Workload):
+    """Ask free-text questions round by round; each depends on every answer of the round before its own."""
+
+    rounds: tuple[int, ...]
+
+
+def plain(*, tools: int = 1) -> Plain:
+    """Describe a call that needs nothing but its argument."""
+    return Plain(text=said(ARGUMENTS["name"], ["hello"]), tools=tools)
+
+
+def compute(count: int, *, seconds: float) -> Compute:
+    """Describe a call whose tool is fed by `count` resolvers."""
+    return Compute(text=said(ARGUMENTS["name"], map(computed, range(count))), count=count, seconds=seconds)
+
+
+def confirm() -> Confirm:
+    """Describe a call that asks for consent."""
+    return Confirm(text=said(ARGUMENTS["name"], [str(True)]), messages=((CONSENT_MESSAGE,),), answers=(True,))
+
+
+def words(*rounds: int, long: bool = False) -> Words:
+    """Describe a call that asks `rounds[0]` questions, then `rounds[1]` that depend on them, and so on."""
+    messages: list[tuple[str, ...]] = []
+    answers: list[str] = []
+    latest: list[str] = []
+    for size in rounds:
+        numbers = range(len(answers), len(answers) + size)
+        messages.append(tuple(word_message(number, latest) for number in numbers))
+        latest = [_long_answer(number) if long else f"word-{number:03d}" for number in numbers]
+        answers += latest
+    return Words(text=said(ARGUMENTS["name"], latest), messages=tuple(messages), answers=tuple(answers), rounds=rounds)
+
+
+def word_message(number: int, before: Sequence[str]) -> str:
+    """Word question `number` so that a lost or swapped answer of the round before shows in it."""
+    return f"{number}: which word follows {'-'.join(answer[-3:] for answer in before) or 'nothing'}?"
+
+
+def said(name: str, findings: Iterable[str]) -> str:
+    """What a tool says in the end: its argument, and what it was given or found out."""
+    return f"{name}: {' '.join(findings)}"
+
+
+def computed(number: int) -> str:
+    """What resolver `number` yields."""
+    return f"value-{number}"
+
+
+def _long_answer(number: int) -> str:
+    """Forty characters without pattern: the least that compression can gain."""
+    rng = random.Random(number)
+    return "".join(rng.choices(string.ascii_letters + string.digits, k=_LONG_ANSWER))

@@ -1,0 +1,38 @@
+"""roundtrip: MCP servers whose tools can ask, and resume on any instance."""
+
+from mcp.server.mcpserver import Audio, Context, Image
+from mcp.server.mcpserver.exceptions import ToolError
+
+from roundtrip.asks.markers import Elicit, ListRoots, Sample
+from roundtrip.asks.outcomes import (
+    AcceptedElicitation,
+    CancelledElicitation,
+    DeclinedElicitation,
+    ElicitationResult,
+)
+from roundtrip.errors import InvalidSignature, RoundtripError
+from roundtrip.graph.markers import Resolve
+from roundtrip.machine.call import Step
+from roundtrip.machine.table import Event, State
+from roundtrip.server.server import Server
+
+__all__ = [
+    "AcceptedElicitation",
+    "Audio",
+    "CancelledElicitation",
+    "Context",
+    "DeclinedElicitation",
+    "Elicit",
+    "ElicitationResult",
+    "Event",
+    "Image",
+    "InvalidSignature",
+    "ListRoots",
+    "Resolve",
+    "RoundtripError",
+    "Sample",
+    "Server",
+    "State",
+    "Step",
+    "ToolError",
+]

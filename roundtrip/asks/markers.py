@@ -1,0 +1,104 @@
+"""What a resolver returns to ask: `Elicit`, `Sample`, `ListRoots`.
+
+They extend the SDK's classes of the same names, so a function written with either runs on either server.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Generic, TypeGuard
+
+from mcp.server.mcpserver.resolve import Elicit as SdkElicit
+from mcp.server.mcpserver.resolve import ListRoots as SdkListRoots
+from mcp.server.mcpserver.resolve import Sample as SdkSample
+from mcp_types import IncludeContext, ModelPreferences, SamplingMessage, TextContent, Tool, ToolChoice
+from typing_extensions import TypeVar
+
+__all__ = [
+    "ATTEMPTS",
+    "Elicit",
+    "ListRoots",
+    "Marker",
+    "Sample",
+    "SdkElicit",
+    "SdkListRoots",
+    "SdkSample",
+    "is_marker",
+]
+
+T = TypeVar("T", default=Any)
+
+ATTEMPTS = 3
+"""How often a question is put before an invalid answer ends the call."""
+
+
+class Elicit(SdkElicit[Any], Generic[T]):
+    """Ask the user to fill in a form.
+
+    Args:
+        message: What the user reads above the form.
+        schema: A flat Pydantic model: each field becomes a field of the form.
+        attempts: How often to ask before an invalid answer ends the call.
+        volatile_ok: Accept that the wording changes from leg to leg (it must settle for an answer to count).
+
+    Example:
+        ```python
+        async def confirm(title: str) -> Backorder | Elicit[Backorder]:
+            return Elicit(f"{title} is out of stock. Order anyway?", Backorder)
+        ```
+    """
+
+    def __init__(self, message: str, schema: type[T], *, attempts: int = ATTEMPTS, volatile_ok: bool = False) -> None:
+        super().__init__(message, schema)
+        if attempts < 1:
+            raise ValueError(f"Elicit(attempts={attempts}): a question is asked at least once")
+        self.attempts = attempts
+        self.volatile_ok = volatile_ok
+
+
+class Sample(SdkSample):
+    """Ask the client's model to complete a conversation; the consumer receives its `CreateMessageResult`.
+
+    `messages` may be one string, which becomes a single user message. With `tools` or `tool_choice` the result is
+    a `CreateMessageResultWithTools`, and the client must have declared `sampling.tools`.
+    """
+
+    def __init__(
+        self,
+        messages: str | Sequence[SamplingMessage],
+        *,
+        max_tokens: int,
+        system_prompt: str | None = None,
+        include_context: IncludeContext | None = None,
+        temperature: float | None = None,
+        stop_sequences: list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        model_preferences: ModelPreferences | None = None,
+        tools: list[Tool] | None = None,
+        tool_choice: ToolChoice | None = None,
+    ) -> None:
+        if isinstance(messages, str):
+            messages = [SamplingMessage(role="user", content=TextContent(type="text", text=messages))]
+        super().__init__(
+            list(messages),
+            max_tokens=max_tokens,
+            system_prompt=system_prompt,
+            include_context=include_context,
+            temperature=temperature,
+            stop_sequences=stop_sequences,
+            metadata=metadata,
+            model_preferences=model_preferences,
+            tools=tools,
+            tool_choice=tool_choice,
+        )
+
+
+class ListRoots(SdkListRoots):
+    """Ask the client for its roots; the consumer receives the `ListRootsResult`."""
+
+
+Marker = SdkElicit[Any] | SdkSample | SdkListRoots
+"""Anything that asks, whichever library it comes from."""
+
+
+def is_marker(value: object) -> TypeGuard[Marker]:
+    """Whether a resolver returned a question instead of a value."""
+    return isinstance(value, SdkElicit | SdkSample | SdkListRoots)

@@ -1,0 +1,183 @@
+"""Every error roundtrip raises, in one tree.
+
+    RoundtripError
+    ├── InvalidSignature     the author's mistake, raised at registration
+    │   └── SchemaNotRenderable   a form the protocol cannot show
+    ├── IllegalTransition    a caller moved a call where the table has no arrow
+    ├── TokenRejected        the peer's token: not ours, not now, not for this request
+    ├── AnswerRejected       the user's answer: invalid, and asked often enough
+    ├── QuestionVolatile     a question that changes whenever it is asked
+    ├── CannotAsk            the client cannot be asked this way
+    │   ├── CapabilityMissing     it did not declare the capability
+    │   └── ChannelMissing        its connection cannot carry a question
+    ├── TokenTooLarge        the call remembers more than a token may hold
+    └── ValueNotStorable     a value that should ride in the token is not JSON
+
+Each carries its evidence as attributes and a message that says what to do next.
+A user who declines or cancels has given an outcome, which is no error.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from mcp.server.mcpserver.exceptions import InvalidSignature as SdkInvalidSignature
+from mcp.server.request_state import InvalidRequestState
+from mcp_types import ClientCapabilities
+
+__all__ = [
+    "AnswerRejected",
+    "CannotAsk",
+    "CapabilityMissing",
+    "ChannelMissing",
+    "IllegalTransition",
+    "InvalidSignature",
+    "QuestionVolatile",
+    "RejectionReason",
+    "RoundtripError",
+    "SchemaNotRenderable",
+    "TokenRejected",
+    "TokenTooLarge",
+    "ValueNotStorable",
+]
+
+
+class RoundtripError(Exception):
+    """Base of every error that roundtrip itself raises."""
+
+
+class InvalidSignature(RoundtripError, SdkInvalidSignature):
+    """A tool, resolver or question that can never work; raised when it is registered.
+
+    It is also the SDK's `InvalidSignature`, so code that catches that one keeps working.
+    """
+
+
+class SchemaNotRenderable(InvalidSignature):
+    """A question's schema that the protocol's form language cannot express (F1-F4)."""
+
+    def __init__(self, message: str, *, field: str | None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class IllegalTransition(RoundtripError):
+    """An event was applied in a state from which the table has no such arrow."""
+
+    def __init__(self, state: str, event: str, allowed: Sequence[str]) -> None:
+        options = ", ".join(allowed) if allowed else "nothing: the state is final"
+        super().__init__(f"cannot {event!r} a call that is {state!r}; allowed here: {options}")
+        self.state = state
+        self.event = event
+        self.allowed = tuple(allowed)
+
+
+class RejectionReason(StrEnum):
+    """Why a token was refused. For the log and the trace, never for the wire (S4)."""
+
+    MALFORMED = "malformed"
+    OVERSIZED = "oversized"
+    SIGNATURE = "signature"
+    SEAL = "seal"
+    FORMAT = "unknown format"
+    EXPIRED = "expired"
+    TOO_OLD = "older than max_age"
+    FUTURE = "minted in the future"
+    OTHER_METHOD = "another method"
+    OTHER_TARGET = "another tool"
+    OTHER_ARGUMENTS = "other arguments"
+    OTHER_PRINCIPAL = "another principal"
+    OTHER_AUDIENCE = "another audience"
+    UNKNOWN = "unknown"
+
+
+class TokenRejected(RoundtripError, InvalidRequestState):
+    """A `request_state` that this server will not resume from.
+
+    It is also the SDK's `InvalidRequestState`, which is what its boundary expects of a codec.
+    """
+
+    def __init__(self, reason: RejectionReason) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+
+
+class AnswerRejected(RoundtripError):
+    """The user's answer to one question was not valid, as often as it may be asked."""
+
+    def __init__(self, key: str, *, attempts: int, reason: str) -> None:
+        super().__init__(f"question {key!r} was answered invalidly {attempts} times; the last answer: {reason}")
+        self.key = key
+        self.attempts = attempts
+        self.reason = reason
+
+
+class QuestionVolatile(RoundtripError):
+    """A question changed on every leg, so no answer to it can ever count."""
+
+    def __init__(self, key: str, *, changed: Sequence[str]) -> None:
+        what = " and ".join(changed)
+        super().__init__(
+            f"question {key!r} has another {what} each time it is asked, so its answers never fit. Keep what varies "
+            "(a time, a random value) out of the question, fix it for the call with Resolve(fn, once=True) or "
+            "ctx.step(), or say Elicit(..., volatile_ok=True) if it will settle"
+        )
+        self.key = key
+        self.changed = tuple(changed)
+
+
+class CannotAsk(RoundtripError):
+    """The client of this request cannot be asked a question it would have to be asked."""
+
+
+class CapabilityMissing(CannotAsk):
+    """The client did not declare the capability that a question needs (S6)."""
+
+    def __init__(self, key: str, *, capability: str, required: ClientCapabilities) -> None:
+        super().__init__(f"Client did not declare the {capability} capability required by question {key!r}")
+        self.key = key
+        self.capability = capability
+        self.required = required
+
+
+class ChannelMissing(CannotAsk):
+    """The client speaks a revision that is asked live, over a connection that cannot carry questions."""
+
+    def __init__(self, keys: Sequence[str], *, protocol_version: str | None) -> None:
+        asked = ", ".join(repr(key) for key in keys)
+        if protocol_version is None:
+            why = "there is no client request to answer it; call the tool through a client"
+        else:
+            why = (
+                f"a {protocol_version} client is asked over its open connection, and this transport has no way back "
+                "to it. Serve such clients over stdio or stateful streamable HTTP with SSE responses "
+                "(stateless_http=False, json_response=False)"
+            )
+        super().__init__(f"cannot ask {asked}: {why}")
+        self.keys = tuple(keys)
+        self.protocol_version = protocol_version
+
+
+class TokenTooLarge(RoundtripError):
+    """What a call remembers would not fit the token it has to travel in."""
+
+    def __init__(self, what: str, *, size: int, limit: int, largest: Sequence[tuple[str, int]]) -> None:
+        entries = ", ".join(f"{key!r} ({bytes_} bytes)" for key, bytes_ in largest) or "none"
+        super().__init__(
+            f"the {what} of this call has {size} bytes, over its limit of {limit}. Largest entries: {entries}. "
+            "Keep large values on the server and let the call remember a reference to them"
+        )
+        self.size = size
+        self.limit = limit
+        self.largest = tuple(largest)
+
+
+class ValueNotStorable(RoundtripError):
+    """A value that should ride in the token has no JSON form."""
+
+    def __init__(self, key: str, *, reason: str) -> None:
+        super().__init__(
+            f"the value of {key!r} cannot be remembered: {reason}. "
+            "Return something its annotation can turn into JSON, or drop once=True"
+        )
+        self.key = key
+        self.reason = reason

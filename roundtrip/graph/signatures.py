@@ -1,0 +1,146 @@
+"""Reading functions: their parameters, annotations, names and identities, whatever kind of callable they are."""
+
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Hashable
+from typing import Annotated, Any, get_args, get_origin
+
+from mcp_types import InputRequiredResult
+
+from roundtrip.asks.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
+from roundtrip.errors import InvalidSignature
+from roundtrip.graph.markers import SdkResolve
+
+__all__ = [
+    "arms_of",
+    "buried_marker",
+    "display_name",
+    "hints_of",
+    "identity",
+    "is_async",
+    "marker_of",
+    "returns_input_required",
+    "wants_outcome",
+]
+
+_OUTCOMES = (AcceptedElicitation, DeclinedElicitation, CancelledElicitation)
+
+
+def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of a callable, evaluated where they can be.
+
+    One that cannot be evaluated (a name imported for type checking only) is left out; whoever needs it says so.
+    """
+    target = _annotated_part(fn)
+    try:
+        return typing.get_type_hints(target, include_extras=True)
+    except Exception:  # noqa: BLE001 - annotations are arbitrary expressions, and any of them may fail
+        return _hints_one_by_one(target)
+
+
+def _annotated_part(fn: Callable[..., Any]) -> Any:
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    if inspect.isclass(fn):
+        return fn.__init__
+    if inspect.isroutine(fn):
+        return inspect.unwrap(fn)
+    return type(fn).__call__
+
+
+def _hints_one_by_one(target: Any) -> dict[str, Any]:
+    hints: dict[str, Any] = {}
+    globalns: dict[str, Any] = getattr(target, "__globals__", {})
+    for name, annotation in getattr(target, "__annotations__", {}).items():
+        lone = types.SimpleNamespace(__annotations__={name: annotation})
+        try:
+            hints |= typing.get_type_hints(lone, globalns=globalns, include_extras=True)
+        except Exception:  # noqa: BLE001, S112 - as above: this one stays unknown
+            continue
+    return hints
+
+
+def display_name(fn: Callable[..., Any]) -> str:
+    """The name a person knows the callable by: of the wrapped function for a partial, of the type for an object."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return getattr(fn, "__name__", None) or type(fn).__name__
+
+
+def identity(fn: Callable[..., Any]) -> Hashable:
+    """What makes two mentions of a callable the same node.
+
+    A bound method is a new object at each access, so it is known by its function and its instance.
+    """
+    instance = getattr(fn, "__self__", None)
+    if instance is None or inspect.ismodule(instance):
+        return id(fn)
+    function = getattr(fn, "__func__", None)
+    return (id(function) if function is not None else getattr(fn, "__name__", id(fn)), id(instance))
+
+
+def is_async(fn: Callable[..., Any]) -> bool:
+    """Whether calling it gives a coroutine."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return inspect.iscoroutinefunction(fn) or (
+        not inspect.isclass(fn) and not inspect.isroutine(fn) and inspect.iscoroutinefunction(type(fn).__call__)
+    )
+
+
+def marker_of(annotation: Any) -> tuple[SdkResolve | None, Any]:
+    """The `Resolve` an annotation carries at its top level, and the type it fills."""
+    if get_origin(annotation) is not Annotated:
+        return None, annotation
+    filled, *extras = get_args(annotation)
+    return next((extra for extra in extras if isinstance(extra, SdkResolve)), None), filled
+
+
+def buried_marker(annotation: Any) -> bool:
+    """Whether a `Resolve` hides inside an annotation, where it would be ignored (`Annotated[T, Resolve(f)] | None`)."""
+    if get_origin(annotation) is Annotated:
+        inner, *extras = get_args(annotation)
+        return any(isinstance(extra, SdkResolve) for extra in extras) or buried_marker(inner)
+    return any(buried_marker(part) for part in get_args(annotation))
+
+
+def wants_outcome(filled: Any) -> bool:
+    """Whether a consumer's type is `ElicitationResult[T]`, one of its members, or a union of members."""
+    # The alias keeps its union on `__value__`, of itself when bare and of its origin when subscripted.
+    alias = getattr(filled, "__value__", None) or getattr(get_origin(filled), "__value__", None)
+    members = arms_of(alias if alias is not None else filled)
+    return any(isinstance(member, type) and issubclass(member, _OUTCOMES) for member in members)
+
+
+def arms_of(annotation: Any) -> tuple[Any, ...]:
+    """The members of a union, through `Annotated` and type aliases; of anything else, itself."""
+    if get_origin(annotation) is Annotated:
+        return arms_of(get_args(annotation)[0])
+    try:
+        alias = getattr(annotation, "__value__", None)
+    except NameError:  # a PEP 695 alias of names that exist for type checkers only
+        return (annotation,)
+    if alias is not None:
+        return arms_of(alias)
+    if get_origin(annotation) in (typing.Union, types.UnionType):
+        arms = (arms_of(arm) for arm in get_args(annotation))
+        return tuple(arm for group in arms for arm in group)
+    return (annotation,)
+
+
+def returns_input_required(fn: Callable[..., Any]) -> bool:
+    """Whether a function's return annotation says it asks by hand, with an `InputRequiredResult`."""
+    arms = arms_of(hints_of(fn).get("return"))
+    return any(isinstance(arm, type) and issubclass(arm, InputRequiredResult) for arm in arms)
+
+
+def require_top_level(annotation: Any, *, parameter: str, function: str, tool: str | None) -> None:
+    """Refuse a marker that would silently be ignored."""
+    if buried_marker(annotation):
+        where = f"tool {tool!r}: " if tool is not None else ""
+        raise InvalidSignature(
+            f"{where}parameter {parameter!r} of {function!r} has its Resolve(...) inside a union or another type; "
+            "put it at the top: Annotated[T | None, Resolve(fn)], not Annotated[T, Resolve(fn)] | None"
+        )

@@ -1,0 +1,256 @@
+"""One leg's walk over a plan: run what can run, side by side where it waits, until all is settled or asked.
+
+The walk awaits the author's functions and nothing else. Whether a question has an answer is not its business:
+it hands the question to `settle` and gets an outcome, or leaves the node waiting.
+
+Nodes that have never had to wait are awaited in place, one after the other, because a task costs more than they do.
+Which those are is learnt by watching whether a coroutine ever yields, so a wrong guess costs time, never correctness.
+No coroutine changes its task on the way: cancel scopes and context variables in it hold.
+"""
+
+import functools
+import heapq
+import inspect
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from roundtrip.asks.markers import Marker, is_marker
+from roundtrip.asks.outcomes import Outcome
+from roundtrip.graph.plan import Input, Node, Plan, Source
+from roundtrip.machine.journal import Action
+
+__all__ = ["Refusal", "Walk"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A parameter whose value the user would not give, and whose consumer did not ask for the outcome."""
+
+    parameter: str
+    outcome: Outcome
+
+    def __str__(self) -> str:
+        return f"Resolver for parameter {self.parameter!r} could not resolve: elicitation was {self.outcome.word}"
+
+
+Settle = Callable[[Node, Marker], Outcome | None]
+"""The outcome of a node's question, or None while there is none."""
+
+Recall = Callable[[Node], Outcome | None]
+"""What a `once` node yielded on an earlier leg, if it did."""
+
+Remember = Callable[[Node, Any], None]
+"""Keep what a `once` node has computed."""
+
+
+class Walk:
+    """The nodes of one leg. `advance` until it is quiet; what then waits is in `waiting`, in plan order."""
+
+    __slots__ = (
+        "_arguments",
+        "_context",
+        "_failure",
+        "_missing",
+        "_outcomes",
+        "_plan",
+        "_ready",
+        "_recall",
+        "_remember",
+        "_settle",
+        "refusal",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        arguments: Mapping[str, Any],
+        context: Any,
+        settle: Settle,
+        recall: Recall,
+        remember: Remember,
+    ) -> None:
+        self._plan = plan
+        self._arguments = arguments
+        self._context = context
+        self._settle = settle
+        self._recall = recall
+        self._remember = remember
+        self._outcomes: list[Outcome | None] = [None] * len(plan.nodes)
+        self._missing = [len(node.needs) for node in plan.nodes]
+        # A heap, so that of all that could run the first in plan order does.
+        self._ready = [node.index for node in plan.nodes if not node.needs]
+        self._failure: BaseException | None = None
+        self.waiting: dict[int, Marker] = {}
+        self.refusal: Refusal | None = None
+
+    async def advance(self) -> None:
+        """Run everything that can run.
+
+        Afterwards either `refusal` is set, or `waiting` holds the questions to ask, or every node is settled.
+
+        Raises:
+            Exception: Whatever the first failing node raised; those beside it are cancelled.
+        """
+        while self._ready and self.refusal is None:
+            slow = await self._run_steady()
+            if self.refusal is not None or not slow:
+                return
+            if len(slow) == 1:
+                await self._run(slow[0])
+            else:
+                await self._run_together(slow)
+
+    def answered(self) -> None:
+        """Look again for the outcomes of what waits, without running anything twice."""
+        for index, marker in sorted(self.waiting.items()):
+            node = self._plan.nodes[index]
+            outcome = self._settle(node, marker)
+            if outcome is not None:
+                del self.waiting[index]
+                self._settled(node, outcome)
+
+    def fill(self, values: dict[str, Any]) -> None:
+        """Put in the value of each of the tool's filled parameters; sets `refusal` if one was refused."""
+        for root in self._plan.roots:
+            if not self._take(root, values):
+                return
+
+    def is_blocked(self, index: int) -> bool:
+        """Whether a node has not come to run, as something it needs is still out."""
+        return self._outcomes[index] is None and index not in self.waiting
+
+    def order(self) -> list[tuple[Node, Marker]]:
+        """What waits, in the plan's order."""
+        return [(self._plan.nodes[index], self.waiting[index]) for index in sorted(self.waiting)]
+
+    async def _run_steady(self) -> list[Node]:
+        """Run, in place, whatever has never had to wait; return what is ready and might have to."""
+        slow: list[Node] = []
+        ready = self._ready
+        while ready:
+            node = self._plan.nodes[heapq.heappop(ready)]
+            if not self._plan.steady[node.index]:
+                slow.append(node)
+                continue
+            await self._run(node)
+            if self.refusal is not None:
+                break
+        return slow
+
+    async def _run_together(self, slow: Sequence[Node]) -> None:
+        async with anyio.create_task_group() as group:
+            for node in slow:
+                group.start_soon(self._run_and_follow, node, group)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _run_and_follow(self, node: Node, group: TaskGroup) -> None:
+        """Run a node in a task of its own, then whatever waited for just that."""
+        try:
+            await self._run(node)
+            for freed in await self._run_steady():
+                group.start_soon(self._run_and_follow, freed, group)
+        except Exception as error:  # noqa: BLE001 - raised by `_run_together`, without the group around it
+            if self._failure is None:
+                self._failure = error
+            group.cancel_scope.cancel()
+        if self.refusal is not None:
+            group.cancel_scope.cancel()
+
+    async def _run(self, node: Node) -> None:
+        outcome = self._recall(node) if node.once else None
+        if outcome is None:
+            named: dict[str, Any] = {}
+            placed: list[Any] = []
+            for entry in node.inputs:
+                if not self._take(entry, named):
+                    return
+                if entry.positional:
+                    placed.append(named.pop(entry.parameter))
+            value = await self._invoke(node, placed, named)
+            if is_marker(value):
+                outcome = self._settle(node, value)
+                if outcome is None:
+                    self.waiting[node.index] = value
+                    return
+            else:
+                if node.once:
+                    self._remember(node, value)
+                outcome = Outcome(value)
+        self._settled(node, outcome)
+
+    async def _invoke(self, node: Node, placed: list[Any], named: dict[str, Any]) -> Any:
+        if node.is_async:
+            watched = _Watched(node.fn(*placed, **named))
+            try:
+                return await watched
+            finally:
+                self._plan.steady[node.index] = not watched.waited
+        value = await anyio.to_thread.run_sync(functools.partial(node.fn, *placed, **named))
+        # A plain function may hand back a coroutine: a lambda around an async function does.
+        return await value if inspect.isawaitable(value) else value
+
+    def _take(self, entry: Input, into: dict[str, Any]) -> bool:
+        """Put an input's value in place; False (and `refusal` set) if the user refused it."""
+        if entry.source is Source.CONTEXT:
+            into[entry.parameter] = self._context
+        elif entry.source is Source.ARGUMENT:
+            into[entry.parameter] = self._arguments[entry.name]
+        else:
+            outcome = self._outcomes[entry.node]
+            if outcome is None:
+                raise RuntimeError(f"{self._plan.nodes[entry.node].label} was needed before it was settled")
+            if entry.outcome:
+                into[entry.parameter] = outcome.as_result()
+            elif outcome.action is Action.ACCEPT:
+                into[entry.parameter] = outcome.value
+            else:
+                self.refusal = self.refusal or Refusal(entry.parameter, outcome)
+                return False
+        return True
+
+    def _settled(self, node: Node, outcome: Outcome) -> None:
+        self._outcomes[node.index] = outcome
+        if outcome.action is not Action.ACCEPT and node.consumer is not None:
+            self.refusal = self.refusal or Refusal(node.consumer, outcome)
+            return
+        for index in node.dependents:
+            self._missing[index] -= 1
+            if not self._missing[index]:
+                heapq.heappush(self._ready, index)
+
+
+class _Watched:
+    """Awaits a coroutine in the task that awaits this, and notes whether it ever had to wait."""
+
+    __slots__ = ("_coroutine", "waited")
+
+    def __init__(self, coroutine: Awaitable[Any]) -> None:
+        self._coroutine = coroutine
+        self.waited = False
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps = self._coroutine.__await__()
+        advance: Callable[[], Any] = functools.partial(next, steps)
+        while True:
+            try:
+                pending = advance()
+            except StopIteration as done:
+                return done.value
+            self.waited = True
+            try:
+                received = yield pending
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - thrown in from outside, and passed on to where it belongs
+                advance = functools.partial(steps.throw, error)
+            else:
+                advance = functools.partial(steps.send, received)

@@ -1,0 +1,125 @@
+"""The SDK's four functions for filling parameters by hand, as doors to roundtrip's plan and walk.
+
+Use them to fill the parameters of a function that is not registered as a tool. A registered tool needs none of them.
+"""
+
+import os
+import time
+from collections.abc import Hashable, Mapping, Set
+from typing import Any
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import InputRequiredResult
+
+from roundtrip.errors import InvalidSignature, TokenRejected
+from roundtrip.graph.markers import Resolve, SdkResolve
+from roundtrip.graph.plan import Node, Plan, find_resolved, make_plan
+from roundtrip.graph.signatures import identity, returns_input_required
+from roundtrip.machine.journal import Journal, to_text
+from roundtrip.runtime.leg import Asked, Leg, Limits, Refused, open_call, serve
+from roundtrip.server.clients import ContextClient
+from roundtrip.server.server import Server
+from roundtrip.tokens import JournalCodec
+
+__all__ = [
+    "Resolve",
+    "ResolverPlans",
+    "build_resolver_plans",
+    "find_resolved_parameters",
+    "resolve_arguments",
+    "returns_input_required",
+]
+
+_LIMITS = Limits(ttl=600.0, max_age=3600.0)
+
+
+class ResolverPlans(dict[Hashable, Node]):
+    """The nodes of a graph of resolvers by the identity of their functions, and the plan they make together."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__({identity(node.fn): node for node in plan.nodes})
+        self.plan = plan
+
+
+def find_resolved_parameters(fn: Any) -> dict[str, tuple[SdkResolve, bool]]:
+    """The parameters of a function that a `Resolve` fills, each with whether it wants the outcome, not the value.
+
+    Raises:
+        InvalidSignature: A marker is buried in a union or another type.
+    """
+    return find_resolved(fn)
+
+
+def build_resolver_plans(
+    resolved_params: Mapping[str, tuple[SdkResolve, bool]], tool_arg_names: Set[str]
+) -> ResolverPlans:
+    """Check the graph that starts at some filled parameters.
+
+    Raises:
+        InvalidSignature: It has a cycle, or a parameter that nothing can fill.
+    """
+    plan = make_plan(
+        None,
+        owner="resolve_arguments",
+        arguments={name: name for name in tool_arg_names},
+        context_types=(Context,),
+        resolved=resolved_params,
+    )
+    return ResolverPlans(plan)
+
+
+async def resolve_arguments(
+    resolved_params: Mapping[str, tuple[SdkResolve, bool]],
+    plans: ResolverPlans,
+    tool_args: Mapping[str, Any],
+    context: Context[Any, Any],
+) -> dict[str, Any] | InputRequiredResult:
+    """Fill the parameters, or say what must be asked first.
+
+    On 2026-07-28 questions come back as an `InputRequiredResult`, which the caller returns to the client as it is; its
+    answers and state are then read from the context of the retry. Older clients are asked while this waits.
+
+    Raises:
+        ToolError: The user declined or cancelled a question whose consumer takes the bare value.
+        InvalidSignature: A resolver keeps a value with `once=True`, and the server has no key to seal it with.
+    """
+    server = context.mcp_server
+    codec = server.journal_codec if isinstance(server, Server) else JournalCodec(None)
+    if plans.plan.seals and not codec.can_seal:
+        raise InvalidSignature(
+            f"{', '.join(resolved_params)}: once=True keeps values in the token, and this server has no key to seal "
+            "them with; run the function on roundtrip.Server"
+        )
+    journal = _restore(codec, context.request_state)
+    leg = Leg(
+        call=open_call(journal, fresh_id=lambda: to_text(os.urandom(9)), observers=()),
+        plan=plans.plan,
+        client=ContextClient(context),
+        born=journal.born if journal is not None else time.time(),
+        clock=time.time,
+        limits=_LIMITS,
+        journal=journal,
+        responses=context.input_responses if journal is not None else None,
+    )
+    filled: dict[str, Any] = {}
+
+    async def take(values: dict[str, Any]) -> None:
+        filled.update(values)
+
+    end = await serve(leg, arguments=tool_args, context=context, execute=take)
+    if isinstance(end, Refused):
+        raise ToolError(str(end.refusal))
+    if isinstance(end, Asked):
+        return end.result.model_copy(update={"request_state": codec.write(end.journal)})
+    return filled
+
+
+def _restore(codec: JournalCodec, state: str | None) -> Journal | None:
+    """The journal of a state that this module wrote; any other state is the caller's own."""
+    if state is None:
+        return None
+    try:
+        return codec.read(state)
+    except TokenRejected:
+        return None

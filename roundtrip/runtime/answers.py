@@ -1,0 +1,269 @@
+"""The answers of one call: those that earlier legs recorded, those that just arrived, and what must be asked again.
+
+An answer counts only for the wording it was given to. It is found under the question's name or a former name; where
+two functions share a name and are told apart by their paths, `adopt` finds what another build wrote under another path.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mcp_types import CreateMessageResult, CreateMessageResultWithTools, InputRequest, InputResponse, ListRootsResult
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from roundtrip.asks.forms import AnswerInvalid, form_of
+from roundtrip.asks.markers import Marker, SdkElicit, SdkListRoots, SdkSample
+from roundtrip.asks.outcomes import Outcome
+from roundtrip.asks.questions import Question, digest, question_of
+from roundtrip.errors import AnswerRejected, QuestionVolatile, SchemaNotRenderable, ValueNotStorable
+from roundtrip.graph.plan import Node, Plan
+from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal
+
+__all__ = ["VOLATILE_AFTER", "Answers", "Open"]
+
+VOLATILE_AFTER = 2
+"""On how many legs in a row an answer may be lost to a changed wording before the question counts as volatile."""
+
+_ACTIONS = {"decline": Action.DECLINE, "cancel": Action.CANCEL}
+_WITH_TOOLS = digest(CreateMessageResultWithTools.__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """One question that has no answer yet, as it will be put and as the journal will note it.
+
+    `reason` says why it is put, for the trace: `new`, `unanswered`, `invalid`, or what of it changed.
+    """
+
+    key: str
+    question: Question
+    asked: Asked
+    reason: str = "new"
+    complaint: str | None = None
+    decisive: bool = False
+    """Whether a user who declines this has ended the call, as somebody needs the bare value."""
+    lost: tuple[str, ...] = ()
+    """What changed, if an answer was lost to the change."""
+
+    def request(self) -> InputRequest:
+        """The request that puts it."""
+        return self.question.request(self.complaint)
+
+
+class Answers:
+    """What is known of the client's answers while one leg runs."""
+
+    def __init__(self, plan: Plan, journal: Journal | None, *, build: str) -> None:
+        self._plan = plan
+        self._same_build = journal is not None and journal.build == build
+        self._asked: dict[str, Asked] = {}
+        self._responses: dict[str, InputResponse | None] = {}
+        self._fresh: set[str] = set()
+        self.entries: dict[str, Entry] = dict(journal.entries) if journal is not None else {}
+        self.computed: dict[str, Computed] = dict(journal.computed) if journal is not None else {}
+        self.open: dict[str, Open] = {}
+
+    def deliver(self, responses: Mapping[str, InputResponse | None], asked: Mapping[str, Asked]) -> None:
+        """Take the answers of one round (None for a malformed one); those to what was not asked are ignored (S8)."""
+        self._asked = dict(asked)
+        self._responses = {key: response for key, response in responses.items() if key in asked}
+        self._fresh = set()
+        self.open = {}
+        self._carry_foreign()
+
+    def settle(self, node: Node, marker: Marker) -> Outcome | None:
+        """The outcome of a node's question; None leaves it in `open`.
+
+        Raises:
+            AnswerRejected: It was answered invalidly too often.
+            SchemaNotRenderable: The protocol cannot show it.
+            ValueNotStorable: A `once` node asks what its annotation does not say, so it could not be restored.
+        """
+        try:
+            question = question_of(marker)
+        except SchemaNotRenderable as error:
+            raise SchemaNotRenderable(f"question {node.key!r}: {error}", field=error.field) from error
+        if node.once:
+            _check_restorable(node, marker)
+        restored = self._restore(node, question)
+        if restored is not None:
+            self.open.pop(node.key, None)
+            return restored
+        name = next((name for name in (node.key, *node.was) if name in self._asked), None)
+        if name is None:
+            return self._leave_open(node, question, Asked(question.message, question.schema), "new")
+        asked, answered = self._asked[name], name in self._responses
+        changed = _changes(asked, question)
+        if changed:
+            lost = answered and self._same_build and not question.volatile_ok
+            again = Asked(question.message, question.schema, discards=asked.discards + 1 if lost else 0)
+            reason = " and ".join(changed) + " changed"
+            return self._leave_open(node, question, again, reason, lost=changed if lost else ())
+        if not answered:
+            return self._leave_open(node, question, replace(asked, discards=0), "unanswered")
+        try:
+            outcome, data = self._read(question, self._responses[name])
+        except AnswerInvalid as error:
+            attempts = asked.attempts + 1
+            if attempts >= question.attempts:
+                raise AnswerRejected(node.key, attempts=attempts, reason=str(error)) from error
+            again = Asked(question.message, question.schema, attempts=attempts)
+            return self._leave_open(node, question, again, "invalid", complaint=str(error))
+        for former in node.was:
+            self.entries.pop(former, None)
+        self.entries[node.key] = Entry(outcome.action, question.message, question.schema, data)
+        self._fresh.add(node.key)
+        self.open.pop(node.key, None)
+        return outcome
+
+    def adopt(self, blocked: Callable[[int], bool]) -> bool:
+        """Give open questions what another build wrote for them under their bare name or another path.
+
+        Only where both digests match and exactly one node and one entry fit: two closures of one factory must never
+        swap. `blocked` tells of a node that has not come to ask yet, and so might fit as well. Afterwards the open
+        questions can be settled again, if anything was found.
+        """
+        found = False
+        for waiting in [waiting for waiting in self.open.values() if waiting.reason == "new"]:
+            node = self._plan.nodes[self._plan.names[waiting.key]]
+            rivals = [self._plan.nodes[i] for i in self._plan.bare_names[node.bare_key] if i != node.index]
+            if any(blocked(rival.index) or self._fits(rival, waiting.question) for rival in rivals):
+                continue
+            for known in (self.entries, self._asked):
+                names = [
+                    name
+                    for name, pinned in known.items()
+                    if name.partition("@")[0] == node.bare_key
+                    and name not in self._plan.names
+                    and not _changes(pinned, waiting.question)
+                ]
+                if len(names) == 1:
+                    known[node.key] = known.pop(names[0])  # type: ignore[assignment]
+                    if names[0] in self._responses:
+                        self._responses[node.key] = self._responses.pop(names[0])
+                    found = True
+        return found
+
+    def check_volatile(self) -> None:
+        """Raise for a question whose wording keeps changing under its answers while nothing else moves.
+
+        Raises:
+            QuestionVolatile: No answer to it can ever count.
+        """
+        for key, waiting in self.open.items():
+            if not waiting.lost:
+                continue
+            if self._fresh:
+                self.open[key] = replace(waiting, asked=replace(waiting.asked, discards=0))
+            elif waiting.asked.discards >= VOLATILE_AFTER:
+                raise QuestionVolatile(key, changed=waiting.lost)
+
+    def recall(self, node: Node) -> Outcome | None:
+        """What a `once` node yielded on an earlier leg, computed or answered."""
+        for name in (node.key, *node.was):
+            try:
+                if name in self.computed:
+                    kept = self.computed.pop(name)
+                    value = _adapter(node).validate_python(kept.value)
+                    self.computed[node.key] = kept
+                    return Outcome(value)
+                if name in self.entries:
+                    entry = self.entries[name]
+                    value = _restore_answer(node, entry) if entry.action is Action.ACCEPT else None
+                    self.entries[node.key] = self.entries.pop(name)
+                    return Outcome(value, entry.action)
+            except (ValidationError, AnswerInvalid, SchemaNotRenderable):
+                # Another build kept a value that no longer fits this one's type: it is made anew.
+                continue
+        return None
+
+    def remember(self, node: Node, value: Any) -> None:
+        """Keep what a `once` node has computed.
+
+        Raises:
+            ValueNotStorable: It has no JSON form.
+        """
+        try:
+            plain = _adapter(node).dump_python(value, mode="json", by_alias=True, warnings="error")
+        except (PydanticSerializationError, PydanticUserError, ValueError) as error:
+            raise ValueNotStorable(node.key, reason=str(error)) from error
+        self.computed[node.key] = Computed(plain)
+
+    def _leave_open(
+        self,
+        node: Node,
+        question: Question,
+        asked: Asked,
+        reason: str,
+        *,
+        complaint: str | None = None,
+        lost: tuple[str, ...] = (),
+    ) -> None:
+        decisive = node.consumer is not None
+        self.open[node.key] = Open(node.key, question, asked, reason, complaint, decisive, lost)
+
+    def _read(self, question: Question, response: InputResponse | None) -> tuple[Outcome, Any]:
+        if response is None:
+            raise AnswerInvalid("it was malformed")
+        return question.read(response)
+
+    def _restore(self, node: Node, question: Question) -> Outcome | None:
+        for name in (node.key, *node.was):
+            entry = self.entries.get(name)
+            # An entry for another wording stays: a later leg may land on the build that has that wording.
+            if entry is None or _changes(entry, question):
+                continue
+            try:
+                outcome = question.restore(entry.action, entry.data)
+            except AnswerInvalid:
+                continue
+            if name != node.key:
+                self.entries[node.key] = self.entries.pop(name)
+            return outcome
+        return None
+
+    def _fits(self, node: Node, question: Question) -> bool:
+        """Whether another open node asks this very question."""
+        waiting = self.open.get(node.key)
+        return waiting is not None and not _changes(waiting.asked, question)
+
+    def _carry_foreign(self) -> None:
+        """Keep answers to questions that only another build knows; it may serve the next leg."""
+        for key, response in self._responses.items():
+            if response is None or key in self._plan.names or key.partition("@")[0] in self._plan.bare_names:
+                continue
+            wire = response.model_dump(mode="json", by_alias=True, exclude_none=True)
+            data = wire.get("content") if "action" in wire else wire
+            asked = self._asked[key]
+            action = _ACTIONS.get(wire.get("action", ""), Action.ACCEPT)
+            self.entries[key] = Entry(action, asked.message, asked.schema, data)
+
+
+def _changes(known: Entry | Asked, question: Question) -> tuple[str, ...]:
+    """Which of wording and schema differ from when the client was shown them."""
+    message = () if known.message == question.message else ("message",)
+    return message if known.schema == question.schema else (*message, "schema")
+
+
+def _adapter(node: Node) -> TypeAdapter[Any]:
+    return node.computed if node.computed is not None else TypeAdapter(Any)
+
+
+def _check_restorable(node: Node, marker: Marker) -> None:
+    """A `once` answer is restored without running the function, so its annotation must say what it asks."""
+    if isinstance(marker, SdkElicit) and marker.schema is not node.asked:
+        name = getattr(marker.schema, "__name__", repr(marker.schema))
+        raise ValueNotStorable(
+            node.key,
+            reason=f"{node.label} asks with once=True, and its return annotation does not say so: Elicit[{name}]",
+        )
+
+
+def _restore_answer(node: Node, entry: Entry) -> Any:
+    if node.asked is not None and issubclass(node.asked, SdkListRoots):
+        return ListRootsResult.model_validate(entry.data)
+    if node.asked is not None and not issubclass(node.asked, SdkSample):
+        return form_of(node.asked).parse(entry.data)
+    kind = CreateMessageResultWithTools if entry.schema == _WITH_TOOLS else CreateMessageResult
+    return kind.model_validate(entry.data)

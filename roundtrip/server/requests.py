@@ -1,0 +1,166 @@
+"""What roundtrip knows of the request being served, and the two middlewares that keep it.
+
+`Restorer` stands just inside the SDK's request-state boundary: it turns a verified state into a journal on the way in,
+and on the way out wraps any state that an author returned by hand, so that it travels sealed.
+`Explainer` stands just outside: it sees every refusal, works out the reason, and tells the log and the observers.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.request_state import RequestStateCodec, RequestStateSecurity
+from mcp.shared.exceptions import MCPError
+from mcp_types.methods import INPUT_REQUIRED_METHODS
+
+from roundtrip.errors import RejectionReason, TokenRejected
+from roundtrip.machine.call import Call, Observer
+from roundtrip.machine.journal import Journal
+from roundtrip.machine.table import Event, State
+from roundtrip.server.refusals import deduce_reason, is_refusal, refusal
+from roundtrip.tokens import JournalCodec
+
+__all__ = ["CURRENT", "Explainer", "InFlight", "Restorer", "WatchedCodec"]
+
+logger = logging.getLogger("roundtrip")
+
+_SKEW = 60.0
+"""How far, in seconds, the clocks of two instances may differ."""
+
+
+@dataclass(slots=True)
+class InFlight:
+    """One request on its way through: its journal, and what is needed to explain a refusal."""
+
+    journal: Journal | None = None
+    claimed: bool = False
+    """Whether a leg has taken the journal; a tool called from within a tool is a call of its own."""
+    minted: str | None = None
+    """The state that the request's own leg wrote, as opposed to one an author wrote by hand."""
+    claims: dict[str, Any] | None = None
+    reason: RejectionReason | None = None
+
+
+CURRENT: ContextVar[InFlight | None] = ContextVar("roundtrip_request", default=None)
+
+
+class WatchedCodec:
+    """The server's codec, noting for the current request what it made of the token."""
+
+    def __init__(self, codec: RequestStateCodec) -> None:
+        self._codec = codec
+
+    def seal(self, payload: bytes) -> str:
+        """As the codec does."""
+        return self._codec.seal(payload)
+
+    def unseal(self, token: str) -> bytes:
+        """As the codec does, with a note of the outcome."""
+        request = CURRENT.get()
+        try:
+            payload = self._codec.unseal(token)
+        except TokenRejected as error:
+            if request is not None:
+                request.reason = error.reason
+            raise
+        if request is not None:
+            try:
+                claims: object = json.loads(payload)
+            except ValueError:
+                claims = None
+            request.claims = cast("dict[str, Any]", claims) if isinstance(claims, dict) else {}
+        return payload
+
+
+class Restorer:
+    """The inner middleware: states become journals, and authors' states are wrapped in one."""
+
+    def __init__(self, codec: JournalCodec, clock: Callable[[], float]) -> None:
+        self._codec = codec
+        self._clock = clock
+        self.wrap: Callable[[ServerRequestContext[Any, Any], InFlight, str], str] | None = None
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Serve one message, as the SDK's middlewares do."""
+        if ctx.method not in INPUT_REQUIRED_METHODS:
+            return await call_next(ctx)
+        request = CURRENT.get()
+        if request is None:
+            raise RuntimeError("roundtrip's outer middleware was removed; Server.middleware must keep its own entries")
+        params = ctx.params
+        if params is not None and params.get("requestState") is not None:
+            journal = request.journal = self._restore(params["requestState"], request)
+            ctx = replace(ctx, params={**params, "requestState": journal.authored})
+        result = await call_next(ctx)
+        return self._wrap_authored(ctx, request, result)
+
+    def _restore(self, text: str, request: InFlight) -> Journal:
+        try:
+            journal = self._codec.read(text)
+            now = self._clock()
+            if now >= journal.deadline:
+                raise TokenRejected(RejectionReason.EXPIRED)
+            if journal.born > now + _SKEW:
+                raise TokenRejected(RejectionReason.FUTURE)
+        except TokenRejected as error:
+            request.reason = error.reason
+            raise refusal() from error
+        return journal
+
+    def _wrap_authored(
+        self, ctx: ServerRequestContext[Any, Any], request: InFlight, result: HandlerResult
+    ) -> HandlerResult:
+        state = result.get("requestState") if isinstance(result, dict) else getattr(result, "request_state", None)
+        if not isinstance(state, str) or state == request.minted or self.wrap is None:
+            return result
+        wrapped = self.wrap(ctx, request, state)
+        if isinstance(result, dict):
+            return {**result, "requestState": wrapped}
+        return result.model_copy(update={"request_state": wrapped}) if result is not None else result
+
+
+class Explainer:
+    """The outer middleware: opens the request's record, and explains a refused token where it may be read."""
+
+    def __init__(self, security: RequestStateSecurity, *, audience: str | None, observers: Sequence[Observer]) -> None:
+        self._security = security
+        self._audience = audience
+        self._observers = observers
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Serve one message, as the SDK's middlewares do."""
+        if ctx.method not in INPUT_REQUIRED_METHODS:
+            return await call_next(ctx)
+        request = InFlight()
+        reset = CURRENT.set(request)
+        try:
+            return await call_next(ctx)
+        except MCPError as error:
+            if is_refusal(error):
+                self._explain(ctx, request)
+            raise
+        finally:
+            CURRENT.reset(reset)
+
+    def _explain(self, ctx: ServerRequestContext[Any, Any], request: InFlight) -> None:
+        reason = request.reason
+        if reason is None and request.claims is not None:
+            principal = self._security.bind_principal
+            reason = deduce_reason(request.claims, ctx, audience=self._audience, principal=principal)
+        reason = reason or RejectionReason.MALFORMED
+        target = (ctx.params or {}).get("name") or (ctx.params or {}).get("uri")
+        logger.warning("request state refused on %s %r: %s", ctx.method, target, reason.value)
+        if self._observers:
+            journal = request.journal
+            call = Call(
+                journal.call_id if journal is not None else "unknown",
+                leg=journal.leg + 1 if journal is not None else 1,
+                round=journal.round if journal is not None else 0,
+                state=State.AWAITING_INPUT if journal is not None else State.RECEIVED,
+                observers=self._observers,
+            )
+            call.apply(Event.REJECT, reason=reason.value)

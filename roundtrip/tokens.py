@@ -1,0 +1,325 @@
+"""The codec between a journal and the `request_state` token: signing, sealing, packing, key rotation.
+
+A token is ASCII text of three or four parts between dots:
+
+    r1<kind> . body [ . sealed ] . signature
+
+`body` is base64url of the packed envelope (`p` plain, `z` deflated, `e` encrypted, `x` any other payload).
+`sealed` is the journal's sealed part, which is kept apart because encrypted bytes neither compress nor should
+be encoded twice. `signature` is itsdangerous' HMAC-SHA-256 over all before it. Everything is verified before
+anything is decoded, and a token has exactly one spelling.
+
+`specs/token.md` has the bytes, the claims and the threats; `specs/vectors/` tokens that must decode for ever.
+"""
+
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from itsdangerous import BadSignature, Signer
+
+from roundtrip.errors import RejectionReason, TokenRejected, TokenTooLarge
+from roundtrip.machine.journal import Journal, from_text, split_sealed, to_text
+
+__all__ = ["MAX_JOURNAL_BYTES", "MAX_TOKEN_BYTES", "JournalCodec", "KeyRing", "Sealer", "TokenCodec"]
+
+MAX_TOKEN_BYTES: Final = 64 * 1024
+MAX_JOURNAL_BYTES: Final = 256 * 1024
+MIN_KEY_BYTES: Final = 32
+
+_NONCE_BYTES: Final = 12
+_TAG_BYTES: Final = 16
+_PADDING_STEP: Final = 64
+_LENGTH_BYTES: Final = 4
+# Below this, deflating costs more time than the bytes it saves are worth.
+_DEFLATE_FROM: Final = 256
+_SIGNATURE_CHARS: Final = 43
+_SPELLING: Final = re.compile(r"r1[pzex]\.[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)?\.[A-Za-z0-9_-]{43}", re.ASCII)
+# What the boundary's envelope holds, in the order in which it writes it.
+_CLAIMS: Final = ("iat", "exp", "m", "t", "a", "s")
+_OPTIONAL_CLAIMS: Final = ("aud", "p")
+_ENVELOPE_VERSION: Final = 1
+
+Entropy = Callable[[int], bytes]
+
+
+class KeyRing:
+    """The secrets of a server, newest first: the first signs and seals, all verify and open.
+
+    Raises:
+        ValueError: No key, one under 32 bytes, or one twice.
+        TypeError: A key that is neither bytes nor text.
+    """
+
+    def __init__(self, keys: Sequence[bytes | bytearray | str]) -> None:
+        if isinstance(cast("object", keys), bytes | bytearray | str):
+            raise TypeError("keys= takes a list of keys, newest first: keys=[key], not keys=key")
+        secrets: list[bytes] = []
+        for position, key in enumerate(cast("Sequence[object]", keys)):
+            if not isinstance(key, bytes | bytearray | str):
+                raise TypeError(f"keys[{position}] must be bytes or str, not {type(key).__name__}")
+            secret = key.encode() if isinstance(key, str) else bytes(key)
+            if len(secret) < MIN_KEY_BYTES:
+                raise ValueError(
+                    f"keys[{position}] has {len(secret)} bytes; a key needs at least {MIN_KEY_BYTES} of secret "
+                    'randomness. Make one with: python -c "import secrets; print(secrets.token_hex(32))"'
+                )
+            if secret in secrets:
+                raise ValueError(f"keys[{position}] repeats an earlier key; list each key once, newest first")
+            secrets.append(secret)
+        if not secrets:
+            raise ValueError("keys= is empty; leave it out for a key of this process alone, or list at least one")
+        self._secrets = tuple(secrets)
+
+    def derive(self, purpose: bytes) -> list[bytes]:
+        """One subkey per secret for one purpose, newest first (HKDF-SHA-256)."""
+        info = b"roundtrip/1/" + purpose
+        return [HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(secret) for secret in self._secrets]
+
+
+class Sealer:
+    """Encrypts what the client may carry but not read (AES-256-GCM), padded so that its length tells little."""
+
+    def __init__(self, ring: KeyRing, *, purpose: bytes, entropy: Entropy) -> None:
+        self._ciphers = [AESGCM(key) for key in ring.derive(purpose)]
+        self._entropy = entropy
+
+    def seal(self, plain: bytes, bound_to: bytes) -> bytes:
+        """Encrypt under the newest key; `bound_to` must be given again to open."""
+        framed = len(plain).to_bytes(_LENGTH_BYTES, "big") + plain
+        framed += b"\0" * (-len(framed) % _PADDING_STEP)
+        nonce = self._entropy(_NONCE_BYTES)
+        return nonce + self._ciphers[0].encrypt(nonce, framed, bound_to)
+
+    def open(self, sealed: bytes, bound_to: bytes) -> bytes:
+        """Decrypt with whichever key fits.
+
+        Raises:
+            TokenRejected: None does, or it was sealed for something else.
+        """
+        if len(sealed) < _NONCE_BYTES + _TAG_BYTES + _PADDING_STEP:
+            raise TokenRejected(RejectionReason.SEAL)
+        nonce, secret = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+        for cipher in self._ciphers:
+            try:
+                framed = cipher.decrypt(nonce, secret, bound_to)
+            except InvalidTag:
+                continue
+            length = int.from_bytes(framed[:_LENGTH_BYTES], "big")
+            return framed[_LENGTH_BYTES : _LENGTH_BYTES + length]
+        raise TokenRejected(RejectionReason.SEAL)
+
+
+class JournalCodec:
+    """Writes journals as the text the SDK's boundary wraps, and reads them back, within a size limit."""
+
+    def __init__(self, sealer: Sealer | None, *, max_bytes: int = MAX_JOURNAL_BYTES) -> None:
+        self._sealer = sealer
+        self._max_bytes = max_bytes
+
+    @property
+    def can_seal(self) -> bool:
+        """Whether there is a key for what the client must not read."""
+        return self._sealer is not None
+
+    def write(self, journal: Journal) -> str:
+        """The journal's text.
+
+        Raises:
+            TokenTooLarge: It is over the limit.
+        """
+        text = journal.encode(self._sealer.seal if self._sealer is not None else None)
+        if len(text) > self._max_bytes:
+            raise TokenTooLarge("memory", size=len(text), limit=self._max_bytes, largest=journal.sizes()[:3])
+        return text
+
+    def read(self, text: str) -> Journal:
+        """The journal of a text whose token has been verified.
+
+        Raises:
+            TokenRejected: It is not a journal this version can read.
+        """
+        try:
+            return Journal.decode(text, self._sealer.open if self._sealer is not None else None)
+        except ValueError as error:
+            raise TokenRejected(RejectionReason.FORMAT) from error
+
+
+class TokenCodec:
+    """Signs and verifies tokens: the codec to give to the SDK's `RequestStateSecurity`.
+
+    Args:
+        ring: The server's keys.
+        entropy: Where nonces come from, as `os.urandom`.
+        encrypt: Encrypt the whole token, not only what the server computed.
+        max_token_bytes: A longer token is neither minted nor looked at.
+        max_payload_bytes: What a token may inflate to.
+    """
+
+    def __init__(
+        self,
+        ring: KeyRing,
+        *,
+        entropy: Entropy,
+        encrypt: bool = False,
+        max_token_bytes: int = MAX_TOKEN_BYTES,
+        max_payload_bytes: int = MAX_JOURNAL_BYTES,
+    ) -> None:
+        # itsdangerous signs with the last key of its list; ours has the newest first.
+        self._signer = Signer(
+            list(reversed(ring.derive(b"sign"))), key_derivation="none", digest_method=hashlib.sha256, sep="."
+        )
+        self._sealer = Sealer(ring, purpose=b"encrypt", entropy=entropy)
+        self._encrypt = encrypt
+        self._max_token_bytes = max_token_bytes
+        # The envelope around the journal (names, digests, times) needs some room as well.
+        self._max_payload_bytes = max_payload_bytes + 64 * 1024
+
+    def seal(self, payload: bytes) -> str:
+        """The token of a payload.
+
+        Raises:
+            TokenTooLarge: It is over the limit. Inside the boundary that would become an internal error, so check
+                with `fits` before.
+        """
+        token = self._sign(payload)
+        if len(token) > self._max_token_bytes:
+            raise TokenTooLarge("token", size=len(token), limit=self._max_token_bytes, largest=())
+        return token
+
+    def check(self, journal: Journal, text: str, *, margin: int) -> None:
+        """Raise before the boundary does if a journal's token would be too large.
+
+        `margin` is what the envelope will add to the text (names, digests, times).
+
+        Raises:
+            TokenTooLarge: With the journal's largest entries.
+        """
+        # Two thirds: base64 adds a third, and what is shorter fits without a closer look.
+        if (len(text) + margin) * 3 < self._max_token_bytes * 2:
+            return
+        stand_in = {"v": _ENVELOPE_VERSION, **dict.fromkeys(_CLAIMS, ""), "s": text}
+        size = len(self._sign(_dumps(stand_in).encode())) + margin * 4 // 3
+        if size > self._max_token_bytes:
+            raise TokenTooLarge("token", size=size, limit=self._max_token_bytes, largest=journal.sizes()[:3])
+
+    def unseal(self, token: str) -> bytes:
+        """The payload of a token.
+
+        Raises:
+            TokenRejected: The token is not, to the letter, one that a key of the ring has signed.
+        """
+        if len(token) > self._max_token_bytes:
+            raise TokenRejected(RejectionReason.OVERSIZED)
+        if _SPELLING.fullmatch(token) is None:
+            raise TokenRejected(RejectionReason.MALFORMED)
+        # itsdangerous decodes leniently: several last characters stand for one signature. Only one is ours.
+        signature = token[-_SIGNATURE_CHARS:]
+        try:
+            from_text(signature)
+            signed = self._signer.unsign(token.encode()).decode()
+        except ValueError:
+            raise TokenRejected(RejectionReason.MALFORMED) from None
+        except BadSignature:
+            raise TokenRejected(RejectionReason.SIGNATURE) from None
+        try:
+            return self._unpack(signed)
+        except (ValueError, zlib.error) as error:
+            raise TokenRejected(RejectionReason.FORMAT) from error
+
+    def _sign(self, payload: bytes) -> str:
+        return self._signer.sign(self._pack(payload)).decode()
+
+    def _pack(self, payload: bytes) -> str:
+        if self._encrypt:
+            return "r1e." + to_text(self._sealer.seal(payload, b"r1e"))
+        packed = _pack_envelope(payload)
+        if packed is None:
+            return "r1x." + to_text(payload)
+        body, sealed = packed
+        if len(body) >= _DEFLATE_FROM:
+            deflated = _deflate(body)
+            if len(deflated) < len(body):
+                return f"r1z.{to_text(deflated)}{sealed}"
+        return f"r1p.{to_text(body)}{sealed}"
+
+    def _unpack(self, signed: str) -> bytes:
+        kind, body, *rest = signed.split(".")
+        raw = from_text(body)
+        if kind == "r1e":
+            return self._sealer.open(raw, b"r1e")
+        if kind == "r1x":
+            return raw
+        if kind == "r1z":
+            raw = _inflate(raw, limit=self._max_payload_bytes)
+        return _unpack_envelope(raw, rest[0] if rest else "")
+
+
+def _pack_envelope(payload: bytes) -> tuple[bytes, str] | None:
+    """The boundary's envelope by position with the journal beside it, or None if the payload is anything else."""
+    try:
+        claims: Any = json.loads(payload)
+    except ValueError:
+        return None
+    if type(claims) is not dict:
+        return None
+    claims = cast("dict[str, Any]", claims)
+    names = tuple(claims)
+    required = len(_CLAIMS) + 1
+    optional = names[required:]
+    shaped = names[0] == "v" and names[1:required] == _CLAIMS and set(optional) <= set(_OPTIONAL_CLAIMS)
+    if not shaped or claims["v"] != _ENVELOPE_VERSION or not isinstance(claims["s"], str):
+        return None
+    text, mark, sealed = split_sealed(claims["s"])
+    if mark and re.fullmatch(r"[A-Za-z0-9_-]+", sealed, re.ASCII) is None:
+        text, mark, sealed = claims["s"], "", ""
+    if not text.isascii():
+        return None
+    head = [claims[name] for name in _CLAIMS[:-1]] + [claims.get(name) for name in _OPTIONAL_CLAIMS]
+    body = (_dumps(head) + "\n" + text).encode()
+    suffix = "." + sealed if mark else ""
+    # The boundary compares nothing but reads everything: unpacking must give its very bytes back.
+    return (body, suffix) if _unpack_envelope(body, sealed) == payload else None
+
+
+def _unpack_envelope(body: bytes, sealed: str) -> bytes:
+    head, _, text = body.decode("ascii").partition("\n")
+    iat, exp, method, target, arguments, audience, principal = json.loads(head)
+    claims: dict[str, Any] = {
+        "v": _ENVELOPE_VERSION,
+        "iat": iat,
+        "exp": exp,
+        "m": method,
+        "t": target,
+        "a": arguments,
+        "s": f"{text}~{sealed}" if sealed else text,
+    }
+    if audience is not None:
+        claims["aud"] = audience
+    if principal is not None:
+        claims["p"] = principal
+    return _dumps(claims).encode()
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _deflate(raw: bytes) -> bytes:
+    packer = zlib.compressobj(level=6, wbits=-zlib.MAX_WBITS)
+    return packer.compress(raw) + packer.flush()
+
+
+def _inflate(raw: bytes, *, limit: int) -> bytes:
+    unpacker = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
+    plain = unpacker.decompress(raw, limit)
+    if not unpacker.eof or unpacker.unconsumed_tail or unpacker.unused_data:
+        raise TokenRejected(RejectionReason.OVERSIZED)
+    return plain
