@@ -18,7 +18,7 @@ from roundtrip.graph.plan import Node, Plan, find_resolved, make_plan
 from roundtrip.graph.signatures import identity, returns_input_required
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.runtime.leg import Asked, Leg, Limits, Refused, open_call, serve
-from roundtrip.server.clients import ContextClient
+from roundtrip.server.clients import RequestClient
 from roundtrip.server.server import Server
 from roundtrip.tokens import JournalCodec
 
@@ -92,10 +92,11 @@ async def resolve_arguments(
             "them with; run the function on roundtrip.Server"
         )
     journal = _restore(codec, context.request_state)
+    request = context.request_context if context.protocol_version is not None else None
     leg = Leg(
         call=open_call(journal, fresh_id=lambda: to_text(os.urandom(9)), observers=()),
         plan=plans.plan,
-        client=ContextClient(context),
+        client=RequestClient(request),
         born=journal.born if journal is not None else time.time(),
         clock=time.time,
         limits=_LIMITS,
@@ -111,7 +112,7 @@ async def resolve_arguments(
     if isinstance(end, Refused):
         raise ToolError(str(end.refusal))
     if isinstance(end, Asked):
-        return end.result.model_copy(update={"request_state": codec.write(end.journal)})
+        return InputRequiredResult(input_requests=end.requests, request_state=codec.write(end.journal))
     return filled
 
 

@@ -283,10 +283,10 @@ def _pack_envelope(payload: bytes) -> tuple[bytes, str] | None:
     if not text.isascii():
         return None
     head = [claims[name] for name in _CLAIMS[:-1]] + [claims.get(name) for name in _OPTIONAL_CLAIMS]
-    body = (_dumps(head) + "\n" + text).encode()
-    suffix = "." + sealed if mark else ""
-    # The boundary compares nothing but reads everything: unpacking must give its very bytes back.
-    return (body, suffix) if _unpack_envelope(body, sealed) == payload else None
+    # Unpacking must give these very bytes back, and it writes them as we do.
+    if _dumps(claims).encode() != payload:
+        return None
+    return (_dumps(head) + "\n" + text).encode(), "." + sealed if mark else ""
 
 
 def _unpack_envelope(body: bytes, sealed: str) -> bytes:
@@ -308,8 +308,8 @@ def _unpack_envelope(body: bytes, sealed: str) -> bytes:
     return _dumps(claims).encode()
 
 
-def _dumps(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+# One encoder for all: `json.dumps` makes a new one whenever it is given separators.
+_dumps: Final[Callable[[Any], str]] = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _deflate(raw: bytes) -> bytes:

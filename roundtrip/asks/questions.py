@@ -65,9 +65,8 @@ class FormQuestion:
     def request(self, complaint: str | None = None) -> InputRequest:
         """The request that puts the question; `complaint` says what was wrong with the answer before."""
         text = self.text if complaint is None else f"{self.text}\n\n(The last answer was not valid: {complaint})"
-        return ElicitRequest(
-            params=ElicitRequestFormParams(message=text, requested_schema=cast("dict[str, Any]", self.form.schema))
-        )
+        schema = cast("dict[str, Any]", self.form.schema)
+        return ElicitRequest(params=ElicitRequestFormParams(message=text, requested_schema=schema))
 
     def read(self, response: InputResponse) -> tuple[Outcome, Any]:
         """The outcome of an answer, and the data that will restore it.

@@ -69,6 +69,8 @@ class Node:
     key: str
     bare_key: str
     was: tuple[str, ...]
+    names: tuple[str, ...]
+    """Its key, then its former ones: under any of them an answer may be on its way."""
     once: bool
     is_async: bool
     inputs: tuple[Input, ...]
@@ -396,6 +398,7 @@ class _Planner:
             key=key,
             bare_key=bare_key,
             was=draft.was,
+            names=(key, *draft.was),
             once=draft.once,
             is_async=is_async(draft.fn),
             inputs=inputs,

@@ -61,6 +61,11 @@ class Call:
         """Whether the call is in a state that nothing leads out of."""
         return self.state in FINAL
 
+    @property
+    def observed(self) -> bool:
+        """Whether anybody is told of steps, so that details are worth collecting."""
+        return bool(self._observers)
+
     def apply(self, event: Event, **detail: Any) -> State:
         """Move the call by one event and report the step.
 

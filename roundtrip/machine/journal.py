@@ -238,9 +238,8 @@ def from_text(text: str) -> bytes:
     return raw
 
 
-def _dumps(value: Any) -> str:
-    # ASCII output keeps lone surrogates in client text representable; stdlib json reads them back.
-    return json.dumps(value, separators=(",", ":"))
+# ASCII output keeps lone surrogates in client text representable; stdlib json reads them back.
+_dumps: Final[Callable[[Any], str]] = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _write_entry(key: str, entry: Entry) -> list[Any]:

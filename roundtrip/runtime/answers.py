@@ -86,11 +86,11 @@ class Answers:
             raise SchemaNotRenderable(f"question {node.key!r}: {error}", field=error.field) from error
         if node.once:
             _check_restorable(node, marker)
-        restored = self._restore(node, question)
+        restored = self._restore(node, question) if self.entries else None
         if restored is not None:
             self.open.pop(node.key, None)
             return restored
-        name = next((name for name in (node.key, *node.was) if name in self._asked), None)
+        name = next((name for name in node.names if name in self._asked), None)
         if name is None:
             return self._leave_open(node, question, Asked(question.message, question.schema), "new")
         asked, answered = self._asked[name], name in self._responses
@@ -161,7 +161,7 @@ class Answers:
 
     def recall(self, node: Node) -> Outcome | None:
         """What a `once` node yielded on an earlier leg, computed or answered."""
-        for name in (node.key, *node.was):
+        for name in node.names:
             try:
                 if name in self.computed:
                     kept = self.computed.pop(name)
@@ -209,7 +209,7 @@ class Answers:
         return question.read(response)
 
     def _restore(self, node: Node, question: Question) -> Outcome | None:
-        for name in (node.key, *node.was):
+        for name in node.names:
             entry = self.entries.get(name)
             # An entry for another wording stays: a later leg may land on the build that has that wording.
             if entry is None or _changes(entry, question):

@@ -1,6 +1,7 @@
 """How questions reach the client: returned with a token (retry era) or sent over the open connection (live era)."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final, Protocol
 
 from mcp_types import ClientCapabilities, ElicitResult, InputRequest, InputResponse
@@ -38,6 +39,7 @@ class Client(Protocol):
         ...
 
 
+@lru_cache(maxsize=32)
 def is_retry_era(protocol_version: str | None) -> bool:
     """Whether questions are returned instead of sent."""
     return protocol_version is not None and is_version_at_least(protocol_version, _RETRY_SINCE)

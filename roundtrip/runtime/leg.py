@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
-from mcp_types import InputRequiredResult, InputResponse
+from mcp_types import InputRequest, InputRequiredResult, InputResponse
 
 from roundtrip.errors import CannotAsk
 from roundtrip.graph.plan import Plan
@@ -20,7 +20,7 @@ from roundtrip.machine.table import Event, State
 from roundtrip.runtime.answers import Answers, Open
 from roundtrip.runtime.eras import Client, ask_live, is_retry_era, require_channel
 
-__all__ = ["Asked", "Finished", "Leg", "Limits", "Refused", "open_call", "serve"]
+__all__ = ["Asked", "Authored", "Finished", "Leg", "Limits", "Refused", "open_call", "serve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,15 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The leg ends with questions (or with an author's own, then `authored`), to be resumed from the journal."""
+    """The leg ends with questions, to be resumed from the journal."""
+
+    requests: dict[str, InputRequest]
+    journal: Journal
+
+
+@dataclass(frozen=True, slots=True)
+class Authored:
+    """The leg ends with a result in which the author asks by hand."""
 
     result: InputRequiredResult
     journal: Journal
@@ -53,7 +61,7 @@ class Refused:
     refusal: Refusal
 
 
-LegEnd = Finished | Asked | Refused
+LegEnd = Finished | Asked | Authored | Refused
 
 
 @dataclass(slots=True)
@@ -139,7 +147,7 @@ async def serve(
         value = await execute(values)
         if isinstance(value, InputRequiredResult):
             call.apply(Event.ASK, keys=tuple(value.input_requests or ()), authored=True)
-            return Asked(value, leg.note(None, authored=value.request_state))
+            return Authored(value, leg.note(None, authored=value.request_state))
         call.apply(Event.FINISH)
     except CannotAsk as error:
         call.apply(Event.REJECT, error=str(error))
@@ -181,10 +189,12 @@ async def _resolve(
             waiting.question.require(waiting.key, client.capabilities)
         if not retry:
             require_channel(client, batch)
-        call.apply(Event.ASK, **_detail(batch))
+        if call.observed:
+            call.apply(Event.ASK, **_detail(batch))
+        else:
+            call.apply(Event.ASK)
         if retry:
-            requests = {waiting.key: waiting.request() for waiting in batch}
-            return Asked(InputRequiredResult(input_requests=requests), leg.note(answers))
+            return Asked({waiting.key: waiting.request() for waiting in batch}, leg.note(answers))
         responses = await ask_live(client, batch)
         call.apply(Event.RESUME)
         call.apply(Event.RESOLVE)

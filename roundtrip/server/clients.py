@@ -1,37 +1,37 @@
-"""The client of a request as the runtime asks it: a thin view of the SDK's `Context`."""
+"""The client of a request as the runtime asks it: a thin view of the SDK's request context."""
 
 from typing import Any, cast
 
-from mcp.server.mcpserver import Context
+from mcp.server.context import ServerRequestContext
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import ClientCapabilities, InputRequest, InputResponse
 from pydantic import BaseModel
 
-__all__ = ["ContextClient"]
+__all__ = ["RequestClient"]
 
 
-class ContextClient:
-    """Asks through the session of one request."""
+class RequestClient:
+    """Asks through the session of one request; without a request there is nobody to ask."""
 
-    __slots__ = ("_context", "protocol_version")
+    __slots__ = ("_request", "protocol_version")
 
-    def __init__(self, context: Context[Any, Any]) -> None:
-        self._context = context
-        self.protocol_version = context.protocol_version
+    def __init__(self, request: ServerRequestContext[Any, Any] | None) -> None:
+        self._request = request
+        self.protocol_version = request.protocol_version if request is not None else None
 
     @property
     def capabilities(self) -> ClientCapabilities | None:
         """What the client declared, for this request or at its handshake."""
-        return self._context.client_capabilities if self.protocol_version is not None else None
+        return self._request.session.client_capabilities if self._request is not None else None
 
     @property
     def can_be_asked_live(self) -> bool:
         """Whether the session can carry a request to the client."""
-        return self.protocol_version is not None and self._context.session.can_send_request
+        return self._request is not None and self._request.session.can_send_request
 
     async def send(self, request: InputRequest, result_type: type[BaseModel]) -> InputResponse:
         """Put one question over the connection of the request itself."""
-        answer = await self._context.session.send_request(
-            request, result_type, metadata=ServerMessageMetadata(related_request_id=self._context.request_id)
-        )
-        return cast("InputResponse", answer)
+        if self._request is None:
+            raise RuntimeError("there is no client to ask")
+        metadata = ServerMessageMetadata(related_request_id=self._request.request_id)
+        return cast("InputResponse", await self._request.session.send_request(request, result_type, metadata=metadata))

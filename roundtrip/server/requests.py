@@ -9,7 +9,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -36,12 +36,14 @@ _SKEW = 60.0
 class InFlight:
     """One request on its way through: its journal, and what is needed to explain a refusal."""
 
+    context: ServerRequestContext[Any, Any]
     journal: Journal | None = None
     claimed: bool = False
     """Whether a leg has taken the journal; a tool called from within a tool is a call of its own."""
     minted: str | None = None
     """The state that the request's own leg wrote, as opposed to one an author wrote by hand."""
-    claims: dict[str, Any] | None = None
+    payload: bytes | None = None
+    """The envelope of an authentic token, to be read if the boundary refuses it."""
     reason: RejectionReason | None = None
 
 
@@ -68,11 +70,7 @@ class WatchedCodec:
                 request.reason = error.reason
             raise
         if request is not None:
-            try:
-                claims: object = json.loads(payload)
-            except ValueError:
-                claims = None
-            request.claims = cast("dict[str, Any]", claims) if isinstance(claims, dict) else {}
+            request.payload = payload
         return payload
 
 
@@ -94,7 +92,8 @@ class Restorer:
         params = ctx.params
         if params is not None and params.get("requestState") is not None:
             journal = request.journal = self._restore(params["requestState"], request)
-            ctx = replace(ctx, params={**params, "requestState": journal.authored})
+            # The boundary has made this context for us: it may be changed in place.
+            ctx.params = {**params, "requestState": journal.authored}
         result = await call_next(ctx)
         return self._wrap_authored(ctx, request, result)
 
@@ -135,7 +134,7 @@ class Explainer:
         """Serve one message, as the SDK's middlewares do."""
         if ctx.method not in INPUT_REQUIRED_METHODS:
             return await call_next(ctx)
-        request = InFlight()
+        request = InFlight(ctx)
         reset = CURRENT.set(request)
         try:
             return await call_next(ctx)
@@ -148,9 +147,13 @@ class Explainer:
 
     def _explain(self, ctx: ServerRequestContext[Any, Any], request: InFlight) -> None:
         reason = request.reason
-        if reason is None and request.claims is not None:
-            principal = self._security.bind_principal
-            reason = deduce_reason(request.claims, ctx, audience=self._audience, principal=principal)
+        if reason is None and request.payload is not None:
+            reason = deduce_reason(
+                _claims(request.payload),
+                ctx,
+                audience=self._audience,
+                principal=self._security.bind_principal,
+            )
         reason = reason or RejectionReason.MALFORMED
         target = (ctx.params or {}).get("name") or (ctx.params or {}).get("uri")
         logger.warning("request state refused on %s %r: %s", ctx.method, target, reason.value)
@@ -164,3 +167,11 @@ class Explainer:
                 observers=self._observers,
             )
             call.apply(Event.REJECT, reason=reason.value)
+
+
+def _claims(payload: bytes) -> dict[str, Any]:
+    try:
+        claims: object = json.loads(payload)
+    except ValueError:
+        return {}
+    return cast("dict[str, Any]", claims) if isinstance(claims, dict) else {}

@@ -1,6 +1,6 @@
 """A registered tool: its function, its schemas, its plan, and how one call of it runs."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -30,6 +30,7 @@ from roundtrip.errors import CapabilityMissing, ChannelMissing, InvalidSignature
 from roundtrip.graph.plan import EMPTY, Plan, find_resolved, make_plan
 from roundtrip.graph.signatures import arms_of, display_name, hints_of, is_async, returns_input_required
 from roundtrip.runtime.leg import Limits
+from roundtrip.server.arguments import ArgumentReader
 from roundtrip.server.builds import build_of
 
 __all__ = ["RegisteredTool", "guard", "register"]
@@ -47,6 +48,7 @@ class RegisteredTool:
     fn: Callable[..., Any]
     is_async: bool
     context_parameters: tuple[str, ...]
+    arguments: ArgumentReader
     metadata: FuncMetadata
     plan: Plan
     limits: Limits
@@ -66,7 +68,7 @@ class RegisteredTool:
             UnexpectedToolError: A validator of the author's crashed.
         """
         try:
-            return self.metadata.validate_arguments(arguments)
+            return self.arguments.read(arguments)
         except ValidationError as error:
             raise ToolError(f"Error executing tool {self.name}: {error}") from error
         except MCPError:
@@ -131,11 +133,10 @@ def register(
     schema = metadata.arg_model.model_json_schema(by_alias=True)
     if (reason := find_invalid_x_mcp_header(schema)) is not None:
         raise InvalidSignature(f"Tool {tool_name!r} has an invalid x-mcp-header annotation: {reason}")
+    arguments = ArgumentReader(metadata)
     plan = EMPTY
     if resolved:
-        plan = make_plan(
-            fn, owner=tool_name, arguments=_argument_names(metadata), context_types=(Context,), resolved=resolved
-        )
+        plan = make_plan(fn, owner=tool_name, arguments=arguments.names, context_types=(Context,), resolved=resolved)
     listing = WireTool(
         name=tool_name,
         title=title,
@@ -151,6 +152,7 @@ def register(
         fn=fn,
         is_async=is_async(fn),
         context_parameters=contexts,
+        arguments=arguments,
         metadata=metadata,
         plan=plan,
         limits=limits,
@@ -193,13 +195,3 @@ async def guard(name: str, run: Awaitable[T]) -> T:
 
 def _is_context(hint: Any) -> bool:
     return any(isinstance(arm, type) and issubclass(arm, Context) for arm in arms_of(hint))
-
-
-def _argument_names(metadata: FuncMetadata) -> Mapping[str, str]:
-    """Every name by which a resolver may ask for an argument, with the name the validated arguments have it under."""
-    names: dict[str, str] = {}
-    for field, info in metadata.arg_model.model_fields.items():
-        output = info.alias or field
-        names[output] = output
-        names.setdefault(field, output)
-    return names

@@ -1,0 +1,7 @@
+"""`python -m roundtrip` is the `roundtrip` command."""
+
+import sys
+
+from roundtrip.cli import main
+
+sys.exit(main())

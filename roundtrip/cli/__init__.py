@@ -1,0 +1,39 @@
+"""The `roundtrip` command. Each sub-command is one module with a `COMMAND`; `main` lists them."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from roundtrip.cli import demo, graph
+from roundtrip.cli.command import Command, CommandFailed
+
+__all__ = ["main"]
+
+_COMMANDS: tuple[Command, ...] = (demo.COMMAND, graph.COMMAND)
+
+_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with some arguments, by default the process's own, and give its exit code.
+
+    Raises:
+        SystemExit: The arguments are wrong, or only help was asked for.
+    """
+    parser = argparse.ArgumentParser(prog="roundtrip", description="Look at, and try out, MCP servers that ask.")
+    parser.add_argument("--version", action="version", version=f"roundtrip {version('roundtrip')}")
+    chosen = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
+    by_name = {command.name: command for command in _COMMANDS}
+    for command in _COMMANDS:
+        command.configure(
+            chosen.add_parser(command.name, help=command.summary, description=command.description or command.summary)
+        )
+    parsed = parser.parse_args(arguments)
+    try:
+        return by_name[parsed.command].run(parsed)
+    except CommandFailed as failure:
+        print(f"roundtrip {parsed.command}: {failure}", file=sys.stderr)
+        return failure.exit_code
+    except KeyboardInterrupt:
+        return _INTERRUPTED

@@ -1,0 +1,48 @@
+"""`roundtrip graph`: draw the machine, or what a server's tools depend on."""
+
+from argparse import ArgumentParser, Namespace
+
+from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.drawings import Format, draw_machine
+from roundtrip.cli.loading import TARGET_HELP, load_server
+from roundtrip.cli.plan_drawings import draw_plans
+
+__all__ = ["COMMAND"]
+
+
+def _configure(parser: ArgumentParser) -> None:
+    parser.add_argument("target", nargs="?", metavar="MODULE:SERVER", help=TARGET_HELP)
+    parser.add_argument("tool", nargs="?", metavar="TOOL", help="one tool of it; by default all of them")
+    parser.add_argument(
+        "--format", type=Format, choices=list(Format), default=Format.MERMAID, help="default: %(default)s"
+    )
+
+
+def _run(arguments: Namespace) -> int:
+    print(_draw(arguments.target, arguments.tool, arguments.format))
+    return 0
+
+
+def _draw(target: str | None, tool: str | None, format: Format) -> str:
+    if target is None:
+        return draw_machine(format)
+    plans = load_server(target).plans
+    if not plans:
+        raise CommandFailed(f"the server {target!r} has no tools")
+    if tool is None:
+        return draw_plans(plans, format)
+    if tool not in plans:
+        raise CommandFailed(f"the server {target!r} has no tool {tool!r}; its tools: {', '.join(plans)}")
+    return draw_plans({tool: plans[tool]}, format)
+
+
+COMMAND = Command(
+    name="graph",
+    summary="draw the machine, or what a server's tools depend on",
+    description=(
+        "Without arguments, draw the states and events of every call. With a server, draw which functions fill the "
+        "parameters of its tools, and which of them ask."
+    ),
+    configure=_configure,
+    run=_run,
+)

@@ -1,0 +1,85 @@
+"""Finding the server that a command line names as `MODULE:SERVER`."""
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, cast
+
+from mcp.server import MCPServer
+
+from roundtrip.cli.command import CommandFailed
+from roundtrip.server.server import Server
+
+__all__ = ["TARGET_HELP", "load_server"]
+
+TARGET_HELP: Final = "a module by import path or by file, and its server: shop.app:server, examples/shop.py:server"
+
+
+def load_server(target: str) -> Server[Any]:
+    """The server named by `MODULE:SERVER`, where MODULE is an import path or a file.
+
+    Raises:
+        CommandFailed: There is no such module or server in it, or importing the module failed.
+    """
+    module_name, colon, attribute = target.rpartition(":")
+    if not colon or not module_name or not attribute:
+        raise CommandFailed(f"{target!r} names no server; write MODULE:SERVER, such as shop.app:server or shop.py:server")
+    module = _import_file(Path(module_name)) if _is_file(module_name) else _import_module(module_name)
+    found: object = getattr(module, attribute, None)
+    if isinstance(found, Server):
+        return cast("Server[Any]", found)
+    names = [name for name, value in vars(module).items() if isinstance(value, Server)]
+    hint = f"; servers there: {', '.join(names)}" if names else "; it has no roundtrip.Server at module level"
+    if found is None and not hasattr(module, attribute):
+        raise CommandFailed(f"{module_name!r} has no attribute {attribute!r}{hint}")
+    if isinstance(found, MCPServer):
+        hint = "; import the class from roundtrip instead, its tools need no change"
+    raise CommandFailed(f"{target!r} is of type {type(found).__name__}, not a roundtrip.Server{hint}")
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith(".py") or "/" in name or "\\" in name
+
+
+def _import_module(name: str) -> ModuleType:
+    _make_importable(Path.cwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # A module that is missing inside the one that was named is that module's failure.
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise CommandFailed(f"no module {name!r}; it is looked for here and on Python's path") from error
+        raise CommandFailed(f"importing {name!r} failed: {_told(error)}") from error
+    except Exception as error:
+        raise CommandFailed(f"importing {name!r} failed: {_told(error)}") from error
+
+
+def _import_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise CommandFailed(f"no file {str(path)!r}")
+    name = f"roundtrip_target_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    if spec is None or spec.loader is None:
+        raise CommandFailed(f"{str(path)!r} is not a Python file")
+    # As when it is run as a script: its neighbours can be imported.
+    _make_importable(path.resolve().parent)
+    module = importlib.util.module_from_spec(spec)
+    # Annotations are evaluated in the module that `sys.modules` has under its name.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise CommandFailed(f"importing {str(path)!r} failed: {_told(error)}") from error
+    return module
+
+
+def _make_importable(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
