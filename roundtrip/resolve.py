@@ -17,7 +17,7 @@ from roundtrip.graph.markers import Resolve, SdkResolve
 from roundtrip.graph.plan import Node, Plan, find_resolved, make_plan
 from roundtrip.graph.signatures import identity, returns_input_required
 from roundtrip.machine.journal import Journal, to_text
-from roundtrip.runtime.leg import Asked, Leg, Limits, Refused, open_call, serve
+from roundtrip.runtime.leg import Leg, Limits, Refused, Suspended, open_call, serve
 from roundtrip.server.clients import RequestClient
 from roundtrip.server.server import Server
 from roundtrip.tokens import JournalCodec
@@ -111,7 +111,7 @@ async def resolve_arguments(
     end = await serve(leg, arguments=tool_args, context=context, execute=take)
     if isinstance(end, Refused):
         raise ToolError(str(end.refusal))
-    if isinstance(end, Asked):
+    if isinstance(end, Suspended):
         return InputRequiredResult(input_requests=end.requests, request_state=codec.write(end.journal))
     return filled
 

@@ -17,7 +17,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -42,10 +42,16 @@ _LENGTH_BYTES: Final = 4
 _DEFLATE_FROM: Final = 256
 _SIGNATURE_CHARS: Final = 43
 _SPELLING: Final = re.compile(r"r1[pzex]\.[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)?\.[A-Za-z0-9_-]{43}", re.ASCII)
-# What the boundary's envelope holds, in the order in which it writes it.
-_CLAIMS: Final = ("iat", "exp", "m", "t", "a", "s")
-_OPTIONAL_CLAIMS: Final = ("aud", "p")
-_ENVELOPE_VERSION: Final = 1
+_SEALED: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+_NUMBER: Final = r"[0-9.e+-]+"
+_TEXT: Final = r'"[ !#-\[\]-~]*(?:\\[ -~][ !#-\[\]-~]*)*"'
+# The envelope as the SDK's boundary writes it, with its JSON left as it stands.
+_ENVELOPE: Final = re.compile(
+    rf'\{{"v":1,"iat":(?P<iat>{_NUMBER}),"exp":(?P<exp>{_NUMBER}),"m":(?P<m>{_TEXT}),"t":(?P<t>{_TEXT}),'
+    rf'"a":(?P<a>{_TEXT}),"s":(?P<s>{_TEXT})(?:,"aud":(?P<aud>{_TEXT}))?(?:,"p":(?P<p>{_TEXT}))?\}}',
+    re.ASCII,
+)
+_HEAD: Final = ("iat", "exp", "m", "t", "a", "aud", "p")
 
 Entropy = Callable[[int], bytes]
 
@@ -205,8 +211,8 @@ class TokenCodec:
         # Two thirds: base64 adds a third, and what is shorter fits without a closer look.
         if (len(text) + margin) * 3 < self._max_token_bytes * 2:
             return
-        stand_in = {"v": _ENVELOPE_VERSION, **dict.fromkeys(_CLAIMS, ""), "s": text}
-        size = len(self._sign(_dumps(stand_in).encode())) + margin * 4 // 3
+        stand_in = f'{{"v":1,"iat":0,"exp":0,"m":"","t":"","a":"","s":{_escape(text)}}}'
+        size = len(self._sign(stand_in.encode())) + margin * 4 // 3
         if size > self._max_token_bytes:
             raise TokenTooLarge("token", size=size, limit=self._max_token_bytes, largest=journal.sizes()[:3])
 
@@ -263,53 +269,38 @@ class TokenCodec:
 
 
 def _pack_envelope(payload: bytes) -> tuple[bytes, str] | None:
-    """The boundary's envelope by position with the journal beside it, or None if the payload is anything else."""
+    """The boundary's envelope by position with the journal beside it, or None if the payload is anything else.
+
+    The claims stay in the JSON spelling they have: only the journal, which is JSON within JSON, is unescaped.
+    """
+    envelope = _ENVELOPE.fullmatch(payload.decode("ascii", "replace"))
+    if envelope is None:
+        return None
+    state = envelope["s"]
     try:
-        claims: Any = json.loads(payload)
+        text = cast("str", json.loads(state))
     except ValueError:
         return None
-    if type(claims) is not dict:
+    # Unpacking must give the very bytes back, and it escapes as the boundary does.
+    if not text.isascii() or _escape(text) != state:
         return None
-    claims = cast("dict[str, Any]", claims)
-    names = tuple(claims)
-    required = len(_CLAIMS) + 1
-    optional = names[required:]
-    shaped = names[0] == "v" and names[1:required] == _CLAIMS and set(optional) <= set(_OPTIONAL_CLAIMS)
-    if not shaped or claims["v"] != _ENVELOPE_VERSION or not isinstance(claims["s"], str):
-        return None
-    text, mark, sealed = split_sealed(claims["s"])
-    if mark and re.fullmatch(r"[A-Za-z0-9_-]+", sealed, re.ASCII) is None:
-        text, mark, sealed = claims["s"], "", ""
-    if not text.isascii():
-        return None
-    head = [claims[name] for name in _CLAIMS[:-1]] + [claims.get(name) for name in _OPTIONAL_CLAIMS]
-    # Unpacking must give these very bytes back, and it writes them as we do.
-    if _dumps(claims).encode() != payload:
-        return None
-    return (_dumps(head) + "\n" + text).encode(), "." + sealed if mark else ""
+    head = [envelope[name] or "" for name in _HEAD]
+    open_part, _, sealed = split_sealed(text)
+    if _SEALED.fullmatch(sealed) is None or text != f"{open_part}~{sealed}":
+        open_part, sealed = text, ""
+    return "\n".join([*head, open_part]).encode(), "." + sealed if sealed else ""
 
 
 def _unpack_envelope(body: bytes, sealed: str) -> bytes:
-    head, _, text = body.decode("ascii").partition("\n")
-    iat, exp, method, target, arguments, audience, principal = json.loads(head)
-    claims: dict[str, Any] = {
-        "v": _ENVELOPE_VERSION,
-        "iat": iat,
-        "exp": exp,
-        "m": method,
-        "t": target,
-        "a": arguments,
-        "s": f"{text}~{sealed}" if sealed else text,
-    }
-    if audience is not None:
-        claims["aud"] = audience
-    if principal is not None:
-        claims["p"] = principal
-    return _dumps(claims).encode()
+    iat, exp, method, target, arguments, audience, principal, text = body.decode("ascii").split("\n", len(_HEAD))
+    state = _escape(f"{text}~{sealed}" if sealed else text)
+    claims = f'{{"v":1,"iat":{iat},"exp":{exp},"m":{method},"t":{target},"a":{arguments},"s":{state}'
+    claims += f',"aud":{audience}' if audience else ""
+    claims += f',"p":{principal}' if principal else ""
+    return (claims + "}").encode()
 
 
-# One encoder for all: `json.dumps` makes a new one whenever it is given separators.
-_dumps: Final[Callable[[Any], str]] = json.JSONEncoder(separators=(",", ":")).encode
+_escape: Final[Callable[[str], str]] = json.JSONEncoder().encode
 
 
 def _deflate(raw: bytes) -> bytes:

@@ -5,8 +5,8 @@ The protocol's forms are flat objects of strings, numbers, booleans and enums, w
 Constraints that a form cannot say (a pattern, an exclusive bound) are left out of it and still hold for the answer.
 """
 
-import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticSerializationError, core_schema, to_jsonable_python
 
 from roundtrip.errors import SchemaNotRenderable
-from roundtrip.machine.journal import DIGEST_BYTES
+from roundtrip.machine.journal import digest
 
 __all__ = ["AnswerInvalid", "Form", "form_of"]
 
@@ -37,7 +37,7 @@ class Form:
     """One rendered schema: what the client shows, its digest, and the validator of what comes back."""
 
     schema: Mapping[str, Any]
-    digest: bytes
+    digest: str
     adapter: TypeAdapter[Any]
 
     def parse(self, content: Mapping[str, Any] | None) -> Any:
@@ -99,7 +99,7 @@ def form_of(schema: type[Any]) -> Form:
     if "title" in root:
         form["title"] = root["title"]
     canonical = json.dumps(form, sort_keys=True, separators=(",", ":"))
-    return Form(form, hashlib.sha256(canonical.encode()).digest()[:DIGEST_BYTES], adapter)
+    return Form(form, digest(canonical), adapter)
 
 
 def _resolve(shape: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,9 +188,9 @@ def _bounds(shape: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
     # Forms have inclusive bounds only. Over integers an exclusive one is as good; over floats it is left to validation.
     if whole:
         if "exclusiveMinimum" in shape:
-            bounds["minimum"] = shape["exclusiveMinimum"] + 1
+            bounds["minimum"] = max(shape["exclusiveMinimum"] + 1, bounds.get("minimum", -math.inf))
         if "exclusiveMaximum" in shape:
-            bounds["maximum"] = shape["exclusiveMaximum"] - 1
+            bounds["maximum"] = min(shape["exclusiveMaximum"] - 1, bounds.get("maximum", math.inf))
     return bounds
 
 

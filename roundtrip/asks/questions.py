@@ -1,6 +1,5 @@
 """One question ready to be put: the request it sends, what it is pinned to, and how its answer is read."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,16 +29,11 @@ from roundtrip.asks.forms import AnswerInvalid, Form, form_of
 from roundtrip.asks.markers import ATTEMPTS, Elicit, Marker, SdkElicit, SdkSample
 from roundtrip.asks.outcomes import Outcome
 from roundtrip.errors import CapabilityMissing
-from roundtrip.machine.journal import DIGEST_BYTES, Action
+from roundtrip.machine.journal import Action, digest
 
-__all__ = ["FormQuestion", "ModelQuestion", "Question", "digest", "question_of"]
+__all__ = ["FormQuestion", "ModelQuestion", "Question", "question_of"]
 
 _ACTIONS = {"accept": Action.ACCEPT, "decline": Action.DECLINE, "cancel": Action.CANCEL}
-
-
-def digest(text: str) -> bytes:
-    """What a wording is pinned by."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:DIGEST_BYTES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +42,12 @@ class FormQuestion:
 
     text: str
     form: Form
-    message: bytes
+    message: str
     attempts: int = ATTEMPTS
     volatile_ok: bool = False
 
     @property
-    def schema(self) -> bytes:
+    def schema(self) -> str:
         """What its schema is pinned by."""
         return self.form.digest
 
@@ -104,8 +98,8 @@ class ModelQuestion:
 
     wire: InputRequest
     result_type: type[BaseModel]
-    message: bytes
-    schema: bytes
+    message: str
+    schema: str
     attempts: int = ATTEMPTS
     volatile_ok: bool = False
 

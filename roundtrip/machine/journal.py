@@ -10,6 +10,7 @@ a text of another shape raises `ValueError`.
 
 import base64
 import binascii
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,6 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 __all__ = [
-    "DIGEST_BYTES",
     "FORMAT",
     "Action",
     "Asked",
@@ -26,6 +26,7 @@ __all__ = [
     "Entry",
     "Journal",
     "SealedText",
+    "digest",
     "from_text",
     "split_sealed",
     "to_text",
@@ -34,7 +35,9 @@ __all__ = [
 FORMAT: Final = 1
 """Version of the text form. A text of another version is refused, not guessed at."""
 
-DIGEST_BYTES: Final = 8
+_DIGEST_BYTES: Final = 8
+_DIGEST_CHARS: Final = 11
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _SEAL_MARK: Final = "~"
 _ENTRY_LENGTHS: Final = (3, 4)
 
@@ -58,8 +61,8 @@ class Entry:
     """
 
     action: Action
-    message: bytes
-    schema: bytes
+    message: str
+    schema: str
     data: Any = None
 
 
@@ -71,8 +74,8 @@ class Asked:
     wording.
     """
 
-    message: bytes
-    schema: bytes
+    message: str
+    schema: str
     attempts: int = 0
     discards: int = 0
 
@@ -180,9 +183,9 @@ class Journal:
         version, call_id, born, span, leg, round_, fingerprint, build, tool_version, entries, asked = head
         if version != FORMAT:
             raise ValueError(f"unknown journal format {version!r}")
-        texts = (call_id, fingerprint, build)
-        counts = (born, span, leg, round_)
-        if not all(isinstance(text, str) for text in texts) or not all(type(count) is int for count in counts):
+        if not (type(call_id) is type(fingerprint) is type(build) is str):
+            raise ValueError("not a journal")
+        if not (type(born) is type(span) is type(leg) is type(round_) is int):
             raise ValueError("not a journal")
         if tool_version is not None and not isinstance(tool_version, str):
             raise ValueError("not a journal")
@@ -221,9 +224,14 @@ def split_sealed(text: str) -> tuple[str, str, str]:
     return (text, "", "") if text.endswith("]") else text.rpartition(_SEAL_MARK)
 
 
+def digest(text: str) -> str:
+    """What a wording or a schema is pinned by: eight bytes of its SHA-256, as text."""
+    return to_text(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:_DIGEST_BYTES])
+
+
 def to_text(raw: bytes) -> str:
     """Bytes as unpadded base64url."""
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+    return binascii.b2a_base64(raw, newline=False).rstrip(b"=").translate(_URL_SAFE).decode()
 
 
 def from_text(text: str) -> bytes:
@@ -243,7 +251,7 @@ _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(separators=(",", ":")).en
 
 
 def _write_entry(key: str, entry: Entry) -> list[Any]:
-    row: list[Any] = [key, int(entry.action), to_text(entry.message + entry.schema)]
+    row: list[Any] = [key, int(entry.action), entry.message + entry.schema]
     if entry.data is not None:
         row.append(entry.data)
     return row
@@ -258,7 +266,7 @@ def _read_entry(row: Any) -> tuple[str, Entry]:
 
 
 def _write_asked(key: str, asked: Asked) -> list[Any]:
-    row: list[Any] = [key, to_text(asked.message + asked.schema)]
+    row: list[Any] = [key, asked.message + asked.schema]
     if asked.attempts or asked.discards:
         row += [asked.attempts, asked.discards]
     return row
@@ -288,10 +296,7 @@ def _key(key: Any) -> str:
     return key
 
 
-def _split(digests: Any) -> tuple[bytes, bytes]:
-    if not isinstance(digests, str):
-        raise TypeError("not a digest")
-    raw = from_text(digests)
-    if len(raw) != 2 * DIGEST_BYTES:
-        raise ValueError("not a digest")
-    return raw[:DIGEST_BYTES], raw[DIGEST_BYTES:]
+def _split(digests: Any) -> tuple[str, str]:
+    if not isinstance(digests, str) or len(digests) != 2 * _DIGEST_CHARS:
+        raise ValueError("not a pair of digests")
+    return digests[:_DIGEST_CHARS], digests[_DIGEST_CHARS:]

@@ -15,10 +15,10 @@ from pydantic_core import PydanticSerializationError
 from roundtrip.asks.forms import AnswerInvalid, form_of
 from roundtrip.asks.markers import Marker, SdkElicit, SdkListRoots, SdkSample
 from roundtrip.asks.outcomes import Outcome
-from roundtrip.asks.questions import Question, digest, question_of
+from roundtrip.asks.questions import Question, question_of
 from roundtrip.errors import AnswerRejected, QuestionVolatile, SchemaNotRenderable, ValueNotStorable
 from roundtrip.graph.plan import Node, Plan
-from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal
+from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, digest
 
 __all__ = ["VOLATILE_AFTER", "Answers", "Open"]
 
@@ -125,6 +125,8 @@ class Answers:
         questions can be settled again, if anything was found.
         """
         found = False
+        if self._plan.names.keys() >= self.entries.keys() | self._asked.keys():
+            return False
         for waiting in [waiting for waiting in self.open.values() if waiting.reason == "new"]:
             node = self._plan.nodes[self._plan.names[waiting.key]]
             rivals = [self._plan.nodes[i] for i in self._plan.bare_names[node.bare_key] if i != node.index]

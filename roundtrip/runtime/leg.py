@@ -20,7 +20,7 @@ from roundtrip.machine.table import Event, State
 from roundtrip.runtime.answers import Answers, Open
 from roundtrip.runtime.eras import Client, ask_live, is_retry_era, require_channel
 
-__all__ = ["Asked", "Authored", "Finished", "Leg", "Limits", "Refused", "open_call", "serve"]
+__all__ = ["Authored", "Finished", "Leg", "Limits", "Refused", "Suspended", "open_call", "serve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Suspended:
     """The leg ends with questions, to be resumed from the journal."""
 
     requests: dict[str, InputRequest]
@@ -61,7 +61,7 @@ class Refused:
     refusal: Refusal
 
 
-LegEnd = Finished | Asked | Authored | Refused
+LegEnd = Finished | Suspended | Authored | Refused
 
 
 @dataclass(slots=True)
@@ -163,7 +163,7 @@ async def serve(
 
 async def _resolve(
     leg: Leg, answers: Answers, arguments: Mapping[str, Any], context: Any, values: dict[str, Any]
-) -> Asked | Refused | None:
+) -> Suspended | Refused | None:
     """Fill `values`; or end the leg, with questions or a refusal."""
     call, client = leg.call, leg.client
     walk = Walk(
@@ -185,16 +185,17 @@ async def _resolve(
             continue
         answers.check_volatile()
         batch = [answers.open[node.key] for node, _ in walk.order()]
+        if not retry:
+            # First, as without a session the server has not kept what the client declared either.
+            require_channel(client, batch)
         for waiting in batch:
             waiting.question.require(waiting.key, client.capabilities)
-        if not retry:
-            require_channel(client, batch)
         if call.observed:
             call.apply(Event.ASK, **_detail(batch))
         else:
             call.apply(Event.ASK)
         if retry:
-            return Asked({waiting.key: waiting.request() for waiting in batch}, leg.note(answers))
+            return Suspended({waiting.key: waiting.request() for waiting in batch}, leg.note(answers))
         responses = await ask_live(client, batch)
         call.apply(Event.RESUME)
         call.apply(Event.RESOLVE)
