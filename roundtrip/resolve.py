@@ -100,6 +100,7 @@ async def resolve_arguments(
         born=journal.born if journal is not None else time.time(),
         clock=time.time,
         limits=_LIMITS,
+        write=codec.write,
         journal=journal,
         responses=context.input_responses if journal is not None else None,
     )
@@ -112,7 +113,7 @@ async def resolve_arguments(
     if isinstance(end, Refused):
         raise ToolError(str(end.refusal))
     if isinstance(end, Suspended):
-        return InputRequiredResult(input_requests=end.requests, request_state=codec.write(end.journal))
+        return InputRequiredResult(input_requests=end.requests, request_state=end.state)
     return filled
 
 

@@ -1,6 +1,7 @@
 """The `roundtrip` command. Each sub-command is one module with a `COMMAND`; `main` lists them."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -13,6 +14,7 @@ __all__ = ["main"]
 _COMMANDS: tuple[Command, ...] = (demo.COMMAND, graph.COMMAND)
 
 _INTERRUPTED = 130
+_PIPE_CLOSED = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,3 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return failure.exit_code
     except KeyboardInterrupt:
         return _INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read along has seen enough (`| head`). What is still buffered must not fail at exit again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _PIPE_CLOSED

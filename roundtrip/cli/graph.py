@@ -19,7 +19,7 @@ def _configure(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace) -> int:
-    print(_draw(arguments.target, arguments.tool, arguments.format))
+    print(_draw(arguments.target, arguments.tool, arguments.format), flush=True)
     return 0
 
 

@@ -25,7 +25,9 @@ def load_server(target: str) -> Server[Any]:
     """
     module_name, colon, attribute = target.rpartition(":")
     if not colon or not module_name or not attribute:
-        raise CommandFailed(f"{target!r} names no server; write MODULE:SERVER, such as shop.app:server or shop.py:server")
+        raise CommandFailed(
+            f"{target!r} names no server; write MODULE:SERVER, such as shop.app:server or shop.py:server"
+        )
     module = _import_file(Path(module_name)) if _is_file(module_name) else _import_module(module_name)
     found: object = getattr(module, attribute, None)
     if isinstance(found, Server):
@@ -36,7 +38,7 @@ def load_server(target: str) -> Server[Any]:
         raise CommandFailed(f"{module_name!r} has no attribute {attribute!r}{hint}")
     if isinstance(found, MCPServer):
         hint = "; import the class from roundtrip instead, its tools need no change"
-    raise CommandFailed(f"{target!r} is of type {type(found).__name__}, not a roundtrip.Server{hint}")
+    raise CommandFailed(f"{target!r} is of type {type(cast('object', found)).__name__}, not a roundtrip.Server{hint}")
 
 
 def _is_file(name: str) -> bool:

@@ -141,7 +141,7 @@ def _mermaid_box(box: _Box) -> str:
 
 def _mermaid_line(line: _Line) -> str:
     arrow, remark = ("-.->", " (outcome)") if line.outcome else ("-->", "")
-    return f"{line.source} {arrow}|"{line.parameter}{remark}"| {line.target}"
+    return f'{line.source} {arrow}|"{line.parameter}{remark}"| {line.target}'
 
 
 def _mermaid_quote(text: str) -> str:

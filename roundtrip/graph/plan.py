@@ -476,7 +476,8 @@ def _asking_arms(returns: Any) -> list[Any]:
 def _elicited(arm: Any) -> type[Any] | None:
     """The schema in `Elicit[Schema]`, where the annotation tells."""
     parameters = get_args(arm)
-    return parameters[0] if parameters and isinstance(parameters[0], type) else None
+    # From Python 3.11 on `Any` is a class, but it still tells nothing.
+    return parameters[0] if parameters and parameters[0] is not Any and isinstance(parameters[0], type) else None
 
 
 def _asked_type(arm: Any) -> type[Any] | None:

@@ -70,7 +70,6 @@ class Answers:
         self._responses = {key: response for key, response in responses.items() if key in asked}
         self._fresh = set()
         self.open = {}
-        self._carry_foreign()
 
     def settle(self, node: Node, marker: Marker) -> Outcome | None:
         """The outcome of a node's question; None leaves it in `open`.
@@ -103,7 +102,7 @@ class Answers:
         if not answered:
             return self._leave_open(node, question, replace(asked, discards=0), "unanswered")
         try:
-            outcome, data = self._read(question, self._responses[name])
+            outcome, data = self._read(question, self._responses.pop(name))
         except AnswerInvalid as error:
             attempts = asked.attempts + 1
             if attempts >= question.attempts:
@@ -192,6 +191,23 @@ class Answers:
             raise ValueNotStorable(node.key, reason=str(error)) from error
         self.computed[node.key] = Computed(plain)
 
+    def with_unread(self) -> dict[str, Entry]:
+        """The entries, and the answers of this round that nothing has read, pinned to what they answer.
+
+        Their question may belong to another build, have another wording here, or wait behind one that came back. On a
+        later leg they count like any other entry, so nobody is asked twice for what they have said.
+        """
+        entries = dict(self.entries)
+        for key, response in self._responses.items():
+            if response is None:
+                continue
+            wire = response.model_dump(mode="json", by_alias=True, exclude_none=True)
+            data = wire.get("content") if "action" in wire else wire
+            asked = self._asked[key]
+            action = _ACTIONS.get(wire.get("action", ""), Action.ACCEPT)
+            entries[key] = Entry(action, asked.message, asked.schema, data)
+        return entries
+
     def _leave_open(
         self,
         node: Node,
@@ -229,17 +245,6 @@ class Answers:
         """Whether another open node asks this very question."""
         waiting = self.open.get(node.key)
         return waiting is not None and not _changes(waiting.asked, question)
-
-    def _carry_foreign(self) -> None:
-        """Keep answers to questions that only another build knows; it may serve the next leg."""
-        for key, response in self._responses.items():
-            if response is None or key in self._plan.names or key.partition("@")[0] in self._plan.bare_names:
-                continue
-            wire = response.model_dump(mode="json", by_alias=True, exclude_none=True)
-            data = wire.get("content") if "action" in wire else wire
-            asked = self._asked[key]
-            action = _ACTIONS.get(wire.get("action", ""), Action.ACCEPT)
-            self.entries[key] = Entry(action, asked.message, asked.schema, data)
 
 
 def _changes(known: Entry | Asked, question: Question) -> tuple[str, ...]:

@@ -40,18 +40,18 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """The leg ends with questions, to be resumed from the journal."""
+    """The leg ends with questions, to be resumed from the state."""
 
     requests: dict[str, InputRequest]
-    journal: Journal
+    state: str
 
 
 @dataclass(frozen=True, slots=True)
 class Authored:
-    """The leg ends with a result in which the author asks by hand."""
+    """The leg ends with a result in which the author asks by hand; `state` holds theirs, if they gave one."""
 
     result: InputRequiredResult
-    journal: Journal
+    state: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,10 @@ LegEnd = Finished | Suspended | Authored | Refused
 
 @dataclass(slots=True)
 class Leg:
-    """What one leg works with. The clock and the ids are handed in: this floor has none of its own."""
+    """What one leg works with. The clock and the ids are handed in: this floor has none of its own.
+
+    `write` turns what the call remembers into the state to resume from.
+    """
 
     call: Call
     plan: Plan
@@ -74,14 +77,19 @@ class Leg:
     born: float
     clock: Callable[[], float]
     limits: Limits
+    write: Callable[[Journal], str]
     build: str = ""
     journal: Journal | None = None
     responses: Mapping[str, InputResponse] | None = None
 
-    def note(self, answers: Answers | None, *, authored: str | None = None) -> Journal:
-        """What the next leg will have to know."""
+    def remember(self, answers: Answers | None = None, *, authored: str | None = None) -> str:
+        """The state that tells the next leg what it has to know.
+
+        Raises:
+            TokenTooLarge: It is more than a token may hold.
+        """
         now = self.clock()
-        return Journal(
+        journal = Journal(
             call_id=self.call.id,
             born=self.born,
             # No leg outlives the call's whole age, however late it starts.
@@ -90,11 +98,12 @@ class Leg:
             round=self.call.round,
             fingerprint=self.plan.fingerprint,
             build=self.build,
-            entries=answers.entries if answers is not None else {},
+            entries=answers.with_unread() if answers is not None else {},
             asked={key: waiting.asked for key, waiting in answers.open.items()} if answers is not None else {},
             computed=answers.computed if answers is not None else {},
             authored=authored,
         )
+        return self.write(journal)
 
 
 def open_call(journal: Journal | None, *, fresh_id: Callable[[], str], observers: Sequence[Observer]) -> Call:
@@ -147,7 +156,8 @@ async def serve(
         value = await execute(values)
         if isinstance(value, InputRequiredResult):
             call.apply(Event.ASK, keys=tuple(value.input_requests or ()), authored=True)
-            return Authored(value, leg.note(None, authored=value.request_state))
+            state = value.request_state
+            return Authored(value, leg.remember(authored=state) if state is not None else None)
         call.apply(Event.FINISH)
     except CannotAsk as error:
         call.apply(Event.REJECT, error=str(error))
@@ -195,7 +205,7 @@ async def _resolve(
         else:
             call.apply(Event.ASK)
         if retry:
-            return Suspended({waiting.key: waiting.request() for waiting in batch}, leg.note(answers))
+            return Suspended({waiting.key: waiting.request() for waiting in batch}, leg.remember(answers))
         responses = await ask_live(client, batch)
         call.apply(Event.RESUME)
         call.apply(Event.RESOLVE)

@@ -28,6 +28,7 @@ __all__ = ["CURRENT", "Explainer", "InFlight", "Restorer", "WatchedCodec"]
 
 logger = logging.getLogger("roundtrip")
 
+_SHOWN = 100
 _SKEW = 60.0
 """How far, in seconds, the clocks of two instances may differ."""
 
@@ -125,7 +126,15 @@ class Restorer:
 class Explainer:
     """The outer middleware: opens the request's record, and explains a refused token where it may be read."""
 
-    def __init__(self, security: RequestStateSecurity, *, audience: str | None, observers: Sequence[Observer]) -> None:
+    def __init__(
+        self,
+        security: RequestStateSecurity,
+        *,
+        journals: JournalCodec,
+        audience: str | None,
+        observers: Sequence[Observer],
+    ) -> None:
+        self._journals = journals
         self._security = security
         self._audience = audience
         self._observers = observers
@@ -145,6 +154,14 @@ class Explainer:
         finally:
             CURRENT.reset(reset)
 
+    def _journal_of(self, payload: bytes | None) -> Journal | None:
+        """The journal in an authentic token that was refused all the same, to say whose call it was."""
+        state = _claims(payload).get("s") if payload is not None else None
+        try:
+            return self._journals.read(state) if isinstance(state, str) else None
+        except TokenRejected:
+            return None
+
     def _explain(self, ctx: ServerRequestContext[Any, Any], request: InFlight) -> None:
         reason = request.reason
         if reason is None and request.payload is not None:
@@ -155,10 +172,10 @@ class Explainer:
                 principal=self._security.bind_principal,
             )
         reason = reason or RejectionReason.MALFORMED
-        target = (ctx.params or {}).get("name") or (ctx.params or {}).get("uri")
+        target = str((ctx.params or {}).get("name") or (ctx.params or {}).get("uri"))[:_SHOWN]
         logger.warning("request state refused on %s %r: %s", ctx.method, target, reason.value)
         if self._observers:
-            journal = request.journal
+            journal = request.journal or self._journal_of(request.payload)
             call = Call(
                 journal.call_id if journal is not None else "unknown",
                 leg=journal.leg + 1 if journal is not None else 1,

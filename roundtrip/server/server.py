@@ -173,7 +173,9 @@ class Server(SchemaSource[LifespanResultT]):
         place = next(i for i, entry in enumerate(self.middleware) if isinstance(entry, RequestStateBoundary))
         self.middleware.insert(place + 1, restorer)
         stated = security.audience if security.audience is not None else self.name
-        self.middleware.insert(0, Explainer(security, audience=stated, observers=self._observers))
+        self.middleware.insert(
+            0, Explainer(security, journals=self._journals, audience=stated, observers=self._observers)
+        )
 
     def _secure(
         self,
@@ -337,7 +339,7 @@ class Server(SchemaSource[LifespanResultT]):
 
     @property
     def plans(self) -> Mapping[str, Plan]:
-        """The dependency graph of each tool, by its name; empty for a tool whose parameters all come from the client."""
+        """What fills the parameters of each tool, by its name; the plan of a tool without resolvers is empty."""
         return {name: tool.plan for name, tool in self._tools.items()}
 
     async def call_tool(
@@ -378,6 +380,7 @@ class Server(SchemaSource[LifespanResultT]):
             born=journal.born if journal is not None else time.time(),
             clock=time.time,
             limits=tool.limits,
+            write=self._mint,
             build=tool.build,
             journal=journal,
             responses=context.input_responses if journal is not None else None,
@@ -391,16 +394,15 @@ class Server(SchemaSource[LifespanResultT]):
             raise ToolError(str(end.refusal))
         if isinstance(end, Finished):
             return end.value
-        if isinstance(end, Authored) and (end.result.request_state is None or not outermost):
+        if isinstance(end, Authored) and (end.state is None or not outermost):
             return end.result
-        state = self._mint(end.journal)
         if request is not None and outermost:
-            request.minted = state
+            request.minted = end.state
         if isinstance(end, Authored):
-            return end.result.model_copy(update={"request_state": state})
+            return end.result.model_copy(update={"request_state": end.state})
         # Built of checked parts; validating them again costs a fifth of the leg when there are many.
         return InputRequiredResult.model_construct(
-            result_type="input_required", input_requests=end.requests, request_state=state
+            result_type="input_required", input_requests=end.requests, request_state=end.state
         )
 
     # Journals.

@@ -1,0 +1,159 @@
+"""The instances of the demo as processes: started, listened to, killed and started again, and always ended."""
+
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import IO, Final
+
+from roundtrip.demo.instance import HOST, KEY_VARIABLE
+from roundtrip.demo.reports import Change, Ready, Report, read_report
+
+__all__ = ["Fleet", "Instance", "InstanceFailed"]
+
+_START_SECONDS: Final = 30.0
+_REPORT_SECONDS: Final = 10.0
+_END_SECONDS: Final = 5.0
+
+
+class InstanceFailed(Exception):
+    """An instance ended, or did not report in time; the message holds what it printed."""
+
+
+class Instance:
+    """One instance: a name, and the process that has it at present."""
+
+    def __init__(self, name: str, *, key: str) -> None:
+        self.name = name
+        self.used = False
+        """Whether its present process has served a leg."""
+        self._key = key
+        self._start()
+
+    def _start(self) -> None:
+        self._reports: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - `end` closes
+        self._ready: Ready | None = None
+        self.used = False
+        self._process = subprocess.Popen(  # noqa: S603 - this interpreter and a module of our own
+            [sys.executable, "-m", "roundtrip.demo.instance", "--name", self.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            encoding="utf-8",
+            env={**os.environ, KEY_VARIABLE: self._key},
+            # Ctrl-C goes to a terminal's whole group; the demo alone decides when an instance ends.
+            start_new_session=True,
+        )
+        output = self._process.stdout
+        if output is None:
+            raise InstanceFailed(f"{self.name} has no standard output")
+        threading.Thread(target=_listen, args=(output, self._reports), daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """Its present process."""
+        return self._process.pid
+
+    def url(self) -> str:
+        """Where it serves, once it does.
+
+        Raises:
+            InstanceFailed: It does not.
+        """
+        if self._ready is None:
+            report = self._next(_START_SECONDS)
+            if not isinstance(report, Ready) or report.pid != self.pid:
+                raise InstanceFailed(f"{self.name} reported {report!r} instead of being ready")
+            self._ready = report
+        return f"http://{HOST}:{self._ready.port}/mcp"
+
+    def changes_of_leg(self) -> list[Change]:
+        """The changes of state of the leg that it has just served.
+
+        Raises:
+            InstanceFailed: It did not report them.
+        """
+        changes: list[Change] = []
+        while not changes or not changes[-1].ends_leg:
+            report = self._next(_REPORT_SECONDS)
+            if not isinstance(report, Change):
+                raise InstanceFailed(f"{self.name} reported {report!r} during a leg")
+            changes.append(report)
+        return changes
+
+    def replace(self) -> None:
+        """Kill the process and start another one under the same name, without waiting for that to be ready."""
+        self.end()
+        self._start()
+
+    def kill(self) -> None:
+        """Kill the process, without waiting for it to be gone."""
+        self._process.kill()
+
+    def end(self) -> None:
+        """Kill the process and wait until it is gone."""
+        self.kill()
+        self._process.wait(_END_SECONDS)
+        for stream in (self._process.stdin, self._errors):
+            if stream is not None:
+                stream.close()
+
+    def _next(self, seconds: float) -> Report:
+        try:
+            line = self._reports.get(timeout=seconds)
+        except queue.Empty:
+            raise InstanceFailed(f"{self.name} has not reported for {seconds:.0f} s{self._complaint()}") from None
+        if line is None:
+            raise InstanceFailed(f"{self.name} (pid {self.pid}) has ended{self._complaint()}")
+        try:
+            return read_report(line)
+        except ValueError as error:
+            raise InstanceFailed(f"{self.name} printed what is no report: {line!r}") from error
+
+    def _complaint(self) -> str:
+        self._errors.seek(0)
+        text = self._errors.read().strip()
+        return f":\n{text[-2000:]}" if text else ""
+
+
+class Fleet:
+    """All instances. Used with `with`: behind it none of their processes is left."""
+
+    def __init__(self, names: Sequence[str], *, key: str) -> None:
+        self._names = names
+        self._key = key
+        self.instances: list[Instance] = []
+
+    def __enter__(self) -> "Fleet":
+        try:
+            for name in self._names:
+                self.instances.append(Instance(name, key=self._key))
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        # All first, so that waiting for one in vain leaves none of the others.
+        for instance in self.instances:
+            instance.kill()
+        for instance in self.instances:
+            instance.end()
+
+
+def _listen(output: IO[str], reports: "queue.SimpleQueue[str | None]") -> None:
+    with output:
+        for line in output:
+            reports.put(line)
+    reports.put(None)

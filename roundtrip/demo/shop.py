@@ -1,0 +1,97 @@
+"""The bookshop that every instance of the demo serves: an order that takes three rounds of questions."""
+
+import os
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, Field
+
+from roundtrip.asks.markers import Elicit
+from roundtrip.graph.markers import Resolve
+from roundtrip.machine.call import Observer
+from roundtrip.server.server import Server
+
+__all__ = ["TOOL", "Receipt", "make_shop"]
+
+TOOL: Final = "order_book"
+
+_PRICES: Final = {"paperback": 9.5, "hardcover": 24.0}
+_POSTAGE: Final = 3.5
+
+
+class Edition(BaseModel):
+    """The first question."""
+
+    binding: Literal["paperback", "hardcover"] = Field(description="Paperback or hardcover")
+
+
+class Delivery(BaseModel):
+    """The second question, which depends on the first answer."""
+
+    way: Literal["post", "pickup"] = Field(description="By post, or to be picked up")
+    note: str = Field(default="", description="Anything the shop should know")
+
+
+class Consent(BaseModel):
+    """The third question, which depends on all before."""
+
+    agreed: bool = Field(description="Place the order")
+
+
+class Quote(BaseModel):
+    """The prices of the day, and the process that looked them up."""
+
+    prices: dict[str, float]
+    given_by: str
+
+
+class Receipt(BaseModel):
+    """What became of the order."""
+
+    placed: bool
+    summary: str
+
+
+def make_shop(instance: str, *, key: str, trace: Observer) -> Server[Any]:
+    """One instance's own server object; equal in all of them but for the name it puts under a quote."""
+    server: Server[Any] = Server("demo-bookshop", keys=[key], trace=trace)
+
+    def edition(title: str) -> Elicit[Edition]:
+        return Elicit(f"Which edition of {title!r} would you like?", Edition)
+
+    # Kept for the whole call: the first leg looks it up, and whoever serves the last one charges that price.
+    def quote() -> Quote:
+        return Quote(prices=_PRICES, given_by=f"{instance} (pid {os.getpid()})")
+
+    def delivery(edition: Annotated[Edition, Resolve(edition)]) -> Elicit[Delivery]:
+        return Elicit(f"How shall the {edition.binding} reach you? Postage is {_POSTAGE:.2f}.", Delivery)
+
+    def total(
+        edition: Annotated[Edition, Resolve(edition)],
+        delivery: Annotated[Delivery, Resolve(delivery)],
+        quote: Annotated[Quote, Resolve(quote, once=True)],
+    ) -> float:
+        return quote.prices[edition.binding] + (_POSTAGE if delivery.way == "post" else 0)
+
+    def consent(title: str, total: Annotated[float, Resolve(total)]) -> Elicit[Consent]:
+        return Elicit(f"{title!r} comes to {total:.2f}. Place the order?", Consent)
+
+    @server.tool(name=TOOL)
+    def order_book(
+        title: str,
+        edition: Annotated[Edition, Resolve(edition)],
+        delivery: Annotated[Delivery, Resolve(delivery)],
+        quote: Annotated[Quote, Resolve(quote, once=True)],
+        total: Annotated[float, Resolve(total)],
+        consent: Annotated[Consent, Resolve(consent)],
+    ) -> Receipt:
+        """Order a book."""
+        if not consent.agreed:
+            return Receipt(placed=False, summary=f"No order was placed for {title!r}.")
+        way = "by post" if delivery.way == "post" else "for pickup"
+        return Receipt(
+            placed=True,
+            summary=f"{title!r}, {edition.binding}, {way}, for {total:.2f} as quoted by {quote.given_by}.",
+        )
+
+    del order_book
+    return server
