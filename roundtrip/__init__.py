@@ -1,6 +1,6 @@
 """roundtrip: MCP servers whose tools can ask, and resume on any instance."""
 
-from mcp.server.mcpserver import Audio, Context, Image
+from mcp.server.mcpserver import Audio, Image
 from mcp.server.mcpserver.exceptions import ToolError
 
 from roundtrip.asks.markers import Elicit, ListRoots, Sample
@@ -14,6 +14,7 @@ from roundtrip.errors import InvalidSignature, RoundtripError
 from roundtrip.graph.markers import Resolve
 from roundtrip.machine.call import Step
 from roundtrip.machine.table import Event, State
+from roundtrip.server.context import Context
 from roundtrip.server.server import Server
 
 __all__ = [

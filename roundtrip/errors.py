@@ -7,6 +7,13 @@
     ├── TokenRejected        the peer's token: not ours, not now, not for this request
     ├── AnswerRejected       the user's answer: invalid, and asked often enough
     ├── QuestionVolatile     a question that changes whenever it is asked
+    ├── QuestionRefused      the user's outcome, where a body wanted the bare value
+    ├── BodyMistake          a body asks in a way that cannot work
+    │   ├── KeyUsedTwice          two questions or steps of one body share a name
+    │   ├── QuestionsUnkeyed      two unnamed questions are out at once
+    │   ├── AskedTooLate          a task asks after its leg has ended
+    │   ├── AskNotAwaited         a question was made and never put
+    │   └── SuspensionSwallowed   a body caught what should have ended its leg
     ├── CannotAsk            the client cannot be asked this way
     │   ├── CapabilityMissing     it did not declare the capability
     │   └── ChannelMissing        its connection cannot carry a question
@@ -26,15 +33,22 @@ from mcp_types import ClientCapabilities
 
 __all__ = [
     "AnswerRejected",
+    "AskNotAwaited",
+    "AskedTooLate",
+    "BodyMistake",
     "CannotAsk",
     "CapabilityMissing",
     "ChannelMissing",
     "IllegalTransition",
     "InvalidSignature",
+    "KeyUsedTwice",
+    "QuestionRefused",
     "QuestionVolatile",
+    "QuestionsUnkeyed",
     "RejectionReason",
     "RoundtripError",
     "SchemaNotRenderable",
+    "SuspensionSwallowed",
     "TokenRejected",
     "TokenTooLarge",
     "ValueNotStorable",
@@ -123,6 +137,73 @@ class QuestionVolatile(RoundtripError):
         )
         self.key = key
         self.changed = tuple(changed)
+
+
+class QuestionRefused(RoundtripError):
+    """The user declined or cancelled a question whose bare value a body wanted; let it pass to end the call."""
+
+    def __init__(self, key: str, action: str) -> None:
+        super().__init__(f"Question {key!r} was not answered: elicitation was {action}")
+        self.key = key
+        self.action = action
+
+
+class BodyMistake(RoundtripError):
+    """A tool's body asks in a way that cannot work: its author's mistake, seen only when it runs."""
+
+
+class KeyUsedTwice(BodyMistake):
+    """Two questions or steps of one call share a name, so neither could find its answer again."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"the name {key!r} is used twice in one call; give each question and each step a name of its own "
+            "(in a loop, number them: f'item-{i}')"
+        )
+        self.key = key
+
+
+class QuestionsUnkeyed(BodyMistake):
+    """Two questions without names are out at the same time; on the next leg they could swap their answers."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "two questions without a key= are out at the same time; name them: ctx.elicit(..., key='...'), or put them "
+            "in one round with ctx.ask_all({'...': ...})"
+        )
+
+
+class AskedTooLate(BodyMistake):
+    """A question or step came after its leg had ended, from a task that nobody waited for."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"{key!r} was asked after its leg had ended. A task outlived the body, as those of asyncio.gather do; run "
+            "concurrent questions in a task group, or put them in one round with ctx.ask_all"
+        )
+        self.key = key
+
+
+class AskNotAwaited(BodyMistake):
+    """A question was made and never put."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"the body ended without awaiting its question {key!r}; write `await ctx.ask(...)`, and in a plain `def` "
+            "tool `ctx.blocking.ask(...)`"
+        )
+        self.key = key
+
+
+class SuspensionSwallowed(BodyMistake):
+    """A body caught the exception that ends its leg and went on as if it had an answer."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        super().__init__(
+            f"the body swallowed the suspension that {', '.join(map(repr, keys))} ended its leg with. Catch Exception "
+            "instead of BaseException around questions, or raise it on"
+        )
+        self.keys = tuple(keys)
 
 
 class CannotAsk(RoundtripError):

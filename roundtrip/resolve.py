@@ -106,12 +106,13 @@ async def resolve_arguments(
     )
     filled: dict[str, Any] = {}
 
-    async def take(values: dict[str, Any]) -> None:
+    async def take(values: dict[str, Any], made: Any) -> None:
+        del made
         filled.update(values)
 
-    end = await serve(leg, arguments=tool_args, context=context, execute=take)
+    end = await serve(leg, arguments=tool_args, make_context=lambda _: context, execute=take)
     if isinstance(end, Refused):
-        raise ToolError(str(end.refusal))
+        raise ToolError(end.reason)
     if isinstance(end, Suspended):
         return InputRequiredResult(input_requests=end.requests, request_state=end.state)
     return filled

@@ -100,6 +100,11 @@ class Plan:
     """Per node, whether it has so far finished without ever waiting. Advice: a wrong entry costs time only."""
 
     @property
+    def takes_context(self) -> bool:
+        """Whether some node takes the request's context."""
+        return any(entry.source is Source.CONTEXT for node in self.nodes for entry in node.inputs)
+
+    @property
     def seals(self) -> bool:
         """Whether a call may have to carry something the client must not read."""
         return any(node.once for node in self.nodes)

@@ -20,7 +20,10 @@ from roundtrip.errors import AnswerRejected, QuestionVolatile, SchemaNotRenderab
 from roundtrip.graph.plan import Node, Plan
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, digest
 
-__all__ = ["VOLATILE_AFTER", "Answers", "Open"]
+__all__ = ["UNNAMED", "VOLATILE_AFTER", "Answers", "Open"]
+
+UNNAMED = "unnamed-"
+"""Begins the names of questions whose authors gave none."""
 
 VOLATILE_AFTER = 2
 """On how many legs in a row an answer may be lost to a changed wording before the question counts as volatile."""
@@ -71,7 +74,7 @@ class Answers:
         self._fresh = set()
         self.open = {}
 
-    def settle(self, node: Node, marker: Marker) -> Outcome | None:
+    def settle_node(self, node: Node, marker: Marker) -> Outcome | None:
         """The outcome of a node's question; None leaves it in `open`.
 
         Raises:
@@ -79,41 +82,51 @@ class Answers:
             SchemaNotRenderable: The protocol cannot show it.
             ValueNotStorable: A `once` node asks what its annotation does not say, so it could not be restored.
         """
+        if node.once:
+            _check_restorable(node, marker)
+        return self.settle(node.names, marker, decisive=node.consumer is not None)
+
+    def settle(self, names: tuple[str, ...], marker: Marker, *, decisive: bool = False) -> Outcome | None:
+        """The outcome of a question known by its key and its former keys; None leaves it in `open`.
+
+        Raises:
+            AnswerRejected: It was answered invalidly too often.
+            SchemaNotRenderable: The protocol cannot show it.
+        """
+        key = names[0]
         try:
             question = question_of(marker)
         except SchemaNotRenderable as error:
-            raise SchemaNotRenderable(f"question {node.key!r}: {error}", field=error.field) from error
-        if node.once:
-            _check_restorable(node, marker)
-        restored = self._restore(node, question) if self.entries else None
+            raise SchemaNotRenderable(f"question {key!r}: {error}", field=error.field) from error
+        restored = self._restore(names, question) if self.entries else None
         if restored is not None:
-            self.open.pop(node.key, None)
+            self.open.pop(key, None)
             return restored
-        name = next((name for name in node.names if name in self._asked), None)
+        name = next((name for name in names if name in self._asked), None)
         if name is None:
-            return self._leave_open(node, question, Asked(question.message, question.schema), "new")
+            return self._leave_new(key, question, decisive=decisive)
         asked, answered = self._asked[name], name in self._responses
         changed = _changes(asked, question)
         if changed:
             lost = answered and self._same_build and not question.volatile_ok
             again = Asked(question.message, question.schema, discards=asked.discards + 1 if lost else 0)
             reason = " and ".join(changed) + " changed"
-            return self._leave_open(node, question, again, reason, lost=changed if lost else ())
+            return self._leave_open(Open(key, question, again, reason, decisive=decisive, lost=changed if lost else ()))
         if not answered:
-            return self._leave_open(node, question, replace(asked, discards=0), "unanswered")
+            return self._leave_open(Open(key, question, replace(asked, discards=0), "unanswered", decisive=decisive))
         try:
             outcome, data = self._read(question, self._responses.pop(name))
         except AnswerInvalid as error:
             attempts = asked.attempts + 1
             if attempts >= question.attempts:
-                raise AnswerRejected(node.key, attempts=attempts, reason=str(error)) from error
+                raise AnswerRejected(key, attempts=attempts, reason=str(error)) from error
             again = Asked(question.message, question.schema, attempts=attempts)
-            return self._leave_open(node, question, again, "invalid", complaint=str(error))
-        for former in node.was:
+            return self._leave_open(Open(key, question, again, "invalid", complaint=str(error), decisive=decisive))
+        for former in names[1:]:
             self.entries.pop(former, None)
-        self.entries[node.key] = Entry(outcome.action, question.message, question.schema, data)
-        self._fresh.add(node.key)
-        self.open.pop(node.key, None)
+        self.entries[key] = Entry(outcome.action, question.message, question.schema, data)
+        self._fresh.add(key)
+        self.open.pop(key, None)
         return outcome
 
     def adopt(self, blocked: Callable[[int], bool]) -> bool:
@@ -208,26 +221,25 @@ class Answers:
             entries[key] = Entry(action, asked.message, asked.schema, data)
         return entries
 
-    def _leave_open(
-        self,
-        node: Node,
-        question: Question,
-        asked: Asked,
-        reason: str,
-        *,
-        complaint: str | None = None,
-        lost: tuple[str, ...] = (),
-    ) -> None:
-        decisive = node.consumer is not None
-        self.open[node.key] = Open(node.key, question, asked, reason, complaint, decisive, lost)
+    def _leave_new(self, key: str, question: Question, *, decisive: bool) -> None:
+        discards = 0
+        if key.startswith(UNNAMED) and self._same_build and not question.volatile_ok:
+            # Its wording is its name, so an answer lost to a change shows as one to a name that nobody asks any more.
+            lost = [name for name in self._responses if name.startswith(UNNAMED)]
+            discards = max((self._asked[name].discards + 1 for name in lost), default=0)
+        asked = Asked(question.message, question.schema, discards=discards)
+        self._leave_open(Open(key, question, asked, decisive=decisive, lost=("message",) if discards else ()))
+
+    def _leave_open(self, waiting: Open) -> None:
+        self.open[waiting.key] = waiting
 
     def _read(self, question: Question, response: InputResponse | None) -> tuple[Outcome, Any]:
         if response is None:
             raise AnswerInvalid("it was malformed")
         return question.read(response)
 
-    def _restore(self, node: Node, question: Question) -> Outcome | None:
-        for name in node.names:
+    def _restore(self, names: tuple[str, ...], question: Question) -> Outcome | None:
+        for name in names:
             entry = self.entries.get(name)
             # An entry for another wording stays: a later leg may land on the build that has that wording.
             if entry is None or _changes(entry, question):
@@ -236,8 +248,8 @@ class Answers:
                 outcome = question.restore(entry.action, entry.data)
             except AnswerInvalid:
                 continue
-            if name != node.key:
-                self.entries[node.key] = self.entries.pop(name)
+            if name != names[0]:
+                self.entries[names[0]] = self.entries.pop(name)
             return outcome
         return None
 

@@ -4,21 +4,23 @@ This is the only place that moves a call, and it moves it through the table's ev
 way: a retry leg ends at `ask` and the next one starts with `resume`; a live leg waits there and goes on.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import anyio
 from mcp_types import InputRequest, InputRequiredResult, InputResponse
 
-from roundtrip.errors import CannotAsk
+from roundtrip.errors import CannotAsk, QuestionRefused, RoundtripError
 from roundtrip.graph.plan import Plan
 from roundtrip.graph.walk import Refusal, Walk
 from roundtrip.machine.call import Call, Observer
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event, State
-from roundtrip.runtime.answers import Answers, Open
-from roundtrip.runtime.eras import Client, ask_live, is_retry_era, require_channel
+from roundtrip.runtime.answers import Answers
+from roundtrip.runtime.body import Body
+from roundtrip.runtime.eras import Client
+from roundtrip.runtime.rounds import Rounds, Suspension
 
 __all__ = ["Authored", "Finished", "Leg", "Limits", "Refused", "Suspended", "open_call", "serve"]
 
@@ -58,7 +60,7 @@ class Authored:
 class Refused:
     """The user declined or cancelled what the call could not do without."""
 
-    refusal: Refusal
+    reason: str
 
 
 LegEnd = Finished | Suspended | Authored | Refused
@@ -123,42 +125,53 @@ async def serve(
     leg: Leg,
     *,
     arguments: Mapping[str, Any],
-    context: Any,
-    execute: Callable[[dict[str, Any]], Awaitable[Any]],
+    make_context: Callable[[Body], Any] | None,
+    execute: Callable[[dict[str, Any], Any], Awaitable[Any]],
 ) -> LegEnd:
     """Serve one leg.
 
     Args:
         leg: The call, its plan and its client.
         arguments: The tool's validated arguments, as resolvers may ask for them by name.
-        context: What a parameter annotated as context receives.
-        execute: Runs the body with the values of its filled parameters.
+        make_context: Makes what a parameter annotated as context receives; None where none is.
+        execute: Runs the body with the values of its filled parameters, and the context.
 
     Raises:
         RoundtripError: The call cannot go on (a question cannot be put, an answer was invalid too often, ...).
         Exception: What the author's code raised.
     """
     call = leg.call
+    if not leg.plan.nodes and make_context is None:
+        return await _serve_silent(leg, execute)
+    answers = Answers(leg.plan, leg.journal, build=leg.build)
+    rounds = Rounds(call, leg.client, answers)
+    body = Body(leg.plan, answers, rounds)
     try:
-        if call.state is State.AWAITING_INPUT:
-            call.apply(Event.RESUME)
-            call.apply(Event.RESOLVE)
-        else:
-            call.apply(Event.BEGIN)
+        _begin(call)
+        if leg.journal is not None:
+            answers.deliver(leg.responses or {}, leg.journal.asked)
+        context = make_context(body) if make_context is not None else None
         values: dict[str, Any] = {}
-        answers = None
         if leg.plan.nodes:
-            answers = Answers(leg.plan, leg.journal, build=leg.build)
-            ended = await _resolve(leg, answers, arguments, context, values)
-            if ended is not None:
-                return ended
+            refusal = await _resolve(leg, answers, rounds, arguments, context, values)
+            if refusal is not None:
+                call.apply(Event.REFUSE, reason=str(refusal))
+                return Refused(str(refusal))
         call.apply(Event.EXECUTE)
-        value = await execute(values)
-        if isinstance(value, InputRequiredResult):
-            call.apply(Event.ASK, keys=tuple(value.input_requests or ()), authored=True)
-            state = value.request_state
-            return Authored(value, leg.remember(authored=state) if state is not None else None)
-        call.apply(Event.FINISH)
+        with body.running():
+            value = await execute(values, context)
+        return _end(leg, value)
+    except (QuestionRefused, Suspension, BaseExceptionGroup) as raised:
+        verdict = _verdict(raised)
+        if isinstance(verdict, Suspension):
+            return _suspend(leg, answers, rounds)
+        if isinstance(verdict, QuestionRefused):
+            call.apply(Event.REFUSE, reason=str(verdict))
+            return Refused(str(verdict))
+        call.apply(Event.FAIL, error=_described(verdict))
+        if verdict is raised:
+            raise
+        raise verdict from None
     except CannotAsk as error:
         call.apply(Event.REJECT, error=str(error))
         raise
@@ -166,62 +179,112 @@ async def serve(
         call.apply(Event.FAIL, error="cancelled")
         raise
     except Exception as error:
-        call.apply(Event.FAIL, error=f"{type(error).__name__}: {error}")
+        call.apply(Event.FAIL, error=_described(error))
         raise
+
+
+async def _serve_silent(leg: Leg, execute: Callable[[dict[str, Any], Any], Awaitable[Any]]) -> LegEnd:
+    """Serve a leg of a tool that has nothing to ask with."""
+    call = leg.call
+    try:
+        _begin(call)
+        call.apply(Event.EXECUTE)
+        return _end(leg, await execute({}, None))
+    except anyio.get_cancelled_exc_class():
+        call.apply(Event.FAIL, error="cancelled")
+        raise
+    except Exception as error:
+        call.apply(Event.FAIL, error=_described(error))
+        raise
+
+
+def _begin(call: Call) -> None:
+    if call.state is State.AWAITING_INPUT:
+        call.apply(Event.RESUME)
+        call.apply(Event.RESOLVE)
+    else:
+        call.apply(Event.BEGIN)
+
+
+def _end(leg: Leg, value: Any) -> LegEnd:
+    if isinstance(value, InputRequiredResult):
+        leg.call.apply(Event.ASK, keys=tuple(value.input_requests or ()), authored=True)
+        state = value.request_state
+        return Authored(value, leg.remember(authored=state) if state is not None else None)
+    leg.call.apply(Event.FINISH)
     return Finished(value)
 
 
+def _suspend(leg: Leg, answers: Answers, rounds: Rounds) -> Suspended:
+    """End the leg with the questions that are out.
+
+    Raises:
+        QuestionVolatile: One of them changes each time it is asked.
+        TokenTooLarge: The call remembers too much.
+    """
+    try:
+        answers.check_volatile()
+        rounds.note_ask()
+        return Suspended({key: waiting.request() for key, waiting in rounds.batch.items()}, leg.remember(answers))
+    except RoundtripError as error:
+        leg.call.apply(Event.FAIL, error=_described(error))
+        raise
+
+
 async def _resolve(
-    leg: Leg, answers: Answers, arguments: Mapping[str, Any], context: Any, values: dict[str, Any]
-) -> Suspended | Refused | None:
-    """Fill `values`; or end the leg, with questions or a refusal."""
-    call, client = leg.call, leg.client
+    leg: Leg,
+    answers: Answers,
+    rounds: Rounds,
+    arguments: Mapping[str, Any],
+    context: Any,
+    values: dict[str, Any],
+) -> Refusal | None:
+    """Fill `values`, asking what has to be asked; a refusal is what the user would not answer."""
     walk = Walk(
         leg.plan,
         arguments=arguments,
         context=context,
-        settle=answers.settle,
+        settle=answers.settle_node,
         recall=answers.recall,
         remember=answers.remember,
     )
-    retry = is_retry_era(client.protocol_version)
-    if leg.journal is not None:
-        answers.deliver(leg.responses or {}, leg.journal.asked)
     await walk.advance()
     while walk.refusal is None and walk.waiting:
-        if answers.adopt(walk.is_blocked):
-            walk.answered()
-            await walk.advance()
-            continue
-        answers.check_volatile()
-        batch = [answers.open[node.key] for node, _ in walk.order()]
-        if not retry:
-            # First, as without a session the server has not kept what the client declared either.
-            require_channel(client, batch)
-        for waiting in batch:
-            waiting.question.require(waiting.key, client.capabilities)
-        if call.observed:
-            call.apply(Event.ASK, **_detail(batch))
-        else:
-            call.apply(Event.ASK)
-        if retry:
-            return Suspended({waiting.key: waiting.request() for waiting in batch}, leg.remember(answers))
-        responses = await ask_live(client, batch)
-        call.apply(Event.RESUME)
-        call.apply(Event.RESOLVE)
-        answers.deliver(responses, {waiting.key: waiting.asked for waiting in batch})
+        if not answers.adopt(walk.is_blocked):
+            await rounds.put([answers.open[node.key] for node, _ in walk.order()])
         walk.answered()
         await walk.advance()
     if walk.refusal is None:
         walk.fill(values)
-    if walk.refusal is None:
-        return None
-    call.apply(Event.REFUSE, reason=str(walk.refusal))
-    return Refused(walk.refusal)
+    return walk.refusal
 
 
-def _detail(batch: Sequence[Open]) -> dict[str, Any]:
-    return {
-        "keys": tuple(waiting.key for waiting in batch),
-        "reasons": {waiting.key: waiting.reason for waiting in batch},
-    }
+def _verdict(raised: BaseException) -> BaseException:
+    """What an exception of a body means, as task groups wrap several in one.
+
+    A crash wins over a refusal, and a refusal over a suspension: what is out need not be asked any more.
+    """
+    if not isinstance(raised, BaseExceptionGroup):
+        return raised
+    group = cast("BaseExceptionGroup[BaseException]", raised)
+    endings = [leaf for leaf in _leaves(group) if isinstance(leaf, Suspension | QuestionRefused)]
+    if not endings:
+        return raised
+    crashes = group.split((Suspension, QuestionRefused))[1]
+    if crashes is not None:
+        # A sibling crashed beside a question that was out: the crash is what the author has to see.
+        leaves = list(_leaves(crashes))
+        return leaves[0] if len(leaves) == 1 else cast("BaseException", crashes)
+    return min(endings, key=lambda leaf: isinstance(leaf, Suspension))
+
+
+def _leaves(raised: BaseException) -> Iterator[BaseException]:
+    if isinstance(raised, BaseExceptionGroup):
+        for inner in cast("BaseExceptionGroup[BaseException]", raised).exceptions:
+            yield from _leaves(inner)
+    else:
+        yield raised
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -14,22 +14,32 @@ from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerMiddleware, ServerRequestContext
 from mcp.server.extension import Extension
 from mcp.server.lowlevel.server import LifespanResultT
-from mcp.server.mcpserver import DEFAULT_RESOURCE_SECURITY, Context, ResourceSecurity
+from mcp.server.mcpserver import DEFAULT_RESOURCE_SECURITY, ResourceSecurity
+from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resources import Resource
 from mcp.server.mcpserver.tools import Tool as SdkTool
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity, authenticated_principal
 from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, CallToolResult, Icon, InputRequiredResult, ToolAnnotations
+from mcp_types import (
+    INTERNAL_ERROR,
+    CallToolResult,
+    Icon,
+    InputRequiredResult,
+    InputResponseRequestParams,
+    ToolAnnotations,
+)
 from mcp_types import Tool as WireTool
 
 from roundtrip.errors import InvalidSignature, RoundtripError
 from roundtrip.graph.plan import Plan
 from roundtrip.machine.call import Call, Observer, Step
 from roundtrip.machine.journal import Journal, to_text
+from roundtrip.runtime.body import Body
 from roundtrip.runtime.leg import Authored, Finished, Leg, Limits, Refused, open_call, serve
 from roundtrip.server.clients import RequestClient
+from roundtrip.server.context import CallInfo, Context
 from roundtrip.server.requests import CURRENT, Explainer, InFlight, Restorer, WatchedCodec
 from roundtrip.server.seams import SchemaSource
 from roundtrip.server.tools import RegisteredTool, guard, register
@@ -343,7 +353,7 @@ class Server(SchemaSource[LifespanResultT]):
         return {name: tool.plan for name, tool in self._tools.items()}
 
     async def call_tool(
-        self, name: str, arguments: dict[str, Any], context: Context[LifespanResultT, Any] | None = None
+        self, name: str, arguments: dict[str, Any], context: SdkContext[LifespanResultT, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
         """Serve one leg of a call of a tool.
 
@@ -356,11 +366,11 @@ class Server(SchemaSource[LifespanResultT]):
         if tool is None:
             raise ToolError(f"Unknown tool: {name}")
         if context is None:
-            context = Context(mcp_server=self, subscriptions=self._bus)
+            context = SdkContext(mcp_server=self, subscriptions=self._bus)
         return await guard(name, self._serve(tool, arguments, context))
 
     async def _serve(
-        self, tool: RegisteredTool, arguments: dict[str, Any], context: Context[LifespanResultT, Any]
+        self, tool: RegisteredTool, arguments: dict[str, Any], context: SdkContext[LifespanResultT, Any]
     ) -> CallToolResult | InputRequiredResult:
         validated = tool.validate(arguments)
         request = CURRENT.get()
@@ -386,12 +396,27 @@ class Server(SchemaSource[LifespanResultT]):
             responses=context.input_responses if journal is not None else None,
         )
 
-        async def execute(filled: dict[str, Any]) -> Any:
-            return await tool.execute(validated, filled, context)
+        async def execute(filled: dict[str, Any], made: Any) -> Any:
+            return await tool.execute(validated, filled, made)
 
-        end = await serve(leg, arguments=validated, context=context, execute=execute)
+        def make_context(body: Body) -> Context[Any, Any]:
+            return Context(
+                request_context=wire,
+                mcp_server=self,
+                input_params=_input_params(context),
+                subscriptions=self._bus,
+                body=body,
+                call=CallInfo(leg.call.id, leg.call.leg, leg.call.round),
+            )
+
+        end = await serve(
+            leg,
+            arguments=validated,
+            make_context=make_context if tool.wants_context else None,
+            execute=execute,
+        )
         if isinstance(end, Refused):
-            raise ToolError(str(end.refusal))
+            raise ToolError(end.reason)
         if isinstance(end, Finished):
             return end.value
         if isinstance(end, Authored) and (end.state is None or not outermost):
@@ -469,6 +494,14 @@ class Server(SchemaSource[LifespanResultT]):
             build=self._build,
             prepared=tool,
         )
+
+
+def _input_params(context: SdkContext[Any, Any]) -> InputResponseRequestParams | None:
+    """The answers and the author's own state of a request, for a context made anew."""
+    responses, state = context.input_responses, context.request_state
+    if responses is None and state is None:
+        return None
+    return InputResponseRequestParams(input_responses=responses, request_state=state)
 
 
 def _sealer(ring: KeyRing | None) -> Sealer | None:

@@ -1,9 +1,12 @@
 """A registered tool: its function, its schemas, its plan, and how one call of it runs."""
 
+import functools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import anyio
+import anyio.to_thread
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import (
     ResourceError,
@@ -38,6 +41,7 @@ __all__ = ["RegisteredTool", "guard", "register"]
 T = TypeVar("T")
 
 _NO_CHANNEL = -32600
+_WAITING_THREADS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,15 @@ class RegisteredTool:
     metadata: FuncMetadata
     plan: Plan
     limits: Limits
+    threads: anyio.CapacityLimiter
+    """For a plain body that may wait for a person in its thread: those of the event loop are too few."""
     build: str
     listing: WireTool
+
+    @property
+    def wants_context(self) -> bool:
+        """Whether its function or one of its resolvers takes the context."""
+        return bool(self.context_parameters) or self.plan.takes_context
 
     @property
     def authors_questions(self) -> bool:
@@ -79,7 +90,11 @@ class RegisteredTool:
     async def execute(self, arguments: dict[str, Any], filled: dict[str, Any], context: Context[Any, Any]) -> Any:
         """Run the body and convert what it returns; an `InputRequiredResult` is passed on as it is."""
         passed: dict[str, Any] = {**filled, **dict.fromkeys(self.context_parameters, context)}
-        result = await self.metadata.call_fn(self.fn, self.is_async, arguments, passed)
+        call = functools.partial(self.fn, **arguments, **passed)
+        if self.is_async:
+            result = await call()
+        else:
+            result = await anyio.to_thread.run_sync(call, limiter=self.threads if self.context_parameters else None)
         if isinstance(result, InputRequiredResult):
             if self.plan.nodes:
                 raise InvalidSignature(
@@ -156,6 +171,7 @@ def register(
         metadata=metadata,
         plan=plan,
         limits=limits,
+        threads=anyio.CapacityLimiter(_WAITING_THREADS),
         build=build if build is not None else build_of([fn, *(node.fn for node in plan.nodes)]),
         listing=listing,
     )

@@ -1,0 +1,209 @@
+"""What a running body can do besides computing: ask by name, and keep a result for the whole call.
+
+On each leg the body runs again from the top, and what it asks or computes under a name returns at once if the journal
+knows it. A name therefore stands for one thing in a call.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from roundtrip.asks.markers import Marker
+from roundtrip.asks.outcomes import Outcome
+from roundtrip.asks.questions import question_of
+from roundtrip.errors import (
+    AskedTooLate,
+    AskNotAwaited,
+    BodyMistake,
+    KeyUsedTwice,
+    QuestionsUnkeyed,
+    SuspensionSwallowed,
+    ValueNotStorable,
+)
+from roundtrip.graph.plan import Plan
+from roundtrip.graph.signatures import hints_of, is_async
+from roundtrip.machine.journal import Computed
+from roundtrip.runtime.answers import UNNAMED, Answers
+from roundtrip.runtime.rounds import Rounds, Suspension
+
+__all__ = ["Body"]
+
+
+class Body:
+    """The asking side of one run of a body."""
+
+    __slots__ = (
+        "_answers",
+        "_lock",
+        "_made",
+        "_open",
+        "_plan",
+        "_rounds",
+        "_suspended",
+        "_unkeyed",
+        "_used",
+        "is_live",
+    )
+
+    def __init__(self, plan: Plan, answers: Answers, rounds: Rounds) -> None:
+        self._plan = plan
+        self._answers = answers
+        self._rounds = rounds
+        self._used: set[str] = set()
+        self._made: dict[str, int] = {}
+        self._unkeyed = False
+        self._open = False
+        self._suspended = False
+        self._lock: anyio.Lock | None = None
+        self.is_live = not rounds.retry
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the body itself runs, rather than its resolvers, or nothing any more."""
+        return self._open
+
+    @contextmanager
+    def running(self) -> Generator[None]:
+        """Surround one run of the body.
+
+        Raises:
+            SuspensionSwallowed: The body returned although its leg had ended with questions.
+            AskNotAwaited: It made a question and never put it.
+        """
+        self._open = True
+        try:
+            yield
+        finally:
+            self._open = False
+        if self._suspended:
+            raise SuspensionSwallowed(list(self._rounds.batch))
+        if self._made:
+            raise AskNotAwaited(next(iter(self._made)))
+
+    def make(self, key: str) -> None:
+        """Note that a question was made, which is not yet to put it."""
+        self._made[key] = self._made.get(key, 0) + 1
+
+    def put(self, key: str) -> None:
+        """Note that a question that was made is being put."""
+        if key in self._made:
+            self._made[key] -= 1
+            if not self._made[key]:
+                del self._made[key]
+
+    def name(self, marker: Marker) -> str:
+        """The name of a question whose author gave none: what it says, and how often that was said before."""
+        question = question_of(marker)
+        stem = f"{UNNAMED}{question.message}{question.schema}"
+        number = 1
+        while f"{stem}-{number}" in self._used:
+            number += 1
+        return f"{stem}-{number}"
+
+    async def ask(self, key: str | None, marker: Marker, *, was: tuple[str, ...] = ()) -> Outcome:
+        """The outcome of one question.
+
+        Raises:
+            Suspension: It will be known on the next leg.
+            BodyMistake: The question cannot be put this way.
+        """
+        unkeyed = key is None
+        name = self.name(marker) if key is None else key
+        self._enter(name)
+        if not unkeyed:
+            return (await self._settle({name: marker}, was))[name]
+        if self._unkeyed:
+            raise QuestionsUnkeyed
+        self._unkeyed = True
+        try:
+            outcomes = await self._settle({name: marker}, was)
+        except Exception:
+            self._unkeyed = False
+            raise
+        self._unkeyed = False
+        return outcomes[name]
+
+    async def ask_all(self, questions: Mapping[str, Marker]) -> dict[str, Outcome]:
+        """The outcomes of several questions, put in one round.
+
+        Raises:
+            Suspension: They will be known on the next leg.
+        """
+        for key in questions:
+            self._enter(key)
+        return await self._settle(questions, ())
+
+    async def step(self, key: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """The result of a function, which runs once for the call.
+
+        Raises:
+            ValueNotStorable: The result has no JSON form.
+        """
+        self._enter(key)
+        adapter = _adapter(hints_of(fn).get("return", Any))
+        kept = self._answers.computed.get(key)
+        if kept is not None:
+            try:
+                return adapter.validate_python(kept.value)
+            except ValidationError:
+                # Another build's result does not fit this one's type: compute it anew.
+                del self._answers.computed[key]
+        call = functools.partial(fn, *args, **kwargs)
+        value = await call() if is_async(fn) else await anyio.to_thread.run_sync(call)
+        if inspect.isawaitable(value):
+            value = await value
+        try:
+            plain = adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
+            # Every leg sees the same value: the first one, too, gets it as it will come back from the token.
+            restored = adapter.validate_python(plain)
+        except (PydanticSerializationError, PydanticUserError, ValidationError, ValueError) as error:
+            raise ValueNotStorable(key, reason=str(error)) from error
+        self._answers.computed[key] = Computed(plain)
+        return restored
+
+    def _enter(self, key: str) -> None:
+        if not self._open:
+            raise AskedTooLate(key)
+        if not key:
+            raise BodyMistake("a question or step needs a name that is not empty")
+        if key in self._used or key in self._plan.names:
+            raise KeyUsedTwice(key)
+        self._used.add(key)
+
+    async def _settle(self, questions: Mapping[str, Marker], was: tuple[str, ...]) -> dict[str, Outcome]:
+        if self.is_live:
+            # One round at a time: concurrent tasks of a body take turns at the client.
+            if self._lock is None:
+                self._lock = anyio.Lock()
+            async with self._lock:
+                return await self._settle_now(questions, was)
+        return await self._settle_now(questions, was)
+
+    async def _settle_now(self, questions: Mapping[str, Marker], was: tuple[str, ...]) -> dict[str, Outcome]:
+        outcomes: dict[str, Outcome] = {}
+        while True:
+            for key, marker in questions.items():
+                if key not in outcomes:
+                    outcome = self._answers.settle((key, *was), marker)
+                    if outcome is not None:
+                        outcomes[key] = outcome
+            waiting = [self._answers.open[key] for key in questions if key not in outcomes]
+            if not waiting:
+                return outcomes
+            try:
+                await self._rounds.put(waiting)
+            except Suspension:
+                self._suspended = True
+                raise
+
+
+@functools.lru_cache(maxsize=256)
+def _adapter(returns: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(returns)
