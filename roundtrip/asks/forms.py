@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, Literal, cast
 
-from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic import AfterValidator, PydanticUserError, TypeAdapter, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticSerializationError, core_schema, to_jsonable_python
 
@@ -39,6 +39,10 @@ class Form:
     schema: Mapping[str, Any]
     digest: str
     adapter: TypeAdapter[Any]
+    single: bool = False
+    """Whether the answer is the form's one field, `value`, and not an object."""
+    choices: bool = False
+    """Whether it is a choice from a mapping, whose values travel as text."""
 
     def parse(self, content: Mapping[str, Any] | None) -> Any:
         """The value of an accepted answer.
@@ -49,9 +53,23 @@ class Form:
         if content is None and self.schema["properties"]:
             raise AnswerInvalid("it was accepted without content")
         try:
-            return self.adapter.validate_python({} if content is None else content)
+            answer = self.adapter.validate_python({} if content is None else content)
         except ValidationError as error:
             raise AnswerInvalid(_explain(error)) from error
+        return answer.value if self.single else answer
+
+    def plain(self, value: Any) -> Any:
+        """The content that would have given a value: what `parse` reads.
+
+        Raises:
+            ValueError: The value has no JSON form, or is not one of this form's.
+        """
+        if not self.single:
+            return self.adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
+        if self.choices:
+            several = isinstance(value, list)
+            value = [str(choice) for choice in cast("list[object]", value)] if several else str(value)
+        return {"value": to_jsonable_python(value)}
 
 
 class _FormSchema(GenerateJsonSchema):
@@ -67,27 +85,48 @@ class _FormSchema(GenerateJsonSchema):
         return rendered
 
 
-@lru_cache(maxsize=1024)
-def form_of(schema: type[Any]) -> Form:
+def form_of(schema: Any) -> Form:
     """The form of a schema, rendered on first use.
+
+    A schema with named fields (a model, a dataclass, a TypedDict) is a form; anything else is a form with the one field
+    `value`. A mapping of values to titles is a choice of one of them, a list with such a mapping a choice of several.
 
     Raises:
         SchemaNotRenderable: A field has no place in the protocol's forms.
     """
-    name = getattr(schema, "__name__", str(schema))
+    several = isinstance(schema, list) and len(cast("list[object]", schema)) == 1
+    titles = cast("object", schema[0] if several else schema)
+    if isinstance(titles, Mapping):
+        return _form_of_choices(tuple(cast("Mapping[Any, str]", titles).items()), several=several)
+    try:
+        return _form_of_type(schema)
+    except TypeError as error:
+        if "unhashable" in str(error):
+            raise SchemaNotRenderable(
+                f"{schema!r} is no schema; give a type, a mapping of values to titles, or [mapping] to choose several",
+                field=None,
+            ) from error
+        raise
+
+
+@lru_cache(maxsize=1024)
+def _form_of_type(schema: Any) -> Form:
+    name = getattr(schema, "__name__", None) or str(schema)
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(schema)
         rendered = adapter.json_schema(schema_generator=_FormSchema)
+        definitions: dict[str, Any] = rendered.get("$defs", {})
+        root = _resolve(rendered, definitions)
+        single = root.get("type") != "object" or "properties" not in root
+        if single and root.get("type") != "object":
+            adapter = TypeAdapter(create_model("Answer", value=(schema, ...)))
+            rendered = adapter.json_schema(schema_generator=_FormSchema)
+            definitions = rendered.get("$defs", {})
+            root = rendered
     except PydanticUserError as error:
         raise SchemaNotRenderable(f"form {name!r} has no JSON schema: {error.message}", field=None) from error
-    definitions: dict[str, Any] = rendered.get("$defs", {})
-    root = _resolve(rendered, definitions)
-    if root.get("type") != "object" or ("additionalProperties" in root and "properties" not in root):
-        raise SchemaNotRenderable(
-            f"a question's schema must have a named field for each thing to ask (a Pydantic model, a dataclass, a "
-            f"TypedDict); {name!r} has none",
-            field=None,
-        )
+    if root.get("additionalProperties") and "properties" not in root:
+        raise SchemaNotRenderable(f"form {name!r} has no named fields, so there is nothing to show", field=None)
     properties = {
         field: _render_field(name, field, _flatten(shape, definitions))
         for field, shape in root.get("properties", {}).items()
@@ -96,10 +135,30 @@ def form_of(schema: type[Any]) -> Form:
     required = root.get("required")
     if required:
         form["required"] = required
-    if "title" in root:
+    if "title" in root and not single:
         form["title"] = root["title"]
-    canonical = json.dumps(form, sort_keys=True, separators=(",", ":"))
-    return Form(form, digest(canonical), adapter)
+    return Form(form, _digest_of(form), adapter, single=single and bool(properties))
+
+
+@lru_cache(maxsize=1024)
+def _form_of_choices(titles: tuple[tuple[Any, str], ...], *, several: bool) -> Form:
+    texts = {str(value): value for value, _ in titles}
+    if not titles or len(texts) != len(titles):
+        raise SchemaNotRenderable("a choice needs at least one value, and values that differ as text", field=None)
+    options = [{"const": str(value), "title": title} for value, title in titles]
+    one = AfterValidator(texts.__getitem__)
+    chosen: Any = Annotated[Literal[tuple(texts)], one]
+    shape: dict[str, Any] = {"title": "Value", "type": "string", "oneOf": options}
+    if several:
+        chosen = list[chosen]
+        shape = {"title": "Value", "type": "array", "items": {"anyOf": options}}
+    form = {"type": "object", "properties": {"value": shape}, "required": ["value"]}
+    adapter: TypeAdapter[Any] = TypeAdapter(create_model("Answer", value=(chosen, ...)))
+    return Form(form, _digest_of(form), adapter, single=True, choices=True)
+
+
+def _digest_of(form: Mapping[str, Any]) -> str:
+    return digest(json.dumps(form, sort_keys=True, separators=(",", ":")))
 
 
 def _resolve(shape: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,6 +191,12 @@ def _render_field(form: str, field: str, shape: dict[str, Any]) -> dict[str, Any
         rendered = {"type": "boolean"}
     elif kind in ("integer", "number"):
         rendered = {"type": kind, **_bounds(shape, whole=kind == "integer")}
+    elif kind == "string" and (shape.get("format") == "password" or shape.get("writeOnly")):
+        raise SchemaNotRenderable(
+            f"form {form!r}, field {field!r} is a secret, and forms pass through the client and its model (S11); "
+            "ask for secrets on a page of your own",
+            field=field,
+        )
     elif kind == "string":
         rendered = {"type": "string", **{key: shape[key] for key in ("minLength", "maxLength") if key in shape}}
         if shape.get("format") in _FORMATS:

@@ -3,20 +3,33 @@
 They extend the SDK's classes of the same names, so a function written with either runs on either server.
 """
 
-from collections.abc import Sequence
-from typing import Any, Generic, TypeGuard
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Generic, Literal, TypeGuard, overload
 
 from mcp.server.mcpserver.resolve import Elicit as SdkElicit
 from mcp.server.mcpserver.resolve import ListRoots as SdkListRoots
 from mcp.server.mcpserver.resolve import Sample as SdkSample
-from mcp_types import IncludeContext, ModelPreferences, SamplingMessage, TextContent, Tool, ToolChoice
+from mcp_types import (
+    CreateMessageResult,
+    CreateMessageResultWithTools,
+    IncludeContext,
+    ListRootsResult,
+    ModelPreferences,
+    SamplingMessage,
+    TextContent,
+    Tool,
+    ToolChoice,
+)
 from typing_extensions import TypeVar
 
 __all__ = [
     "ATTEMPTS",
+    "NOTHING",
     "Elicit",
     "ListRoots",
     "Marker",
+    "Otherwise",
     "Sample",
     "SdkElicit",
     "SdkListRoots",
@@ -25,6 +38,18 @@ __all__ = [
 ]
 
 T = TypeVar("T", default=Any)
+
+
+class _Nothing(Enum):
+    """The absence of a fallback, where None may be one."""
+
+    NOTHING = "nothing"
+
+
+NOTHING = _Nothing.NOTHING
+
+Otherwise = T | Callable[[], T | Awaitable[T]] | Literal[_Nothing.NOTHING]
+"""What stands in for an answer that cannot be asked for."""
 
 ATTEMPTS = 3
 """How often a question is put before an invalid answer ends the call."""
@@ -35,8 +60,12 @@ class Elicit(SdkElicit[Any], Generic[T]):
 
     Args:
         message: What the user reads above the form.
-        schema: A flat Pydantic model: each field becomes a field of the form.
+        schema: What the answer is. A flat Pydantic model, dataclass or TypedDict, each field a field of the form; or
+            one value: `bool`, `int`, `float`, `str`, `date`, `datetime`, an `Enum`, a `Literal`, a list of these two,
+            or any of them with `Annotated[..., Field(...)]`; or a mapping of values to titles (in a list to choose
+            several).
         attempts: How often to ask before an invalid answer ends the call.
+        otherwise: The value, or a function that makes it, for a client that cannot be asked.
         volatile_ok: Accept that the wording changes from leg to leg (it must settle for an answer to count).
 
     Example:
@@ -46,11 +75,44 @@ class Elicit(SdkElicit[Any], Generic[T]):
         ```
     """
 
-    def __init__(self, message: str, schema: type[T], *, attempts: int = ATTEMPTS, volatile_ok: bool = False) -> None:
+    @overload
+    def __init__(
+        self,
+        message: str,
+        schema: type[T],
+        *,
+        attempts: int = ...,
+        otherwise: Otherwise[T] = ...,
+        volatile_ok: bool = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        message: str,
+        schema: Mapping[T, str],
+        *,
+        attempts: int = ...,
+        otherwise: Otherwise[T] = ...,
+        volatile_ok: bool = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, message: str, schema: Any, *, attempts: int = ..., otherwise: Any = ..., volatile_ok: bool = ...
+    ) -> None: ...
+    def __init__(
+        self,
+        message: str,
+        schema: Any,
+        *,
+        attempts: int = ATTEMPTS,
+        otherwise: Any = NOTHING,
+        volatile_ok: bool = False,
+    ) -> None:
         super().__init__(message, schema)
         if attempts < 1:
             raise ValueError(f"Elicit(attempts={attempts}): a question is asked at least once")
         self.attempts = attempts
+        self.otherwise = otherwise
         self.volatile_ok = volatile_ok
 
 
@@ -58,7 +120,8 @@ class Sample(SdkSample):
     """Ask the client's model to complete a conversation; the consumer receives its `CreateMessageResult`.
 
     `messages` may be one string, which becomes a single user message. With `tools` or `tool_choice` the result is
-    a `CreateMessageResultWithTools`, and the client must have declared `sampling.tools`.
+    a `CreateMessageResultWithTools`, and the client must have declared `sampling.tools`. `otherwise` is the result,
+    or a function that makes it, for a client that cannot be asked.
     """
 
     def __init__(
@@ -74,7 +137,9 @@ class Sample(SdkSample):
         model_preferences: ModelPreferences | None = None,
         tools: list[Tool] | None = None,
         tool_choice: ToolChoice | None = None,
+        otherwise: Otherwise[CreateMessageResult | CreateMessageResultWithTools] = NOTHING,
     ) -> None:
+        self.otherwise = otherwise
         if isinstance(messages, str):
             messages = [SamplingMessage(role="user", content=TextContent(type="text", text=messages))]
         super().__init__(
@@ -92,7 +157,14 @@ class Sample(SdkSample):
 
 
 class ListRoots(SdkListRoots):
-    """Ask the client for its roots; the consumer receives the `ListRootsResult`."""
+    """Ask the client for its roots; the consumer receives the `ListRootsResult`.
+
+    `otherwise` is the result, or a function that makes it, for a client that cannot be asked.
+    """
+
+    def __init__(self, *, otherwise: Otherwise[ListRootsResult] = NOTHING) -> None:
+        super().__init__()
+        self.otherwise = otherwise
 
 
 Marker = SdkElicit[Any] | SdkSample | SdkListRoots

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from mcp_types import (
@@ -26,7 +26,7 @@ from mcp_types import (
 from pydantic import BaseModel, ValidationError
 
 from roundtrip.asks.forms import AnswerInvalid, Form, form_of
-from roundtrip.asks.markers import ATTEMPTS, Elicit, Marker, SdkElicit, SdkSample
+from roundtrip.asks.markers import ATTEMPTS, NOTHING, Elicit, ListRoots, Marker, Sample, SdkElicit, SdkSample
 from roundtrip.asks.outcomes import Outcome
 from roundtrip.errors import CapabilityMissing
 from roundtrip.machine.journal import Action, digest
@@ -45,6 +45,7 @@ class FormQuestion:
     message: str
     attempts: int = ATTEMPTS
     volatile_ok: bool = False
+    otherwise: Any = NOTHING
 
     @property
     def schema(self) -> str:
@@ -83,6 +84,10 @@ class FormQuestion:
         """
         return Outcome(self.form.parse(data)) if action is Action.ACCEPT else Outcome(action=action)
 
+    def plain(self, value: Any) -> Any:
+        """The JSON form of a value that stands in for an answer, as `restore` reads it."""
+        return self.form.plain(value)
+
     def require(self, key: str, capabilities: ClientCapabilities | None) -> None:
         """Raise CapabilityMissing unless the client declared that it shows forms (S6)."""
         declared = capabilities.elicitation if capabilities is not None else None
@@ -102,6 +107,7 @@ class ModelQuestion:
     schema: str
     attempts: int = ATTEMPTS
     volatile_ok: bool = False
+    otherwise: Any = NOTHING
 
     def request(self, complaint: str | None = None) -> InputRequest:
         """The request that puts the question; a model is not told what was wrong."""
@@ -129,6 +135,10 @@ class ModelQuestion:
             return Outcome(self.result_type.model_validate(data))
         except ValidationError as error:
             raise AnswerInvalid(f"it is not a {self.result_type.__name__}") from error
+
+    def plain(self, value: Any) -> Any:
+        """The JSON form of a result that stands in for an answer, as `restore` reads it."""
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def require(self, key: str, capabilities: ClientCapabilities | None) -> None:
         """Raise CapabilityMissing unless the client declared that it answers such requests (S6)."""
@@ -160,7 +170,12 @@ def question_of(marker: Marker) -> Question:
         form = form_of(marker.schema)
         if isinstance(marker, Elicit):
             return FormQuestion(
-                marker.message, form, digest(marker.message), marker.attempts, volatile_ok=marker.volatile_ok
+                marker.message,
+                form,
+                digest(marker.message),
+                marker.attempts,
+                marker.volatile_ok,
+                marker.otherwise,
             )
         return FormQuestion(marker.message, form, digest(marker.message))
     if isinstance(marker, SdkSample):
@@ -169,5 +184,8 @@ def question_of(marker: Marker) -> Question:
         result_type = CreateMessageResultWithTools if with_tools else CreateMessageResult
         params: Mapping[str, Any] = marker.params.model_dump(mode="json", by_alias=True, exclude_none=True)
         text = json.dumps(params, sort_keys=True, separators=(",", ":"))
-        return ModelQuestion(request, result_type, digest(text), digest(result_type.__name__))
+        otherwise = marker.otherwise if isinstance(marker, Sample) else NOTHING
+        return ModelQuestion(request, result_type, digest(text), digest(result_type.__name__), otherwise=otherwise)
+    if isinstance(marker, ListRoots) and marker.otherwise is not NOTHING:
+        return replace(_ROOTS, otherwise=marker.otherwise)
     return _ROOTS

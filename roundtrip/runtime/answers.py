@@ -4,6 +4,7 @@ An answer counts only for the wording it was given to. It is found under the que
 two functions share a name and are told apart by their paths, `adopt` finds what another build wrote under another path.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +14,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from roundtrip.asks.forms import AnswerInvalid, form_of
-from roundtrip.asks.markers import Marker, SdkElicit, SdkListRoots, SdkSample
+from roundtrip.asks.markers import NOTHING, Marker, SdkElicit, SdkListRoots, SdkSample
 from roundtrip.asks.outcomes import Outcome
 from roundtrip.asks.questions import Question, question_of
 from roundtrip.errors import AnswerRejected, QuestionVolatile, SchemaNotRenderable, ValueNotStorable
@@ -21,6 +22,9 @@ from roundtrip.graph.plan import Node, Plan
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, digest
 
 __all__ = ["UNNAMED", "VOLATILE_AFTER", "Answers", "Open"]
+
+_STAND_IN = "~"
+"""Begins, among the computed values, the names of questions that something stands in for."""
 
 UNNAMED = "unnamed-"
 """Begins the names of questions whose authors gave none."""
@@ -98,7 +102,7 @@ class Answers:
             question = question_of(marker)
         except SchemaNotRenderable as error:
             raise SchemaNotRenderable(f"question {key!r}: {error}", field=error.field) from error
-        restored = self._restore(names, question) if self.entries else None
+        restored = self._restore(names, question) if self.entries or self.computed else None
         if restored is not None:
             self.open.pop(key, None)
             return restored
@@ -238,8 +242,33 @@ class Answers:
             raise AnswerInvalid("it was malformed")
         return question.read(response)
 
+    async def stand_in(self, waiting: Open) -> None:
+        """Give an open question the value that its author wants where the client cannot be asked.
+
+        Raises:
+            ValueNotStorable: The value has no JSON form.
+        """
+        value = waiting.question.otherwise
+        if callable(value):
+            value = value()
+            if inspect.isawaitable(value):
+                value = await value
+        try:
+            plain = waiting.question.plain(value)
+            waiting.question.restore(Action.ACCEPT, plain)
+        except (AnswerInvalid, AttributeError, PydanticSerializationError, ValueError) as error:
+            reason = f"otherwise= gave {type(value).__name__}, which is no answer to the question ({error})"
+            raise ValueNotStorable(waiting.key, reason=reason) from error
+        self.computed[_STAND_IN + waiting.key] = Computed(plain)
+
     def _restore(self, names: tuple[str, ...], question: Question) -> Outcome | None:
         for name in names:
+            kept = self.computed.get(_STAND_IN + name) if question.otherwise is not NOTHING else None
+            if kept is not None:
+                try:
+                    return question.restore(Action.ACCEPT, kept.value)
+                except AnswerInvalid:
+                    del self.computed[_STAND_IN + name]
             entry = self.entries.get(name)
             # An entry for another wording stays: a later leg may land on the build that has that wording.
             if entry is None or _changes(entry, question):

@@ -270,11 +270,10 @@ def _verdict(raised: BaseException) -> BaseException:
     endings = [leaf for leaf in _leaves(group) if isinstance(leaf, Suspension | QuestionRefused)]
     if not endings:
         return raised
-    crashes = group.split((Suspension, QuestionRefused))[1]
-    if crashes is not None:
+    crashes = [leaf for leaf in _leaves(group) if not isinstance(leaf, Suspension | QuestionRefused)]
+    if crashes:
         # A sibling crashed beside a question that was out: the crash is what the author has to see.
-        leaves = list(_leaves(crashes))
-        return leaves[0] if len(leaves) == 1 else cast("BaseException", crashes)
+        return crashes[0] if len(crashes) == 1 else BaseExceptionGroup(str(raised), crashes)
     return min(endings, key=lambda leaf: isinstance(leaf, Suspension))
 
 

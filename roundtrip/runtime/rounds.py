@@ -7,6 +7,8 @@ the leg ends with the batch.
 from collections.abc import Sequence
 from typing import Any
 
+from roundtrip.asks.markers import NOTHING
+from roundtrip.errors import CannotAsk
 from roundtrip.machine.call import Call
 from roundtrip.machine.table import Event, State
 from roundtrip.runtime.answers import Answers, Open
@@ -32,17 +34,19 @@ class Rounds:
         self.batch: dict[str, Open] = {}
 
     async def put(self, batch: Sequence[Open]) -> None:
-        """Ask, and have the answers delivered.
+        """Ask, and have the answers delivered; or, where a client cannot be asked, what stands in for them.
+
+        After stand-ins the rest of the batch is still open, and is put again by whoever settles it.
 
         Raises:
             Suspension: The answers will come with the next leg.
-            CannotAsk: The client cannot be asked.
+            CannotAsk: The client cannot be asked, and nothing stands in for the answer.
         """
-        if not self.retry:
-            # First, as without a session the server has not kept what the client declared either.
-            require_channel(self._client, batch)
-        for waiting in batch:
-            waiting.question.require(waiting.key, self._client.capabilities)
+        unaskable = [waiting for waiting in batch if not self._can_ask(waiting)]
+        if unaskable:
+            for waiting in unaskable:
+                await self._answers.stand_in(waiting)
+            return
         self.batch.update((waiting.key, waiting) for waiting in batch)
         if self.retry:
             raise Suspension
@@ -55,6 +59,18 @@ class Rounds:
         if executing:
             self._call.apply(Event.EXECUTE)
         self._answers.deliver(responses, {waiting.key: waiting.asked for waiting in batch})
+
+    def _can_ask(self, waiting: Open) -> bool:
+        try:
+            if not self.retry:
+                # First, as without a session the server has not kept what the client declared either.
+                require_channel(self._client, [waiting])
+            waiting.question.require(waiting.key, self._client.capabilities)
+        except CannotAsk:
+            if waiting.question.otherwise is NOTHING:
+                raise
+            return False
+        return True
 
     def note_ask(self) -> None:
         """Move the call to where it waits for the batch."""
