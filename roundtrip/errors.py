@@ -118,8 +118,8 @@ class QuestionVolatile(RoundtripError):
         what = " and ".join(changed)
         super().__init__(
             f"question {key!r} has another {what} each time it is asked, so its answers never fit. Keep what varies "
-            "(a time, a random value) out of the question, fix it for the call with Resolve(fn, once=True) or "
-            "ctx.step(), or say Elicit(..., volatile_ok=True) if it will settle"
+            "(a time, a random value) out of the question, fix it for the call with Resolve(fn, once=True), or say "
+            "Elicit(..., volatile_ok=True) if it will settle"
         )
         self.key = key
         self.changed = tuple(changed)
