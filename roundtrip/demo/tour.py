@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 from mcp.client import Client
@@ -109,7 +109,10 @@ def _leg(
 ) -> tuple[Served, CallToolResult | InputRequiredResult]:
     url = instance.url()
     _say(f"\nLeg {number} is served by {instance.name} (pid {instance.pid})")
-    result = anyio.run(_send, url, answers, state)
+    try:
+        result = anyio.run(_send, url, answers, state)
+    except ExceptionGroup as group:
+        raise DemoFailed(f"leg {number} did not reach {instance.name}: {_innermost(group)}") from group
     instance.used = True
     changes = instance.changes_of_leg()
     for change in changes:
@@ -120,21 +123,37 @@ def _leg(
 
 
 async def _send(url: str, answers: Answers | None, state: str | None) -> LegResult:
-    """One leg by a client of its own, which knows nothing of the legs before but what it hands on."""
-    try:
-        with anyio.fail_after(_LEG_SECONDS):
-            async with Client(url, mode="2026-07-28", elicitation_callback=_never_live) as client:
-                return await client.session.call_tool(
+    """One leg by a client of its own, which knows nothing of the legs before but what it hands on.
+
+    Raises:
+        DemoFailed: It ended with a protocol error, or not in time.
+        ExceptionGroup: The client did not get through.
+    """
+    ended: LegResult | MCPError | None = None
+    with anyio.move_on_after(_LEG_SECONDS):
+        async with Client(url, mode="2026-07-28", elicitation_callback=_never_live) as client:
+            try:
+                ended = await client.session.call_tool(
                     TOOL,
                     dict(_ARGUMENTS),
                     input_responses=dict(answers) if answers is not None else None,
                     request_state=state,
                     allow_input_required=True,
                 )
-    except TimeoutError:
-        raise DemoFailed(f"a leg took more than {_LEG_SECONDS:.0f} s") from None
-    except MCPError as error:
-        raise DemoFailed(f"a leg ended with error {error.code}: {error.message}") from error
+            except MCPError as error:
+                # Raised in here it would leave the client inside an exception group.
+                ended = error
+    if ended is None:
+        raise DemoFailed(f"a leg took more than {_LEG_SECONDS:.0f} s")
+    if isinstance(ended, MCPError):
+        raise DemoFailed(f"a leg ended with error {ended.code}: {ended.message}") from ended
+    return ended
+
+
+def _innermost(error: Exception) -> Exception:
+    if isinstance(error, ExceptionGroup):
+        return _innermost(cast("ExceptionGroup[Exception]", error).exceptions[0])
+    return error
 
 
 async def _never_live(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
@@ -166,7 +185,7 @@ def _told(change: Change) -> str:
     remark = f"  {change.remark}" if change.remark else ""
     if change.keys:
         remark = f"  {', '.join(_why(key, change) for key in change.keys)}"
-    arrow = f"-- {change.event} ".ljust(11, "-") + ">"
+    arrow = f"-- {change.event} ".ljust(12, "-") + ">"
     return f"{change.source:>14} {arrow} {change.target}{remark}"
 
 

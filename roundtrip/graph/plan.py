@@ -244,8 +244,11 @@ class _Planner:
         returns = fn if inspect.isclass(fn) else hints.get("return", Any)
         self._check_arms(returns, label)
         draft = _Draft(fn, label, key, was, once, path, [], {}, [], returns, filled)
+        # What a partial has bound is filled; an argument of that name must not take its place.
+        bound = fn.keywords if isinstance(fn, functools.partial) else {}
         for parameter in signature.parameters.values():
-            self._classify(draft, parameter, hints.get(parameter.name))
+            if parameter.name not in bound:
+                self._classify(draft, parameter, hints.get(parameter.name))
         return draft
 
     def _classify(self, draft: _Draft, parameter: inspect.Parameter, annotation: Any) -> None:

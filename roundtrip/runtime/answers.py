@@ -158,7 +158,7 @@ class Answers:
                 ]
                 if len(names) == 1:
                     known[node.key] = known.pop(names[0])  # type: ignore[assignment]
-                    if names[0] in self._responses:
+                    if known is self._asked and names[0] in self._responses:
                         self._responses[node.key] = self._responses.pop(names[0])
                     found = True
         return found
@@ -179,6 +179,9 @@ class Answers:
 
     def recall(self, node: Node) -> Outcome | None:
         """What a `once` node yielded on an earlier leg, computed or answered."""
+        if any(name in self._asked for name in node.names):
+            # Its question is still out, so nothing that is known of it has been an answer to that.
+            return None
         for name in node.names:
             try:
                 if name in self.computed:
@@ -212,11 +215,12 @@ class Answers:
         """The entries, and the answers of this round that nothing has read, pinned to what they answer.
 
         Their question may belong to another build, have another wording here, or wait behind one that came back. On a
-        later leg they count like any other entry, so nobody is asked twice for what they have said.
+        later leg they count like any other entry, so nobody is asked twice for what they have said. Those of `once` nodes
+        do not: an entry of theirs is final without another look at the wording, so it must have been read under it.
         """
         entries = dict(self.entries)
         for key, response in self._responses.items():
-            if response is None:
+            if response is None or self._is_once(key):
                 continue
             wire = response.model_dump(mode="json", by_alias=True, exclude_none=True)
             data = wire.get("content") if "action" in wire else wire
@@ -224,6 +228,11 @@ class Answers:
             action = _ACTIONS.get(wire.get("action", ""), Action.ACCEPT)
             entries[key] = Entry(action, asked.message, asked.schema, data)
         return entries
+
+    def _is_once(self, name: str) -> bool:
+        """Whether a name is that of a node whose first outcome is final."""
+        index = self._plan.names.get(name)
+        return index is not None and self._plan.nodes[index].once
 
     def _leave_new(self, key: str, question: Question, *, decisive: bool) -> None:
         discards = 0

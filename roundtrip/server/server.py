@@ -54,6 +54,8 @@ Principal = Callable[[ServerRequestContext[Any, Any]], str | None]
 Keys = Sequence[bytes | bytearray | str]
 
 _ID_BYTES = 9
+_UNNAMED = "mcp-server"
+"""What the SDK calls a server without a name."""
 
 
 class Server(SchemaSource[LifespanResultT]):
@@ -230,6 +232,9 @@ class Server(SchemaSource[LifespanResultT]):
             max_token_bytes=max_token_bytes,
             max_payload_bytes=max_journal_bytes,
         )
+        if keys is None and not name and audience is None:
+            # The SDK wants a service stated with any policy; this one's key never leaves the process.
+            audience = _UNNAMED
         bind = None if principal is False else (principal or authenticated_principal)
         return RequestStateSecurity(
             codec=WatchedCodec(self._token_codec), ttl=self._limits.ttl, bind_principal=bind, audience=audience

@@ -76,16 +76,12 @@ class RegisteredTool:
 
         Raises:
             ToolError: They do not fit the input schema.
-            UnexpectedToolError: A validator of the author's crashed.
         """
         try:
             return self.arguments.read(arguments)
         except ValidationError as error:
-            raise ToolError(f"Error executing tool {self.name}: {error}") from error
-        except MCPError:
-            raise
-        except Exception as error:
-            raise UnexpectedToolError(f"Error executing tool {self.name}") from error
+            # The client's mistake. A ValidationError from anywhere else in a leg is the author's, and a crash.
+            raise ToolError(str(error)) from error
 
     async def execute(self, arguments: dict[str, Any], filled: dict[str, Any], context: Context[Any, Any]) -> Any:
         """Run the body and convert what it returns; an `InputRequiredResult` is passed on as it is."""

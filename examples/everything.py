@@ -1,0 +1,522 @@
+"""One server with a small fixture for everything the official MCP conformance suite asks of a server.
+
+Start it with `python examples/everything.py --port 8000`; it answers at `http://127.0.0.1:8000/mcp`, on both eras
+of the protocol. The suite fixes the names of the tools, prompts and resources, and that none of those
+that ask questions takes arguments unless its fixture says so.
+
+The interesting part is "Questions": a tool says what it needs in its signature, a resolver says how to
+ask for it, and neither knows whether the question is returned to the client (2026-07-28) or sent to it
+while the call waits (2025-11-25). Here a resolver's name is its question's key on the wire.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+from typing import Annotated, Any, Literal
+
+import anyio
+import uvicorn
+from mcp.server.context import ServerRequestContext
+from mcp.server.mcpserver import UserMessage
+from mcp_types import (
+    Completion,
+    CompletionArgument,
+    CompletionContext,
+    ContentBlock,
+    CreateMessageResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    EmbeddedResource,
+    EmptyResult,
+    InputRequiredResult,
+    ListRootsResult,
+    PromptReference,
+    ResourceTemplateReference,
+    SetLevelRequestParams,
+    SubscribeRequestParams,
+    TextContent,
+    TextResourceContents,
+    UnsubscribeRequestParams,
+)
+from pydantic import BaseModel, Field, WithJsonSchema
+from starlette.applications import Starlette
+
+from roundtrip import (
+    AcceptedElicitation,
+    Audio,
+    Context,
+    Elicit,
+    ElicitationResult,
+    Image,
+    ListRoots,
+    Resolve,
+    Sample,
+    Server,
+    ToolError,
+)
+
+server = Server("everything", version="1.0.0")
+
+RED_PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
+)
+SILENCE = base64.b64decode("UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAAAAA==")
+
+
+def embedded(uri: str, text: str, mime_type: str = "text/plain") -> EmbeddedResource:
+    """A resource carried inside a tool result or a prompt message."""
+    return EmbeddedResource(resource=TextResourceContents(uri=uri, text=text, mime_type=mime_type))
+
+
+# Content: what a tool may return ---------------------------------------------------------------------
+
+
+@server.tool()
+def test_simple_text() -> str:
+    """Return plain text."""
+    return "This is a simple text response for testing."
+
+
+@server.tool()
+def test_image_content() -> Image:
+    """Return a PNG of one red pixel."""
+    return Image(data=RED_PIXEL, format="png")
+
+
+@server.tool()
+def test_audio_content() -> Audio:
+    """Return a very short WAV of silence."""
+    return Audio(data=SILENCE, format="wav")
+
+
+@server.tool()
+def test_embedded_resource() -> EmbeddedResource:
+    """Return a resource inside the result."""
+    return embedded("test://embedded-resource", "This is an embedded resource content.")
+
+
+@server.tool()
+def test_multiple_content_types() -> list[ContentBlock]:
+    """Return text, an image and a resource in one result."""
+    return [
+        TextContent(text="Multiple content types test:"),
+        Image(data=RED_PIXEL, format="png").to_image_content(),
+        embedded("test://mixed-content-resource", '{"test":"data","value":123}', "application/json"),
+    ]
+
+
+@server.tool()
+def test_error_handling() -> str:
+    """Fail in a way that the model can read: an error result, not a protocol error."""
+    raise ToolError("This tool intentionally returns an error for testing")
+
+
+# While a tool runs: progress, log messages, changes of the lists ---------------------------------------
+
+
+@server.tool()
+async def test_tool_with_progress(ctx: Context) -> str:
+    """Report progress three times; without a progress token in the request nothing is sent."""
+    for progress in (0, 50, 100):
+        await ctx.report_progress(progress, total=100)
+        await anyio.sleep(0.05)
+    return "Progress reported."
+
+
+@server.tool()
+async def test_tool_with_logging(ctx: Context) -> str:
+    """Send three log messages, with a pause between them."""
+    for message in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        await ctx.info(message)  # pyright: ignore[reportDeprecated]  # how 2025-11-25 clients are still told
+        await anyio.sleep(0.05)
+    return "Messages logged."
+
+
+@server.tool()
+async def test_logging_tool(ctx: Context) -> str:
+    """Log once; a 2026-07-28 client that set no level in its request must not see it."""
+    await ctx.info("Only for those who asked for it")  # pyright: ignore[reportDeprecated]
+    return "Done."
+
+
+@server.tool()
+async def test_trigger_tool_change(ctx: Context) -> str:
+    """Tell whoever listens that the list of tools changed."""
+    await ctx.notify_tools_changed()
+    return "Listeners notified."
+
+
+@server.tool()
+async def test_trigger_prompt_change(ctx: Context) -> str:
+    """Tell whoever listens that the list of prompts changed."""
+    await ctx.notify_prompts_changed()
+    return "Listeners notified."
+
+
+# Questions: schemas and resolvers ----------------------------------------------------------------------
+
+
+class Name(BaseModel):
+    """A form with one text field."""
+
+    name: str
+
+
+class Color(BaseModel):
+    """A form with one text field."""
+
+    color: str
+
+
+class Confirmation(BaseModel):
+    """A form with one checkbox."""
+
+    ok: bool
+
+
+class Account(BaseModel):
+    """A form whose fields carry descriptions."""
+
+    username: str = Field(description="User's response")
+    email: str = Field(description="User's email address")
+
+
+class Defaults(BaseModel):
+    """A form with a default for every kind of primitive."""
+
+    name: str = "John Doe"
+    age: int = 30
+    score: float = 95.5
+    status: Literal["active", "inactive", "pending"] = "active"
+    verified: bool = True
+
+
+Option = Literal["option1", "option2", "option3"]
+Value = Literal["value1", "value2", "value3"]
+TITLED_VALUES = [
+    {"const": "value1", "title": "First"},
+    {"const": "value2", "title": "Second"},
+    {"const": "value3", "title": "Third"},
+]
+LEGACY = {"type": "string", "enum": ["opt1", "opt2"], "enumNames": ["Option One", "Option Two"]}
+
+
+class Choices(BaseModel):
+    """A form with each of the five ways to offer choices; the suite fixes the names of the fields."""
+
+    untitledSingle: Option
+    titledSingle: Annotated[Value, WithJsonSchema({"type": "string", "oneOf": TITLED_VALUES})]
+    legacyEnum: Annotated[Literal["opt1", "opt2"], WithJsonSchema(LEGACY)]
+    untitledMulti: list[Option]
+    titledMulti: Annotated[list[Value], WithJsonSchema({"type": "array", "items": {"anyOf": TITLED_VALUES}})]
+
+
+def user_name() -> Elicit[Name]:
+    """Ask the user for a name."""
+    return Elicit("What is your name?", Name)
+
+
+def confirm() -> Elicit[Confirmation]:
+    """Ask the user to confirm."""
+    return Elicit("Please confirm", Confirmation)
+
+
+def capital_question() -> Sample:
+    """Ask the client's model a question."""
+    return Sample("What is the capital of France?", max_tokens=100)
+
+
+def greeting() -> Sample:
+    """Ask the client's model for a greeting."""
+    return Sample("Generate a greeting", max_tokens=50)
+
+
+def client_roots() -> ListRoots:
+    """Ask the client for its roots."""
+    return ListRoots()
+
+
+def said(answer: CreateMessageResult) -> str:
+    """The text of the model's answer."""
+    return answer.content.text if isinstance(answer.content, TextContent) else f"[{answer.content.type}]"
+
+
+def describe(outcome: ElicitationResult[Any]) -> str:
+    """An outcome on one line: the action, and the content if there is any."""
+    content: dict[str, Any] = outcome.data.model_dump() if isinstance(outcome, AcceptedElicitation) else {}
+    return f"action={outcome.action}, content={json.dumps(content)}"
+
+
+# Questions on either era -------------------------------------------------------------------------------
+
+
+def account(message: str) -> Elicit[Account]:
+    """Ask with the words of the tool's own `message` argument."""
+    return Elicit(message, Account)
+
+
+@server.tool()
+def test_elicitation(message: str, outcome: Annotated[ElicitationResult[Account], Resolve(account)]) -> str:
+    """Show the user a message and a form; the tool gets the outcome, whatever the user decided."""
+    return f"User response: {describe(outcome)}"
+
+
+def defaults() -> Elicit[Defaults]:
+    """Ask with every field filled in."""
+    return Elicit("Please review your details", Defaults)
+
+
+@server.tool()
+def test_elicitation_sep1034_defaults(
+    outcome: Annotated[ElicitationResult[Defaults], Resolve(defaults)],
+) -> str:
+    """Ask with a form whose fields have defaults."""
+    return f"Elicitation completed: {describe(outcome)}"
+
+
+def choices() -> Elicit[Choices]:
+    """Ask for choices of every kind."""
+    return Elicit("Please choose", Choices)
+
+
+@server.tool()
+def test_elicitation_sep1330_enums(outcome: Annotated[ElicitationResult[Choices], Resolve(choices)]) -> str:
+    """Ask with a form of single and multiple choices."""
+    return f"Elicitation completed: {describe(outcome)}"
+
+
+def completion_of(prompt: str) -> Sample:
+    """Pass the tool's own `prompt` argument to the client's model."""
+    return Sample(prompt, max_tokens=100)
+
+
+@server.tool()
+def test_sampling(prompt: str, answer: Annotated[CreateMessageResult, Resolve(completion_of)]) -> str:
+    """Let the client's model answer a prompt."""
+    return f"LLM response: {said(answer)}"
+
+
+@server.tool()
+def test_missing_capability(answer: Annotated[CreateMessageResult, Resolve(greeting)]) -> str:
+    """Need sampling: a client that did not declare it is refused before anything is asked."""
+    return said(answer)
+
+
+@server.tool()
+def test_streaming_elicitation(ok: Annotated[Confirmation, Resolve(confirm)]) -> str:
+    """Ask on a stream, which for a 2026-07-28 client carries the result only, never a request."""
+    return f"Confirmed: {ok.ok}"
+
+
+# Questions that a 2026-07-28 client answers by calling again ---------------------------------------------
+
+
+@server.tool()
+def test_input_required_result_elicitation(user: Annotated[Name, Resolve(user_name)]) -> str:
+    """Greet the user by the name they gave; a call without a usable answer is asked again."""
+    return f"Hello, {user.name}!"
+
+
+@server.tool()
+def test_input_required_result_sampling(answer: Annotated[CreateMessageResult, Resolve(capital_question)]) -> str:
+    """Return what the client's model said."""
+    return said(answer)
+
+
+@server.tool()
+def test_input_required_result_list_roots(roots: Annotated[ListRootsResult, Resolve(client_roots)]) -> str:
+    """Name the client's roots."""
+    return ", ".join(root.name or str(root.uri) for root in roots.roots)
+
+
+@server.tool()
+def test_input_required_result_request_state(ok: Annotated[Confirmation, Resolve(confirm)]) -> str:
+    """Prove that the request state came back: no answer counts without it."""
+    return f"state-ok (confirmed: {ok.ok})"
+
+
+@server.tool()
+def test_input_required_result_tampered_state(ok: Annotated[Confirmation, Resolve(confirm)]) -> str:
+    """Never get here with a state that somebody touched: it is refused with a protocol error."""
+    return f"Confirmed: {ok.ok}"
+
+
+@server.tool()
+def test_input_required_result_multiple_inputs(
+    user: Annotated[Name, Resolve(user_name)],
+    welcome: Annotated[CreateMessageResult, Resolve(greeting)],
+    roots: Annotated[ListRootsResult, Resolve(client_roots)],
+) -> str:
+    """Ask the user, the model and the client in one round, as none of the three waits for another."""
+    return f"{said(welcome)} {user.name}, you have {len(roots.roots)} root(s)."
+
+
+def step1() -> Elicit[Name]:
+    """First round."""
+    return Elicit("Step 1: What is your name?", Name)
+
+
+def step2(first: Annotated[Name, Resolve(step1)]) -> Elicit[Color]:
+    """Second round, because this resolver needs the first one's answer."""
+    return Elicit("Step 2: What is your favorite color?", Color)
+
+
+@server.tool()
+def test_input_required_result_multi_round(
+    first: Annotated[Name, Resolve(step1)], second: Annotated[Color, Resolve(step2)]
+) -> str:
+    """Ask twice, one question after the other; the state carries the first answer over."""
+    return f"{first.name} likes {second.color}."
+
+
+def name_if_possible(ctx: Context) -> Name | Elicit[Name]:
+    """Ask the user where the client can show a form, else settle for a name of our own."""
+    asks = ctx.client_capabilities.elicitation if ctx.client_capabilities else None
+    # `elicitation: {}` means forms; a client that only opens URLs says `elicitation: {"url": {}}`.
+    shows_forms = asks is not None and (asks.form is not None or asks.url is None)
+    return user_name() if shows_forms else Name(name="friend")
+
+
+def greeting_if_possible(ctx: Context) -> str | Sample:
+    """Ask the client's model where there is one, else say hello ourselves."""
+    samples = ctx.client_capabilities is not None and ctx.client_capabilities.sampling is not None
+    return greeting() if samples else "Hello"
+
+
+@server.tool()
+def test_input_required_result_capabilities(
+    user: Annotated[Name, Resolve(name_if_possible)],
+    welcome: Annotated[CreateMessageResult | str, Resolve(greeting_if_possible)],
+) -> str:
+    """Ask only what the client said it can answer, and do without the rest."""
+    return f"{welcome if isinstance(welcome, str) else said(welcome)}, {user.name}!"
+
+
+# Prompts -------------------------------------------------------------------------------------------------
+
+
+@server.prompt()
+def test_simple_prompt() -> str:
+    """A prompt without arguments."""
+    return "This is a simple prompt for testing."
+
+
+@server.prompt()
+def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
+    """A prompt with two arguments."""
+    return f"Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"
+
+
+@server.prompt()
+def test_prompt_with_embedded_resource(resourceUri: str) -> list[UserMessage]:
+    """A prompt that carries a resource."""
+    return [
+        UserMessage(embedded(resourceUri, "Embedded resource content for testing.")),
+        UserMessage("Please process the embedded resource above."),
+    ]
+
+
+@server.prompt()
+def test_prompt_with_image() -> list[UserMessage]:
+    """A prompt that carries an image."""
+    return [UserMessage(Image(data=RED_PIXEL, format="png")), UserMessage("Please analyze the image above.")]
+
+
+@server.prompt()
+def test_input_required_result_prompt(ctx: Context) -> str | InputRequiredResult:
+    """A prompt that asks the user first."""
+    # Made by hand, because prompts take no resolvers. What a resolver would do besides: look at
+    # the client's capabilities first, validate the answer, remember it, and stop when the user declines.
+    answer = (ctx.input_responses or {}).get("user_context")
+    if isinstance(answer, ElicitResult) and answer.action == "accept" and answer.content:
+        return f"Use this context: {answer.content.get('context')}"
+    question = ElicitRequestFormParams(
+        message="What context should the prompt use?",
+        requested_schema={"type": "object", "properties": {"context": {"type": "string"}}, "required": ["context"]},
+    )
+    return InputRequiredResult(input_requests={"user_context": ElicitRequest(params=question)})
+
+
+@server.completion()
+async def complete(
+    ref: PromptReference | ResourceTemplateReference, argument: CompletionArgument, context: CompletionContext | None
+) -> Completion | None:
+    """Suggest values for the arguments of `test_prompt_with_arguments`."""
+    if not isinstance(ref, PromptReference):
+        return None
+    return Completion(values=[word for word in ("paris", "park", "party") if word.startswith(argument.value)])
+
+
+# Resources -----------------------------------------------------------------------------------------------
+
+
+@server.resource("test://static-text", mime_type="text/plain")
+def static_text() -> str:
+    """A text resource."""
+    return "This is the content of the static text resource."
+
+
+@server.resource("test://static-binary", mime_type="image/png")
+def static_binary() -> bytes:
+    """A binary resource."""
+    return RED_PIXEL
+
+
+@server.resource("test://template/{id}/data", mime_type="application/json")
+def template_data(id: str) -> str:
+    """A resource for every id."""
+    return json.dumps({"id": id, "templateTest": True, "data": f"Data for ID: {id}"})
+
+
+@server.resource("test://watched-resource", mime_type="text/plain")
+def watched_resource() -> str:
+    """A resource to subscribe to."""
+    return "Watched resource content."
+
+
+# Methods that only 2025-11-25 has -------------------------------------------------------------------------
+
+subscriptions: set[str] = set()
+
+
+async def subscribe(ctx: ServerRequestContext[Any], params: SubscribeRequestParams) -> EmptyResult:
+    """Remember a resource that the client wants to hear about."""
+    subscriptions.add(params.uri)
+    return EmptyResult()
+
+
+async def unsubscribe(ctx: ServerRequestContext[Any], params: UnsubscribeRequestParams) -> EmptyResult:
+    """Forget it again."""
+    subscriptions.discard(params.uri)
+    return EmptyResult()
+
+
+async def set_level(ctx: ServerRequestContext[Any], params: SetLevelRequestParams) -> EmptyResult:
+    """Accept a log level; all that this server ever logs to a client is at `info`."""
+    return EmptyResult()
+
+
+def asgi_app() -> Starlette:
+    """The server as an ASGI application, with its endpoint at `/mcp`."""
+    app = server.streamable_http_app()
+    # The high-level server has no decorators for these three; the protocol server below it takes them,
+    # and keeps refusing them to 2026-07-28 clients, for whom they do not exist.
+    protocol = server.session_manager.app
+    protocol.add_request_handler("resources/subscribe", SubscribeRequestParams, subscribe)
+    protocol.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, unsubscribe)
+    protocol.add_request_handler("logging/setLevel", SetLevelRequestParams, set_level)
+    return app
+
+
+def main() -> None:
+    """Serve on 127.0.0.1 until interrupted."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--port", type=int, default=8000)
+    uvicorn.run(asgi_app(), host="127.0.0.1", port=parser.parse_args().port, log_level="warning")
+
+
+if __name__ == "__main__":
+    main()

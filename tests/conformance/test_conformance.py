@@ -1,0 +1,37 @@
+"""The official conformance suite against `examples/everything.py`, on both eras.
+
+Skipped where the suite, or a Node of version 22 or later, is not found; `suite.py` says how to install both.
+"""
+
+from typing import Final
+
+import pytest
+
+from tests.conformance.suite import EVERYTHING, REQUIREMENTS, Report, SuiteMissing, find_suite, run
+
+# Both runs of the suite happen before the first test.
+pytestmark = pytest.mark.timeout(400)
+
+CHECKS: Final = {"2026-07-28": 115, "2025-11-25": 68}
+"""Almost as many checks as passed when this was written; far fewer mean that the suite stopped looking."""
+
+
+@pytest.fixture(scope="module")
+def reports() -> dict[str, Report]:
+    """One run of each set of requirements."""
+    try:
+        suite = find_suite()
+    except SuiteMissing as missing:
+        pytest.skip(str(missing))
+    return {report.requirements: report for report in run(EVERYTHING, suite)}
+
+
+@pytest.mark.parametrize("requirements", REQUIREMENTS)
+def test_every_scored_scenario_is_clean(reports: dict[str, Report], requirements: str) -> None:
+    assert reports[requirements].problems == []
+
+
+@pytest.mark.parametrize("requirements", REQUIREMENTS)
+def test_the_suite_still_looks_at_as_much_as_before(reports: dict[str, Report], requirements: str) -> None:
+    passed = sum(scenario.passed for scenario in reports[requirements].scenarios if scenario.scored)
+    assert passed >= CHECKS[requirements]

@@ -1,0 +1,190 @@
+"""`roundtrip demo` as a person runs it: what it prints is what happened, and it leaves no process behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from roundtrip.machine.table import INDEX, Event, State
+
+WAIT = 60.0
+"""Seconds after which the demo, or a word of it, counts as lost. It takes a few."""
+
+LEG = re.compile(r"^Leg (\d+) is served by (\w+) \(pid (\d+)\)$", re.MULTILINE)
+CHANGE = re.compile(r"^ *(\w+) -- (\w+) -*> (\w+)(?:  (.*))?$", re.MULTILINE)
+FIRST_QUESTION = "Paperback or hardcover"
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What one run of the demo printed."""
+
+    exit_code: int
+    text: str
+
+    @property
+    def legs(self) -> list[tuple[str, str]]:
+        """The instance and the process of each leg."""
+        return [(name, pid) for _, name, pid in LEG.findall(self.text)]
+
+    @property
+    def path(self) -> list[State]:
+        """The states that the call went through, checked against the table."""
+        states = [State.RECEIVED]
+        for source, event, target, _ in CHANGE.findall(self.text):
+            assert source == states[-1]
+            assert INDEX[State(source), Event(event)] == target
+            states.append(State(target))
+        return states
+
+    @property
+    def asked(self) -> list[str]:
+        """What each leg that asked asked for, and why if not for the first time."""
+        return [remark for _, event, _, remark in CHANGE.findall(self.text) if event == Event.ASK]
+
+    @property
+    def processes(self) -> set[int]:
+        """Every process that it names."""
+        return {int(pid) for pid in re.findall(r"\bpid (\d+)", self.text)}
+
+
+class Demo:
+    """A demo that is running, read as it prints."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self.process = process
+        self._printed = b""
+        self._more = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        output = self.process.stdout
+        assert output is not None
+        while chunk := os.read(output.fileno(), 4096):
+            with self._more:
+                self._printed += chunk
+                self._more.notify()
+
+    @property
+    def text(self) -> str:
+        return self._printed.decode()
+
+    def wait_for(self, words: str) -> None:
+        with self._more:
+            assert self._more.wait_for(lambda: words in self.text, WAIT), self.text
+
+    def type(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+
+    def end(self) -> Printed:
+        exit_code = self.process.wait(WAIT)
+        self._reader.join(WAIT)
+        return Printed(exit_code, self.text)
+
+
+@contextmanager
+def demo(*options: str, stdin: int = subprocess.PIPE) -> Generator[Demo]:
+    command = [sys.executable, "-m", "roundtrip", "demo", *options]
+    with subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0) as process:
+        try:
+            yield Demo(process)
+        finally:
+            process.kill()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        # An orphan that nobody has collected yet has ended all the same.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        pass
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return not Path("/proc").is_dir()
+
+
+def left_behind(processes: set[int]) -> set[int]:
+    """Those that are still there after a while."""
+    deadline = time.monotonic() + WAIT
+    running = set(processes)
+    while running and time.monotonic() < deadline:
+        running = {pid for pid in running if is_running(pid)}
+        time.sleep(0.02)
+    return running
+
+
+def test_every_leg_of_the_order_is_served_by_another_process() -> None:
+    with demo() as running:
+        printed = running.end()
+    assert printed.exit_code == 0, printed.text
+    assert [name for name, _ in printed.legs] == ["ash", "birch", "cedar", "ash"]
+    assert len({pid for _, pid in printed.legs}) == 4
+    assert printed.path[-1] is State.COMPLETED
+    assert printed.asked == ["edition", "delivery", "consent"]
+    assert re.search(r"^ash \(pid \d+\) is killed, and started again as pid \d+$", printed.text, re.MULTILINE)
+    assert len(re.findall(r"^  token: [1-9]\d* bytes$", printed.text, re.MULTILINE)) == 3
+    # The price that the first process looked up is charged by the last, which never saw it but in the token.
+    assert f"for 27.50 as quoted by ash (pid {printed.legs[0][1]})" in printed.text
+    assert printed.text.endswith("The order went through.\n")
+    assert left_behind(printed.processes) == set()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
+def test_the_person_at_the_terminal_answers_and_an_invalid_answer_is_asked_again_elsewhere() -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    try:
+        with demo("--ask", stdin=theirs) as running:
+            # Typed ahead: the terminal keeps it until it is asked for.
+            os.write(ours, b"leather\npaperback\npickup\n\nyes\n")
+            printed = running.end()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert printed.exit_code == 0, printed.text
+    assert printed.asked == ["edition", "edition (invalid)", "delivery", "consent"]
+    assert len({pid for _, pid in printed.legs}) == len(printed.legs) == 5
+    assert printed.text.count(FIRST_QUESTION) == 2
+    assert "The last answer was not valid" in printed.text
+    assert "'Dune', paperback, for pickup, for 9.50" in printed.text
+    assert left_behind(printed.processes) == set()
+
+
+def test_an_order_that_the_person_declines_does_not_go_through() -> None:
+    with demo("--ask") as running:
+        running.type("hardcover")
+        running.type("decline")
+        printed = running.end()
+    assert printed.exit_code == 1, printed.text
+    assert printed.path[-1] is State.REFUSED
+    assert "could not resolve: elicitation was decline" in printed.text
+    assert printed.text.endswith("The order did not go through.\n")
+    assert left_behind(printed.processes) == set()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+@pytest.mark.parametrize(("number", "exit_code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
+def test_no_instance_outlives_the_demo_however_it_ends(number: str, exit_code: int) -> None:
+    with demo("--ask") as running:
+        running.wait_for(FIRST_QUESTION)
+        running.process.send_signal(signal.Signals[number])
+        printed = running.end()
+    assert printed.exit_code == exit_code, printed.text
+    assert "Traceback" not in printed.text
+    assert len(printed.processes) == 4
+    assert left_behind(printed.processes) == set()

@@ -1,0 +1,125 @@
+"""`roundtrip graph` finds servers by import path and by file, and says what is wrong where it cannot."""
+
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from roundtrip.cli import main
+
+SHOP = """
+from dataclasses import dataclass
+from typing import Annotated
+from mcp.server import MCPServer
+from roundtrip import Resolve, Server
+{neighbour}
+server = Server("shop")
+empty = Server("empty")
+plain = MCPServer("plain")
+other = 3
+
+@dataclass
+class Price:
+    amount: float
+
+def price(title: str) -> Price:
+    return Price(1.0)
+
+@server.tool()
+def order(title: str, price: Annotated[Price, Resolve(price)]) -> str:
+    return title
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
+    """A folder with a shop in it, as the current one; what is imported from it is forgotten afterwards."""
+    (tmp_path / "graph_shop.py").write_text(SHOP.format(neighbour=""), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if name.startswith(("graph_", "roundtrip_target_")):
+            del sys.modules[name]
+
+
+def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["graph", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    return printed.err
+
+
+def test_without_a_server_it_draws_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["graph"]) == 0
+    assert capsys.readouterr().out.startswith("stateDiagram-v2\n")
+    assert main(["graph", "--format", "dot"]) == 0
+    assert capsys.readouterr().out.startswith("digraph machine {\n")
+
+
+@pytest.mark.parametrize("target", ["graph_shop:server", "graph_shop.py:server", "./graph_shop.py:server"])
+@pytest.mark.parametrize("tool", [[], ["order"]])
+def test_a_server_is_found_by_import_path_and_by_file(
+    folder: Path, target: str, tool: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["graph", target, *tool, "--format", "text"]) == 0
+    assert (
+        capsys.readouterr().out
+        == """\
+order
+    price <- price
+price
+    title <- title (argument)
+"""
+    )
+
+
+def test_a_file_may_import_its_neighbours_and_is_known_by_its_full_path(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (folder / "graph_neighbour.py").write_text("here = 1", encoding="utf-8")
+    (folder / "graph_shop.py").write_text(SHOP.format(neighbour="import graph_neighbour"), encoding="utf-8")
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert main(["graph", f"{folder / 'graph_shop.py'}:server"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["graph_shop"], "'graph_shop' names no server; write MODULE:SERVER"),
+        ([":server"], "':server' names no server; write MODULE:SERVER"),
+        (["graph_nowhere:server"], "no module 'graph_nowhere'"),
+        (["graph_shop.inner:server"], "no module 'graph_shop.inner'"),
+        (["nowhere.py:server"], "no file 'nowhere.py'"),
+        (["graph_shop:shop"], "'graph_shop' has no attribute 'shop'; servers there: server, empty"),
+        (["graph_shop:other"], "'graph_shop:other' is of type int, not a roundtrip.Server; servers there: server"),
+        (["graph_shop:plain"], "is of type MCPServer, not a roundtrip.Server; import the class from roundtrip"),
+        (["graph_shop:empty"], "the server 'graph_shop:empty' has no tools"),
+        (["graph_shop:server", "sell"], "the server 'graph_shop:server' has no tool 'sell'; its tools: order"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_with_what_would_help(
+    folder: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert failure(capsys, *arguments).startswith("roundtrip graph: ")
+    assert message in failure(capsys, *arguments)
+
+
+@pytest.mark.parametrize("target", ["graph_broken:server", "graph_broken.py:server"])
+def test_a_module_that_fails_to_import_is_told_with_its_reason(
+    folder: Path, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "graph_broken.py").write_text("import graph_missing", encoding="utf-8")
+    assert "failed: ModuleNotFoundError: No module named 'graph_missing'" in failure(capsys, target)
+    (folder / "graph_broken.py").write_text("1 / 0", encoding="utf-8")
+    assert "failed: ZeroDivisionError: division by zero" in failure(capsys, target)
+
+
+def test_an_unknown_format_and_a_missing_command_end_with_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["graph", "--format", "svg"], [], ["paint"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+        assert "usage: roundtrip" in capsys.readouterr().err

@@ -1,0 +1,23 @@
+"""An instance that cannot work is told with what it printed, and none is left behind."""
+
+import pytest
+
+from roundtrip.demo.fleet import Fleet, InstanceFailed
+from roundtrip.demo.instance import KEY_VARIABLE, main
+
+
+def test_an_instance_that_ends_is_told_with_its_last_words() -> None:
+    with (
+        Fleet(["ash"], key="short") as fleet,
+        pytest.raises(InstanceFailed, match=r"ash \(pid \d+\) has ended:(?s:.*)32"),
+    ):
+        fleet.instances[0].url()
+
+
+def test_an_instance_needs_the_key_in_its_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+    with pytest.raises(SystemExit):
+        main(["--name", "ash"])
+    assert KEY_VARIABLE in capsys.readouterr().err
