@@ -61,7 +61,7 @@ def build_resolver_plans(
     """
     plan = make_plan(
         None,
-        owner="resolve_arguments",
+        owner="resolve_arguments()",
         arguments={name: name for name in tool_arg_names},
         context_types=(Context,),
         resolved=resolved_params,

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from itsdangerous import BadSignature, Signer
 
-from roundtrip.errors import RejectionReason, TokenRejected, TokenTooLarge
+from roundtrip.errors import InvalidSignature, RejectionReason, TokenRejected, TokenTooLarge
 from roundtrip.machine.journal import Journal, from_text, split_sealed, to_text
 
 __all__ = ["MAX_JOURNAL_BYTES", "MAX_TOKEN_BYTES", "JournalCodec", "KeyRing", "Sealer", "TokenCodec"]
@@ -140,7 +140,13 @@ class JournalCodec:
 
         Raises:
             TokenTooLarge: It is over the limit.
+            InvalidSignature: It holds what must be sealed, and there is no key to do that with.
         """
+        if self._sealer is None and journal.has_secrets:
+            raise InvalidSignature(
+                "a call has to keep something from the client's eyes (a step, a fallback, or a request_state of its "
+                "author), and request_state_security= gives no key for that; add seal_keys="
+            )
         text = journal.encode(self._sealer.seal if self._sealer is not None else None)
         if len(text) > self._max_bytes:
             raise TokenTooLarge("memory", size=len(text), limit=self._max_bytes, largest=journal.sizes()[:3])

@@ -7,7 +7,7 @@ Constraints that a form cannot say (a pattern, an exclusive bound) are left out 
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, cast
@@ -99,7 +99,7 @@ def form_of(schema: Any) -> Form:
     if isinstance(titles, Mapping):
         return _form_of_choices(tuple(cast("Mapping[Any, str]", titles).items()), several=several)
     try:
-        return _form_of_type(schema)
+        return _form_of_type(cast("Hashable", schema))
     except TypeError as error:
         if "unhashable" in str(error):
             raise SchemaNotRenderable(

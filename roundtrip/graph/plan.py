@@ -113,7 +113,7 @@ class Plan:
 EMPTY: Final = Plan("", (), (), "", {}, {}, [])
 
 
-def find_resolved(fn: Callable[..., Any], *, tool: str | None = None) -> dict[str, tuple[SdkResolve, bool]]:
+def find_resolved(fn: Callable[..., Any], *, owner: str | None = None) -> dict[str, tuple[SdkResolve, bool]]:
     """The parameters of a function that a `Resolve` fills.
 
     Raises:
@@ -123,7 +123,7 @@ def find_resolved(fn: Callable[..., Any], *, tool: str | None = None) -> dict[st
     found: dict[str, tuple[SdkResolve, bool]] = {}
     for name in inspect.signature(fn).parameters:
         marker, filled = marker_of(hints.get(name))
-        require_top_level(filled, parameter=name, function=display_name(fn), tool=tool)
+        require_top_level(filled, parameter=name, function=display_name(fn), owner=owner)
         if marker is not None:
             found[name] = (marker, wants_outcome(filled))
     return found
@@ -196,7 +196,7 @@ class _Planner:
             if who in open_:
                 cycle = [self._drafts[step].label for step in open_[open_.index(who) :]]
                 raise InvalidSignature(
-                    f"tool {self._owner!r}: a cycle of resolvers, {' -> '.join([*cycle, cycle[0]])}; "
+                    f"{self._owner}: a cycle of resolvers, {' -> '.join([*cycle, cycle[0]])}; "
                     "one of them must get its value another way"
                 )
             if who in self._drafts:
@@ -222,7 +222,7 @@ class _Planner:
         key, was, once = _options(marker)
         if key is not None and draft.key is not None and key != draft.key:
             raise InvalidSignature(
-                f"tool {self._owner!r}: {draft.label!r} is named both {draft.key!r} and {key!r}; a function is one "
+                f"{self._owner}: {draft.label!r} is named both {draft.key!r} and {key!r}; a function is one "
                 "question per call. Use one key=, or two functions"
             )
         draft.key = draft.key or key
@@ -236,7 +236,7 @@ class _Planner:
             signature = inspect.signature(fn)
         except (TypeError, ValueError) as error:
             raise InvalidSignature(
-                f"tool {self._owner!r}: {label!r}, which should fill {path[-1]!r}, has no signature to read ({error}); "
+                f"{self._owner}: {label!r}, which should fill {path[-1]!r}, has no signature to read ({error}); "
                 "wrap it in a function"
             ) from error
         hints = hints_of(fn)
@@ -258,7 +258,7 @@ class _Planner:
             marker_of(annotation)[1] if annotation is not None else None,
             parameter=name,
             function=draft.label,
-            tool=self._owner,
+            owner=self._owner,
         )
         marker, filled = marker_of(annotation)
         if marker is not None:
@@ -280,7 +280,7 @@ class _Planner:
                 else (f" (its annotation {parameter.annotation!r} cannot be evaluated here)")
             )
             raise InvalidSignature(
-                f"tool {self._owner!r}: parameter {name!r} of resolver {draft.label!r} cannot be filled{unread}: "
+                f"{self._owner}: parameter {name!r} of resolver {draft.label!r} cannot be filled{unread}: "
                 "it is not a Context, has no Resolve(...) and no default, and the tool has no argument of that name"
             )
 
@@ -294,7 +294,7 @@ class _Planner:
         asking = _asking_arms(returns)
         if len(asking) > 1:
             raise InvalidSignature(
-                f"tool {self._owner!r}: the return annotation of resolver {label!r} has {len(asking)} asking arms; "
+                f"{self._owner}: the return annotation of resolver {label!r} has {len(asking)} asking arms; "
                 "a resolver asks one question. Split it into one resolver per question"
             )
         schema = _elicited(asking[0]) if asking else None
@@ -302,7 +302,7 @@ class _Planner:
             try:
                 form_of(schema)
             except InvalidSignature as error:
-                raise InvalidSignature(f"tool {self._owner!r}, resolver {label!r}: {error}") from error
+                raise InvalidSignature(f"{self._owner}, resolver {label!r}: {error}") from error
 
     # Names, paths and consumers.
 
@@ -334,7 +334,7 @@ class _Planner:
             if len(explicit) > 1:
                 functions = " and ".join(repr(self._drafts[who].label) for who in explicit)
                 raise InvalidSignature(
-                    f"tool {self._owner!r}: {functions} are both named key={name!r}; give each a key of its own"
+                    f"{self._owner}: {functions} are both named key={name!r}; give each a key of its own"
                 )
             for who in group:
                 apart = len(group) > 1 and self._drafts[who].key is None
@@ -343,7 +343,7 @@ class _Planner:
         for who, (key, _) in keys.items():
             if key in taken:
                 raise InvalidSignature(
-                    f"tool {self._owner!r}: the names of {self._drafts[taken[key]].label!r} and "
+                    f"{self._owner}: the names of {self._drafts[taken[key]].label!r} and "
                     f"{self._drafts[who].label!r} cannot be told apart (both {key!r}); give each a key="
                 )
             taken[key] = who
@@ -355,7 +355,7 @@ class _Planner:
             for name in node.was:
                 if names.setdefault(name, node.index) != node.index:
                     raise InvalidSignature(
-                        f"tool {self._owner!r}: {node.label!r} was called {name!r}, but so is (or was) "
+                        f"{self._owner}: {node.label!r} was called {name!r}, but so is (or was) "
                         f"{nodes[names[name]].label!r}; an answer in flight could not tell whose it is"
                     )
         return names
@@ -430,7 +430,7 @@ class _Planner:
                 adapter.json_schema(mode="serialization")
         except (PydanticUserError, PydanticInvalidForJsonSchema, TypeError) as error:
             raise InvalidSignature(
-                f"tool {self._owner!r}: Resolve({draft.label}, once=True) keeps a value of type {kept!r} in the token, "
+                f"{self._owner}: Resolve({draft.label}, once=True) keeps a value of type {kept!r} in the token, "
                 "which has no JSON form; return a model, a dataclass or plain data"
             ) from error
         return adapter
@@ -448,7 +448,7 @@ def make_plan(
 
     Args:
         fn: The tool's function; may be left out when `resolved` is given.
-        owner: The tool's name, for error messages.
+        owner: What the function is registered as, for error messages: `tool 'order'`.
         arguments: Names by which resolvers may ask for the tool's arguments, each with the argument's own name.
         context_types: The classes whose annotation means "give me the request's context".
         resolved: The parameters to fill, when the caller knows them already.
@@ -457,7 +457,7 @@ def make_plan(
         InvalidSignature: The graph can never work.
     """
     if resolved is None:
-        resolved = find_resolved(fn, tool=owner) if fn is not None else {}
+        resolved = find_resolved(fn, owner=owner) if fn is not None else {}
     if not resolved:
         return EMPTY
     filled: dict[str, Any] = {}

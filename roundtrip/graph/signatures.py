@@ -136,10 +136,10 @@ def returns_input_required(fn: Callable[..., Any]) -> bool:
     return any(isinstance(arm, type) and issubclass(arm, InputRequiredResult) for arm in arms)
 
 
-def require_top_level(annotation: Any, *, parameter: str, function: str, tool: str | None) -> None:
+def require_top_level(annotation: Any, *, parameter: str, function: str, owner: str | None) -> None:
     """Refuse a marker that would silently be ignored."""
     if buried_marker(annotation):
-        where = f"tool {tool!r}: " if tool is not None else ""
+        where = f"{owner}: " if owner is not None else ""
         raise InvalidSignature(
             f"{where}parameter {parameter!r} of {function!r} has its Resolve(...) inside a union or another type; "
             "put it at the top: Annotated[T | None, Resolve(fn)], not Annotated[T, Resolve(fn)] | None"

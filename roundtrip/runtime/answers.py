@@ -215,8 +215,8 @@ class Answers:
         """The entries, and the answers of this round that nothing has read, pinned to what they answer.
 
         Their question may belong to another build, have another wording here, or wait behind one that came back. On a
-        later leg they count like any other entry, so nobody is asked twice for what they have said. Those of `once` nodes
-        do not: an entry of theirs is final without another look at the wording, so it must have been read under it.
+        later leg they count like any other entry, so nobody is asked twice for what they have said. Those of `once`
+        nodes do not: an entry of theirs is final without another look at the wording, so it must have been read.
         """
         entries = dict(self.entries)
         for key, response in self._responses.items():

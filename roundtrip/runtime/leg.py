@@ -264,13 +264,11 @@ def _verdict(raised: BaseException) -> BaseException:
 
     A crash wins over a refusal, and a refusal over a suspension: what is out need not be asked any more.
     """
-    if not isinstance(raised, BaseExceptionGroup):
-        return raised
-    group = cast("BaseExceptionGroup[BaseException]", raised)
-    endings = [leaf for leaf in _leaves(group) if isinstance(leaf, Suspension | QuestionRefused)]
+    leaves = list(_leaves(raised))
+    endings = [leaf for leaf in leaves if isinstance(leaf, Suspension | QuestionRefused)]
+    crashes = [leaf for leaf in leaves if not isinstance(leaf, Suspension | QuestionRefused)]
     if not endings:
         return raised
-    crashes = [leaf for leaf in _leaves(group) if not isinstance(leaf, Suspension | QuestionRefused)]
     if crashes:
         # A sibling crashed beside a question that was out: the crash is what the author has to see.
         return crashes[0] if len(crashes) == 1 else BaseExceptionGroup(str(raised), crashes)

@@ -48,6 +48,9 @@ class InFlight:
     reason: RejectionReason | None = None
 
 
+Wrap = Callable[[ServerRequestContext[Any, Any], InFlight, str], str]
+"""Puts a state that an author wrote by hand under the seal."""
+
 CURRENT: ContextVar[InFlight | None] = ContextVar("roundtrip_request", default=None)
 
 
@@ -78,10 +81,10 @@ class WatchedCodec:
 class Restorer:
     """The inner middleware: states become journals, and authors' states are wrapped in one."""
 
-    def __init__(self, codec: JournalCodec, clock: Callable[[], float]) -> None:
+    def __init__(self, codec: JournalCodec, clock: Callable[[], float], *, wrap: Wrap) -> None:
         self._codec = codec
         self._clock = clock
-        self.wrap: Callable[[ServerRequestContext[Any, Any], InFlight, str], str] | None = None
+        self._wrap = wrap
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message, as the SDK's middlewares do."""
@@ -115,9 +118,9 @@ class Restorer:
         self, ctx: ServerRequestContext[Any, Any], request: InFlight, result: HandlerResult
     ) -> HandlerResult:
         state = result.get("requestState") if isinstance(result, dict) else getattr(result, "request_state", None)
-        if not isinstance(state, str) or state == request.minted or self.wrap is None:
+        if not isinstance(state, str) or state == request.minted:
             return result
-        wrapped = self.wrap(ctx, request, state)
+        wrapped = self._wrap(ctx, request, state)
         if isinstance(result, dict):
             return {**result, "requestState": wrapped}
         return result.model_copy(update={"request_state": wrapped}) if result is not None else result

@@ -1,7 +1,7 @@
 """`Server`: an `MCPServer` whose tools may ask, on every protocol revision, and resume on any instance."""
 
+import inspect
 import logging
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -11,7 +11,7 @@ from mcp.server import MCPServer
 from mcp.server.auth.provider import OAuthAuthorizationServerProvider, TokenVerifier
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.caching import CacheableMethod, CacheHint
-from mcp.server.context import ServerMiddleware, ServerRequestContext
+from mcp.server.context import ServerMiddleware
 from mcp.server.extension import Extension
 from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import DEFAULT_RESOURCE_SECURITY, ResourceSecurity
@@ -19,43 +19,32 @@ from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resources import Resource
 from mcp.server.mcpserver.tools import Tool as SdkTool
-from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity, authenticated_principal
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
-from mcp.shared.exceptions import MCPError
-from mcp_types import (
-    INTERNAL_ERROR,
-    CallToolResult,
-    Icon,
-    InputRequiredResult,
-    InputResponseRequestParams,
-    ToolAnnotations,
-)
+from mcp.shared.uri_template import UriTemplate
+from mcp_types import Annotations, CallToolResult, Icon, InputRequiredResult, ToolAnnotations
 from mcp_types import Tool as WireTool
 
-from roundtrip.errors import InvalidSignature, RoundtripError
+from roundtrip.errors import InvalidSignature
 from roundtrip.graph.plan import Plan
-from roundtrip.machine.call import Call, Observer, Step
-from roundtrip.machine.journal import Journal, to_text
-from roundtrip.runtime.body import Body
-from roundtrip.runtime.leg import Authored, Finished, Leg, Limits, Refused, open_call, serve
-from roundtrip.server.clients import RequestClient
-from roundtrip.server.context import CallInfo, Context
-from roundtrip.server.requests import CURRENT, Explainer, InFlight, Restorer, WatchedCodec
+from roundtrip.graph.signatures import display_name
+from roundtrip.machine.call import Observer, Step
+from roundtrip.runtime.leg import Limits
+from roundtrip.server.failures import as_prompt, as_template, as_tool
+from roundtrip.server.functions import AskingFunction, Signature, read_signature
+from roundtrip.server.legs import LegRunner
+from roundtrip.server.requests import Explainer, Restorer
 from roundtrip.server.seams import SchemaSource
-from roundtrip.server.tools import RegisteredTool, guard, register
-from roundtrip.tokens import MAX_JOURNAL_BYTES, MAX_TOKEN_BYTES, JournalCodec, KeyRing, Sealer, TokenCodec
+from roundtrip.server.security import Keys, Principal, protect
+from roundtrip.server.tools import RegisteredTool, register
+from roundtrip.server.wrappers import hide_parameters
+from roundtrip.tokens import MAX_JOURNAL_BYTES, MAX_TOKEN_BYTES, JournalCodec
 
 __all__ = ["Server"]
 
 logger = logging.getLogger("roundtrip")
 
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
-Principal = Callable[[ServerRequestContext[Any, Any]], str | None]
-Keys = Sequence[bytes | bytearray | str]
-
-_ID_BYTES = 9
-_UNNAMED = "mcp-server"
-"""What the SDK calls a server without a name."""
 
 
 class Server(SchemaSource[LifespanResultT]):
@@ -139,11 +128,11 @@ class Server(SchemaSource[LifespanResultT]):
         )
         if not 0 < ttl <= max_age:
             raise ValueError(f"ttl={ttl} and max_age={max_age}: both in seconds, and no leg outlives its call")
-        self._token_codec: TokenCodec | None = None
-        security = self._secure(
+        self._protection = protect(
             request_state_security,
             name=name,
             keys=keys,
+            ttl=ttl,
             encrypt=encrypt,
             principal=principal,
             audience=audience,
@@ -151,7 +140,13 @@ class Server(SchemaSource[LifespanResultT]):
             max_token_bytes=max_token_bytes,
             max_journal_bytes=max_journal_bytes,
         )
-        self._security = security
+        self._legs = LegRunner(
+            self,
+            protection=self._protection,
+            observers=self._observers,
+            bus=self._bus,
+            limits=self._limits,
+        )
         for tool in tools or ():
             self._add(self._prepare(tool))
         super().__init__(
@@ -175,70 +170,16 @@ class Server(SchemaSource[LifespanResultT]):
             lifespan=lifespan,
             auth=auth,
             resource_security=resource_security,
-            request_state_security=security,
+            request_state_security=self._protection.policy,
             cache_hints=cache_hints,
             subscriptions=False if subscriptions is False else self._bus,
             middleware=middleware,
         )
-        restorer = Restorer(self._journals, time.time)
-        restorer.wrap = self._wrap_authored
+        journals, policy = self._protection.journals, self._protection.policy
         place = next(i for i, entry in enumerate(self.middleware) if isinstance(entry, RequestStateBoundary))
-        self.middleware.insert(place + 1, restorer)
-        stated = security.audience if security.audience is not None else self.name
-        self.middleware.insert(
-            0, Explainer(security, journals=self._journals, audience=stated, observers=self._observers)
-        )
-
-    def _secure(
-        self,
-        given: RequestStateSecurity | None,
-        *,
-        name: str | None,
-        keys: Keys | None,
-        encrypt: bool,
-        principal: Principal | Literal[False] | None,
-        audience: str | None,
-        seal_keys: Keys | None,
-        max_token_bytes: int,
-        max_journal_bytes: int,
-    ) -> RequestStateSecurity:
-        if given is not None:
-            if keys is not None or encrypt or principal is not None or audience is not None:
-                raise ValueError(
-                    "request_state_security= brings its own keys, principal and audience; give it alone (with "
-                    "seal_keys= for what the server computes), or leave it out and use keys="
-                )
-            ring = KeyRing(seal_keys) if seal_keys is not None else None
-            self._journals = JournalCodec(_sealer(ring), max_bytes=max_journal_bytes)
-            return RequestStateSecurity(
-                codec=WatchedCodec(given.codec),
-                ttl=given.ttl,
-                bind_principal=given.bind_principal,
-                audience=given.audience,
-            )
-        if seal_keys is not None:
-            raise ValueError("seal_keys= goes with request_state_security=; keys= seals by itself")
-        if keys is not None and not name and audience is None:
-            raise ValueError(
-                "keys= are shared between instances and perhaps services, so a token says which service it is for: "
-                'name the server, Server("bookshop", keys=...), or give audience='
-            )
-        ring = KeyRing(keys if keys is not None else [os.urandom(32)])
-        self._journals = JournalCodec(_sealer(ring), max_bytes=max_journal_bytes)
-        self._token_codec = TokenCodec(
-            ring,
-            entropy=os.urandom,
-            encrypt=encrypt,
-            max_token_bytes=max_token_bytes,
-            max_payload_bytes=max_journal_bytes,
-        )
-        if keys is None and not name and audience is None:
-            # The SDK wants a service stated with any policy; this one's key never leaves the process.
-            audience = _UNNAMED
-        bind = None if principal is False else (principal or authenticated_principal)
-        return RequestStateSecurity(
-            codec=WatchedCodec(self._token_codec), ttl=self._limits.ttl, bind_principal=bind, audience=audience
-        )
+        self.middleware.insert(place + 1, Restorer(journals, time.time, wrap=self._legs.wrap_authored))
+        stated = policy.audience if policy.audience is not None else self.name
+        self.middleware.insert(0, Explainer(policy, journals=journals, audience=stated, observers=self._observers))
 
     # Tools.
 
@@ -355,7 +296,7 @@ class Server(SchemaSource[LifespanResultT]):
     @property
     def plans(self) -> Mapping[str, Plan]:
         """What fills the parameters of each tool, by its name; the plan of a tool without resolvers is empty."""
-        return {name: tool.plan for name, tool in self._tools.items()}
+        return {name: tool.function.plan for name, tool in self._tools.items()}
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: SdkContext[LifespanResultT, Any] | None = None
@@ -372,119 +313,139 @@ class Server(SchemaSource[LifespanResultT]):
             raise ToolError(f"Unknown tool: {name}")
         if context is None:
             context = SdkContext(mcp_server=self, subscriptions=self._bus)
-        return await guard(name, self._serve(tool, arguments, context))
+        return await as_tool(name, self._run(tool, arguments, context))
 
-    async def _serve(
+    async def _run(
         self, tool: RegisteredTool, arguments: dict[str, Any], context: SdkContext[LifespanResultT, Any]
     ) -> CallToolResult | InputRequiredResult:
         validated = tool.validate(arguments)
-        request = CURRENT.get()
-        outermost = request is not None and not request.claimed
-        journal = None
-        if request is not None and outermost:
-            request.claimed = True
-            journal = request.journal
-        if request is not None:
-            wire: ServerRequestContext[Any, Any] | None = request.context
-        else:
-            wire = context.request_context if context.protocol_version is not None else None
-        leg = Leg(
-            call=self._open_call(journal),
-            plan=tool.plan,
-            client=RequestClient(wire),
-            born=journal.born if journal is not None else time.time(),
-            clock=time.time,
-            limits=tool.limits,
-            write=self._mint,
-            build=tool.build,
-            journal=journal,
-            responses=context.input_responses if journal is not None else None,
+        return await self._legs.run(tool.function, validated, context, convert=tool.metadata.convert_result)
+
+    # Prompts and resource templates.
+
+    def prompt(
+        self,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: list[Icon] | None = None,
+    ) -> Callable[[_CallableT], _CallableT]:
+        """Register the decorated function as a prompt; it may ask as a tool does.
+
+        Parameters filled by `Resolve` are no arguments of the prompt.
+
+        Args:
+            name: The prompt's name; by default the function's.
+            title: A name for people.
+            description: What it is for; by default the docstring.
+            icons: Icons for people.
+        """
+        if callable(name):
+            return super().prompt(name)
+
+        def decorate(fn: _CallableT) -> _CallableT:
+            label = name or display_name(fn)
+            signature = read_signature(fn, owner=f"prompt {label!r}")
+            function = self._bind(signature)
+
+            async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
+                return await as_prompt(label, self._legs.run(function, arguments, context))
+
+            register = super(Server, self).prompt(label, title, description, icons)
+            register(hide_parameters(signature, serve) if signature.hidden else fn)
+            return fn
+
+        return decorate
+
+    def resource(
+        self,
+        uri: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        icons: list[Icon] | None = None,
+        annotations: Annotations | None = None,
+        meta: dict[str, Any] | None = None,
+        security: ResourceSecurity | None = None,
+    ) -> Callable[[_CallableT], _CallableT]:
+        """Register the decorated function as a resource, or, if the URI has variables, as a template.
+
+        A template may ask as a tool does; parameters filled by `Resolve` are no variables of its URI.
+
+        Args:
+            uri: The URI, or a template of it with `{variables}`.
+            name: The resource's name; by default the function's.
+            title: A name for people.
+            description: What it is; by default the docstring.
+            mime_type: The type of its content.
+            icons: Icons for people.
+            annotations: Hints for the client.
+            meta: Metadata passed on to the client.
+            security: What the variables of the URI may hold; by default the server's policy.
+        """
+        register = super().resource(
+            uri,
+            name=name,
+            title=title,
+            description=description,
+            mime_type=mime_type,
+            icons=icons,
+            annotations=annotations,
+            meta=meta,
+            security=security,
         )
 
-        async def execute(filled: dict[str, Any], made: Any) -> Any:
-            return await tool.execute(validated, filled, made)
+        def decorate(fn: _CallableT) -> _CallableT:
+            signature = read_signature(fn, owner=f"resource {uri!r}")
+            if not signature.hidden or not UriTemplate.parse(uri).variable_names:
+                if signature.resolved:
+                    raise InvalidSignature(
+                        f"resource {uri!r} has no variables, so it is read without a call that could ask; fill its "
+                        "parameters inside the function, or make it a template"
+                    )
+                register(fn)
+                return fn
+            function = self._bind(signature)
 
-        def make_context(body: Body) -> Context[Any, Any]:
-            return Context(
-                request_context=wire,
-                mcp_server=self,
-                input_params=_input_params(context),
-                subscriptions=self._bus,
-                body=body,
-                call=CallInfo(leg.call.id, leg.call.leg, leg.call.round),
-            )
+            async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
+                return await as_template(self._legs.run(function, arguments, context))
 
-        end = await serve(
-            leg,
-            arguments=validated,
-            make_context=make_context if tool.wants_context else None,
-            execute=execute,
-        )
-        if isinstance(end, Refused):
-            raise ToolError(end.reason)
-        if isinstance(end, Finished):
-            return end.value
-        if isinstance(end, Authored) and (end.state is None or not outermost):
-            return end.result
-        if request is not None and outermost:
-            request.minted = end.state
-        if isinstance(end, Authored):
-            return end.result.model_copy(update={"request_state": end.state})
-        # Built of checked parts; validating them again costs a fifth of the leg when there are many.
-        return InputRequiredResult.model_construct(
-            result_type="input_required", input_requests=end.requests, request_state=end.state
-        )
+            register(hide_parameters(signature, serve))
+            return fn
 
-    # Journals.
+        return decorate
+
+    def _bind(self, signature: Signature) -> AskingFunction:
+        """A prompt's or a template's function, whose resolvers may take its arguments by name."""
+        names = [name for name in inspect.signature(signature.fn).parameters if name not in signature.hidden]
+        function = signature.bind({name: name for name in names}, limits=self._limits, build=self._build)
+        self._require_seal(function)
+        return function
 
     @property
     def journal_codec(self) -> JournalCodec:
         """Writes and reads what calls remember."""
-        return self._journals
+        return self._protection.journals
 
-    def _open_call(self, journal: Journal | None) -> Call:
-        return open_call(journal, fresh_id=_fresh_id, observers=self._observers)
-
-    def _mint(self, journal: Journal) -> str:
-        text = self._journals.write(journal)
-        if self._token_codec is not None:
-            # The envelope adds the tool's name, the audience and some 150 bytes of digests and times.
-            self._token_codec.check(journal, text, margin=512)
-        return text
-
-    def _wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: InFlight, state: str) -> str:
-        """Put a state that a prompt, a resource or an extension returned by hand under the seal."""
-        journal = request.journal
-        call = self._open_call(journal)
-        now = time.time()
-        born = journal.born if journal is not None else now
-        note = Journal(
-            call_id=call.id,
-            born=born,
-            deadline=min(now + self._limits.ttl, born + self._limits.max_age),
-            leg=call.leg,
-            round=call.round,
-            authored=state,
-        )
-        try:
-            return self._mint(note)
-        except (RoundtripError, ValueError) as error:
-            logger.error("cannot carry the request state of %s: %s", ctx.method, error)
-            raise MCPError(code=INTERNAL_ERROR, message="Internal error") from error
-
-    def _add(self, tool: RegisteredTool) -> None:
-        if not self._journals.can_seal and (tool.plan.seals or tool.authors_questions):
+    def _require_seal(self, function: AskingFunction) -> None:
+        if function.seals and not self._protection.journals.can_seal:
             raise InvalidSignature(
-                f"tool {tool.name!r} has to keep something from the client's eyes (once=True, or a request_state of "
+                f"{function.owner} has to keep something from the client's eyes (once=True, or a request_state of "
                 "its own), and request_state_security= gives no key for that; add seal_keys="
             )
+
+    def _add(self, tool: RegisteredTool) -> None:
+        self._require_seal(tool.function)
         if tool.name in self._tools:
             if self._warn_on_duplicate_tools:
                 logger.warning("Tool already exists: %s", tool.name)
             return
         self._tools[tool.name] = tool
         # One clock of the boundary serves all tools; a tool's own, if shorter, is in its journal.
-        self._security.ttl = max(self._security.ttl, tool.limits.ttl)
+        policy = self._protection.policy
+        policy.ttl = max(policy.ttl, tool.function.limits.ttl)
 
     def _prepare(self, tool: SdkTool) -> RegisteredTool:
         return register(
@@ -499,22 +460,6 @@ class Server(SchemaSource[LifespanResultT]):
             build=self._build,
             prepared=tool,
         )
-
-
-def _input_params(context: SdkContext[Any, Any]) -> InputResponseRequestParams | None:
-    """The answers and the author's own state of a request, for a context made anew."""
-    responses, state = context.input_responses, context.request_state
-    if responses is None and state is None:
-        return None
-    return InputResponseRequestParams(input_responses=responses, request_state=state)
-
-
-def _sealer(ring: KeyRing | None) -> Sealer | None:
-    return Sealer(ring, purpose=b"seal", entropy=os.urandom) if ring is not None else None
-
-
-def _fresh_id() -> str:
-    return to_text(os.urandom(_ID_BYTES))
 
 
 def _harmless(observer: Observer) -> Observer:

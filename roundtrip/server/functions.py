@@ -1,0 +1,136 @@
+"""A function of the author's that may ask: the body of a tool, a prompt or a resource template."""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from mcp.server.mcpserver import Context as SdkContext
+from mcp_types import InputRequiredResult
+
+from roundtrip.errors import InvalidSignature
+from roundtrip.graph.markers import SdkResolve
+from roundtrip.graph.plan import EMPTY, Plan, find_resolved, make_plan
+from roundtrip.graph.signatures import arms_of, hints_of, is_async, returns_input_required
+from roundtrip.runtime.leg import Limits
+from roundtrip.server.builds import build_of
+
+__all__ = ["AskingFunction", "Signature", "read_signature"]
+
+_WAITING_THREADS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Which parameters of a function are not the client's: those that resolvers fill, and those for the context."""
+
+    fn: Callable[..., Any]
+    owner: str
+    resolved: Mapping[str, tuple[SdkResolve, bool]]
+    contexts: tuple[str, ...]
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The parameters that no client sees."""
+        return (*self.contexts, *self.resolved)
+
+    def bind(
+        self,
+        arguments: Mapping[str, str],
+        *,
+        limits: Limits,
+        build: str | None,
+    ) -> "AskingFunction":
+        """The function with its plan, given the names by which its resolvers may ask for the client's arguments.
+
+        Raises:
+            InvalidSignature: A graph of resolvers cannot work.
+        """
+        plan = EMPTY
+        if self.resolved:
+            plan = make_plan(
+                self.fn,
+                owner=self.owner,
+                arguments=arguments,
+                context_types=(SdkContext,),
+                resolved=self.resolved,
+            )
+        return AskingFunction(
+            fn=self.fn,
+            owner=self.owner,
+            is_async=is_async(self.fn),
+            contexts=self.contexts,
+            plan=plan,
+            limits=limits,
+            build=build if build is not None else build_of([self.fn, *(node.fn for node in plan.nodes)]),
+            threads=anyio.CapacityLimiter(_WAITING_THREADS),
+        )
+
+
+def read_signature(fn: Callable[..., Any], *, owner: str) -> Signature:
+    """Tell a function's parameters apart.
+
+    Args:
+        fn: The function.
+        owner: What it is registered as, for error messages: `tool 'order'`.
+
+    Raises:
+        InvalidSignature: A marker would be ignored, or the function asks in two ways.
+    """
+    resolved = find_resolved(fn, owner=owner)
+    if resolved and returns_input_required(fn):
+        raise InvalidSignature(
+            f"{owner} fills parameters with Resolve(...) and returns an InputRequiredResult: the questions of a call "
+            "are asked by one of the two, not by both"
+        )
+    hints = hints_of(fn)
+    contexts = tuple(name for name, hint in hints.items() if name != "return" and _is_context(hint))
+    return Signature(fn, owner, resolved, contexts)
+
+
+@dataclass(frozen=True, slots=True)
+class AskingFunction:
+    """A function, what fills its parameters, and how long its calls live."""
+
+    fn: Callable[..., Any]
+    owner: str
+    is_async: bool
+    contexts: tuple[str, ...]
+    plan: Plan
+    limits: Limits
+    build: str
+    threads: anyio.CapacityLimiter
+    """For a plain body that may wait for a person in its thread: those of the event loop are too few."""
+
+    @property
+    def wants_context(self) -> bool:
+        """Whether it or one of its resolvers takes the context."""
+        return bool(self.contexts) or self.plan.takes_context
+
+    @property
+    def seals(self) -> bool:
+        """Whether a call of it is known to carry what the client must not read."""
+        return self.plan.seals or returns_input_required(self.fn)
+
+    async def run(self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any) -> Any:
+        """Run it; a plain function in a worker thread."""
+        call = functools.partial(self.fn, **arguments, **filled, **dict.fromkeys(self.contexts, context))
+        if self.is_async:
+            result = await call()
+        else:
+            result = await anyio.to_thread.run_sync(call, limiter=self.threads if self.contexts else None)
+            if inspect.isawaitable(result):
+                result = await result
+        if isinstance(result, InputRequiredResult) and self.plan.nodes:
+            raise InvalidSignature(
+                f"{self.owner} returned an InputRequiredResult, but its parameters are filled by Resolve(...): the "
+                "questions of a call are asked by one of the two, not by both"
+            )
+        return result
+
+
+def _is_context(hint: Any) -> bool:
+    return any(isinstance(arm, type) and issubclass(arm, SdkContext) for arm in arms_of(hint))

@@ -1,0 +1,167 @@
+"""Serving one leg of a request: from the journal that came with it to the result, or to the state of the next leg."""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mcp.server import MCPServer
+from mcp.server.context import ServerRequestContext
+from mcp.server.mcpserver import Context as SdkContext
+from mcp.server.subscriptions import SubscriptionBus
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, InputRequiredResult, InputResponseRequestParams
+
+from roundtrip.errors import RoundtripError
+from roundtrip.machine.call import Call, Observer
+from roundtrip.machine.journal import Journal, to_text
+from roundtrip.runtime.body import Body
+from roundtrip.runtime.leg import Authored, Finished, Leg, Limits, Refused, open_call, serve
+from roundtrip.server.clients import RequestClient
+from roundtrip.server.context import CallInfo, Context
+from roundtrip.server.functions import AskingFunction
+from roundtrip.server.requests import CURRENT, InFlight
+from roundtrip.server.security import Protection
+
+__all__ = ["LegRunner", "RefusedByUser"]
+
+logger = logging.getLogger("roundtrip")
+
+_ID_BYTES = 9
+
+
+class RefusedByUser(RoundtripError):
+    """The user declined or cancelled what a call could not do without."""
+
+
+class LegRunner:
+    """Serves the legs of one server's functions."""
+
+    def __init__(
+        self,
+        server: MCPServer[Any],
+        *,
+        protection: Protection,
+        observers: Sequence[Observer],
+        bus: SubscriptionBus,
+        limits: Limits,
+    ) -> None:
+        self._server = server
+        self._protection = protection
+        self._observers = observers
+        self._bus = bus
+        self._limits = limits
+
+    async def run(
+        self,
+        function: AskingFunction,
+        arguments: Mapping[str, Any],
+        context: SdkContext[Any, Any],
+        *,
+        convert: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """Serve one leg: the function's (converted) result, or the questions to return in its place.
+
+        Raises:
+            RefusedByUser: The user would not answer.
+            RoundtripError: The call cannot go on.
+            Exception: What the author's code raised.
+        """
+        request = CURRENT.get()
+        outermost = request is not None and not request.claimed
+        journal = None
+        if request is not None and outermost:
+            # A function called from within another has a call of its own, and no answers yet.
+            request.claimed = True
+            journal = request.journal
+        if request is not None:
+            wire: ServerRequestContext[Any, Any] | None = request.context
+        else:
+            wire = context.request_context if context.protocol_version is not None else None
+        leg = Leg(
+            call=self._open_call(journal),
+            plan=function.plan,
+            client=RequestClient(wire),
+            born=journal.born if journal is not None else time.time(),
+            clock=time.time,
+            limits=function.limits,
+            write=self._protection.write,
+            build=function.build,
+            journal=journal,
+            responses=context.input_responses if journal is not None else None,
+        )
+
+        async def execute(filled: dict[str, Any], made: Any) -> Any:
+            result = await function.run(arguments, filled, made)
+            return result if convert is None or isinstance(result, InputRequiredResult) else convert(result)
+
+        def make_context(body: Body) -> Context[Any, Any]:
+            return Context(
+                request_context=wire,
+                mcp_server=self._server,
+                input_params=_input_params(context),
+                subscriptions=self._bus,
+                body=body,
+                call=CallInfo(leg.call.id, leg.call.leg, leg.call.round),
+            )
+
+        end = await serve(
+            leg,
+            arguments=arguments,
+            make_context=make_context if function.wants_context else None,
+            execute=execute,
+        )
+        if isinstance(end, Finished):
+            return end.value
+        if isinstance(end, Refused):
+            raise RefusedByUser(end.reason)
+        if isinstance(end, Authored) and (end.state is None or not outermost):
+            return end.result
+        if request is not None and outermost:
+            request.minted = end.state
+        if isinstance(end, Authored):
+            return end.result.model_copy(update={"request_state": end.state})
+        # Built of checked parts; validating them again costs a fifth of the leg when there are many.
+        return InputRequiredResult.model_construct(
+            result_type="input_required", input_requests=end.requests, request_state=end.state
+        )
+
+    def wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: InFlight, state: str) -> str:
+        """Put a state that a function outside roundtrip returned by hand under the seal.
+
+        Raises:
+            MCPError: It cannot be carried; the log says why.
+        """
+        journal = request.journal
+        call = self._open_call(journal)
+        now = time.time()
+        born = journal.born if journal is not None else now
+        note = Journal(
+            call_id=call.id,
+            born=born,
+            deadline=min(now + self._limits.ttl, born + self._limits.max_age),
+            leg=call.leg,
+            round=call.round,
+            authored=state,
+        )
+        try:
+            return self._protection.write(note)
+        except RoundtripError as error:
+            logger.error("cannot carry the request state of %s: %s", ctx.method, error)
+            raise MCPError(code=INTERNAL_ERROR, message="Internal error") from error
+
+    def _open_call(self, journal: Journal | None) -> Call:
+        return open_call(journal, fresh_id=_fresh_id, observers=self._observers)
+
+
+def _input_params(context: SdkContext[Any, Any]) -> InputResponseRequestParams | None:
+    """The answers and the author's own state of a request, for a context made anew."""
+    responses, state = context.input_responses, context.request_state
+    if responses is None and state is None:
+        return None
+    return InputResponseRequestParams(input_responses=responses, request_state=state)
+
+
+def _fresh_id() -> str:
+    return to_text(os.urandom(_ID_BYTES))

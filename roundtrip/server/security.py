@@ -1,0 +1,103 @@
+"""What protects a server's tokens: its keys and codecs, and the policy that the SDK's boundary enforces with them."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.request_state import RequestStateSecurity, authenticated_principal
+
+from roundtrip.machine.journal import Journal
+from roundtrip.server.requests import WatchedCodec
+from roundtrip.tokens import JournalCodec, KeyRing, Sealer, TokenCodec
+
+__all__ = ["Keys", "Principal", "Protection", "protect"]
+
+Principal = Callable[[ServerRequestContext[Any, Any]], str | None]
+Keys = Sequence[bytes | bytearray | str]
+
+_UNNAMED = "mcp-server"
+"""What the SDK calls a server without a name."""
+
+_ENVELOPE_MARGIN = 512
+"""What the boundary adds to a journal: the target's name, the audience and some 150 bytes of digests and times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """A server's policy, and the codecs behind it. `tokens` is None where the SDK's policy brought its own codec."""
+
+    policy: RequestStateSecurity
+    journals: JournalCodec
+    tokens: TokenCodec | None
+
+    def write(self, journal: Journal) -> str:
+        """The state of a journal, as the boundary will wrap it.
+
+        Raises:
+            TokenTooLarge: The call remembers more than a token may hold.
+        """
+        text = self.journals.write(journal)
+        if self.tokens is not None:
+            self.tokens.check(journal, text, margin=_ENVELOPE_MARGIN)
+        return text
+
+
+def protect(
+    given: RequestStateSecurity | None,
+    *,
+    name: str | None,
+    keys: Keys | None,
+    ttl: float,
+    encrypt: bool,
+    principal: Principal | Literal[False] | None,
+    audience: str | None,
+    seal_keys: Keys | None,
+    max_token_bytes: int,
+    max_journal_bytes: int,
+) -> Protection:
+    """The protection that a server's arguments ask for.
+
+    Raises:
+        ValueError: A key is too short, or the arguments contradict each other.
+    """
+    if given is not None:
+        if keys is not None or encrypt or principal is not None or audience is not None:
+            raise ValueError(
+                "request_state_security= brings its own keys, principal and audience; give it alone (with "
+                "seal_keys= for what the server computes), or leave it out and use keys="
+            )
+        ring = KeyRing(seal_keys) if seal_keys is not None else None
+        policy = RequestStateSecurity(
+            codec=WatchedCodec(given.codec),
+            ttl=given.ttl,
+            bind_principal=given.bind_principal,
+            audience=given.audience,
+        )
+        return Protection(policy, JournalCodec(_sealer(ring), max_bytes=max_journal_bytes), None)
+    if seal_keys is not None:
+        raise ValueError("seal_keys= goes with request_state_security=; keys= seals by itself")
+    if not name and audience is None:
+        if keys is not None:
+            raise ValueError(
+                "keys= are shared between instances and perhaps services, so a token says which service it is for: "
+                'name the server, Server("bookshop", keys=...), or give audience='
+            )
+        # The SDK wants a service stated with any policy; this one's key never leaves the process.
+        audience = _UNNAMED
+    ring = KeyRing(keys if keys is not None else [os.urandom(32)])
+    tokens = TokenCodec(
+        ring,
+        entropy=os.urandom,
+        encrypt=encrypt,
+        max_token_bytes=max_token_bytes,
+        max_payload_bytes=max_journal_bytes,
+    )
+    bind = None if principal is False else (principal or authenticated_principal)
+    policy = RequestStateSecurity(codec=WatchedCodec(tokens), ttl=ttl, bind_principal=bind, audience=audience)
+    return Protection(policy, JournalCodec(_sealer(ring), max_bytes=max_journal_bytes), tokens)
+
+
+def _sealer(ring: KeyRing | None) -> Sealer | None:
+    return Sealer(ring, purpose=b"seal", entropy=os.urandom) if ring is not None else None
