@@ -11,11 +11,12 @@ from typing import Any, cast
 import anyio
 from mcp_types import InputRequest, InputRequiredResult, InputResponse
 
+from roundtrip.asks.markers import Marker
 from roundtrip.errors import CannotAsk, QuestionRefused, RoundtripError
 from roundtrip.graph.plan import Plan
 from roundtrip.graph.walk import Refusal, Walk
 from roundtrip.machine.call import Call, Observer
-from roundtrip.machine.journal import Journal
+from roundtrip.machine.journal import Action, Journal
 from roundtrip.machine.table import Event, State
 from roundtrip.runtime.answers import Answers
 from roundtrip.runtime.body import Body
@@ -80,6 +81,8 @@ class Leg:
     clock: Callable[[], float]
     limits: Limits
     write: Callable[[Journal], str]
+    gate: tuple[str, Marker] | None = None
+    """A question, with its name, that must be accepted before anything runs."""
     build: str = ""
     journal: Journal | None = None
     responses: Mapping[str, InputResponse] | None = None
@@ -141,7 +144,7 @@ async def serve(
         Exception: What the author's code raised.
     """
     call = leg.call
-    if not leg.plan.nodes and make_context is None:
+    if not leg.plan.nodes and make_context is None and leg.gate is None:
         return await _serve_silent(leg, execute)
     answers = Answers(leg.plan, leg.journal, build=leg.build)
     rounds = Rounds(call, leg.client, answers)
@@ -150,6 +153,8 @@ async def serve(
         _begin(call)
         if leg.journal is not None:
             answers.deliver(leg.responses or {}, leg.journal.asked)
+        if leg.gate is not None:
+            await _pass(leg.gate, answers, rounds)
         context = make_context(body) if make_context is not None else None
         values: dict[str, Any] = {}
         if leg.plan.nodes:
@@ -229,6 +234,19 @@ def _suspend(leg: Leg, answers: Answers, rounds: Rounds) -> Suspended:
     except RoundtripError as error:
         leg.call.apply(Event.FAIL, error=_described(error))
         raise
+
+
+async def _pass(gate: tuple[str, Marker], answers: Answers, rounds: Rounds) -> None:
+    """Have the call confirmed.
+
+    Raises:
+        QuestionRefused: It was not.
+    """
+    key, marker = gate
+    while (outcome := answers.settle((key,), marker)) is None:
+        await rounds.put([answers.open[key]])
+    if outcome.action is not Action.ACCEPT:
+        raise QuestionRefused(key, outcome.word)
 
 
 async def _resolve(

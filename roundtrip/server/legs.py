@@ -13,6 +13,7 @@ from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, InputRequiredResult, InputResponseRequestParams
 
+from roundtrip.asks.markers import Marker
 from roundtrip.errors import RoundtripError
 from roundtrip.machine.call import Call, Observer
 from roundtrip.machine.journal import Journal, to_text
@@ -59,6 +60,7 @@ class LegRunner:
         arguments: Mapping[str, Any],
         context: SdkContext[Any, Any],
         *,
+        gate: tuple[str, Marker] | None = None,
         convert: Callable[[Any], Any] | None = None,
     ) -> Any:
         """Serve one leg: the function's (converted) result, or the questions to return in its place.
@@ -87,6 +89,7 @@ class LegRunner:
             clock=time.time,
             limits=function.limits,
             write=self._protection.write,
+            gate=gate,
             build=function.build,
             journal=journal,
             responses=context.input_responses if journal is not None else None,

@@ -194,6 +194,7 @@ class Server(SchemaSource[LifespanResultT]):
         meta: dict[str, Any] | None = None,
         structured_output: bool | None = None,
         *,
+        confirm: str | None = None,
         ttl: float | None = None,
         max_age: float | None = None,
     ) -> None:
@@ -219,6 +220,7 @@ class Server(SchemaSource[LifespanResultT]):
             icons=icons,
             meta=meta,
             structured_output=structured_output,
+            confirm=confirm,
             limits=limits,
             build=self._build,
         )
@@ -234,6 +236,7 @@ class Server(SchemaSource[LifespanResultT]):
         meta: dict[str, Any] | None = None,
         structured_output: bool | None = None,
         *,
+        confirm: str | None = None,
         ttl: float | None = None,
         max_age: float | None = None,
     ) -> Callable[[_CallableT], _CallableT]:
@@ -249,6 +252,8 @@ class Server(SchemaSource[LifespanResultT]):
             icons: Icons for people.
             meta: Metadata passed on to the client.
             structured_output: Whether results carry structured content; by default as the return annotation allows.
+            confirm: A question to have accepted before anything runs, with the tool's arguments in braces:
+                `"Delete {path}?"`. Declining it, or a client that cannot be asked, refuses the call.
             ttl: Seconds a client may take over one leg's questions of this tool.
             max_age: Seconds after which a call of this tool cannot be resumed.
         """
@@ -267,6 +272,7 @@ class Server(SchemaSource[LifespanResultT]):
                 icons,
                 meta,
                 structured_output,
+                confirm=confirm,
                 ttl=ttl,
                 max_age=max_age,
             )
@@ -319,7 +325,8 @@ class Server(SchemaSource[LifespanResultT]):
         self, tool: RegisteredTool, arguments: dict[str, Any], context: SdkContext[LifespanResultT, Any]
     ) -> CallToolResult | InputRequiredResult:
         validated = tool.validate(arguments)
-        return await self._legs.run(tool.function, validated, context, convert=tool.metadata.convert_result)
+        gate = (tool.gate.key, tool.gate.question(validated)) if tool.gate is not None else None
+        return await self._legs.run(tool.function, validated, context, gate=gate, convert=tool.metadata.convert_result)
 
     # Prompts and resource templates.
 

@@ -18,6 +18,7 @@ from roundtrip.graph.signatures import display_name
 from roundtrip.runtime.leg import Limits
 from roundtrip.server.arguments import ArgumentReader
 from roundtrip.server.functions import AskingFunction, read_signature
+from roundtrip.server.gates import ConfirmationGate
 
 __all__ = ["RegisteredTool", "register"]
 
@@ -30,6 +31,7 @@ class RegisteredTool:
     function: AskingFunction
     arguments: ArgumentReader
     metadata: FuncMetadata
+    gate: ConfirmationGate | None
     listing: WireTool
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -55,6 +57,7 @@ def register(
     icons: list[Icon] | None = None,
     meta: dict[str, Any] | None = None,
     structured_output: bool | None = None,
+    confirm: str | None = None,
     limits: Limits,
     build: str | None = None,
     prepared: SdkTool | None = None,
@@ -97,5 +100,6 @@ def register(
         function=signature.bind(arguments.names, limits=limits, build=build),
         arguments=arguments,
         metadata=metadata,
+        gate=ConfirmationGate.of(confirm, tool=tool_name, arguments=arguments.names) if confirm is not None else None,
         listing=listing,
     )
