@@ -19,7 +19,7 @@ from pydantic_core import PydanticSerializationError, core_schema, to_jsonable_p
 from roundtrip.errors import SchemaNotRenderable
 from roundtrip.machine.journal import digest
 
-__all__ = ["AnswerInvalid", "Form", "form_of"]
+__all__ = ["AnswerInvalid", "Form", "explain", "form_of"]
 
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 _SHARED: Final = ("title", "description", "default")
@@ -55,7 +55,7 @@ class Form:
         try:
             answer = self.adapter.validate_python({} if content is None else content)
         except ValidationError as error:
-            raise AnswerInvalid(_explain(error)) from error
+            raise AnswerInvalid(explain(error)) from error
         return answer.value if self.single else answer
 
     def plain(self, value: Any) -> Any:
@@ -282,7 +282,7 @@ def _unrenderable(form: str, field: str, shape: Mapping[str, Any]) -> SchemaNotR
     )
 
 
-def _explain(error: ValidationError) -> str:
+def explain(error: ValidationError) -> str:
     """Which fields are wrong and why, without the values: they may be long, and the reader has just typed them."""
     lines: list[str] = []
     for problem in error.errors(include_url=False, include_context=False, include_input=False)[:_REASONS_SHOWN]:

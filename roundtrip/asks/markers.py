@@ -23,6 +23,8 @@ from mcp_types import (
 )
 from typing_extensions import TypeVar
 
+from roundtrip.asks.samples import instruction_for
+
 __all__ = [
     "ATTEMPTS",
     "NOTHING",
@@ -121,7 +123,8 @@ class Sample(SdkSample):
 
     `messages` may be one string, which becomes a single user message. With `tools` or `tool_choice` the result is
     a `CreateMessageResultWithTools`, and the client must have declared `sampling.tools`. `otherwise` is the result,
-    or a function that makes it, for a client that cannot be asked.
+    or a function that makes it, for a client that cannot be asked. With `result_type` the model is told to answer with
+    JSON of that type, and asked again, up to `attempts` times, if it does not.
     """
 
     def __init__(
@@ -137,11 +140,17 @@ class Sample(SdkSample):
         model_preferences: ModelPreferences | None = None,
         tools: list[Tool] | None = None,
         tool_choice: ToolChoice | None = None,
+        result_type: Any = None,
+        attempts: int = ATTEMPTS,
         otherwise: Otherwise[CreateMessageResult | CreateMessageResultWithTools] = NOTHING,
     ) -> None:
+        self.result_type = result_type
+        self.attempts = attempts
         self.otherwise = otherwise
         if isinstance(messages, str):
             messages = [SamplingMessage(role="user", content=TextContent(type="text", text=messages))]
+        if result_type is not None:
+            system_prompt = "\n\n".join(filter(None, [system_prompt, instruction_for(result_type)]))
         super().__init__(
             list(messages),
             max_tokens=max_tokens,

@@ -21,13 +21,16 @@ from mcp_types import (
     ListRootsResult,
     RootsCapability,
     SamplingCapability,
+    SamplingMessage,
     SamplingToolsCapability,
+    TextContent,
 )
 from pydantic import BaseModel, ValidationError
 
 from roundtrip.asks.forms import AnswerInvalid, Form, form_of
 from roundtrip.asks.markers import ATTEMPTS, NOTHING, Elicit, ListRoots, Marker, Sample, SdkElicit, SdkSample
 from roundtrip.asks.outcomes import Outcome
+from roundtrip.asks.samples import read_structured, text_of
 from roundtrip.errors import CapabilityMissing
 from roundtrip.machine.journal import Action, digest
 
@@ -108,11 +111,17 @@ class ModelQuestion:
     attempts: int = ATTEMPTS
     volatile_ok: bool = False
     otherwise: Any = NOTHING
+    output: Any = None
+    """The type of the JSON that a model has to answer with."""
 
     def request(self, complaint: str | None = None) -> InputRequest:
-        """The request that puts the question; a model is not told what was wrong."""
-        del complaint
-        return self.wire
+        """The request that puts the question; `complaint` tells a model what was wrong with its answer before."""
+        if complaint is None or not isinstance(self.wire, CreateMessageRequest):
+            return self.wire
+        text = f"The last answer was not valid: {complaint}. Answer again."
+        again = SamplingMessage(role="user", content=TextContent(type="text", text=text))
+        params = self.wire.params.model_copy(update={"messages": [*self.wire.params.messages, again]})
+        return CreateMessageRequest(params=params)
 
     def read(self, response: InputResponse) -> tuple[Outcome, Any]:
         """The outcome of an answer, and the data that will restore it.
@@ -132,9 +141,12 @@ class ModelQuestion:
         """
         del action
         try:
-            return Outcome(self.result_type.model_validate(data))
+            result = self.result_type.model_validate(data)
         except ValidationError as error:
             raise AnswerInvalid(f"it is not a {self.result_type.__name__}") from error
+        if self.output is not None and isinstance(result, CreateMessageResult | CreateMessageResultWithTools):
+            read_structured(self.output, text_of(result))
+        return Outcome(result)
 
     def plain(self, value: Any) -> Any:
         """The JSON form of a result that stands in for an answer, as `restore` reads it."""
@@ -184,8 +196,18 @@ def question_of(marker: Marker) -> Question:
         result_type = CreateMessageResultWithTools if with_tools else CreateMessageResult
         params: Mapping[str, Any] = marker.params.model_dump(mode="json", by_alias=True, exclude_none=True)
         text = json.dumps(params, sort_keys=True, separators=(",", ":"))
-        otherwise = marker.otherwise if isinstance(marker, Sample) else NOTHING
-        return ModelQuestion(request, result_type, digest(text), digest(result_type.__name__), otherwise=otherwise)
+        message, schema = digest(text), digest(result_type.__name__)
+        if not isinstance(marker, Sample):
+            return ModelQuestion(request, result_type, message, schema)
+        return ModelQuestion(
+            request,
+            result_type,
+            message,
+            schema,
+            attempts=marker.attempts,
+            otherwise=marker.otherwise,
+            output=marker.result_type,
+        )
     if isinstance(marker, ListRoots) and marker.otherwise is not NOTHING:
         return replace(_ROOTS, otherwise=marker.otherwise)
     return _ROOTS

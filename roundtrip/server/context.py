@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from roundtrip.asks.markers import Elicit, ListRoots, Marker, Sample, SdkElicit, SdkListRoots, SdkSample
 from roundtrip.asks.outcomes import ElicitationResult, Outcome
+from roundtrip.asks.samples import Sampled, read_structured, text_of
 from roundtrip.errors import BodyMistake, QuestionRefused
 from roundtrip.machine.journal import Action
 from roundtrip.runtime.body import Body
@@ -181,18 +182,48 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         outcome = await self._body.ask(key, Elicit(message, schema))
         return cast("ElicitationResult[ModelT]", outcome.as_result())
 
+    @overload
     async def sample(
         self,
         messages: str | Sequence[SamplingMessage],
         *,
+        result_type: type[T],
+        max_tokens: int = ...,
+        key: str | None = ...,
+        **options: Any,
+    ) -> Sampled[T]: ...
+    @overload
+    async def sample(
+        self,
+        messages: str | Sequence[SamplingMessage],
+        *,
+        max_tokens: int = ...,
+        key: str | None = ...,
+        **options: Any,
+    ) -> Sampled[str]: ...
+    async def sample(
+        self,
+        messages: str | Sequence[SamplingMessage],
+        *,
+        result_type: Any = None,
         max_tokens: int = 1024,
         key: str | None = None,
         **options: Any,
-    ) -> CreateMessageResult:
-        """Ask the client's model to complete a conversation; `options` are those of `Sample`."""
+    ) -> Sampled[Any]:
+        """Ask the client's model to complete a conversation.
+
+        Args:
+            messages: The conversation; a string is one message of the user's.
+            result_type: Have the model answer with JSON of this type, read into `.result`.
+            max_tokens: How long the answer may be.
+            key: The question's name; by default made of what it says.
+            **options: Those of `Sample`.
+        """
         body = self._asks(key or "sample")
-        outcome = await body.ask(key, Sample(messages, max_tokens=max_tokens, **options))
-        return cast("CreateMessageResult", outcome.value)
+        question = Sample(messages, max_tokens=max_tokens, result_type=result_type, **options)
+        message = cast("CreateMessageResult", (await body.ask(key, question)).value)
+        text = text_of(message)
+        return Sampled(text, text if result_type is None else read_structured(result_type, text), message)
 
     async def list_roots(self, *, key: str | None = None) -> ListRootsResult:
         """Ask the client for its roots."""
