@@ -178,8 +178,12 @@ def _items(form: str, field: str, shape: dict[str, Any]) -> dict[str, Any]:
 
 def _is_titled(options: Any) -> bool:
     """Whether a list of options has a value and a title for each."""
-    return isinstance(options, list) and options != [] and all(
-        isinstance(option, dict) and {"const", "title"} <= option.keys() for option in cast("list[Any]", options)
+    return (
+        isinstance(options, list)
+        and options != []
+        and all(
+            isinstance(option, dict) and {"const", "title"} <= option.keys() for option in cast("list[Any]", options)
+        )
     )
 
 
