@@ -1,4 +1,6 @@
-"""Fixtures of all tests: the event loop, and the two eras of the protocol."""
+"""Fixtures of all tests: the event loop, the two eras of the protocol, and a clock that goes as it is told."""
+
+import time
 
 import pytest
 
@@ -14,3 +16,24 @@ def anyio_backend() -> str:
 def era(request: pytest.FixtureRequest) -> Era:
     """Every test that takes it runs once on the retry era and once on the live era."""
     return request.param
+
+
+class Clock:
+    """The time of day of this whole process, standing still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = time.time()
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Take it before any server is made: a server keeps the clock that it found."""
+    clock = Clock()
+    monkeypatch.setattr(time, "time", clock)
+    return clock

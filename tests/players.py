@@ -8,7 +8,9 @@ from typing import Any, Final
 
 from mcp.client import Client
 from mcp.client.session import ClientRequestContext
+from mcp.client.stdio import StdioServerParameters
 from mcp.server import MCPServer
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CallToolResult,
     CreateMessageRequestParams,
@@ -25,6 +27,9 @@ from mcp_types import (
 )
 from pydantic import FileUrl
 
+from roundtrip import Event, State, Step
+from tests.tap import Tap
+
 
 class Era(Enum):
     """A protocol revision of each era, as the SDK's client is told it."""
@@ -39,6 +44,9 @@ Reply = ElicitResult | Mapping[str, Any] | str
 """A scripted answer to a form: a whole result, the content of an accepted one, or `decline` / `cancel`."""
 
 Answerer = Callable[[ElicitRequestFormParams], Reply]
+
+Target = MCPServer[Any] | StdioServerParameters | Tap | str
+"""A server in this process, a command that serves stdio, a tapped transport, or a URL."""
 
 
 def reply_of(reply: Reply) -> ElicitResult:
@@ -83,16 +91,14 @@ async def roots(context: ClientRequestContext) -> ListRootsResult:
 
 
 @asynccontextmanager
-async def connect(
-    server: MCPServer[Any], era: Era, person: Person | None = None, **options: Any
-) -> AsyncGenerator[Client]:
-    """A real client of a server in this process. It declares what it can answer: forms only with a `person`."""
+async def connect(server: Target, era: Era, person: Person | None = None, **options: Any) -> AsyncGenerator[Client]:
+    """A real client. It declares what it can answer: forms only with a `person`."""
     async with Client(server, mode=era.value, elicitation_callback=person, **options) as client:
         yield client
 
 
 async def call(
-    server: MCPServer[Any],
+    server: Target,
     era: Era,
     tool: str,
     arguments: dict[str, Any] | None = None,
@@ -106,12 +112,38 @@ async def call(
         return await client.call_tool(tool, arguments or {})
 
 
-def text_of(result: CallToolResult) -> str:
-    """The text of a result with a single text block."""
+def text_of(result: CallToolResult | InputRequiredResult) -> str:
+    """The text of a final result with a single text block."""
+    if isinstance(result, InputRequiredResult):
+        raise AssertionError(f"the call still asks {list(result.input_requests or {})}")
     (block,) = result.content
     if not isinstance(block, TextContent):
         raise TypeError(f"a text block was expected, not {block.type}")
     return block.text
+
+
+class Trace:
+    """An observer that keeps every step: give it to a server as `trace=`."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+
+    def __call__(self, step: Step) -> None:
+        self.steps.append(step)
+
+    @property
+    def events(self) -> list[Event]:
+        return [step.event for step in self.steps]
+
+    @property
+    def path(self) -> list[State]:
+        """The states the calls went through, the first step's source first."""
+        return [self.steps[0].source, *(step.target for step in self.steps)] if self.steps else []
+
+    @property
+    def asked(self) -> list[dict[str, str]]:
+        """Per round of questions, each key with why it was asked."""
+        return [dict(step.detail["reasons"]) for step in self.steps if "reasons" in step.detail]
 
 
 class Hopper:
@@ -120,7 +152,7 @@ class Hopper:
     `legs` keeps every question round; `token` is the state of the last one.
     """
 
-    def __init__(self, servers: Iterable[MCPServer[Any]] | Callable[[], MCPServer[Any]], **options: Any) -> None:
+    def __init__(self, servers: Iterable[Target] | Callable[[], Target], **options: Any) -> None:
         self._servers = iter(servers, None) if callable(servers) else itertools.cycle(list(servers))
         self._options = options
         self.legs: list[InputRequiredResult] = []
@@ -155,14 +187,22 @@ class Hopper:
             raise AssertionError("a retry-era question is answered by the next leg")
 
         options: dict[str, Any] = {"elicitation_callback": never, **self._options}
+        refused: MCPError | None = None
+        result: CallToolResult | InputRequiredResult | None = None
         async with Client(next(self._servers), mode=Era.RETRY.value, **options) as client:
-            result = await client.session.call_tool(
-                tool,
-                arguments or {},
-                input_responses=responses,
-                request_state=state,
-                allow_input_required=True,
-            )
+            try:
+                result = await client.session.call_tool(
+                    tool,
+                    arguments or {},
+                    input_responses=responses,
+                    request_state=state,
+                    allow_input_required=True,
+                )
+            except MCPError as error:
+                # Raised in here it would leave the client inside an exception group.
+                refused = error
+        if refused is not None or result is None:
+            raise refused or AssertionError("no answer")
         if isinstance(result, InputRequiredResult):
             self.legs.append(result)
         return result

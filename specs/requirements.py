@@ -1,0 +1,78 @@
+"""What the protocol revision 2026-07-28 asks of a server here, in our words, and the modules that see to it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["REQUIREMENTS", "Requirement"]
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One clause. `later` says what it waits for, if it does not apply to anything roundtrip does yet."""
+
+    id: str
+    demand: str
+    modules: tuple[str, ...] = ()
+    later: str | None = None
+
+
+REQUIREMENTS: Final = (
+    Requirement(
+        "S1",
+        "Only `tools/call`, `prompts/get` and `resources/read` may answer that they need input.",
+        ("server/requests.py", "server/server.py"),
+    ),
+    Requirement(
+        "S2",
+        'Such an answer says `resultType: "input_required"` and carries questions, a request state, or both.',
+        ("runtime/leg.py", "server/server.py"),
+    ),
+    Requirement(
+        "S3",
+        "Questions have unique keys, and each is a form, a sampling request or a request for roots.",
+        ("graph/plan.py", "asks/questions.py"),
+    ),
+    Requirement(
+        "S4",
+        "A request state that comes back is in an attacker's hands: verify it, and refuse what fails.",
+        ("tokens.py", "server/requests.py", "server/refusals.py"),
+    ),
+    Requirement(
+        "S5",
+        "A request state is bound to the caller, to a short time and to the request it came from. None of this makes "
+        "it good for one use only.",
+        ("server/requests.py", "server/server.py", "machine/journal.py"),
+    ),
+    Requirement(
+        "S6",
+        "Never ask for what the client did not declare; say instead what is missing, with `-32021`.",
+        ("asks/questions.py", "runtime/leg.py", "server/tools.py"),
+    ),
+    Requirement("S7", "An answer that is missing is asked for again.", ("runtime/answers.py",)),
+    Requirement("S8", "An answer that nobody asked for is ignored.", ("runtime/answers.py",)),
+    Requirement(
+        "S9",
+        "Malformed answers get a JSON-RPC error, and the server lives on.",
+        ("runtime/answers.py", "server/server.py"),
+    ),
+    Requirement("S10", "Do not rely on the client to come back.", ("runtime/leg.py", "machine/journal.py")),
+    Requirement("S11", "Forms never ask for secrets; pages do.", later="questions that open a page (URL mode)"),
+    Requirement(
+        "S12",
+        "The page behind a question checks that the person in the browser is the one who was asked.",
+        later="questions that open a page (URL mode)",
+    ),
+    Requirement(
+        "F1",
+        "A form is a flat object of strings (length, `email`, `uri`, `date`, `date-time`), numbers (bounds), booleans "
+        "and enums.",
+        ("asks/forms.py",),
+    ),
+    Requirement(
+        "F2",
+        "Enums come in four shapes: one or several choices, each with or without titles.",
+        ("asks/forms.py",),
+    ),
+    Requirement("F3", "Every field may have a default.", ("asks/forms.py",)),
+    Requirement("F4", "There is no nesting, no `$ref` and no null in a form.", ("asks/forms.py",)),
+)

@@ -1,0 +1,124 @@
+"""Legs that arrive twice, late, out of order, or with another leg's answers."""
+
+import itertools
+from typing import Any
+
+import anyio
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, InputRequiredResult
+
+from roundtrip import Event, Server
+from tests.chaos.instances import ROUNDS, shop
+from tests.conftest import Clock
+from tests.players import Hopper, Trace
+
+pytestmark = pytest.mark.anyio
+ARGUMENTS = {"title": "Dune"}
+
+
+async def tokens_of(server: Server[Any]) -> list[str]:
+    """The state of each question round of one whole call."""
+    hopper = Hopper([server])
+    await hopper.play("order", ARGUMENTS, ROUNDS)
+    return [leg.request_state or "" for leg in hopper.legs]
+
+
+async def leg(server: Server[Any], number: int, tokens: list[str]) -> CallToolResult | InputRequiredResult:
+    return await Hopper([server]).leg("order", ARGUMENTS, answers=ROUNDS[number], state=tokens[number])
+
+
+async def test_a_leg_that_arrives_twice_is_answered_twice_alike() -> None:
+    server = shop()
+    tokens = await tokens_of(server)
+    for number, keys in ((0, ["how_many"]), (1, ["wrap"])):
+        for _ in range(2):
+            again = await leg(server, number, tokens)
+            assert isinstance(again, InputRequiredResult)
+            assert list(again.input_requests or {}) == keys
+
+
+async def test_a_last_leg_that_arrives_twice_runs_the_body_twice_as_a_token_is_no_lock() -> None:
+    """Shows S5."""
+    trace = Trace()
+    server = shop(trace=trace)
+    tokens = await tokens_of(server)
+    assert isinstance(await leg(server, 2, tokens), CallToolResult)
+    assert trace.events.count(Event.FINISH) == 2
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+async def test_legs_in_any_order_each_give_what_they_gave_before(order: tuple[int, ...]) -> None:
+    server = shop()
+    tokens = await tokens_of(server)
+    expected: dict[int, list[str]] = {0: ["how_many"], 1: ["wrap"]}
+    for number in order:
+        result = await leg(server, number, tokens)
+        if number in expected:
+            assert isinstance(result, InputRequiredResult)
+            assert list(result.input_requests or {}) == expected[number]
+        else:
+            assert isinstance(result, CallToolResult)
+            assert result.structured_content is not None
+            assert result.structured_content["copies"] == 3
+
+
+async def test_duplicates_at_the_same_time_do_not_disturb_each_other() -> None:
+    server = shop()
+    tokens = await tokens_of(server)
+    results: list[CallToolResult | InputRequiredResult] = []
+
+    async def again(number: int) -> None:
+        results.append(await leg(server, number, tokens))
+
+    async with anyio.create_task_group() as group:
+        for number in [0, 1, 2] * 5:
+            group.start_soon(again, number)
+    finals = [result.structured_content for result in results if isinstance(result, CallToolResult)]
+    assert finals == [finals[0]] * 5
+    assert len(results) == 15
+
+
+async def test_an_old_state_with_the_answers_of_a_later_round_asks_its_own_question_again() -> None:
+    """Shows S7 and S8."""
+    server = shop()
+    tokens = await tokens_of(server)
+    result = await Hopper([server]).leg("order", ARGUMENTS, answers=ROUNDS[2], state=tokens[0])
+    assert isinstance(result, InputRequiredResult)
+    assert list(result.input_requests or {}) == ["sure"]
+
+
+async def test_a_call_can_be_taken_up_again_from_an_earlier_round_with_another_answer() -> None:
+    server = shop()
+    tokens = await tokens_of(server)
+    hopper = Hopper([server])
+    await hopper.leg("order", ARGUMENTS, answers={"how_many": {"copies": 8}}, state=tokens[1])
+    result = await hopper.leg("order", ARGUMENTS, answers=ROUNDS[2], state=hopper.token)
+    assert isinstance(result, CallToolResult)
+    assert result.structured_content is not None
+    assert result.structured_content["copies"] == 8
+
+
+@pytest.mark.parametrize("skews", [(30, -30, 30, -30), (-30, 30, -30, 30), (0, -59, 0, -59)])
+async def test_instances_whose_clocks_disagree_serve_each_other_s_legs(clock: Clock, skews: tuple[int, ...]) -> None:
+    noon = clock.now
+    servers = [shop() for _ in skews]
+    hopper = Hopper(servers)
+    result: Any = None
+    for number, skew in enumerate(skews):
+        clock.now = noon + skew
+        answers = ROUNDS[number - 1] if number else None
+        state = hopper.token if number else None
+        result = await hopper.leg("order", ARGUMENTS, answers=answers, state=state)
+    assert isinstance(result, CallToolResult)
+
+
+async def test_a_clock_that_is_far_off_is_an_error_and_never_a_crash(clock: Clock) -> None:
+    server = shop()
+    tokens = await tokens_of(server)
+    for hours in (-3, 3):
+        clock.advance(hours * 3600)
+        with pytest.raises(MCPError, match="Invalid or expired requestState"):
+            await leg(server, 0, tokens)
+        clock.advance(-hours * 3600)
+    assert isinstance(await leg(server, 0, tokens), InputRequiredResult)

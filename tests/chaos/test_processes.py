@@ -1,0 +1,92 @@
+"""Three real processes that share a key and nothing else; one is killed and comes back as another build."""
+
+from collections.abc import Generator
+from contextlib import ExitStack
+from typing import Any
+
+import anyio
+import pytest
+from mcp_types import CallToolResult
+
+from tests.chaos.instances import ROUNDS, next_shop, shop
+from tests.hosts import WAIT, HttpProcess
+from tests.players import Hopper
+
+pytestmark = pytest.mark.anyio
+ARGUMENTS = {"title": "Dune"}
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Generator[list[HttpProcess]]:
+    """Three instances whose clocks are half a minute apart."""
+    with ExitStack() as stack:
+        instances = [stack.enter_context(HttpProcess()) for _ in range(3)]
+        for instance, skew in zip(instances, (0.0, 30.0, -30.0), strict=True):
+            instance.start(shop, skew=skew)
+        yield instances
+
+
+def facts(result: Any) -> dict[str, Any]:
+    assert isinstance(result, CallToolResult)
+    assert not result.is_error
+    assert result.structured_content is not None
+    return result.structured_content
+
+
+async def test_every_leg_of_a_call_is_served_by_another_process(fleet: list[HttpProcess]) -> None:
+    first, second, third = fleet
+    with anyio.fail_after(WAIT):
+        hopper = Hopper([instance.url for instance in (first, second, third, second)])
+        end = facts(await hopper.play("order", ARGUMENTS, ROUNDS))
+    assert end == {
+        "title": "Dune",
+        "price": first.pid,
+        "copies": 3,
+        "wrapped": False,
+        "served_by": second.pid,
+    }
+
+
+async def test_clocks_that_differ_by_half_a_minute_either_way_lose_no_call(fleet: list[HttpProcess]) -> None:
+    _, fast, slow = fleet
+    with anyio.fail_after(WAIT):
+        for order in ((fast, slow), (slow, fast)):
+            end = facts(await Hopper([instance.url for instance in order]).play("order", ARGUMENTS, ROUNDS))
+            assert end["price"] == order[0].pid
+
+
+async def test_many_calls_hop_through_the_fleet_at_once(fleet: list[HttpProcess]) -> None:
+    ends: list[dict[str, Any]] = []
+
+    async def one(offset: int) -> None:
+        urls = [fleet[(offset + leg) % 3].url for leg in range(4)]
+        rounds = [ROUNDS[0], {"how_many": {"copies": offset}}, ROUNDS[2]]
+        ends.append(facts(await Hopper(urls).play("order", {"title": str(offset)}, rounds)))
+
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as group:
+            for offset in range(9):
+                group.start_soon(one, offset)
+    assert sorted((end["title"], end["copies"]) for end in ends) == [(str(number), number) for number in range(9)]
+    assert all(end["price"] == fleet[int(end["title"]) % 3].pid for end in ends)
+
+
+async def test_a_call_survives_the_death_of_the_process_that_began_it_and_a_new_build_in_its_place(
+    fleet: list[HttpProcess],
+) -> None:
+    first, second, third = fleet
+    began_at = first.pid
+    hopper = Hopper([first.url, second.url, first.url, third.url])
+    with anyio.fail_after(2 * WAIT):
+        await hopper.leg("order", ARGUMENTS)
+        first.kill()
+        await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
+        first.start(next_shop)
+        await hopper.leg("order", ARGUMENTS, answers=ROUNDS[1], state=hopper.token)
+        assert list(hopper.questions) == ["wrap"]
+        on_the_old = facts(await hopper.leg("order", ARGUMENTS, answers=ROUNDS[2], state=hopper.token))
+        on_the_new = facts(await Hopper([first.url]).leg("order", ARGUMENTS, answers=ROUNDS[2], state=hopper.token))
+    assert first.pid != began_at
+    assert on_the_old["price"] == on_the_new["price"] == began_at
+    assert on_the_new["discount"] == 5
+    assert "discount" not in on_the_old

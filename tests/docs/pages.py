@@ -1,0 +1,56 @@
+"""Reads Markdown pages as far as tests need it: their fenced blocks and their links."""
+
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent.parent
+LANGUAGES: Final = frozenset({"bash", "json", "mermaid", "python", "text"})
+"""What a fence may say. A block without a language, or a misspelt one, would escape the tests."""
+
+_FENCE: Final = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[^`\n]*)$")
+_LINK: Final = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s]+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One fenced block: its text, and the line of the page its text starts on (from one)."""
+
+    language: str
+    text: str
+    line: int
+
+
+def pages() -> list[Path]:
+    """Every page for readers."""
+    fixed = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    return [*fixed, *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("specs/*.md"))]
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """The fenced blocks of a page, in order."""
+    open_fence: re.Match[str] | None = None
+    start, lines = 0, list[str]()
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+        fence = _FENCE.match(line)
+        if open_fence is None:
+            if fence is not None:
+                open_fence, start, lines = fence, number + 1, []
+        elif fence is not None and fence["ticks"] == open_fence["ticks"] and not fence["language"]:
+            yield Block(open_fence["language"].strip(), textwrap.dedent("\n".join(lines)), start)
+            open_fence = None
+        else:
+            lines.append(line)
+    if open_fence is not None:
+        raise ValueError(f"{page}:{start - 1}: this fence is never closed")
+
+
+def links(page: Path) -> list[str]:
+    """Where the links of a page lead, those in code blocks left out."""
+    text = page.read_text(encoding="utf-8")
+    for block in blocks(page):
+        text = text.replace(textwrap.indent(block.text, ""), "")
+    return _LINK.findall(text)

@@ -1,0 +1,115 @@
+"""Real places for servers: a port of this machine, in this process or one of its own, and a command for stdio.
+
+A listening socket is made before its server starts, so a client may connect at once and nobody has to wait for a port.
+Run as a program it is what the processes run: `python -m tests.hosts MODULE:FACTORY [--fd N] [--skew SECONDS]`.
+"""
+
+import argparse
+import functools
+import importlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import uvicorn
+from mcp.client.stdio import StdioServerParameters
+from mcp.server import MCPServer
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+WAIT: Final = 20.0
+"""Seconds after which anything that is waited for counts as lost."""
+
+Factory = Callable[[], MCPServer[Any]]
+
+
+def _app_of(server: MCPServer[Any], **options: Any) -> uvicorn.Server:
+    app = server.streamable_http_app(**options)
+    return uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5))
+
+
+def _url_of(listening: socket.socket) -> str:
+    return f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+
+
+@asynccontextmanager
+async def http(server: MCPServer[Any], **options: Any) -> AsyncGenerator[str]:
+    """Serve streamable HTTP from this process; gives the URL. Options are those of `streamable_http_app`."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        host = _app_of(server, **options)
+        async with anyio.create_task_group() as group:
+            group.start_soon(functools.partial(host.serve, sockets=[listening]))
+            try:
+                yield _url_of(listening)
+            finally:
+                host.should_exit = True
+
+
+def name_of(factory: Factory) -> str:
+    """How another process finds a factory."""
+    return f"{factory.__module__}:{factory.__qualname__}"
+
+
+def stdio(factory: Factory) -> StdioServerParameters:
+    """The command that serves what a factory makes over stdio."""
+    return StdioServerParameters(command=sys.executable, args=["-m", "tests.hosts", name_of(factory)], cwd=ROOT)
+
+
+class HttpProcess:
+    """A server in a process of its own, which can be killed and started again, as another build, on the same port."""
+
+    def __init__(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = _url_of(self._listening)
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise RuntimeError("not started")
+        return self._process.pid
+
+    def start(self, factory: Factory, *, skew: float = 0.0) -> None:
+        fd = self._listening.fileno()
+        command = [sys.executable, "-m", "tests.hosts", name_of(factory), "--fd", str(fd), "--skew", str(skew)]
+        self._process = subprocess.Popen(command, cwd=ROOT, pass_fds=[fd])
+
+    def kill(self) -> None:
+        """End the process as a power cut would, without a word."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(WAIT)
+            self._process = None
+
+    def __enter__(self) -> "HttpProcess":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.kill()
+        self._listening.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("factory")
+    parser.add_argument("--fd", type=int)
+    parser.add_argument("--skew", type=float, default=0.0)
+    arguments = parser.parse_args()
+    if arguments.skew:
+        true_time = time.time
+        time.time = lambda: true_time() + arguments.skew
+    module, _, name = arguments.factory.partition(":")
+    server: MCPServer[Any] = getattr(importlib.import_module(module), name)()
+    if arguments.fd is None:
+        server.run()
+    else:
+        _app_of(server, stateless_http=True).run(sockets=[socket.socket(fileno=arguments.fd)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""Answers that are wrong, missing, too many or not answers at all."""
+
+from typing import Annotated, Any
+
+import pytest
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CreateMessageResult, ElicitResult, ListRootsResult, TextContent
+from pydantic import BaseModel, Field
+
+from roundtrip import Elicit, Event, ListRoots, Resolve, Sample, Server
+from tests.hosts import http
+from tests.players import Era, Hopper, Person, Trace, connect, roots, sample, text_of
+from tests.tap import Tap
+from tests.wire import Json, Wire, accept, wire
+
+pytestmark = pytest.mark.anyio
+COMPLAINT = "\n\n(The last answer was not valid: copies: Input should be greater than or equal to 1)"
+
+
+class Copies(BaseModel):
+    copies: int = Field(ge=1)
+
+
+class Name(BaseModel):
+    name: str
+
+
+async def how_many() -> Elicit[Copies]:
+    return Elicit("How many?", Copies)
+
+
+async def whose() -> Elicit[Name]:
+    return Elicit("Whose?", Name)
+
+
+def shop(trace: Trace | None = None) -> Server[Any]:
+    server = Server[Any]("shop", keys=[b"k" * 32], trace=trace)
+
+    @server.tool()
+    async def order(copies: Annotated[Copies, Resolve(how_many)], name: Annotated[Name, Resolve(whose)]) -> str:
+        return f"{copies.copies} for {name.name}"
+
+    async def once_only() -> Elicit[Copies]:
+        return Elicit("One try?", Copies, attempts=1)
+
+    @server.tool()
+    async def strict(copies: Annotated[Copies, Resolve(once_only)]) -> int:
+        return copies.copies
+
+    async def blurb() -> Sample:
+        return Sample("Praise Dune", max_tokens=10)
+
+    async def shelves() -> ListRoots:
+        return ListRoots()
+
+    @server.tool()
+    async def present(
+        text: Annotated[CreateMessageResult, Resolve(blurb)], roots: Annotated[ListRootsResult, Resolve(shelves)]
+    ) -> str:
+        return f"{text.model} {len(roots.roots)}"
+
+    return server
+
+
+async def test_an_invalid_answer_and_then_a_valid_one_complete_within_one_client_call(era: Era) -> None:
+    trace = Trace()
+    replies = {"How many?": iter([{"copies": 0}, {"copies": 2}]), "Whose?": iter([{"name": "Ada"}])}
+    person = Person(answer=lambda params: next(replies[params.message.partition("\n")[0]]))
+    async with connect(shop(trace), era, person) as client:
+        assert text_of(await client.call_tool("order")) == "2 for Ada"
+    assert person.messages == ["How many?", "Whose?", "How many?" + COMPLAINT]
+    assert trace.asked == [{"how_many": "new", "whose": "new"}, {"how_many": "invalid"}]
+
+
+async def test_only_the_invalid_question_is_asked_again_and_its_valid_sibling_is_kept() -> None:
+    hopper = Hopper(shop)
+    await hopper.leg("order")
+    answers = {"how_many": {"copies": 0}, "whose": {"name": "Ada"}}
+    await hopper.leg("order", answers=answers, state=hopper.token)
+    assert list(hopper.questions) == ["how_many"]
+    result = await hopper.leg("order", answers={"how_many": {"copies": 1}}, state=hopper.token)
+    assert text_of(result) == "1 for Ada"
+
+
+async def test_three_invalid_answers_end_the_call_with_an_error_that_names_the_question(era: Era) -> None:
+    trace = Trace()
+    person = Person(answer=lambda params: {"copies": 0} if params.message.startswith("How") else {"name": "Ada"})
+    async with connect(shop(trace), era, person) as client:
+        result = await client.call_tool("order")
+    assert result.is_error
+    assert text_of(result) == (
+        "Error executing tool order: question 'how_many' was answered invalidly 3 times; "
+        "the last answer: copies: Input should be greater than or equal to 1"
+    )
+    assert [message.partition("\n")[0] for message in person.messages].count("How many?") == 3
+    assert trace.events[-1] is Event.FAIL
+    assert Event.EXECUTE not in trace.events
+
+
+async def test_a_question_may_allow_a_single_attempt(era: Era) -> None:
+    person = Person({"copies": 0})
+    async with connect(shop(), era, person) as client:
+        result = await client.call_tool("strict")
+    assert text_of(result).startswith("Error executing tool strict: question 'once_only' was answered invalidly 1 time")
+
+
+async def test_an_accepted_form_without_content_is_invalid(era: Era) -> None:
+    person = Person(ElicitResult(action="accept"), {"copies": 3})
+    async with connect(shop(), era, person) as client:
+        result = await client.call_tool("strict")
+    assert result.is_error
+    assert "accepted without content" in text_of(result)
+
+
+async def test_missing_answers_are_asked_again_and_cost_no_attempt() -> None:
+    """Shows S7."""
+    trace = Trace()
+    hopper = Hopper(lambda: shop(trace))
+    await hopper.leg("order")
+    for answers in (None, {}, {}, {}, {"whose": {"name": "Ada"}}):
+        await hopper.leg("order", answers=answers, state=hopper.token)
+    assert list(hopper.questions) == ["how_many"]
+    assert trace.asked[-1] == {"how_many": "unanswered"}
+    result = await hopper.leg("order", answers={"how_many": {"copies": 1}}, state=hopper.token)
+    assert text_of(result) == "1 for Ada"
+
+
+async def test_a_client_that_comes_back_without_its_state_starts_a_new_call() -> None:
+    """Shows S10 and S7."""
+    hopper = Hopper(shop)
+    await hopper.leg("order")
+    await hopper.leg("order", answers={"how_many": {"copies": 1}, "whose": {"name": "Ada"}}, state=None)
+    assert list(hopper.questions) == ["how_many", "whose"]
+
+
+async def test_answers_that_nobody_asked_for_are_ignored() -> None:
+    """Shows S8."""
+    hopper = Hopper(shop)
+    await hopper.leg("order", answers={"how_many": {"copies": 1}, "invented": {"x": 1}})
+    assert list(hopper.questions) == ["how_many", "whose"]
+    answers = {"how_many": {"copies": 2}, "invented": {"x": 1}, "order": "decline"}
+    await hopper.leg("order", answers=answers, state=hopper.token)
+    assert list(hopper.questions) == ["whose"]
+    # Neither does a second answer to a settled question replace the first.
+    answers = {"whose": {"name": "Ada"}, "how_many": {"copies": 99}}
+    result = await hopper.leg("order", answers=answers, state=hopper.token)
+    assert text_of(result) == "2 for Ada"
+
+
+async def test_an_answer_to_another_kind_of_question_is_invalid() -> None:
+    hopper = Hopper(shop)
+    await hopper.leg("order")
+    answers = {"how_many": ListRootsResult(roots=[]), "whose": {"name": "Ada"}}
+    await hopper.leg("order", answers=answers, state=hopper.token)
+    assert list(hopper.questions) == ["how_many"]
+    assert "not the answer to a form" in str(hopper.questions["how_many"])
+
+
+async def test_a_form_where_a_model_should_have_spoken_is_invalid_and_the_other_answer_kept() -> None:
+    options: dict[str, Any] = {"sampling_callback": sample, "list_roots_callback": roots}
+    hopper = Hopper(shop, **options)
+    await hopper.leg("present")
+    answers = {"blurb": {"copies": 1}, "shelves": ListRootsResult(roots=[])}
+    await hopper.leg("present", answers=answers, state=hopper.token)
+    assert list(hopper.questions) == ["blurb"]
+    said = CreateMessageResult(role="assistant", content=TextContent(type="text", text="Good."), model="m")
+    assert text_of(await hopper.leg("present", answers={"blurb": said}, state=hopper.token)) == "m 0"
+
+
+MALFORMED: list[Any] = [
+    7,
+    "accept",
+    ["how_many"],
+    {"how_many": 7},
+    {"how_many": None},
+    {"how_many": {}},
+    {"how_many": {"action": "maybe"}},
+    {"how_many": {"action": "accept", "content": 7}},
+    {"how_many": {"action": "accept", "content": {"copies": {"deep": 1}}}},
+]
+
+
+@pytest.mark.parametrize("responses", MALFORMED, ids=repr)
+async def test_malformed_input_responses_are_an_error_of_the_protocol_and_the_call_goes_on(responses: Any) -> None:
+    """Shows S9."""
+    trace = Trace()
+
+    async def good(post: Wire, state: str) -> Any:
+        answers = {"how_many": accept(copies=1), "whose": accept(name="Ada")}
+        return await post.result("order", requestState=state, inputResponses=answers)
+
+    async with http(shop(trace), stateless_http=True) as url, wire(url) as post:
+        state = (await post.result("order"))["requestState"]
+        error = await post.error("order", requestState=state, inputResponses=responses)
+        result = await good(post, state)
+    assert error["code"] == -32602
+    assert result["structuredContent"] == {"result": "1 for Ada"}
+    assert trace.events.count(Event.FAIL) == 0
+
+
+async def test_a_live_client_s_malformed_answer_is_asked_again() -> None:
+    """Shows S9."""
+    spoilt: list[Json] = []
+
+    def spoil_the_first_answer(message: Json) -> Json:
+        if "action" in message.get("result", {}) and not spoilt:
+            spoilt.append(message)
+            return {**message, "result": {"action": "accept", "content": {"copies": {"deep": 1}}}}
+        return message
+
+    person = Person({"copies": 1}, {"name": "Ada"}, {"copies": 2})
+    async with http(shop()) as url:
+        tap = Tap(streamable_http_client(url), spoil_the_first_answer)
+        async with connect(tap, Era.LIVE, person) as client:
+            assert text_of(await client.call_tool("order")) == "2 for Ada"
+    assert person.messages[:2] == ["How many?", "Whose?"]
+    assert person.messages[2] == "How many?\n\n(The last answer was not valid: it was malformed)"

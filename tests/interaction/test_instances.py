@@ -1,0 +1,114 @@
+"""Any instance with the key serves any leg: hops, restarts, and a key replaced while calls are in flight."""
+
+import gc
+import itertools
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult
+
+from roundtrip import Server
+from roundtrip.machine.call import Call
+from roundtrip.machine.journal import Journal
+from tests.hosts import http
+from tests.interaction.bookshop import bookshop
+from tests.players import Era, Hopper, Person, Trace, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+OLD, NEW = b"o" * 32, b"n" * 32
+ARGUMENTS = {"title": "Neuromancer"}
+ROUNDS: list[dict[str, dict[str, Any]]] = [{"confirm_backorder": {"confirm": True}}, {"how_many": {"copies": 2}}]
+DONE = "2 x Neuromancer, in 2-3 weeks"
+
+
+async def test_every_leg_lands_on_another_instance() -> None:
+    traces = [Trace() for _ in range(3)]
+    result = await Hopper([bookshop(trace=trace) for trace in traces]).play("order", ARGUMENTS, ROUNDS)
+    assert text_of(result) == DONE
+    assert [{step.leg for step in trace.steps} for trace in traces] == [{1}, {2}, {3}]
+    assert len({step.call_id for trace in traces for step in trace.steps}) == 1
+
+
+async def test_every_leg_lands_on_an_instance_that_has_just_started() -> None:
+    started: list[Server[Any]] = []
+
+    def start() -> Server[Any]:
+        started.append(bookshop())
+        return started[-1]
+
+    assert text_of(await Hopper(start).play("order", ARGUMENTS, ROUNDS)) == DONE
+    assert len(started) == 3
+
+
+async def test_every_leg_lands_on_another_port_of_stateless_http() -> None:
+    async with (
+        http(bookshop(), stateless_http=True) as first,
+        http(bookshop(), stateless_http=True) as second,
+    ):
+        assert text_of(await Hopper([first, second]).play("order", ARGUMENTS, ROUNDS)) == DONE
+
+
+@pytest.mark.parametrize("encrypt", [False, True])
+async def test_instances_that_encrypt_and_that_do_not_read_each_other_s_tokens(encrypt: bool) -> None:
+    servers = [bookshop(encrypt=encrypt), bookshop(encrypt=not encrypt), bookshop(encrypt=encrypt)]
+    assert text_of(await Hopper(servers).play("order", ARGUMENTS, ROUNDS)) == DONE
+
+
+async def test_an_encrypted_token_shows_nothing_of_the_answers() -> None:
+    hopper = Hopper([bookshop(encrypt=True)])
+    await hopper.leg("order", ARGUMENTS)
+    await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
+    assert hopper.token.startswith("r1e.")
+
+
+async def test_a_key_is_replaced_in_three_phases_without_a_lost_call() -> None:
+    phases = [[OLD], [OLD, NEW], [NEW, OLD], [NEW]]
+    # In a rollout two neighbouring phases serve side by side; a call may hop between them in either direction.
+    for earlier, later in itertools.pairwise(phases):
+        for keys in ([earlier, later, earlier], [later, earlier, later]):
+            servers = [bookshop(keys=ring) for ring in keys]
+            assert text_of(await Hopper(servers).play("order", ARGUMENTS, ROUNDS)) == DONE
+
+
+async def test_a_call_that_began_under_the_old_key_ends_under_the_new_one_alone() -> None:
+    rings = [[OLD], [NEW, OLD], [NEW]]
+    assert text_of(await Hopper([bookshop(keys=ring) for ring in rings]).play("order", ARGUMENTS, ROUNDS)) == DONE
+
+
+async def test_a_key_replaced_in_one_step_would_lose_the_call() -> None:
+    with pytest.raises(MCPError, match="Invalid or expired requestState"):
+        await Hopper([bookshop(keys=[OLD]), bookshop(keys=[NEW])]).play("order", ARGUMENTS, ROUNDS)
+
+
+async def test_the_sdk_s_client_completes_a_call_without_knowing_of_any_of_this() -> None:
+    person = Person({"confirm": True}, {"copies": 2})
+    async with (
+        http(bookshop(), stateless_http=True, json_response=True) as url,
+        connect(url, Era.RETRY, person) as client,
+    ):
+        assert text_of(await client.call_tool("order", ARGUMENTS)) == DONE
+
+
+async def test_calls_whose_client_never_comes_back_leave_nothing_behind() -> None:
+    """Shows S10."""
+    server = bookshop()
+    for _ in range(20):
+        await Hopper([server]).leg("order", ARGUMENTS)
+    gc.collect()
+    kept = [thing for thing in gc.get_objects() if isinstance(thing, Journal | Call)]
+    assert kept == []
+
+
+async def test_two_calls_of_one_tool_in_flight_do_not_mix() -> None:
+    server = bookshop()
+    first, second = Hopper([server]), Hopper([server])
+    await first.leg("order", ARGUMENTS)
+    await second.leg("order", ARGUMENTS)
+    assert first.token != second.token
+    yes = await first.leg("order", ARGUMENTS, answers={"confirm_backorder": {"confirm": True}}, state=first.token)
+    no = await second.leg("order", ARGUMENTS, answers={"confirm_backorder": {"confirm": False}}, state=second.token)
+    assert yes.result_type == "input_required"
+    assert isinstance(no, CallToolResult)
+    assert text_of(no) == "no order"

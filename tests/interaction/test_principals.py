@@ -1,0 +1,132 @@
+"""Whose token it is: real bearer tokens over HTTP, and one user's call in another user's hands."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.settings import AuthSettings
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import InputRequiredResult
+from pydantic import AnyHttpUrl
+
+from roundtrip import Event, Server
+from tests.hosts import http
+from tests.interaction.bookshop import bookshop
+from tests.interaction.test_refusals import FROZEN
+from tests.players import Era, Hopper, Person, Trace, connect, text_of
+from tests.tap import Tap
+
+pytestmark = pytest.mark.anyio
+ORDER = {"title": "Dune"}
+
+
+class Badges:
+    """Takes a bearer token `client/subject` at its word."""
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        client, slash, subject = token.partition("/")
+        return AccessToken(token=token, client_id=client, scopes=[], subject=subject) if slash else None
+
+
+def guarded(trace: Trace | None = None, **options: Any) -> Server[Any]:
+    auth = AuthSettings(issuer_url=AnyHttpUrl("https://login.example"), resource_server_url=None)
+    return bookshop(auth=auth, token_verifier=Badges(), trace=trace, **options)
+
+
+@asynccontextmanager
+async def as_user(url: str, badge: str) -> AsyncGenerator[Tap]:
+    """A connection that shows a bearer token."""
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {badge}"}) as client:
+        yield Tap(streamable_http_client(url, http_client=client))
+
+
+async def begin(url: str, badge: str) -> str:
+    async with as_user(url, badge) as transport:
+        hopper = Hopper([transport])
+        await hopper.leg("order", ORDER)
+        return hopper.token
+
+
+async def finish(url: str, badge: str, token: str) -> Any:
+    async with as_user(url, badge) as transport:
+        return await Hopper([transport]).leg("order", ORDER, answers={"how_many": {"copies": 1}}, state=token)
+
+
+async def test_a_user_resumes_a_call_of_their_own() -> None:
+    """Shows S5."""
+    async with http(guarded(), stateless_http=True) as url:
+        result = await finish(url, "app/ada", await begin(url, "app/ada"))
+    assert text_of(result) == "1 x Dune, now"
+
+
+@pytest.mark.parametrize("thief", ["app/eve", "other/ada"], ids=["another user", "another client"])
+async def test_a_token_in_another_s_hands_is_refused(thief: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Shows S5."""
+    trace = Trace()
+    async with http(guarded(trace), stateless_http=True) as url:
+        token = await begin(url, "app/ada")
+        trace.steps.clear()
+        with pytest.raises(MCPError) as caught:
+            await finish(url, thief, token)
+    assert caught.value.error == FROZEN
+    assert trace.events == [Event.REJECT]
+    assert trace.steps[0].detail == {"reason": "another principal"}
+    assert "another principal" in caplog.text
+    assert "ada" not in caplog.text
+
+
+async def test_a_call_begun_by_nobody_in_particular_is_not_resumed_by_a_user() -> None:
+    """Shows S5."""
+    async with (
+        http(bookshop(), stateless_http=True) as open_url,
+        http(guarded(), stateless_http=True) as guarded_url,
+    ):
+        anonymous = Hopper([open_url])
+        await anonymous.leg("order", ORDER)
+        with pytest.raises(MCPError) as caught:
+            await finish(guarded_url, "app/ada", anonymous.token)
+    assert caught.value.error == FROZEN
+
+
+async def test_binding_to_nobody_must_be_written_out_and_then_holds() -> None:
+    async with http(guarded(principal=False), stateless_http=True) as url:
+        result = await finish(url, "app/eve", await begin(url, "app/ada"))
+    assert text_of(result) == "1 x Dune, now"
+
+
+async def test_a_principal_of_the_author_s_own_binds_instead() -> None:
+    """Shows S5."""
+    tenant = {"name": "north"}
+
+    async def leg(hopper: Hopper, **more: Any) -> Any:
+        return await hopper.leg("order", ORDER, **more)
+
+    def tenant_of(ctx: ServerRequestContext[Any, Any]) -> str:
+        return tenant["name"]
+
+    server = bookshop(principal=tenant_of)
+    hopper = Hopper([server])
+    await leg(hopper)
+    tenant["name"] = "south"
+    with pytest.raises(MCPError) as caught:
+        await leg(hopper, answers={"how_many": {"copies": 1}}, state=hopper.token)
+    assert caught.value.error == FROZEN
+    tenant["name"] = "north"
+    result = await leg(hopper, answers={"how_many": {"copies": 1}}, state=hopper.token)
+    assert not isinstance(result, InputRequiredResult)
+
+
+async def test_a_request_without_a_badge_is_turned_away_before_any_of_this(era: Era) -> None:
+    trace = Trace()
+    async with http(guarded(trace)) as url:
+        async with httpx2.AsyncClient() as client:
+            response = await client.post(url, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        assert response.status_code == 401
+        async with as_user(url, "app/ada") as transport, connect(transport, era, Person({"copies": 2})) as client:
+            assert text_of(await client.call_tool("order", ORDER)) == "2 x Dune, now"
+    assert trace.events[-1] is Event.FINISH

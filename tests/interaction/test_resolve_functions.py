@@ -1,0 +1,145 @@
+"""The four functions of `roundtrip.resolve`, called by a tool that fills another function's parameters by hand."""
+
+from typing import Annotated, Any
+
+import pytest
+from mcp.server import MCPServer
+from mcp_types import InputRequiredResult
+from pydantic import BaseModel
+
+from roundtrip import Context, Elicit, ElicitationResult, InvalidSignature, Resolve, Server
+from roundtrip.resolve import (
+    build_resolver_plans,
+    find_resolved_parameters,
+    resolve_arguments,
+    returns_input_required,
+)
+from tests.players import Era, Hopper, Person, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+async def price(title: str) -> int:
+    return len(title)
+
+
+async def confirm(title: str, cost: Annotated[int, Resolve(price)]) -> Elicit[Choice]:
+    return Elicit(f"{title} for {cost}?", Choice)
+
+
+async def wrap(choice: Annotated[Choice, Resolve(confirm)]) -> Elicit[Choice]:
+    return Elicit(f"Wrap it ({choice.ok})?", Choice)
+
+
+async def sale(
+    title: str,
+    cost: Annotated[int, Resolve(price)],
+    choice: Annotated[Choice, Resolve(confirm)],
+    wrapped: Annotated[ElicitationResult[Choice], Resolve(wrap)],
+) -> str:
+    return f"{title} {cost} {choice.ok} {wrapped.action}"
+
+
+RESOLVED = find_resolved_parameters(sale)
+PLANS = build_resolver_plans(RESOLVED, {"title"})
+
+
+def till(make: type[MCPServer[Any]]) -> MCPServer[Any]:
+    server = make("till")
+
+    @server.tool()
+    async def sell(title: str, ctx: Context[Any, Any]) -> str | InputRequiredResult:
+        filled = await resolve_arguments(RESOLVED, PLANS, {"title": title}, ctx)
+        return filled if isinstance(filled, InputRequiredResult) else await sale(title=title, **filled)
+
+    return server
+
+
+BOTH = pytest.mark.parametrize("make", [Server[Any], MCPServer[Any]], ids=["roundtrip", "sdk"])
+
+
+@BOTH
+async def test_arguments_are_resolved_by_hand_over_two_rounds(era: Era, make: type[MCPServer[Any]]) -> None:
+    person = Person({"ok": True}, "decline")
+    async with connect(till(make), era, person) as client:
+        result = await client.call_tool("sell", {"title": "Dune"})
+    assert text_of(result) == "Dune 4 True decline"
+    assert person.messages == ["Dune for 4?", "Wrap it (True)?"]
+
+
+@BOTH
+async def test_a_refused_value_is_the_tool_s_error(era: Era, make: type[MCPServer[Any]]) -> None:
+    async with connect(till(make), era, Person("cancel")) as client:
+        result = await client.call_tool("sell", {"title": "Dune"})
+    assert result.is_error
+    assert text_of(result).endswith("Resolver for parameter 'choice' could not resolve: elicitation was cancel")
+
+
+async def test_each_leg_resolves_by_hand_on_another_instance() -> None:
+    key = [b"k" * 32]
+
+    def make() -> MCPServer[Any]:
+        server = Server[Any]("till", keys=key)
+
+        @server.tool()
+        async def sell(title: str, ctx: Context[Any, Any]) -> str | InputRequiredResult:
+            filled = await resolve_arguments(RESOLVED, PLANS, {"title": title}, ctx)
+            return filled if isinstance(filled, InputRequiredResult) else await sale(title=title, **filled)
+
+        return server
+
+    result = await Hopper(make).play("sell", {"title": "Dune"}, [{"confirm": {"ok": False}}, {"wrap": {"ok": True}}])
+    assert text_of(result) == "Dune 4 False accept"
+
+
+def test_found_parameters_say_who_wants_the_outcome() -> None:
+    assert {name: wants for name, (_, wants) in RESOLVED.items()} == {"cost": False, "choice": False, "wrapped": True}
+    assert RESOLVED["cost"][0].fn is price
+    assert find_resolved_parameters(price) == {}
+
+
+def test_a_plan_has_one_entry_per_function_however_often_it_is_named() -> None:
+    assert len(PLANS) == 3
+    assert {node.label for node in PLANS.values()} == {"price", "confirm", "wrap"}
+
+
+def test_a_plan_with_a_parameter_that_nothing_fills_is_refused() -> None:
+    with pytest.raises(InvalidSignature, match=r"'title'.*'price'"):
+        build_resolver_plans(RESOLVED, set())
+
+
+def test_a_hand_written_question_is_seen_in_the_return_annotation() -> None:
+    async def by_hand() -> str | InputRequiredResult: ...
+
+    assert returns_input_required(by_hand)
+    assert not returns_input_required(sale)
+
+
+async def test_a_value_to_be_sealed_is_refused_on_a_server_without_a_key_for_it(era: Era) -> None:
+    async def draw() -> int:
+        return 4
+
+    async def lottery(number: Annotated[int, Resolve(draw, once=True)]) -> int:
+        return number
+
+    resolved = find_resolved_parameters(lottery)
+    plans = build_resolver_plans(resolved, set())
+    problems: list[InvalidSignature] = []
+    server = MCPServer("till")
+
+    @server.tool()
+    async def play(ctx: Context[Any, Any]) -> str:
+        try:
+            await resolve_arguments(resolved, plans, {}, ctx)
+        except InvalidSignature as error:
+            problems.append(error)
+        return "tried"
+
+    async with connect(server, era) as client:
+        await client.call_tool("play")
+    (problem,) = problems
+    assert "once=True" in str(problem)

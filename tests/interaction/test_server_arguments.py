@@ -1,0 +1,180 @@
+"""What `Server` refuses before anybody connects: keys, policies, clocks and tools that can never work."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import pytest
+from mcp.server.mcpserver.exceptions import InvalidSignature as SdkInvalidSignature
+from mcp.server.request_state import RequestStateSecurity
+from mcp_types import InputRequiredResult
+from pydantic import BaseModel
+
+from roundtrip import Elicit, InvalidSignature, Resolve, RoundtripError, Server
+from tests.players import Hopper, text_of
+
+KEY = b"k" * 32
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "a short key": ({"keys": [b"k" * 31]}, ValueError, "31 bytes"),
+    "a short older key": ({"keys": [KEY, b"short"]}, ValueError, r"keys\[1\]"),
+    "no key in the list": ({"keys": []}, ValueError, "empty"),
+    "one key twice": ({"keys": [KEY, KEY]}, ValueError, "repeats"),
+    "a key that is no list": ({"keys": KEY}, TypeError, "list of keys"),
+    "a number for a key": ({"keys": [32]}, TypeError, "bytes or str"),
+    "a leg longer than its call": ({"ttl": 100, "max_age": 50}, ValueError, "outlives"),
+    "no time at all": ({"ttl": 0}, ValueError, "ttl"),
+    "seal_keys without a policy": ({"seal_keys": [KEY]}, ValueError, "request_state_security="),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_server_refuses_at_start(name: str) -> None:
+    options, kind, message = REFUSED[name]
+    with pytest.raises(kind, match=message):
+        Server("shop", **options)
+
+
+def test_a_shared_key_needs_the_name_of_a_service() -> None:
+    with pytest.raises(ValueError, match="audience="):
+        Server(keys=[KEY])
+    assert Server(keys=[KEY], audience="shop").name
+    assert Server("shop", keys=[KEY]).name == "shop"
+    assert Server().name
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"keys": [KEY]}, {"encrypt": True}, {"principal": False}, {"audience": "shop"}],
+    ids=lambda o: next(iter(o)),
+)
+def test_two_policies_at_once_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="request_state_security="):
+        Server("shop", request_state_security=RequestStateSecurity(keys=[KEY]), **options)
+
+
+async def sure() -> Elicit[Choice]:
+    return Elicit("Sure?", Choice)
+
+
+async def secret() -> int:
+    return 42
+
+
+async def asks_only(choice: Annotated[Choice, Resolve(sure)]) -> bool:
+    return choice.ok
+
+
+async def keeps_a_secret(
+    number: Annotated[int, Resolve(secret, once=True)], choice: Annotated[Choice, Resolve(sure)]
+) -> str:
+    return f"{number} {choice.ok}"
+
+
+async def asks_by_hand() -> InputRequiredResult | str:
+    return "x"
+
+
+@pytest.mark.parametrize("tool", [keeps_a_secret, asks_by_hand])
+def test_what_would_have_to_be_sealed_is_refused_where_the_sdk_s_policy_brings_no_key_for_it(
+    tool: Callable[..., Any],
+) -> None:
+    server = Server("shop", request_state_security=RequestStateSecurity(keys=[KEY]))
+    server.add_tool(asks_only)
+    with pytest.raises(InvalidSignature, match="seal_keys="):
+        server.add_tool(tool)
+
+
+@pytest.mark.anyio
+async def test_the_sdk_s_policy_carries_the_journal_and_seal_keys_seal_in_it() -> None:
+    def make() -> Server[Any]:
+        policy = RequestStateSecurity(keys=[KEY])
+        server = Server[Any]("shop", request_state_security=policy, seal_keys=[b"s" * 32])
+        server.add_tool(keeps_a_secret)
+        return server
+
+    hopper = Hopper(make)
+    result = await hopper.play("keeps_a_secret", None, [{"sure": {"ok": True}}])
+    assert text_of(result) == "42 True"
+    assert hopper.token.startswith("v1.")
+
+
+async def lost(title: str, unknown: int) -> int:
+    return unknown
+
+
+async def egg(hen: Annotated[int, Resolve(lambda: 1)]) -> int:
+    return hen
+
+
+def cycle() -> Callable[..., Any]:
+    async def first(x: Any) -> int:
+        return x
+
+    async def second(x: Annotated[int, Resolve(first)]) -> int:
+        return x
+
+    first.__annotations__["x"] = Annotated[int, Resolve(second)]
+
+    async def tool(x: Annotated[int, Resolve(second)]) -> int:
+        return x
+
+    return tool
+
+
+async def unfillable(title: str, x: Annotated[int, Resolve(lost)]) -> int:
+    return x
+
+
+async def buried(x: Annotated[int, Resolve(secret)] | None) -> int:
+    return x or 0
+
+
+async def asks_twice() -> Elicit[Choice] | Elicit[dict[str, int]]:
+    return Elicit("Which?", Choice)
+
+
+async def two_arms(x: Annotated[Choice, Resolve(asks_twice)]) -> int:
+    return 1
+
+
+async def alike(x: Annotated[int, Resolve(secret, key="a")], y: Annotated[Choice, Resolve(sure, key="a")]) -> int:
+    return x
+
+
+class Nested(BaseModel):
+    inner: Choice
+
+
+async def nests() -> Elicit[Nested]:
+    return Elicit("?", Nested)
+
+
+async def nested_form(x: Annotated[Nested, Resolve(nests)]) -> int:
+    return 1
+
+
+BROKEN: dict[str, tuple[Callable[..., Any], list[str]]] = {
+    "a cycle of resolvers": (cycle(), ["first", "second", "cycle"]),
+    "a parameter that nothing fills": (unfillable, ["'unfillable'", "'unknown'", "'lost'"]),
+    "a marker inside a union": (buried, ["'buried'", "'x'", "inside a union"]),
+    "two questions in one annotation": (two_arms, ["'two_arms'", "'asks_twice'", "2 asking arms"]),
+    "two questions of one name": (alike, ["'alike'", "key='a'"]),
+    "a form within a form": (nested_form, ["'nested_form'", "'nests'", "'inner'"]),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+async def test_a_graph_that_can_never_work_is_refused_at_registration(name: str, anyio_backend: str) -> None:
+    tool, words = BROKEN[name]
+    server = Server("shop")
+    with pytest.raises(InvalidSignature) as caught:
+        server.tool(name=tool.__name__)(tool)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+    assert isinstance(caught.value, SdkInvalidSignature)
+    assert isinstance(caught.value, RoundtripError)
+    assert await server.list_tools() == []

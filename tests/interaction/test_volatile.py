@@ -1,0 +1,122 @@
+"""A question that changes whenever it is asked: reported by name with its cure, and never mistaken for a deploy."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from roundtrip import Elicit, Event, Resolve, Server
+from tests.players import Era, Hopper, Person, Trace, connect, text_of
+
+pytestmark = pytest.mark.anyio
+KEY = b"k" * 32
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+class Name(BaseModel):
+    name: str
+
+
+def shop(message: Callable[[], str], *, build: str = "1", trace: Trace | None = None, **ask: Any) -> Server[Any]:
+    server = Server[Any]("shop", keys=[KEY], build=build, trace=trace)
+
+    async def confirm() -> Elicit[Choice]:
+        return Elicit(message(), Choice, **ask)
+
+    async def name() -> Elicit[Name]:
+        return Elicit("Name?", Name)
+
+    @server.tool()
+    async def order(choice: Annotated[Choice, Resolve(confirm)]) -> bool:
+        return choice.ok
+
+    @server.tool()
+    async def order_for(choice: Annotated[Choice, Resolve(confirm)], name: Annotated[Name, Resolve(name)]) -> str:
+        return f"{choice.ok} {name.name}"
+
+    return server
+
+
+def stamps(start: int = 1) -> Callable[[], str]:
+    ticks = itertools.count(start)
+    return lambda: f"It is {next(ticks)} o'clock. Sure?"
+
+
+async def test_a_timestamp_in_a_question_ends_the_call_naming_the_question_and_the_cure() -> None:
+    trace = Trace()
+    person = Person(answer=lambda params: {"ok": True})
+    async with connect(shop(stamps(), trace=trace), Era.RETRY, person) as client:
+        result = await client.call_tool("order")
+    assert result.is_error
+    assert text_of(result).startswith("Error executing tool order: question 'confirm' has another message each time")
+    assert "once=True" in text_of(result)
+    assert "volatile_ok=True" in text_of(result)
+    # Two answers were lost before it was sure; the client's own limit of ten rounds was not what ended it.
+    assert len(person.asked) == 2
+    assert trace.events[-1] is Event.FAIL
+    assert trace.asked == [{"confirm": "new"}, {"confirm": "message changed"}]
+
+
+async def test_the_live_era_asks_the_same_question_once_and_is_done() -> None:
+    person = Person({"ok": True})
+    async with connect(shop(stamps()), Era.LIVE, person) as client:
+        assert text_of(await client.call_tool("order")) == "true"
+    assert len(person.asked) == 1
+
+
+async def test_a_question_that_settles_is_answered() -> None:
+    said: Iterator[str] = itertools.chain(["first wording"], itertools.repeat("final wording"))
+    hopper = Hopper([shop(lambda: next(said))])
+    result = await hopper.play("order", None, [{"confirm": {"ok": True}}] * 2)
+    assert text_of(result) == "true"
+
+
+async def test_a_question_that_may_vary_is_asked_until_the_client_gives_up() -> None:
+    hopper = Hopper([shop(stamps(), volatile_ok=True)])
+    await hopper.leg("order")
+    for _ in range(5):
+        await hopper.leg("order", answers={"confirm": {"ok": True}}, state=hopper.token)
+    assert list(hopper.questions) == ["confirm"]
+
+
+async def test_a_question_that_depends_on_another_answer_is_not_volatile() -> None:
+    hopper = Hopper([shop(stamps())])
+    await hopper.leg("order_for")
+    # Two answers to `confirm` are lost, but a new answer came in beside the first.
+    await hopper.leg("order_for", answers={"confirm": {"ok": True}, "name": {"name": "Ada"}}, state=hopper.token)
+    result = await hopper.leg("order_for", answers={"confirm": {"ok": True}}, state=hopper.token)
+    assert result.result_type == "input_required"
+    # From here on nothing else moves.
+    result = await hopper.leg("order_for", answers={"confirm": {"ok": True}}, state=hopper.token)
+    assert text_of(result).startswith("Error executing tool order_for: question 'confirm' has another message")
+
+
+async def test_a_rollout_through_builds_of_different_wordings_is_not_reported() -> None:
+    hopper = Hopper([shop(stamps(hour), build=f"build {hour}") for hour in range(6)])
+    await hopper.leg("order")
+    for _ in range(5):
+        result = await hopper.leg("order", answers={"confirm": {"ok": True}}, state=hopper.token)
+        assert result.result_type == "input_required"
+
+
+async def test_an_answer_that_met_the_other_build_counts_when_the_call_is_back_on_its_own() -> None:
+    old, new = shop(lambda: "Sure?", build="1"), shop(lambda: "Are you sure?", build="2")
+    hopper = Hopper([old, new])
+    await hopper.leg("order")
+    await hopper.leg("order", answers={"confirm": {"ok": True}}, state=hopper.token)
+    assert list(hopper.questions) == ["confirm"]
+    assert text_of(await hopper.leg("order", answers={}, state=hopper.token)) == "true"
+
+
+async def test_answers_that_are_late_do_not_make_a_question_volatile() -> None:
+    """Shows S7."""
+    hopper = Hopper([shop(stamps())])
+    await hopper.leg("order")
+    for _ in range(4):
+        result = await hopper.leg("order", answers={}, state=hopper.token)
+        assert result.result_type == "input_required"

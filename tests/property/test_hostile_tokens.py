@@ -1,0 +1,137 @@
+"""Thousands of invented and mutated tokens: each gets the one frozen refusal, and nothing runs."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
+
+from roundtrip.machine.journal import to_text
+from tests.property.vault import VALID, Reply, Send, Vault, besiege, is_the_frozen_refusal
+
+ALPHABET = "ABCabc019-_.=~+/ \n\x00é"
+
+Mutation = Callable[[str], str]
+
+
+def tokenlike(kind: str, body: str, signature: str) -> str:
+    return f"r1{kind}.{body}.{signature}"
+
+
+INVENTED: st.SearchStrategy[str] = st.one_of(
+    st.text(max_size=60),
+    st.text(ALPHABET, max_size=60),
+    st.builds(
+        tokenlike,
+        st.sampled_from("pzexq"),
+        st.one_of(st.text("ABCabc019-_.", max_size=80), st.binary(max_size=80).map(to_text)),
+        st.binary(min_size=30, max_size=34).map(to_text),
+    ),
+)
+
+
+def spliced(place: float, length: int, put: str) -> Mutation:
+    def mutate(token: str) -> str:
+        start = int(place * len(token))
+        return token[:start] + put + token[start + length :]
+
+    return mutate
+
+
+def reordered(order: list[int]) -> Mutation:
+    def mutate(token: str) -> str:
+        parts = token.split(".")
+        return ".".join(parts[place % len(parts)] for place in order)
+
+    return mutate
+
+
+def twice(token: str) -> str:
+    return token * 2
+
+
+def backwards(token: str) -> str:
+    return token[::-1]
+
+
+MUTATIONS: st.SearchStrategy[Mutation] = st.one_of(
+    st.builds(spliced, st.floats(0, 1), st.integers(0, 3), st.text(ALPHABET, max_size=3)),
+    st.builds(reordered, st.lists(st.integers(0, 3), min_size=1, max_size=5)),
+    st.sampled_from([str.upper, str.lower, str.swapcase, twice, backwards]),
+)
+
+
+@settings(max_examples=40, deadline=None, database=None)
+@given(
+    invented=st.lists(INVENTED, min_size=20, max_size=30),
+    mutations=st.lists(MUTATIONS, min_size=20, max_size=30),
+    encrypt=st.booleans(),
+)
+def test_every_token_but_the_servers_own_gets_the_one_frozen_refusal(
+    invented: list[str], mutations: list[Mutation], encrypt: bool
+) -> None:
+    """Shows S4."""
+    vault = Vault(encrypt=encrypt)
+
+    async def play(send: Send) -> None:
+        own = (await vault.token(), await Vault(encrypt=not encrypt).token())
+        for state in [*invented, *(mutate(token) for mutate in mutations for token in own)]:
+            if state not in own:
+                reply = await send({"requestState": state, "inputResponses": VALID})
+                assert is_the_frozen_refusal(reply), (state, reply)
+        assert vault.untouched
+
+    besiege(vault, play)
+
+
+OTHER_TYPES: st.SearchStrategy[Any] = st.one_of(
+    st.integers(),
+    st.booleans(),
+    st.floats(allow_nan=False),
+    st.lists(st.text(), max_size=2),
+    st.dictionaries(st.text(), st.text(), max_size=2),
+)
+
+
+@settings(max_examples=40, deadline=None, database=None)
+@given(state=OTHER_TYPES)
+def test_a_state_that_is_no_text_gets_an_error_and_nothing_runs(state: Any) -> None:
+    """Shows S4."""
+    vault = Vault()
+
+    async def play(send: Send) -> None:
+        reply = await send({"requestState": state, "inputResponses": VALID})
+        assert isinstance(reply, MCPError)
+        assert reply.code == INVALID_PARAMS
+        assert vault.untouched
+
+    besiege(vault, play)
+
+
+@settings(max_examples=25, deadline=None, database=None)
+@given(arguments=st.dictionaries(st.text(max_size=5), st.text(max_size=5), min_size=1, max_size=2))
+def test_a_true_token_is_refused_with_arguments_that_are_not_its_own(arguments: dict[str, str]) -> None:
+    """Shows S5."""
+    vault = Vault()
+
+    async def play(send: Send) -> None:
+        token = await vault.token()
+        reply = await send({"requestState": token, "inputResponses": VALID, "arguments": arguments})
+        assert is_the_frozen_refusal(reply)
+        assert vault.untouched
+
+    besiege(vault, play)
+
+
+def test_the_servers_own_token_opens_it_so_the_refusals_above_mean_something() -> None:
+    vault = Vault()
+
+    async def play(send: Send) -> None:
+        reply = await send({"requestState": await vault.token(), "inputResponses": VALID})
+        assert isinstance(reply, Reply)
+        assert not reply.is_error
+        assert vault.opened == 1
+
+    besiege(vault, play)

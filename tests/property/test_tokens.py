@@ -1,0 +1,116 @@
+"""Random payloads and journals: what is sealed comes back, and a changed token never does."""
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roundtrip.errors import TokenRejected
+from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, digest, from_text, to_text
+from roundtrip.tokens import KeyRing, TokenCodec
+from tests.property.vault import json_of
+from tests.unit.secrets import NEW, OLD, CountedEntropy, codec, envelope, journals
+
+bounded = settings(max_examples=200, deadline=None, database=None)
+
+TEXT: st.SearchStrategy[str] = st.one_of(st.text(max_size=20), st.text('"\\~]./\n\ud800é', max_size=8))
+JSON = json_of(TEXT, leaves=6)
+CLAIMS: dict[str, Any] = {
+    "v": 1,
+    "iat": 1.5,
+    "exp": 2,
+    "m": "tools/call",
+    "t": "order",
+    "a": "digest",
+    "s": "[]",
+    "aud": "x",
+    "p": "y",
+}
+
+
+def nearly(names: list[str], values: dict[str, Any]) -> bytes:
+    """Almost an envelope: claims missing, in another order, of other types."""
+    claims = {name: values.get(name, CLAIMS[name]) for name in names}
+    return json.dumps(claims, separators=(",", ":")).encode()
+
+
+def told(state: str, target: str, audience: str) -> bytes:
+    return envelope(state, t=target, aud=audience)
+
+
+VALUES: st.SearchStrategy[dict[str, Any]] = st.dictionaries(st.sampled_from(list(CLAIMS)), JSON, max_size=2)
+PAYLOADS: st.SearchStrategy[bytes] = st.one_of(
+    st.binary(max_size=400),
+    TEXT.map(envelope),
+    st.builds(told, TEXT, TEXT, TEXT),
+    st.builds(nearly, st.just(list(CLAIMS)), VALUES),
+    st.builds(nearly, st.lists(st.sampled_from(list(CLAIMS)), unique=True), VALUES),
+)
+
+
+@bounded
+@given(payload=PAYLOADS, encrypt=st.booleans())
+def test_unsealing_is_the_inverse_of_sealing(payload: bytes, encrypt: bool) -> None:
+    token = codec(encrypt=encrypt).seal(payload)
+    assert codec(encrypt=not encrypt).unseal(token) == payload
+    assert codec(OLD, NEW).unseal(token) == payload
+
+
+@bounded
+@given(payload=PAYLOADS, spot=st.floats(0, 1, exclude_max=True), put=st.text(max_size=3), length=st.integers(0, 3))
+def test_a_changed_token_is_refused(payload: bytes, spot: float, put: str, length: int) -> None:
+    """Shows S4."""
+    token = codec().seal(payload)
+    start = int(spot * len(token))
+    changed = token[:start] + put + token[start + length :]
+    try:
+        assert codec().unseal(changed) == payload
+        assert changed == token
+    except TokenRejected:
+        assert changed != token
+
+
+@bounded
+@given(text=st.text(max_size=200))
+def test_an_invented_token_is_refused(text: str) -> None:
+    """Shows S4."""
+    try:
+        codec().unseal(text)
+    except TokenRejected:
+        return
+    raise AssertionError(f"{text!r} was taken")
+
+
+@bounded
+@given(raw=st.binary(max_size=60))
+def test_base64url_text_has_one_spelling(raw: bytes) -> None:
+    assert from_text(to_text(raw)) == raw
+
+
+DIGESTS = st.text(max_size=5).map(digest)
+KEYS = TEXT
+JOURNALS = st.builds(
+    Journal,
+    call_id=st.text("abcXYZ019-_", min_size=1),
+    born=st.integers(0, 2**33).map(float),
+    deadline=st.integers(2**33, 2**34).map(float),
+    leg=st.integers(1, 99),
+    round=st.integers(0, 99),
+    fingerprint=TEXT,
+    build=TEXT,
+    version=st.none() | TEXT,
+    entries=st.dictionaries(KEYS, st.builds(Entry, st.sampled_from(Action), DIGESTS, DIGESTS, JSON), max_size=4),
+    asked=st.dictionaries(KEYS, st.builds(Asked, DIGESTS, DIGESTS, st.integers(0, 9), st.integers(0, 9)), max_size=3),
+    computed=st.dictionaries(KEYS, st.builds(Computed, JSON), max_size=3),
+    authored=st.none() | TEXT,
+)
+
+
+@bounded
+@given(journal=JOURNALS, encrypt=st.booleans())
+def test_a_journal_crosses_the_wire_in_a_token_unchanged(journal: Journal, encrypt: bool) -> None:
+    sealing: TokenCodec = TokenCodec(KeyRing([NEW]), entropy=CountedEntropy(), encrypt=encrypt)
+    payload = envelope(journals().write(journal))
+    claims: Any = json.loads(codec(NEW).unseal(sealing.seal(payload)))
+    assert journals().read(claims["s"]) == journal

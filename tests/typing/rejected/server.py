@@ -1,0 +1,30 @@
+"""Servers that a type checker refuses."""
+
+from roundtrip import Server, Step
+
+Server("cinema", keys=[7])  # error: reportArgumentType
+Server("cinema", keys=7)  # error: reportArgumentType
+Server("cinema", principal=True)  # error: reportArgumentType
+Server("cinema", key=["k" * 32])  # error: reportCallIssue
+
+
+def watch(step: str) -> None: ...
+
+
+Server("cinema", trace=watch)  # error: reportArgumentType
+
+
+def mutate(step: Step) -> None:
+    step.round = 2  # error: reportAttributeAccessIssue
+
+
+server = Server("cinema")
+
+
+@server.tool(ttl="60")  # error: reportArgumentType
+def book(film: str) -> str:
+    return film
+
+
+book(1)  # error: reportArgumentType
+server.add_tool("book")  # error: reportArgumentType

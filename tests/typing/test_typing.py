@@ -1,0 +1,66 @@
+"""What must type-check does, and what must not is refused where it says so.
+
+A line that must be refused ends in `# error: rule`, with a rule per error if there are several.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+HERE: Final = Path(__file__).resolve().parent
+_MARK: Final = re.compile(r"# error: ([A-Za-z ]+)$")
+
+Error = tuple[str, int, str]
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Error]:
+    """Every error pyright finds in the snippets: file, line and rule. It runs once, as starting it takes seconds."""
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(HERE)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert run.returncode in (0, 1), run.stdout + run.stderr
+    report: dict[str, Any] = json.loads(run.stdout)
+    assert report["summary"]["filesAnalyzed"] == len(list(HERE.glob("*/*.py")))
+    return sorted(
+        (
+            Path(problem["file"]).relative_to(HERE).as_posix(),
+            problem["range"]["start"]["line"] + 1,
+            problem.get("rule", problem["message"]),
+        )
+        for problem in report["generalDiagnostics"]
+        if problem["severity"] in ("error", "warning")
+    )
+
+
+def _expected(path: Path) -> list[Error]:
+    name = path.relative_to(HERE).as_posix()
+    return [
+        (name, number, rule)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if (mark := _MARK.search(line)) is not None
+        for rule in mark[1].split()
+    ]
+
+
+def _name(path: Path) -> str:
+    return path.stem
+
+
+@pytest.mark.parametrize("path", sorted(HERE.glob("accepted/*.py")), ids=_name)
+def test_an_accepted_snippet_type_checks(path: Path, found: list[Error]) -> None:
+    assert not _expected(path)
+    assert [error for error in found if error[0] == path.relative_to(HERE).as_posix()] == []
+
+
+@pytest.mark.parametrize("path", sorted(HERE.glob("rejected/*.py")), ids=_name)
+def test_a_rejected_snippet_is_refused_line_by_line(path: Path, found: list[Error]) -> None:
+    expected = _expected(path)
+    assert expected
+    refused = [error for error in found if error[0] == path.relative_to(HERE).as_posix()]
+    # What a refused expression yields is unknown, which strict mode reports as well.
+    assert [error for error in refused if not error[2].startswith("reportUnknown")] == sorted(expected)

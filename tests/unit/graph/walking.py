@@ -1,0 +1,78 @@
+"""Plans of functions, and whole walks over them with answers known beforehand."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from roundtrip.asks.markers import Marker
+from roundtrip.asks.outcomes import Outcome
+from roundtrip.graph.plan import Node, Plan, make_plan
+from roundtrip.graph.walk import Walk
+
+
+class Request:
+    """What stands for a context here: the plan is told which classes are."""
+
+
+def plan_of(fn: Callable[..., Any], *arguments: str, aliases: Mapping[str, str] | None = None) -> Plan:
+    """The plan of a tool with these arguments."""
+    names = {name: name for name in arguments} | dict(aliases or {})
+    return make_plan(fn, owner="order", arguments=names, context_types=(Request,))
+
+
+def keys(plan: Plan) -> list[str]:
+    return [node.key for node in plan.nodes]
+
+
+@dataclass
+class Memory:
+    """What answers and kept values a walk finds, and what it was asked and told."""
+
+    answers: dict[str, Any] = field(default_factory=dict[str, Any])
+    kept: dict[str, Any] = field(default_factory=dict[str, Any])
+    asked: list[str] = field(default_factory=list[str])
+
+    def settle(self, node: Node, marker: Marker) -> Outcome | None:
+        del marker
+        self.asked.append(node.key)
+        if node.key not in self.answers:
+            return None
+        answer = self.answers[node.key]
+        return answer if isinstance(answer, Outcome) else Outcome(answer)
+
+    def recall(self, node: Node) -> Outcome | None:
+        return Outcome(self.kept[node.key]) if node.key in self.kept else None
+
+    def remember(self, node: Node, value: Any) -> None:
+        self.kept[node.key] = value
+
+
+def start(
+    plan: Plan, memory: Memory | None = None, *, context: Any = None, arguments: Mapping[str, Any] | None = None
+) -> Walk:
+    """A walk that has not taken a step."""
+    known = memory if memory is not None else Memory()
+    return Walk(
+        plan,
+        arguments=arguments or {},
+        context=context,
+        settle=known.settle,
+        recall=known.recall,
+        remember=known.remember,
+    )
+
+
+async def walk(
+    plan: Plan, memory: Memory | None = None, *, context: Any = None, arguments: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The values of a walk that needs no further answers. Bounded, so that a deadlock is a failure."""
+    one = start(plan, memory, context=context, arguments=arguments)
+    with anyio.fail_after(20):
+        await one.advance()
+    values: dict[str, Any] = {}
+    one.fill(values)
+    assert one.refusal is None, str(one.refusal)
+    assert one.waiting == {}
+    return values

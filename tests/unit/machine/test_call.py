@@ -1,0 +1,85 @@
+"""One call on its way through the table, and the steps its observers are told."""
+
+import pytest
+
+from roundtrip.errors import IllegalTransition
+from roundtrip.machine.call import Call, Step
+from roundtrip.machine.table import Event, State
+
+
+def test_a_call_starts_received_in_leg_one_before_any_round() -> None:
+    call = Call("c1")
+    assert (call.id, call.state, call.leg, call.round, call.ended) == ("c1", State.RECEIVED, 1, 0, False)
+
+
+def test_each_event_is_reported_as_one_step_in_order() -> None:
+    steps: list[Step] = []
+    call = Call("c1", observers=[steps.append])
+    for event in (Event.BEGIN, Event.EXECUTE, Event.FINISH):
+        call.apply(event)
+    assert steps == [
+        Step("c1", 1, State.RECEIVED, Event.BEGIN, State.RESOLVING, 0),
+        Step("c1", 1, State.RESOLVING, Event.EXECUTE, State.EXECUTING, 0),
+        Step("c1", 1, State.EXECUTING, Event.FINISH, State.COMPLETED, 0),
+    ]
+
+
+def test_every_observer_is_told_after_the_call_has_moved() -> None:
+    seen: list[tuple[str, State, State]] = []
+    call = Call(
+        "c1",
+        observers=[
+            lambda step: seen.append(("first", call.state, step.target)),
+            lambda step: seen.append(("second", call.state, step.target)),
+        ],
+    )
+    call.apply(Event.BEGIN)
+    assert seen == [("first", State.RESOLVING, State.RESOLVING), ("second", State.RESOLVING, State.RESOLVING)]
+
+
+def test_asking_opens_a_round_and_the_step_already_counts_it() -> None:
+    steps: list[Step] = []
+    call = Call("c1", observers=[steps.append])
+    for event in (Event.BEGIN, Event.ASK, Event.RESUME, Event.RESOLVE, Event.ASK):
+        call.apply(event)
+    assert [step.round for step in steps] == [0, 1, 1, 1, 2]
+    assert call.round == 2
+
+
+def test_a_restored_call_goes_on_counting_where_its_journal_ended() -> None:
+    steps: list[Step] = []
+    call = Call("c1", leg=3, round=2, state=State.AWAITING_INPUT, observers=[steps.append])
+    call.apply(Event.RESUME)
+    call.apply(Event.RESOLVE)
+    call.apply(Event.ASK)
+    assert [(step.leg, step.round) for step in steps] == [(3, 2), (3, 2), (3, 3)]
+
+
+def test_the_detail_of_a_step_is_what_was_given_with_the_event() -> None:
+    steps: list[Step] = []
+    call = Call("c1", observers=[steps.append])
+    call.apply(Event.BEGIN)
+    call.apply(Event.FAIL, error="boom")
+    assert [dict(step.detail) for step in steps] == [{}, {"error": "boom"}]
+
+
+def test_an_illegal_event_leaves_the_call_where_it_was_and_is_not_reported() -> None:
+    steps: list[Step] = []
+    call = Call("c1", state=State.RESUMED, round=1, observers=[steps.append])
+    with pytest.raises(IllegalTransition) as caught:
+        call.apply(Event.ASK)
+    assert (call.state, call.round, steps) == (State.RESUMED, 1, [])
+    assert caught.value.allowed == (Event.RESOLVE.value, Event.FAIL.value)
+
+
+@pytest.mark.parametrize("event", [Event.FAIL, Event.REJECT], ids=str)
+def test_a_call_in_a_final_state_has_ended_and_takes_no_event(event: Event) -> None:
+    call = Call("c1")
+    call.apply(event)
+    assert call.ended
+    with pytest.raises(IllegalTransition, match="the state is final"):
+        call.apply(Event.BEGIN)
+
+
+def test_a_call_is_moved_by_apply_alone() -> None:
+    assert not hasattr(Call("c1"), "__dict__")

@@ -1,0 +1,48 @@
+"""The generated pages of specs/ are current, and every clause of the protocol has a test."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from specs.generate import SPECS, TESTS, main, render, shown
+from specs.requirements import REQUIREMENTS
+
+
+@pytest.mark.parametrize("name", ["machine.json", "machine.md", "protocol.md"])
+def test_a_generated_page_is_current(name: str) -> None:
+    assert (SPECS / name).read_text(encoding="utf-8") == render()[name], "run: python -m specs.generate"
+
+
+def test_check_finds_a_stale_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("specs.generate.SPECS", tmp_path)
+    assert main(["--check"]) == 1
+    assert "specs/machine.json is stale" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+    assert main([]) == 0
+    assert main(["--check"]) == 0
+    assert json.loads((tmp_path / "machine.json").read_text())["initial"] == "received"
+
+
+@pytest.mark.parametrize("id_", [requirement.id for requirement in REQUIREMENTS if requirement.later is None])
+def test_every_clause_has_a_test_that_shows_it(id_: str) -> None:
+    assert shown(TESTS).get(id_)
+
+
+def test_tests_show_only_clauses_that_exist() -> None:
+    assert shown(TESTS).keys() <= {requirement.id for requirement in REQUIREMENTS}
+
+
+def test_the_modules_of_every_clause_exist() -> None:
+    package = SPECS.parent / "roundtrip"
+    for requirement in REQUIREMENTS:
+        assert requirement.modules or requirement.later is not None
+        for module in requirement.modules:
+            assert (package / module).is_file(), requirement.id
+
+
+def test_several_clauses_may_be_named_in_one_docstring(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text('def test_x():\n    """It works. Shows S7, S8 and F1. Shows S2."""\n')
+    assert shown(tmp_path) == {id_: ["test_a.py::test_x"] for id_ in ("S7", "S8", "F1", "S2")}
