@@ -5,6 +5,7 @@
     │   └── SchemaNotRenderable   a form the protocol cannot show
     ├── IllegalTransition    a caller moved a call where the table has no arrow
     ├── TokenRejected        the peer's token: not ours, not now, not for this request
+    ├── TicketRejected       the ticket that a browser brought to the page behind a URL question
     ├── AnswerRejected       the user's answer: invalid, and asked often enough
     ├── QuestionVolatile     a question that changes whenever it is asked
     ├── QuestionRefused      the user's outcome, where a body wanted the bare value
@@ -16,7 +17,8 @@
     │   └── SuspensionSwallowed   a body caught what should have ended its leg
     ├── CannotAsk            the client cannot be asked this way
     │   ├── CapabilityMissing     it did not declare the capability
-    │   └── ChannelMissing        its connection cannot carry a question
+    │   ├── ChannelMissing        its connection cannot carry a question
+    │   └── UrlRequired           it can only be told of the page, and has to call again
     ├── TokenTooLarge        the call remembers more than a token may hold
     └── ValueNotStorable     a value that should ride in the token is not JSON
 
@@ -29,7 +31,7 @@ from enum import StrEnum
 
 from mcp.server.mcpserver.exceptions import InvalidSignature as SdkInvalidSignature
 from mcp.server.request_state import InvalidRequestState
-from mcp_types import ClientCapabilities
+from mcp_types import ClientCapabilities, ElicitRequestURLParams
 
 __all__ = [
     "AnswerRejected",
@@ -49,8 +51,11 @@ __all__ = [
     "RoundtripError",
     "SchemaNotRenderable",
     "SuspensionSwallowed",
+    "TicketReason",
+    "TicketRejected",
     "TokenRejected",
     "TokenTooLarge",
+    "UrlRequired",
     "ValueNotStorable",
 ]
 
@@ -112,6 +117,24 @@ class TokenRejected(RoundtripError, InvalidRequestState):
 
     def __init__(self, reason: RejectionReason) -> None:
         super().__init__(reason.value)
+        self.reason = reason
+
+
+class TicketReason(StrEnum):
+    """Why a ticket was refused. For the log; the page need not tell."""
+
+    MALFORMED = "malformed"
+    SIGNATURE = "signature"
+    EXPIRED = "expired"
+    PRINCIPAL = "another principal"
+    PURPOSE = "another purpose"
+
+
+class TicketRejected(RoundtripError):
+    """A ticket that does not open the page it was brought to."""
+
+    def __init__(self, reason: TicketReason) -> None:
+        super().__init__(f"the ticket is not valid: {reason.value}")
         self.reason = reason
 
 
@@ -236,6 +259,15 @@ class ChannelMissing(CannotAsk):
         super().__init__(f"cannot ask {asked}: {why}")
         self.keys = tuple(keys)
         self.protocol_version = protocol_version
+
+
+class UrlRequired(CannotAsk):
+    """The client has to send its user to a page first, and then call again."""
+
+    def __init__(self, key: str, *, request: ElicitRequestURLParams) -> None:
+        super().__init__(f"question {key!r} has to be answered on a page before the call is made again")
+        self.key = key
+        self.request = request
 
 
 class TokenTooLarge(RoundtripError):

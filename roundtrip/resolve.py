@@ -5,7 +5,7 @@ Use them to fill the parameters of a function that is not registered as a tool. 
 
 import os
 import time
-from collections.abc import Hashable, Mapping, Set
+from collections.abc import Callable, Hashable, Mapping, Set
 from typing import Any
 
 from mcp.server.mcpserver import Context
@@ -17,7 +17,7 @@ from roundtrip.graph.markers import Resolve, SdkResolve
 from roundtrip.graph.plan import Node, Plan, find_resolved, make_plan
 from roundtrip.graph.signatures import identity, returns_input_required
 from roundtrip.machine.journal import Journal, to_text
-from roundtrip.runtime.leg import Leg, Limits, Refused, Suspended, open_call, serve
+from roundtrip.runtime.leg import DONE, Leg, Limits, Refused, Suspended, open_call, serve
 from roundtrip.server.clients import RequestClient
 from roundtrip.server.server import Server
 from roundtrip.tokens import JournalCodec
@@ -101,6 +101,7 @@ async def resolve_arguments(
         clock=time.time,
         limits=_LIMITS,
         write=codec.write,
+        plan_for=_plan_done,
         journal=journal,
         responses=context.input_responses if journal is not None else None,
     )
@@ -110,12 +111,22 @@ async def resolve_arguments(
         del made
         filled.update(values)
 
-    end = await serve(leg, arguments=tool_args, make_context=lambda _: context, execute=take)
+    end = await serve(leg, arguments=tool_args, make_context=lambda _: context, silent=True, execute=take)
     if isinstance(end, Refused):
         raise ToolError(end.reason)
     if isinstance(end, Suspended):
         return InputRequiredResult(input_requests=end.requests, request_state=end.state)
     return filled
+
+
+def _plan_done(done: Callable[..., Any]) -> Plan:
+    return make_plan(
+        None,
+        owner="resolve_arguments()",
+        arguments={},
+        context_types=(Context,),
+        resolved={DONE: (SdkResolve(done), False)},
+    )
 
 
 def _restore(codec: JournalCodec, state: str | None) -> Journal | None:

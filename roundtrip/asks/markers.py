@@ -1,6 +1,6 @@
-"""What a resolver returns to ask: `Elicit`, `Sample`, `ListRoots`.
+"""What a resolver returns to ask: `Elicit`, `ElicitUrl`, `Sample`, `ListRoots`.
 
-They extend the SDK's classes of the same names, so a function written with either runs on either server.
+All but `ElicitUrl` extend the SDK's classes of the same names, so a function written with either runs on either server.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -29,6 +29,7 @@ __all__ = [
     "ATTEMPTS",
     "NOTHING",
     "Elicit",
+    "ElicitUrl",
     "ListRoots",
     "Marker",
     "Otherwise",
@@ -118,6 +119,41 @@ class Elicit(SdkElicit[Any], Generic[T]):
         self.volatile_ok = volatile_ok
 
 
+class ElicitUrl(Generic[T]):
+    """Send the user to a page, for what must not pass through the client: a login, a payment, a secret.
+
+    The client only learns whether the user agreed to go there. `done` decides whether they have finished.
+
+    Args:
+        message: Why the user is sent there.
+        url: The page. Put `ctx.call.ticket("...")` into it, and the page can tell whose call it is.
+        done: Called after the user agreed, with what a resolver may take: None or False until the page has been
+            dealt with, then the value that the consumer receives. Without it, agreeing is the whole answer, `True`.
+        wait: Seconds a leg waits for `done` before it asks again.
+        otherwise: The value, or a function that makes it, for a client that cannot be sent to pages.
+        volatile_ok: Accept that the wording changes from leg to leg.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        url: str,
+        *,
+        done: Callable[..., T | Awaitable[T | None] | None] | None = None,
+        wait: float = 20.0,
+        otherwise: Otherwise[T] = NOTHING,
+        volatile_ok: bool = False,
+    ) -> None:
+        if not wait >= 0:
+            raise ValueError(f"ElicitUrl(wait={wait}): seconds, not less than none")
+        self.message = message
+        self.url = url
+        self.done = done
+        self.wait = wait
+        self.otherwise = otherwise
+        self.volatile_ok = volatile_ok
+
+
 class Sample(SdkSample):
     """Ask the client's model to complete a conversation; the consumer receives its `CreateMessageResult`.
 
@@ -176,10 +212,10 @@ class ListRoots(SdkListRoots):
         self.otherwise = otherwise
 
 
-Marker = SdkElicit[Any] | SdkSample | SdkListRoots
+Marker = SdkElicit[Any] | ElicitUrl[Any] | SdkSample | SdkListRoots
 """Anything that asks, whichever library it comes from."""
 
 
 def is_marker(value: object) -> TypeGuard[Marker]:
     """Whether a resolver returned a question instead of a value."""
-    return isinstance(value, SdkElicit | SdkSample | SdkListRoots)
+    return isinstance(value, SdkElicit | ElicitUrl | SdkSample | SdkListRoots)

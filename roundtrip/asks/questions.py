@@ -1,8 +1,11 @@
 """One question ready to be put: the request it sends, what it is pinned to, and how its answer is read."""
 
 import json
-from collections.abc import Mapping
+import re
+import typing
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, cast
 
 from mcp_types import (
@@ -13,6 +16,7 @@ from mcp_types import (
     ElicitationCapability,
     ElicitRequest,
     ElicitRequestFormParams,
+    ElicitRequestURLParams,
     ElicitResult,
     FormElicitationCapability,
     InputRequest,
@@ -24,17 +28,18 @@ from mcp_types import (
     SamplingMessage,
     SamplingToolsCapability,
     TextContent,
+    UrlElicitationCapability,
 )
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from roundtrip.asks.forms import AnswerInvalid, Form, form_of
-from roundtrip.asks.markers import ATTEMPTS, NOTHING, Elicit, ListRoots, Marker, Sample, SdkElicit, SdkSample
+from roundtrip.asks.markers import ATTEMPTS, NOTHING, Elicit, ElicitUrl, ListRoots, Marker, Sample, SdkElicit, SdkSample
 from roundtrip.asks.outcomes import Outcome
 from roundtrip.asks.samples import read_structured, text_of
 from roundtrip.errors import CapabilityMissing
 from roundtrip.machine.journal import Action, digest
 
-__all__ = ["FormQuestion", "ModelQuestion", "Question", "question_of"]
+__all__ = ["TICKET", "URL_SCHEMA", "FormQuestion", "ModelQuestion", "Question", "UrlQuestion", "question_of"]
 
 _ACTIONS = {"accept": Action.ACCEPT, "decline": Action.DECLINE, "cancel": Action.CANCEL}
 
@@ -167,8 +172,82 @@ class ModelQuestion:
             raise CapabilityMissing(key, capability="sampling.tools" if with_tools else "sampling", required=needed)
 
 
-Question = FormQuestion | ModelQuestion
+@dataclass(frozen=True, slots=True)
+class UrlQuestion:
+    """A page for the user (`elicitation/create` in URL mode). Agreeing to go there is not yet the answer."""
 
+    text: str
+    url: str
+    message: str
+    schema: str
+    done: Callable[..., Any] | None
+    wait: float
+    volatile_ok: bool = False
+    otherwise: Any = NOTHING
+    elicitation_id: str = ""
+    attempts: int = ATTEMPTS
+
+    @property
+    def result_type(self) -> type[BaseModel]:
+        """The answer's wire type."""
+        return ElicitResult
+
+    @property
+    def params(self) -> ElicitRequestURLParams:
+        """What the client is told of the page."""
+        return ElicitRequestURLParams(message=self.text, url=self.url, elicitation_id=self.elicitation_id)
+
+    def request(self, complaint: str | None = None) -> InputRequest:
+        """The request that puts the question."""
+        del complaint
+        return ElicitRequest(params=self.params)
+
+    def read(self, response: InputResponse) -> tuple[Outcome, Any]:
+        """Whether the user agreed to go to the page.
+
+        Raises:
+            AnswerInvalid: The answer is to another kind of question.
+        """
+        if not isinstance(response, ElicitResult):
+            raise AnswerInvalid("it is not the answer to a page")
+        return self.restore(_ACTIONS[response.action], None), None
+
+    def restore(self, action: Action, data: Any) -> Outcome:
+        """The outcome of agreeing, or of a value that stands in for the page's."""
+        return Outcome(True if data is None else self._values.validate_python(data), action)
+
+    def plain(self, value: Any) -> Any:
+        """The JSON form of what `done` yielded."""
+        return self._values.dump_python(value, mode="json", by_alias=True, warnings="error")
+
+    @property
+    def _values(self) -> TypeAdapter[Any]:
+        return _values_of(self.done)
+
+    def require(self, key: str, capabilities: ClientCapabilities | None) -> None:
+        """Raise CapabilityMissing unless the client declared that it shows pages (S6)."""
+        declared = capabilities.elicitation if capabilities is not None else None
+        if declared is None or declared.url is None:
+            needed = ClientCapabilities(elicitation=ElicitationCapability(url=UrlElicitationCapability()))
+            raise CapabilityMissing(key, capability="URL elicitation", required=needed)
+
+
+@lru_cache(maxsize=256)
+def _values_of(done: Callable[..., Any] | None) -> TypeAdapter[Any]:
+    """How what `done` yields is kept, by its return annotation."""
+    try:
+        returns = typing.get_type_hints(done).get("return", Any) if done is not None else bool
+    except (NameError, TypeError):
+        returns = Any
+    return TypeAdapter(returns)
+
+
+Question = FormQuestion | UrlQuestion | ModelQuestion
+
+TICKET = re.compile(r"rt1\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{43}", re.ASCII)
+"""How a ticket is spelled. Another key spells it differently, so what a URL question is pinned to leaves it out."""
+
+URL_SCHEMA = digest("url")
 _ROOTS = ModelQuestion(ListRootsRequest(), ListRootsResult, digest("roots/list"), digest("ListRootsResult"))
 
 
@@ -190,6 +269,17 @@ def question_of(marker: Marker) -> Question:
                 marker.otherwise,
             )
         return FormQuestion(marker.message, form, digest(marker.message))
+    if isinstance(marker, ElicitUrl):
+        return UrlQuestion(
+            marker.message,
+            marker.url,
+            digest(f"{marker.message}\0{TICKET.sub('rt1', marker.url)}"),
+            URL_SCHEMA,
+            marker.done,
+            marker.wait,
+            marker.volatile_ok,
+            marker.otherwise,
+        )
     if isinstance(marker, SdkSample):
         request = CreateMessageRequest(params=marker.params)
         with_tools = marker.params.tools is not None or marker.params.tool_choice is not None

@@ -16,7 +16,7 @@ from pydantic import PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 
 from roundtrip.asks.forms import form_of
-from roundtrip.asks.markers import SdkElicit, SdkListRoots, SdkSample
+from roundtrip.asks.markers import ElicitUrl, SdkElicit, SdkListRoots, SdkSample
 from roundtrip.errors import InvalidSignature
 from roundtrip.graph.markers import Resolve, SdkResolve
 from roundtrip.graph.signatures import (
@@ -297,7 +297,7 @@ class _Planner:
                 f"{self._owner}: the return annotation of resolver {label!r} has {len(asking)} asking arms; "
                 "a resolver asks one question. Split it into one resolver per question"
             )
-        schema = _elicited(asking[0]) if asking else None
+        schema = _elicited(asking[0]) if asking and not _is_page(asking[0]) else None
         if schema is not None:
             try:
                 form_of(schema)
@@ -472,13 +472,17 @@ def _options(marker: SdkResolve) -> tuple[str | None, tuple[str, ...], bool]:
 
 
 def _asking_arms(returns: Any) -> list[Any]:
-    kinds = (SdkElicit, SdkSample, SdkListRoots)
+    kinds = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots)
     found: list[Any] = []
     for arm in arms_of(returns):
         kind = get_origin(arm) or arm
         if isinstance(kind, type) and issubclass(kind, kinds):
             found.append(arm)
     return found
+
+
+def _is_page(arm: Any) -> bool:
+    return (get_origin(arm) or arm) is ElicitUrl
 
 
 def _elicited(arm: Any) -> type[Any] | None:

@@ -71,7 +71,7 @@ class Walk:
         plan: Plan,
         *,
         arguments: Mapping[str, Any],
-        context: Any,
+        context: Callable[[], Any],
         settle: Settle,
         recall: Recall,
         remember: Remember,
@@ -200,7 +200,7 @@ class Walk:
     def _take(self, entry: Input, into: dict[str, Any]) -> bool:
         """Put an input's value in place; False (and `refusal` set) if the user refused it."""
         if entry.source is Source.CONTEXT:
-            into[entry.parameter] = self._context
+            into[entry.parameter] = self._context()
         elif entry.source is Source.ARGUMENT:
             into[entry.parameter] = self._arguments[entry.name]
         else:

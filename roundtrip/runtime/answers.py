@@ -16,7 +16,7 @@ from pydantic_core import PydanticSerializationError
 from roundtrip.asks.forms import AnswerInvalid, form_of
 from roundtrip.asks.markers import NOTHING, Marker, SdkElicit, SdkListRoots, SdkSample
 from roundtrip.asks.outcomes import Outcome
-from roundtrip.asks.questions import Question, question_of
+from roundtrip.asks.questions import URL_SCHEMA, Question, UrlQuestion, question_of
 from roundtrip.errors import AnswerRejected, QuestionVolatile, SchemaNotRenderable, ValueNotStorable
 from roundtrip.graph.plan import Node, Plan
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, digest
@@ -48,6 +48,8 @@ class Open:
     asked: Asked
     reason: str = "new"
     complaint: str | None = None
+    consented: bool = False
+    """Whether the user agreed to go to the page, and may be done there by now."""
     decisive: bool = False
     """Whether a user who declines this has ended the call, as somebody needs the bare value."""
     lost: tuple[str, ...] = ()
@@ -61,8 +63,9 @@ class Open:
 class Answers:
     """What is known of the client's answers while one leg runs."""
 
-    def __init__(self, plan: Plan, journal: Journal | None, *, build: str) -> None:
+    def __init__(self, plan: Plan, journal: Journal | None, *, build: str, call_id: str = "") -> None:
         self._plan = plan
+        self._call_id = call_id
         self._same_build = journal is not None and journal.build == build
         self._asked: dict[str, Asked] = {}
         self._responses: dict[str, InputResponse | None] = {}
@@ -102,6 +105,10 @@ class Answers:
             question = question_of(marker)
         except SchemaNotRenderable as error:
             raise SchemaNotRenderable(f"question {key!r}: {error}", field=error.field) from error
+        if isinstance(question, UrlQuestion):
+            question = replace(question, elicitation_id=digest(f"{self._call_id}/{key}"))
+            if question.done is not None:
+                return self._settle_page(names, question, decisive=decisive)
         restored = self._restore(names, question) if self.entries or self.computed else None
         if restored is not None:
             self.open.pop(key, None)
@@ -132,6 +139,34 @@ class Answers:
         self._fresh.add(key)
         self.open.pop(key, None)
         return outcome
+
+    def _settle_page(self, names: tuple[str, ...], question: UrlQuestion, *, decisive: bool) -> Outcome | None:
+        """The outcome of a question whose answer comes from elsewhere, once the user has agreed to go there."""
+        key = names[0]
+        kept = next((self.computed[_STAND_IN + name] for name in names if _STAND_IN + name in self.computed), None)
+        if kept is not None:
+            self.open.pop(key, None)
+            return question.restore(Action.ACCEPT, kept.value)
+        name = next((name for name in names if name in self._asked), key)
+        asked = self._asked.get(name) or Asked(question.message, question.schema)
+        if name in self._responses and not _changes(asked, question):
+            outcome, _ = self._read(question, self._responses.pop(name))
+            for former in names[1:]:
+                self.entries.pop(former, None)
+            # Agreeing a second time is no news: the page is still not done.
+            if outcome.action is not Action.ACCEPT or key not in self.entries:
+                self._fresh.add(key)
+            self.entries[key] = Entry(outcome.action, question.message, question.schema)
+        entry = next((self.entries[name] for name in names if name in self.entries), None)
+        agreed = entry is not None and not _changes(entry, question)
+        if entry is not None and agreed and entry.action is not Action.ACCEPT:
+            self.open.pop(key, None)
+            return Outcome(action=entry.action)
+        if name not in self._asked and not agreed:
+            return self._leave_new(key, question, decisive=decisive)
+        reason = "unfinished" if agreed else "unanswered"
+        again = Asked(question.message, question.schema)
+        return self._leave_open(Open(key, question, again, reason, consented=agreed, decisive=decisive))
 
     def adopt(self, blocked: Callable[[int], bool]) -> bool:
         """Give open questions what another build wrote for them under their bare name or another path.
@@ -191,6 +226,9 @@ class Answers:
                     return Outcome(value)
                 if name in self.entries:
                     entry = self.entries[name]
+                    if entry.schema == URL_SCHEMA:
+                        # To agree to a page is not yet its outcome; the function asks again for that.
+                        continue
                     value = _restore_answer(node, entry) if entry.action is Action.ACCEPT else None
                     self.entries[node.key] = self.entries.pop(name)
                     return Outcome(value, entry.action)
@@ -262,11 +300,19 @@ class Answers:
             value = value()
             if inspect.isawaitable(value):
                 value = await value
+        self.keep(waiting, value, source="otherwise=")
+
+    def keep(self, waiting: Open, value: Any, *, source: str) -> None:
+        """Fix the value of an open question for the rest of the call, as the client will not give it.
+
+        Raises:
+            ValueNotStorable: The value has no JSON form.
+        """
         try:
             plain = waiting.question.plain(value)
             waiting.question.restore(Action.ACCEPT, plain)
         except (AnswerInvalid, AttributeError, PydanticSerializationError, ValueError) as error:
-            reason = f"otherwise= gave {type(value).__name__}, which is no answer to the question ({error})"
+            reason = f"{source} gave {type(value).__name__}, which is no answer to the question ({error})"
             raise ValueNotStorable(waiting.key, reason=reason) from error
         self.computed[_STAND_IN + waiting.key] = Computed(plain)
 

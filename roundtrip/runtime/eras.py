@@ -38,6 +38,10 @@ class Client(Protocol):
         """Put one question and wait for the answer."""
         ...
 
+    async def tell_done(self, elicitation_id: str) -> None:
+        """Tell a live client that its user is done with a page."""
+        ...
+
 
 @lru_cache(maxsize=32)
 def is_retry_era(protocol_version: str | None) -> bool:

@@ -6,14 +6,16 @@ way: a retry leg ends at `ask` and the next one starts with `resume`; a live leg
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from functools import cache
+from typing import Any, Final, cast
 
 import anyio
 from mcp_types import InputRequest, InputRequiredResult, InputResponse
 
 from roundtrip.asks.markers import Marker
-from roundtrip.errors import CannotAsk, QuestionRefused, RoundtripError
-from roundtrip.graph.plan import Plan
+from roundtrip.asks.outcomes import Outcome
+from roundtrip.errors import BodyMistake, CannotAsk, QuestionRefused, RoundtripError
+from roundtrip.graph.plan import Node, Plan
 from roundtrip.graph.walk import Refusal, Walk
 from roundtrip.machine.call import Call, Observer
 from roundtrip.machine.journal import Action, Journal
@@ -23,7 +25,7 @@ from roundtrip.runtime.body import Body
 from roundtrip.runtime.eras import Client
 from roundtrip.runtime.rounds import Rounds, Suspension
 
-__all__ = ["Authored", "Finished", "Leg", "Limits", "Refused", "Suspended", "open_call", "serve"]
+__all__ = ["DONE", "Authored", "Finished", "Leg", "Limits", "Refused", "Suspended", "open_call", "serve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,9 @@ class Refused:
     reason: str
 
 
+DONE: Final = "done"
+"""The parameter that the plan of a page's `done` function fills."""
+
 LegEnd = Finished | Suspended | Authored | Refused
 
 
@@ -81,6 +86,8 @@ class Leg:
     clock: Callable[[], float]
     limits: Limits
     write: Callable[[Journal], str]
+    plan_for: Callable[[Callable[..., Any]], Plan]
+    """Plans the `done` function of a page, which may take what a resolver may take."""
     gate: tuple[str, Marker] | None = None
     """A question, with its name, that must be accepted before anything runs."""
     build: str = ""
@@ -128,7 +135,8 @@ async def serve(
     leg: Leg,
     *,
     arguments: Mapping[str, Any],
-    make_context: Callable[[Body], Any] | None,
+    make_context: Callable[[Body], Any],
+    silent: bool,
     execute: Callable[[dict[str, Any], Any], Awaitable[Any]],
 ) -> LegEnd:
     """Serve one leg.
@@ -136,7 +144,8 @@ async def serve(
     Args:
         leg: The call, its plan and its client.
         arguments: The tool's validated arguments, as resolvers may ask for them by name.
-        make_context: Makes what a parameter annotated as context receives; None where none is.
+        make_context: Makes what a parameter annotated as context receives; called when one is needed.
+        silent: Whether the body takes no context, and so has nothing to ask with.
         execute: Runs the body with the values of its filled parameters, and the context.
 
     Raises:
@@ -144,18 +153,22 @@ async def serve(
         Exception: What the author's code raised.
     """
     call = leg.call
-    if not leg.plan.nodes and make_context is None and leg.gate is None:
+    if silent and not leg.plan.nodes and leg.gate is None:
         return await _serve_silent(leg, execute)
-    answers = Answers(leg.plan, leg.journal, build=leg.build)
-    rounds = Rounds(call, leg.client, answers)
+    answers = Answers(leg.plan, leg.journal, build=leg.build, call_id=call.id)
+
+    async def finish(done: Callable[..., Any]) -> Any:
+        return await _finish(leg.plan_for(done), arguments, context)
+
+    rounds = Rounds(call, leg.client, answers, finish)
     body = Body(leg.plan, answers, rounds)
+    context = cache(lambda: make_context(body))
     try:
         _begin(call)
         if leg.journal is not None:
             answers.deliver(leg.responses or {}, leg.journal.asked)
         if leg.gate is not None:
             await _pass(leg.gate, answers, rounds)
-        context = make_context(body) if make_context is not None else None
         values: dict[str, Any] = {}
         if leg.plan.nodes:
             refusal = await _resolve(leg, answers, rounds, arguments, context, values)
@@ -164,7 +177,7 @@ async def serve(
                 return Refused(str(refusal))
         call.apply(Event.EXECUTE)
         with body.running():
-            value = await execute(values, context)
+            value = await execute(values, None if silent else context())
         return _end(leg, value)
     except (QuestionRefused, Suspension, BaseExceptionGroup) as raised:
         verdict = _verdict(raised)
@@ -254,7 +267,7 @@ async def _resolve(
     answers: Answers,
     rounds: Rounds,
     arguments: Mapping[str, Any],
-    context: Any,
+    context: Callable[[], Any],
     values: dict[str, Any],
 ) -> Refusal | None:
     """Fill `values`, asking what has to be asked; a refusal is what the user would not answer."""
@@ -275,6 +288,27 @@ async def _resolve(
     if walk.refusal is None:
         walk.fill(values)
     return walk.refusal
+
+
+async def _finish(plan: Plan, arguments: Mapping[str, Any], context: Callable[[], Any]) -> Any:
+    """Call the `done` function of a page."""
+
+    def settle(node: Node, marker: Marker) -> Outcome | None:
+        del marker
+        raise BodyMistake(f"{node.label} decides whether a page is done with, and cannot ask a question of its own")
+
+    walk = Walk(
+        plan,
+        arguments=arguments,
+        context=context,
+        settle=settle,
+        recall=lambda node: None,
+        remember=lambda node, value: None,
+    )
+    await walk.advance()
+    values: dict[str, Any] = {}
+    walk.fill(values)
+    return values[DONE]
 
 
 def _verdict(raised: BaseException) -> BaseException:

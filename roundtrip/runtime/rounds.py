@@ -4,17 +4,26 @@ In the live era `put` waits for the answers. In the retry era it raises `Suspens
 the leg ends with the batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import anyio
+
 from roundtrip.asks.markers import NOTHING
-from roundtrip.errors import CannotAsk
+from roundtrip.asks.questions import UrlQuestion
+from roundtrip.errors import CannotAsk, UrlRequired
 from roundtrip.machine.call import Call
 from roundtrip.machine.table import Event, State
 from roundtrip.runtime.answers import Answers, Open
 from roundtrip.runtime.eras import Client, ask_live, is_retry_era, require_channel
 
 __all__ = ["Rounds", "Suspension"]
+
+
+_POLL = 0.25
+
+Finish = Callable[[Any], Awaitable[Any]]
+"""Calls the `done` function of a page, with what it asks for."""
 
 
 class Suspension(BaseException):
@@ -24,9 +33,10 @@ class Suspension(BaseException):
 class Rounds:
     """Puts questions for one leg; `batch` holds those the leg will end with."""
 
-    __slots__ = ("_answers", "_call", "_client", "batch", "retry")
+    __slots__ = ("_answers", "_call", "_client", "batch", "finish", "retry")
 
-    def __init__(self, call: Call, client: Client, answers: Answers) -> None:
+    def __init__(self, call: Call, client: Client, answers: Answers, finish: Finish) -> None:
+        self.finish = finish
         self._call = call
         self._client = client
         self._answers = answers
@@ -42,6 +52,8 @@ class Rounds:
             Suspension: The answers will come with the next leg.
             CannotAsk: The client cannot be asked, and nothing stands in for the answer.
         """
+        if await self._visit_pages(batch):
+            return
         unaskable = [waiting for waiting in batch if not self._can_ask(waiting)]
         if unaskable:
             for waiting in unaskable:
@@ -60,9 +72,37 @@ class Rounds:
             self._call.apply(Event.EXECUTE)
         self._answers.deliver(responses, {waiting.key: waiting.asked for waiting in batch})
 
+    async def _visit_pages(self, batch: Sequence[Open]) -> bool:
+        """See whether pages that users agreed to go to are done with, waiting a while; True if one is."""
+        pages = [
+            (waiting, waiting.question)
+            for waiting in batch
+            if isinstance(waiting.question, UrlQuestion)
+            and waiting.question.done is not None
+            # Without a way back the client goes to the page by itself, and calls again.
+            and (waiting.consented or not (self.retry or self._client.can_be_asked_live))
+        ]
+        if not pages:
+            return False
+        patience = max(question.wait if waiting.consented else 0.0 for waiting, question in pages)
+        started = anyio.current_time()
+        while True:
+            finished = False
+            for waiting, question in pages:
+                value = await self.finish(question.done)
+                if value is not None and value is not False:
+                    self._answers.keep(waiting, value, source="done=")
+                    finished = True
+                    if not self.retry:
+                        await self._client.tell_done(question.elicitation_id)
+            if finished or anyio.current_time() - started >= patience:
+                return finished
+            await anyio.sleep(_POLL)
+
     def _can_ask(self, waiting: Open) -> bool:
         try:
             if not self.retry:
+                self._require_page(waiting)
                 # First, as without a session the server has not kept what the client declared either.
                 require_channel(self._client, [waiting])
             waiting.question.require(waiting.key, self._client.capabilities)
@@ -71,6 +111,14 @@ class Rounds:
                 raise
             return False
         return True
+
+    def _require_page(self, waiting: Open) -> None:
+        """Raise UrlRequired where the client can only be told of a page."""
+        question = waiting.question
+        declared = self._client.capabilities.elicitation if self._client.capabilities is not None else None
+        can_show = declared is not None and declared.url is not None
+        if isinstance(question, UrlQuestion) and can_show and not self._client.can_be_asked_live:
+            raise UrlRequired(waiting.key, request=question.params)
 
     def note_ask(self) -> None:
         """Move the call to where it waits for the batch."""

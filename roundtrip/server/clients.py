@@ -35,3 +35,8 @@ class RequestClient:
             raise RuntimeError("there is no client to ask")
         metadata = ServerMessageMetadata(related_request_id=self._request.request_id)
         return cast("InputResponse", await self._request.session.send_request(request, result_type, metadata=metadata))
+
+    async def tell_done(self, elicitation_id: str) -> None:
+        """Notify a live client that its user is done with a page."""
+        if self._request is not None and self._request.session.can_send_request:
+            await self._request.session.send_elicit_complete(elicitation_id, self._request.request_id)

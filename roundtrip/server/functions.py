@@ -14,8 +14,8 @@ from mcp_types import InputRequiredResult
 from roundtrip.errors import InvalidSignature
 from roundtrip.graph.markers import SdkResolve
 from roundtrip.graph.plan import EMPTY, Plan, find_resolved, make_plan
-from roundtrip.graph.signatures import arms_of, hints_of, is_async, returns_input_required
-from roundtrip.runtime.leg import Limits
+from roundtrip.graph.signatures import arms_of, display_name, hints_of, is_async, returns_input_required
+from roundtrip.runtime.leg import DONE, Limits
 from roundtrip.server.builds import build_of
 
 __all__ = ["AskingFunction", "Signature", "read_signature"]
@@ -66,6 +66,7 @@ class Signature:
             plan=plan,
             limits=limits,
             build=build if build is not None else build_of([self.fn, *(node.fn for node in plan.nodes)]),
+            arguments=arguments,
             threads=anyio.CapacityLimiter(_WAITING_THREADS),
         )
 
@@ -102,6 +103,8 @@ class AskingFunction:
     plan: Plan
     limits: Limits
     build: str
+    arguments: Mapping[str, str]
+    """The names by which resolvers may ask for the client's arguments, with the names they are passed under."""
     threads: anyio.CapacityLimiter
     """For a plain body that may wait for a person in its thread: those of the event loop are too few."""
 
@@ -114,6 +117,20 @@ class AskingFunction:
     def seals(self) -> bool:
         """Whether a call of it is known to carry what the client must not read."""
         return self.plan.seals or returns_input_required(self.fn)
+
+    def plan_for(self, done: Callable[..., Any]) -> Plan:
+        """The plan of a page's `done` function, which may take what this function's resolvers may.
+
+        Raises:
+            InvalidSignature: A parameter of it cannot be filled.
+        """
+        return make_plan(
+            None,
+            owner=f"{self.owner}, done={display_name(done)}",
+            arguments=self.arguments,
+            context_types=(SdkContext,),
+            resolved={DONE: (SdkResolve(done), False)},
+        )
 
     async def run(self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any) -> Any:
         """Run it; a plain function in a worker thread."""

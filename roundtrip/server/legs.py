@@ -89,6 +89,7 @@ class LegRunner:
             clock=time.time,
             limits=function.limits,
             write=self._protection.write,
+            plan_for=function.plan_for,
             gate=gate,
             build=function.build,
             journal=journal,
@@ -112,7 +113,8 @@ class LegRunner:
         end = await serve(
             leg,
             arguments=arguments,
-            make_context=make_context if function.wants_context else None,
+            make_context=make_context,
+            silent=not function.contexts,
             execute=execute,
         )
         if isinstance(end, Finished):
