@@ -3,7 +3,7 @@
 from mcp.server.mcpserver import Audio, Image
 from mcp.server.mcpserver.exceptions import ToolError
 
-from roundtrip.asks.markers import Elicit, ListRoots, Sample
+from roundtrip.asks.markers import Elicit, ElicitUrl, ListRoots, Sample
 from roundtrip.asks.outcomes import (
     AcceptedElicitation,
     CancelledElicitation,
@@ -24,6 +24,7 @@ __all__ = [
     "Context",
     "DeclinedElicitation",
     "Elicit",
+    "ElicitUrl",
     "ElicitationResult",
     "Event",
     "Image",

@@ -35,6 +35,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from roundtrip.asks.forms import AnswerInvalid, Form, form_of
 from roundtrip.asks.markers import ATTEMPTS, NOTHING, Elicit, ElicitUrl, ListRoots, Marker, Sample, SdkElicit, SdkSample
 from roundtrip.asks.outcomes import Outcome
+from roundtrip.asks.reviews import Review, ReviewForm
 from roundtrip.asks.samples import read_structured, text_of
 from roundtrip.errors import CapabilityMissing
 from roundtrip.machine.journal import Action, digest
@@ -49,7 +50,7 @@ class FormQuestion:
     """A form for the user (`elicitation/create`)."""
 
     text: str
-    form: Form
+    form: Form | ReviewForm
     message: str
     attempts: int = ATTEMPTS
     volatile_ok: bool = False
@@ -251,12 +252,14 @@ URL_SCHEMA = digest("url")
 _ROOTS = ModelQuestion(ListRootsRequest(), ListRootsResult, digest("roots/list"), digest("ListRootsResult"))
 
 
-def question_of(marker: Marker) -> Question:
+def question_of(marker: Marker | Review) -> Question:
     """The question a marker stands for.
 
     Raises:
         SchemaNotRenderable: The protocol cannot show its schema.
     """
+    if isinstance(marker, Review):
+        return FormQuestion(marker.message, ReviewForm(marker.parts), digest(marker.message))
     if isinstance(marker, SdkElicit):
         form = form_of(marker.schema)
         if isinstance(marker, Elicit):

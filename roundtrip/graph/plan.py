@@ -99,6 +99,14 @@ class Plan:
     steady: list[bool]
     """Per node, whether it has so far finished without ever waiting. Advice: a wrong entry costs time only."""
 
+    def downstream(self, index: int) -> tuple[int, ...]:
+        """The nodes that need a node, directly or through others."""
+        found: set[int] = set()
+        for node in self.nodes[index + 1 :]:
+            if not found.isdisjoint(node.needs) or index in node.needs:
+                found.add(node.index)
+        return tuple(sorted(found))
+
     @property
     def takes_context(self) -> bool:
         """Whether some node takes the request's context."""

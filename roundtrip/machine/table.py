@@ -43,6 +43,7 @@ class Event(StrEnum):
     RESUME = "resume"
     RESOLVE = "resolve"
     EXECUTE = "execute"
+    REVISE = "revise"
     FINISH = "finish"
     RECALL = "recall"
     REFUSE = "refuse"
@@ -68,6 +69,8 @@ ARROWS: Final[tuple[Arrow, ...]] = (
     Arrow(State.AWAITING_INPUT, Event.RESUME, State.RESUMED),
     Arrow(State.RESUMED, Event.RESOLVE, State.RESOLVING),
     Arrow(State.RESOLVING, Event.EXECUTE, State.EXECUTING),
+    # The user changed an earlier answer: what depended on it is resolved and run again.
+    Arrow(State.EXECUTING, Event.REVISE, State.RESOLVING),
     Arrow(State.EXECUTING, Event.FINISH, State.COMPLETED),
     # The ledger already holds this call's result: the body does not run again.
     Arrow(State.RESOLVING, Event.RECALL, State.COMPLETED),

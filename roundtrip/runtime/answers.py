@@ -5,7 +5,7 @@ two functions share a name and are told apart by their paths, `adopt` finds what
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,10 +13,11 @@ from mcp_types import CreateMessageResult, CreateMessageResultWithTools, InputRe
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from roundtrip.asks.forms import AnswerInvalid, form_of
+from roundtrip.asks.forms import AnswerInvalid, Form, form_of
 from roundtrip.asks.markers import NOTHING, Marker, SdkElicit, SdkListRoots, SdkSample
 from roundtrip.asks.outcomes import Outcome
-from roundtrip.asks.questions import URL_SCHEMA, Question, UrlQuestion, question_of
+from roundtrip.asks.questions import URL_SCHEMA, FormQuestion, Question, UrlQuestion, question_of
+from roundtrip.asks.reviews import Review
 from roundtrip.errors import AnswerRejected, QuestionVolatile, SchemaNotRenderable, ValueNotStorable
 from roundtrip.graph.plan import Node, Plan
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, digest
@@ -73,6 +74,8 @@ class Answers:
         self.entries: dict[str, Entry] = dict(journal.entries) if journal is not None else {}
         self.computed: dict[str, Computed] = dict(journal.computed) if journal is not None else {}
         self.open: dict[str, Open] = {}
+        self.forms: dict[str, Form] = {}
+        """The forms of the questions that came up on this leg, for a review of their answers."""
 
     def deliver(self, responses: Mapping[str, InputResponse | None], asked: Mapping[str, Asked]) -> None:
         """Take the answers of one round (None for a malformed one); those to what was not asked are ignored (S8)."""
@@ -93,7 +96,7 @@ class Answers:
             _check_restorable(node, marker)
         return self.settle(node.names, marker, decisive=node.consumer is not None)
 
-    def settle(self, names: tuple[str, ...], marker: Marker, *, decisive: bool = False) -> Outcome | None:
+    def settle(self, names: tuple[str, ...], marker: Marker | Review, *, decisive: bool = False) -> Outcome | None:
         """The outcome of a question known by its key and its former keys; None leaves it in `open`.
 
         Raises:
@@ -105,6 +108,8 @@ class Answers:
             question = question_of(marker)
         except SchemaNotRenderable as error:
             raise SchemaNotRenderable(f"question {key!r}: {error}", field=error.field) from error
+        if isinstance(question, FormQuestion) and isinstance(question.form, Form):
+            self.forms[key] = question.form
         if isinstance(question, UrlQuestion):
             question = replace(question, elicitation_id=digest(f"{self._call_id}/{key}"))
             if question.done is not None:
@@ -248,6 +253,20 @@ class Answers:
         except (PydanticSerializationError, PydanticUserError, ValueError) as error:
             raise ValueNotStorable(node.key, reason=str(error)) from error
         self.computed[node.key] = Computed(plain)
+
+    def is_fresh(self, key: str) -> bool:
+        """Whether an answer was accepted on this leg's round, and not restored."""
+        return key in self._fresh
+
+    def revise(self, key: str, content: Mapping[str, Any], *, stale: Iterable[str]) -> None:
+        """Put another answer in the place of an earlier one, and forget what depended on that."""
+        self.entries[key] = replace(self.entries[key], data=dict(content))
+        for name in stale:
+            self.entries.pop(name, None)
+            self.computed.pop(name, None)
+            self.computed.pop(_STAND_IN + name, None)
+            self._asked.pop(name, None)
+            self._responses.pop(name, None)
 
     def with_unread(self) -> dict[str, Entry]:
         """The entries, and the answers of this round that nothing has read, pinned to what they answer.

@@ -6,8 +6,9 @@ knows it. A name therefore stands for one thing in a call.
 
 import functools
 import inspect
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -15,9 +16,11 @@ import anyio.to_thread
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from roundtrip.asks.forms import Form
 from roundtrip.asks.markers import Marker
 from roundtrip.asks.outcomes import Outcome
 from roundtrip.asks.questions import question_of
+from roundtrip.asks.reviews import Review
 from roundtrip.errors import (
     AskedTooLate,
     AskNotAwaited,
@@ -29,9 +32,9 @@ from roundtrip.errors import (
 )
 from roundtrip.graph.plan import Plan
 from roundtrip.graph.signatures import hints_of, is_async
-from roundtrip.machine.journal import Computed
+from roundtrip.machine.journal import Action, Computed
 from roundtrip.runtime.answers import UNNAMED, Answers
-from roundtrip.runtime.rounds import Rounds, Suspension
+from roundtrip.runtime.rounds import Revision, Rounds, Suspension
 
 __all__ = ["Body"]
 
@@ -41,12 +44,12 @@ class Body:
 
     __slots__ = (
         "_answers",
+        "_ended",
         "_lock",
         "_made",
         "_open",
         "_plan",
         "_rounds",
-        "_suspended",
         "_unkeyed",
         "_used",
         "is_live",
@@ -56,11 +59,12 @@ class Body:
         self._plan = plan
         self._answers = answers
         self._rounds = rounds
-        self._used: set[str] = set()
+        # In order: what came after a changed answer may depend on it.
+        self._used: dict[str, None] = {}
         self._made: dict[str, int] = {}
         self._unkeyed = False
         self._open = False
-        self._suspended = False
+        self._ended = False
         self._lock: anyio.Lock | None = None
         self.is_live = not rounds.retry
 
@@ -82,7 +86,7 @@ class Body:
             yield
         finally:
             self._open = False
-        if self._suspended:
+        if self._ended:
             raise SuspensionSwallowed(list(self._rounds.batch))
         if self._made:
             raise AskNotAwaited(next(iter(self._made)))
@@ -140,6 +144,48 @@ class Body:
             self._enter(key)
         return await self._settle(questions, ())
 
+    async def review(self, key: str, message: str, of: Sequence[str]) -> Outcome:
+        """Show earlier answers and have them changed or confirmed.
+
+        Raises:
+            Suspension: The answer will be known on the next leg.
+            Revision: The user changed something; the body has to run again.
+            BodyMistake: What is to be reviewed is not an answer to a form.
+        """
+        self._enter(key)
+        parts: dict[str, tuple[Form, Mapping[str, Any]]] = {}
+        for name in of:
+            form, entry = self._answers.forms.get(name), self._answers.entries.get(name)
+            if form is None or entry is None or entry.action is not Action.ACCEPT:
+                raise BodyMistake(
+                    f"ctx.review({key!r}) cannot show {name!r}: it is not a form that was answered in this call before"
+                )
+            parts[name] = (form, entry.data or {})
+        outcome = (await self._settle({key: Review(message, parts)}, ()))[key]
+        if outcome.action is Action.ACCEPT and self._answers.is_fresh(key):
+            changed = {
+                name: content
+                for name, content in outcome.value.items()
+                if parts[name][0].parse(content) != parts[name][0].parse(parts[name][1])
+            }
+            # Restored on later legs, the review is only a review: its changes have been made.
+            self._answers.entries[key] = replace(self._answers.entries[key], data=None)
+            if changed:
+                for name, content in changed.items():
+                    self._answers.revise(name, content, stale=self._after(name, but=(key, *changed)))
+                self._ended = True
+                raise Revision
+        values = {name: form.parse(self._answers.entries[name].data) for name, (form, _) in parts.items()}
+        return Outcome(values, outcome.action) if outcome.action is Action.ACCEPT else outcome
+
+    def _after(self, name: str, *, but: tuple[str, ...]) -> list[str]:
+        """What may depend on an answer: the nodes downstream of it, and what came after it in the body."""
+        order = list(self._used)
+        if name in self._plan.names:
+            stale = [self._plan.nodes[index].key for index in self._plan.downstream(self._plan.names[name])]
+            return [key for key in [*stale, *order] if key not in but]
+        return [key for key in order[order.index(name) + 1 :] if key not in but]
+
     async def step(self, key: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """The result of a function, which runs once for the call.
 
@@ -175,9 +221,9 @@ class Body:
             raise BodyMistake("a question or step needs a name that is not empty")
         if key in self._used or key in self._plan.names:
             raise KeyUsedTwice(key)
-        self._used.add(key)
+        self._used[key] = None
 
-    async def _settle(self, questions: Mapping[str, Marker], was: tuple[str, ...]) -> dict[str, Outcome]:
+    async def _settle(self, questions: Mapping[str, Marker | Review], was: tuple[str, ...]) -> dict[str, Outcome]:
         if self.is_live:
             # One round at a time: concurrent tasks of a body take turns at the client.
             if self._lock is None:
@@ -186,7 +232,7 @@ class Body:
                 return await self._settle_now(questions, was)
         return await self._settle_now(questions, was)
 
-    async def _settle_now(self, questions: Mapping[str, Marker], was: tuple[str, ...]) -> dict[str, Outcome]:
+    async def _settle_now(self, questions: Mapping[str, Marker | Review], was: tuple[str, ...]) -> dict[str, Outcome]:
         outcomes: dict[str, Outcome] = {}
         while True:
             for key, marker in questions.items():
@@ -200,7 +246,7 @@ class Body:
             try:
                 await self._rounds.put(waiting)
             except Suspension:
-                self._suspended = True
+                self._ended = True
                 raise
 
 

@@ -6,7 +6,7 @@ way: a retry leg ends at `ask` and the next one starts with `resume`; a live leg
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, cast
 
 import anyio
@@ -23,7 +23,7 @@ from roundtrip.machine.table import Event, State
 from roundtrip.runtime.answers import Answers
 from roundtrip.runtime.body import Body
 from roundtrip.runtime.eras import Client
-from roundtrip.runtime.rounds import Rounds, Suspension
+from roundtrip.runtime.rounds import Revision, Rounds, Suspension
 
 __all__ = ["DONE", "Authored", "Finished", "Leg", "Limits", "Refused", "Suspended", "open_call", "serve"]
 
@@ -68,6 +68,8 @@ class Refused:
 
 DONE: Final = "done"
 """The parameter that the plan of a page's `done` function fills."""
+
+_ENDINGS: Final = (QuestionRefused, Revision, Suspension)
 
 LegEnd = Finished | Suspended | Authored | Refused
 
@@ -157,28 +159,37 @@ async def serve(
         return await _serve_silent(leg, execute)
     answers = Answers(leg.plan, leg.journal, build=leg.build, call_id=call.id)
 
+    context: Callable[[], Any] = cache(lambda: None)
+
     async def finish(done: Callable[..., Any]) -> Any:
         return await _finish(leg.plan_for(done), arguments, context)
 
     rounds = Rounds(call, leg.client, answers, finish)
-    body = Body(leg.plan, answers, rounds)
-    context = cache(lambda: make_context(body))
     try:
         _begin(call)
         if leg.journal is not None:
             answers.deliver(leg.responses or {}, leg.journal.asked)
         if leg.gate is not None:
             await _pass(leg.gate, answers, rounds)
-        values: dict[str, Any] = {}
-        if leg.plan.nodes:
-            refusal = await _resolve(leg, answers, rounds, arguments, context, values)
-            if refusal is not None:
-                call.apply(Event.REFUSE, reason=str(refusal))
-                return Refused(str(refusal))
-        call.apply(Event.EXECUTE)
-        with body.running():
-            value = await execute(values, None if silent else context())
-        return _end(leg, value)
+        while True:
+            body = Body(leg.plan, answers, rounds)
+            context = cache(partial(make_context, body))
+            values: dict[str, Any] = {}
+            if leg.plan.nodes:
+                refusal = await _resolve(leg, answers, rounds, arguments, context, values)
+                if refusal is not None:
+                    call.apply(Event.REFUSE, reason=str(refusal))
+                    return Refused(str(refusal))
+            call.apply(Event.EXECUTE)
+            try:
+                with body.running():
+                    value = await execute(values, None if silent else context())
+            except (Revision, BaseExceptionGroup) as raised:
+                if not isinstance(_verdict(raised), Revision):
+                    raise
+                call.apply(Event.REVISE)
+            else:
+                return _end(leg, value)
     except (QuestionRefused, Suspension, BaseExceptionGroup) as raised:
         verdict = _verdict(raised)
         if isinstance(verdict, Suspension):
@@ -314,17 +325,17 @@ async def _finish(plan: Plan, arguments: Mapping[str, Any], context: Callable[[]
 def _verdict(raised: BaseException) -> BaseException:
     """What an exception of a body means, as task groups wrap several in one.
 
-    A crash wins over a refusal, and a refusal over a suspension: what is out need not be asked any more.
+    A crash wins over a refusal, a refusal over a revision, and that over a suspension: what is out need not be asked.
     """
     leaves = list(_leaves(raised))
-    endings = [leaf for leaf in leaves if isinstance(leaf, Suspension | QuestionRefused)]
-    crashes = [leaf for leaf in leaves if not isinstance(leaf, Suspension | QuestionRefused)]
+    endings = [leaf for leaf in leaves if isinstance(leaf, _ENDINGS)]
+    crashes = [leaf for leaf in leaves if not isinstance(leaf, _ENDINGS)]
     if not endings:
         return raised
     if crashes:
         # A sibling crashed beside a question that was out: the crash is what the author has to see.
         return crashes[0] if len(crashes) == 1 else BaseExceptionGroup(str(raised), crashes)
-    return min(endings, key=lambda leaf: isinstance(leaf, Suspension))
+    return min(endings, key=lambda leaf: _ENDINGS.index(type(leaf)))
 
 
 def _leaves(raised: BaseException) -> Iterator[BaseException]:

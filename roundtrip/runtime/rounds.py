@@ -17,7 +17,7 @@ from roundtrip.machine.table import Event, State
 from roundtrip.runtime.answers import Answers, Open
 from roundtrip.runtime.eras import Client, ask_live, is_retry_era, require_channel
 
-__all__ = ["Rounds", "Suspension"]
+__all__ = ["Revision", "Rounds", "Suspension"]
 
 
 _POLL = 0.25
@@ -28,6 +28,10 @@ Finish = Callable[[Any], Awaitable[Any]]
 
 class Suspension(BaseException):
     """Ends a leg that has questions out. Not an `Exception`, so that `except Exception` in user code lets it pass."""
+
+
+class Revision(BaseException):
+    """Ends a run of a body whose user has changed an earlier answer; the body runs again from its top."""
 
 
 class Rounds:

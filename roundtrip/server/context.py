@@ -7,13 +7,20 @@ from typing import Any, Generic, Literal, TypeVar, cast, overload
 import anyio.from_thread
 from mcp.server import MCPServer
 from mcp.server.context import LifespanContextT, RequestT, ServerRequestContext
+from mcp.server.elicitation import AcceptedUrlElicitation, UrlElicitationResult
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import CreateMessageResult, InputResponseRequestParams, ListRootsResult, SamplingMessage
 from pydantic import BaseModel
 
-from roundtrip.asks.markers import Elicit, ListRoots, Marker, Sample, SdkElicit, SdkListRoots, SdkSample
-from roundtrip.asks.outcomes import ElicitationResult, Outcome
+from roundtrip.asks.markers import Elicit, ElicitUrl, ListRoots, Marker, Sample, SdkElicit, SdkListRoots, SdkSample
+from roundtrip.asks.outcomes import (
+    AcceptedElicitation,
+    CancelledElicitation,
+    DeclinedElicitation,
+    ElicitationResult,
+    Outcome,
+)
 from roundtrip.asks.samples import Sampled, read_structured, text_of
 from roundtrip.errors import BodyMistake, QuestionRefused
 from roundtrip.machine.journal import Action
@@ -32,6 +39,29 @@ class CallInfo:
     id: str
     leg: int
     round: int
+    issue: Callable[[str, bool], str | None]
+    """Issues a ticket for a purpose, bound to the principal or not; None where there is none to bind to."""
+
+    def ticket(self, purpose: str, *, unbound: bool = False) -> str:
+        """What to put into the URL of an `ElicitUrl`, so that the page finds the call and knows whose it is.
+
+        It is signed, the same on every leg, good for this call and purpose, and ends with the call. The page hands it
+        to `server.verify_ticket` with the principal of the browser in front of it.
+
+        Args:
+            purpose: What it is for, such as the question's name.
+            unbound: Issue it although nobody is authenticated; then whoever has the link can use it.
+
+        Raises:
+            BodyMistake: Nobody is authenticated, and `unbound` was not given.
+        """
+        ticket = self.issue(purpose, unbound)
+        if ticket is None:
+            raise BodyMistake(
+                f"a ticket for {purpose!r} would be bound to nobody, as this request is not authenticated: whoever "
+                "gets the link could use it. Authenticate the server, or say ticket(..., unbound=True)"
+            )
+        return ticket
 
 
 class Asking(Generic[T]):
@@ -112,6 +142,14 @@ class Context(SdkContext[LifespanContextT, RequestT]):
     ) -> Asking[ElicitationResult[Any]]: ...
     @overload
     def ask(
+        self, key: str, question: ElicitUrl[T], *, was: Sequence[str] = ..., unwrap: Literal[True]
+    ) -> Asking[T]: ...
+    @overload
+    def ask(
+        self, key: str, question: ElicitUrl[Any], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
+    ) -> Asking[ElicitationResult[Any]]: ...
+    @overload
+    def ask(
         self, key: str, question: SdkSample, *, was: Sequence[str] = ..., unwrap: bool = ...
     ) -> Asking[CreateMessageResult]: ...
     @overload
@@ -154,6 +192,29 @@ class Context(SdkContext[LifespanContextT, RequestT]):
             return {key: _reader(key, questions[key], unwrap=False)(outcome) for key, outcome in outcomes.items()}
 
         return Asking(body, label, run, read)
+
+    def review(
+        self, key: str, message: str, of: Sequence[str]
+    ) -> Asking[AcceptedElicitation[Any] | DeclinedElicitation | CancelledElicitation]:
+        """Show earlier answers of this call in one form, and let the user change them.
+
+        What depended on a changed answer is asked and computed again: resolvers that need it, and all that comes after
+        it in the body. The accepted outcome holds the answers by their names.
+
+        Args:
+            key: The review's name.
+            message: What the user reads above the form.
+            of: The names of the form questions to show, of this body or of resolvers.
+
+        Raises:
+            BodyMistake: One of them is not a form that was answered before.
+        """
+        body = self._asks(key)
+
+        async def run() -> Outcome:
+            return await body.review(key, message, of)
+
+        return Asking(body, key, run, _as_result)
 
     @overload
     def step(self, key: str, fn: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> Asking[T]: ...
@@ -225,6 +286,36 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         text = text_of(message)
         return Sampled(text, text if result_type is None else read_structured(result_type, text), message)
 
+    async def elicit_url(  # type: ignore[override]
+        self,
+        message: str,
+        url: str,
+        elicitation_id: str | None = None,
+        *,
+        key: str | None = None,
+        done: Callable[..., Any] | None = None,
+        wait: float = 20.0,
+    ) -> UrlElicitationResult | AcceptedElicitation[Any]:
+        """Send the user to a page; as `ask` with an `ElicitUrl`.
+
+        Args:
+            message: Why.
+            url: The page.
+            elicitation_id: As the SDK's method takes one; where the call can be resumed, it makes its own.
+            key: The question's name; by default made of what it says.
+            done: Decides whether the user has finished; without it, agreeing to go there is the whole answer.
+            wait: Seconds a leg waits for `done` before it asks again.
+        """
+        if self._body is None or not self._body.is_running:
+            self._refuse_outside_a_body("elicit_url")
+            if elicitation_id is None:
+                raise BodyMistake("ctx.elicit_url() outside of a body needs an elicitation_id")
+            return await super().elicit_url(message, url, elicitation_id)
+        outcome = await self._body.ask(key, ElicitUrl(message, url, done=done, wait=wait))
+        if done is None and outcome.action is Action.ACCEPT:
+            return AcceptedUrlElicitation()
+        return outcome.as_result()
+
     async def list_roots(self, *, key: str | None = None) -> ListRootsResult:
         """Ask the client for its roots."""
         body = self._asks(key or "list_roots")
@@ -267,6 +358,14 @@ class BlockingAsks:
     def ask(self, key: str, question: Elicit[T], *, was: Sequence[str] = ..., unwrap: Literal[True]) -> T: ...
     @overload
     def ask(
+        self, key: str, question: ElicitUrl[T], *, was: Sequence[str] = ..., unwrap: Literal[True]
+    ) -> Asking[T]: ...
+    @overload
+    def ask(
+        self, key: str, question: ElicitUrl[Any], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
+    ) -> Asking[ElicitationResult[Any]]: ...
+    @overload
+    def ask(
         self, key: str, question: SdkSample, *, was: Sequence[str] = ..., unwrap: bool = ...
     ) -> CreateMessageResult: ...
     @overload
@@ -295,7 +394,7 @@ def _wait(make: Callable[[], Asking[T]]) -> T:
 
 def _reader(key: str, marker: Marker, *, unwrap: bool) -> Callable[[Outcome], Any]:
     def read(outcome: Outcome) -> Any:
-        if not isinstance(marker, SdkElicit):
+        if not isinstance(marker, SdkElicit | ElicitUrl):
             return outcome.value
         if not unwrap:
             return outcome.as_result()
@@ -304,6 +403,10 @@ def _reader(key: str, marker: Marker, *, unwrap: bool) -> Callable[[Outcome], An
         return outcome.value
 
     return read
+
+
+def _as_result(outcome: Outcome) -> AcceptedElicitation[Any] | DeclinedElicitation | CancelledElicitation:
+    return outcome.as_result()
 
 
 def _as_is(value: Any) -> Any:

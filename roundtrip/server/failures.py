@@ -9,7 +9,7 @@ from mcp.server.mcpserver.exceptions import (
     UnexpectedResourceError,
     UnexpectedToolError,
 )
-from mcp.shared.exceptions import MCPError
+from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
 from mcp_types import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -17,7 +17,7 @@ from mcp_types import (
     MissingRequiredClientCapabilityErrorData,
 )
 
-from roundtrip.errors import CannotAsk, CapabilityMissing, InvalidSignature, RoundtripError
+from roundtrip.errors import CannotAsk, CapabilityMissing, InvalidSignature, RoundtripError, UrlRequired
 
 __all__ = ["as_prompt", "as_template", "as_tool"]
 
@@ -85,6 +85,8 @@ async def as_template(run: Awaitable[T]) -> T:
 
 def cannot_ask(error: CannotAsk) -> MCPError:
     """The protocol error for a client that cannot be asked (S6)."""
+    if isinstance(error, UrlRequired):
+        return UrlElicitationRequiredError([error.request])
     if not isinstance(error, CapabilityMissing):
         return MCPError(code=INVALID_REQUEST, message=str(error))
     data = MissingRequiredClientCapabilityErrorData(required_capabilities=error.required)

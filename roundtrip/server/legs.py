@@ -85,7 +85,8 @@ class LegRunner:
             call=self._open_call(journal),
             plan=function.plan,
             client=RequestClient(wire),
-            born=journal.born if journal is not None else time.time(),
+            # In milliseconds, as the journal keeps it: every leg must reckon with the same birth.
+            born=journal.born if journal is not None else int(time.time() * 1000) / 1000,
             clock=time.time,
             limits=function.limits,
             write=self._protection.write,
@@ -107,8 +108,15 @@ class LegRunner:
                 input_params=_input_params(context),
                 subscriptions=self._bus,
                 body=body,
-                call=CallInfo(leg.call.id, leg.call.leg, leg.call.round),
+                call=CallInfo(leg.call.id, leg.call.leg, leg.call.round, issue),
             )
+
+        def issue(purpose: str, unbound: bool) -> str | None:
+            principal = None if unbound else self._protection.principal(wire)
+            if principal is None and not unbound:
+                return None
+            expires = leg.born + leg.limits.max_age
+            return self._protection.ticket_office().issue(leg.call.id, purpose, expires=expires, principal=principal)
 
         end = await serve(
             leg,

@@ -8,8 +8,10 @@ from typing import Any, Literal
 from mcp.server.context import ServerRequestContext
 from mcp.server.request_state import RequestStateSecurity, authenticated_principal
 
+from roundtrip.errors import InvalidSignature
 from roundtrip.machine.journal import Journal
 from roundtrip.server.requests import WatchedCodec
+from roundtrip.tickets import TicketOffice
 from roundtrip.tokens import JournalCodec, KeyRing, Sealer, TokenCodec
 
 __all__ = ["Keys", "Principal", "Protection", "protect"]
@@ -31,6 +33,24 @@ class Protection:
     policy: RequestStateSecurity
     journals: JournalCodec
     tokens: TokenCodec | None
+    tickets: TicketOffice | None
+
+    def principal(self, request: ServerRequestContext[Any, Any] | None) -> str | None:
+        """Whom a request comes from, as tokens are bound to them."""
+        bind = self.policy.bind_principal
+        return bind(request) if bind is not None and request is not None else None
+
+    def ticket_office(self) -> TicketOffice:
+        """Issues and verifies tickets.
+
+        Raises:
+            InvalidSignature: The server has no key of its own to sign them with.
+        """
+        if self.tickets is None:
+            raise InvalidSignature(
+                "tickets are signed, and request_state_security= gives no key for that; add seal_keys="
+            )
+        return self.tickets
 
     def write(self, journal: Journal) -> str:
         """The state of a journal, as the boundary will wrap it.
@@ -75,7 +95,8 @@ def protect(
             bind_principal=given.bind_principal,
             audience=given.audience,
         )
-        return Protection(policy, JournalCodec(_sealer(ring), max_bytes=max_journal_bytes), None)
+        journals = JournalCodec(_sealer(ring), max_bytes=max_journal_bytes)
+        return Protection(policy, journals, None, TicketOffice(ring) if ring is not None else None)
     if seal_keys is not None:
         raise ValueError("seal_keys= goes with request_state_security=; keys= seals by itself")
     if not name and audience is None:
@@ -96,7 +117,7 @@ def protect(
     )
     bind = None if principal is False else (principal or authenticated_principal)
     policy = RequestStateSecurity(codec=WatchedCodec(tokens), ttl=ttl, bind_principal=bind, audience=audience)
-    return Protection(policy, JournalCodec(_sealer(ring), max_bytes=max_journal_bytes), tokens)
+    return Protection(policy, JournalCodec(_sealer(ring), max_bytes=max_journal_bytes), tokens, TicketOffice(ring))
 
 
 def _sealer(ring: KeyRing | None) -> Sealer | None:

@@ -8,7 +8,12 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, TypeVar
 
 from mcp.server import MCPServer
-from mcp.server.auth.provider import OAuthAuthorizationServerProvider, TokenVerifier
+from mcp.server.auth.provider import (
+    AccessToken,
+    OAuthAuthorizationServerProvider,
+    TokenVerifier,
+    principal_components,
+)
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerMiddleware
@@ -19,7 +24,7 @@ from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resources import Resource
 from mcp.server.mcpserver.tools import Tool as SdkTool
-from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity, compact_json
 from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
 from mcp.shared.uri_template import UriTemplate
 from mcp_types import Annotations, CallToolResult, Icon, InputRequiredResult, ToolAnnotations
@@ -38,6 +43,7 @@ from roundtrip.server.seams import SchemaSource
 from roundtrip.server.security import Keys, Principal, protect
 from roundtrip.server.tools import RegisteredTool, register
 from roundtrip.server.wrappers import hide_parameters
+from roundtrip.tickets import Ticket
 from roundtrip.tokens import MAX_JOURNAL_BYTES, MAX_TOKEN_BYTES, JournalCodec
 
 __all__ = ["Server"]
@@ -430,6 +436,21 @@ class Server(SchemaSource[LifespanResultT]):
         function = signature.bind({name: name for name in names}, limits=self._limits, build=self._build)
         self._require_seal(function)
         return function
+
+    def verify_ticket(self, ticket: str, *, principal: str | AccessToken | None) -> Ticket:
+        """Read the ticket that a browser brought to the page behind an `ElicitUrl`.
+
+        Args:
+            ticket: What the URL carried (`ctx.call.ticket`).
+            principal: Who is in front of the browser, by your own login: their access token, or the text that
+                `Server(principal=...)` makes of them. None only for a ticket that was issued unbound.
+
+        Raises:
+            TicketRejected: It is forged, expired or somebody else's; show the page to nobody then.
+        """
+        if isinstance(principal, AccessToken):
+            principal = compact_json(principal_components(principal))
+        return self._protection.ticket_office().verify(ticket, principal=principal, now=time.time())
 
     @property
     def journal_codec(self) -> JournalCodec:

@@ -1,0 +1,71 @@
+"""A review: one form that shows earlier answers of a call and lets the user change them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from roundtrip.asks.forms import AnswerInvalid, Form
+from roundtrip.machine.journal import digest
+
+__all__ = ["Review", "ReviewForm"]
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """The question of a review: what the user reads, and the answers by the names of their questions."""
+
+    message: str
+    parts: Mapping[str, tuple[Form, Mapping[str, Any]]]
+
+
+class ReviewForm:
+    """Several forms as one, filled in. Its digest leaves out what they are filled in with."""
+
+    def __init__(self, parts: Mapping[str, tuple[Form, Mapping[str, Any]]]) -> None:
+        self._parts = parts
+        properties: dict[str, Any] = {}
+        required: list[str] = []
+        for key, (form, content) in parts.items():
+            for field, shape in form.schema["properties"].items():
+                name = _name(key, field, form)
+                title = key if form.single else f"{key}: {shape.get('title', field)}"
+                properties[name] = {**shape, "title": title}
+                if content.get(field) is not None:
+                    properties[name]["default"] = content[field]
+            required += [_name(key, field, form) for field in form.schema.get("required", ())]
+        self.schema: Mapping[str, Any] = {"type": "object", "properties": properties}
+        if required:
+            self.schema = {**self.schema, "required": required}
+        self.digest = digest(json.dumps([[key, form.digest] for key, (form, _) in parts.items()]))
+
+    def parse(self, content: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
+        """The content of each part's answer, as the user left it.
+
+        Raises:
+            AnswerInvalid: One of them does not fit its form; the reason names the question.
+        """
+        given = content or {}
+        answers: dict[str, dict[str, Any]] = {}
+        for key, (form, before) in self._parts.items():
+            names = {field: _name(key, field, form) for field in form.schema["properties"]}
+            # A field that a client leaves out is one that its user left alone.
+            answer = {
+                field: given.get(name, before.get(field))
+                for field, name in names.items()
+                if name in given or field in before
+            }
+            try:
+                form.parse(answer)
+            except AnswerInvalid as error:
+                raise AnswerInvalid(f"{key}: {error}") from error
+            answers[key] = answer
+        return answers
+
+    def plain(self, value: Any) -> Any:
+        """The content that would have given a value."""
+        return value
+
+
+def _name(key: str, field: str, form: Form) -> str:
+    return key if form.single else f"{key}.{field}"
