@@ -273,7 +273,8 @@ class Answers:
 
         Their question may belong to another build, have another wording here, or wait behind one that came back. On a
         later leg they count like any other entry, so nobody is asked twice for what they have said. Those of `once`
-        nodes do not: an entry of theirs is final without another look at the wording, so it must have been read.
+        nodes do not: an entry of theirs is final without another look at the wording, so it must have been read under
+        that wording.
         """
         entries = dict(self.entries)
         for key, response in self._responses.items():
@@ -285,6 +286,15 @@ class Answers:
             action = _ACTIONS.get(wire.get("action", ""), Action.ACCEPT)
             entries[key] = Entry(action, asked.message, asked.schema, data)
         return entries
+
+    def still_asked(self) -> dict[str, Asked]:
+        """The questions that are out: this leg's, and those of another build whose answers this one carries on unread.
+
+        As long as such a question counts as out, a `once` node of that build looks at the wording before it takes it.
+        """
+        unread = self.entries.keys() | self._responses.keys()
+        foreign = {key: asked for key, asked in self._asked.items() if key in unread and key not in self._plan.names}
+        return foreign | {key: waiting.asked for key, waiting in self.open.items()}
 
     def _is_once(self, name: str) -> bool:
         """Whether a name is that of a node whose first outcome is final."""

@@ -113,7 +113,7 @@ class Leg:
             fingerprint=self.plan.fingerprint,
             build=self.build,
             entries=answers.with_unread() if answers is not None else {},
-            asked={key: waiting.asked for key, waiting in answers.open.items()} if answers is not None else {},
+            asked=answers.still_asked() if answers is not None else {},
             computed=answers.computed if answers is not None else {},
             authored=authored,
         )

@@ -94,11 +94,16 @@ async def test_the_sdk_s_client_completes_a_call_without_knowing_of_any_of_this(
 async def test_calls_whose_client_never_comes_back_leave_nothing_behind() -> None:
     """Shows S10."""
     server = bookshop()
+    before = alive()
     for _ in range(20):
         await Hopper([server]).leg("order", ARGUMENTS)
+    assert alive() <= before
+
+
+def alive() -> int:
+    """How many calls and journals this process holds."""
     gc.collect()
-    kept = [thing for thing in gc.get_objects() if isinstance(thing, Journal | Call)]
-    assert kept == []
+    return sum(isinstance(thing, Journal | Call) for thing in gc.get_objects())
 
 
 async def test_two_calls_of_one_tool_in_flight_do_not_mix() -> None:

@@ -1,7 +1,6 @@
-"""Resolvers side by side: overlap, cancellation, threads, context variables, and the guess at who has to wait."""
+"""Resolvers side by side: overlap, cancellation, threads, context variables."""
 
 import asyncio
-import inspect
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -15,7 +14,7 @@ from pydantic import BaseModel
 from roundtrip import Elicit, Resolve
 from roundtrip.asks.outcomes import Outcome
 from roundtrip.machine.journal import Action
-from tests.unit.graph.walking import Memory, plan_of, start, walk
+from tests.unit.graph.walking import Memory, plan_of, start, tool_of, walk
 
 pytestmark = pytest.mark.anyio
 
@@ -25,17 +24,6 @@ VAR: ContextVar[str] = ContextVar("VAR", default="unset")
 
 class Choice(BaseModel):
     ok: bool
-
-
-def tool_of(*resolvers: Callable[..., Any]) -> Callable[..., Any]:
-    """A tool with a parameter for each resolver: `p0`, `p1`, ..."""
-
-    def tool(**filled: Any) -> None: ...
-
-    parameters = [inspect.Parameter(f"p{n}", inspect.Parameter.KEYWORD_ONLY) for n in range(len(resolvers))]
-    tool.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    tool.__annotations__ = {f"p{n}": Annotated[Any, Resolve(fn, key=f"n{n}")] for n, fn in enumerate(resolvers)}
-    return tool
 
 
 class Meeting:
@@ -276,88 +264,6 @@ async def test_a_coroutine_stays_in_one_task() -> None:
         tasks.clear()
         await walk(plan)
         assert tasks[0] is tasks[1]
-
-
-# The guess at who has to wait.
-
-
-async def test_the_plan_learns_who_never_waits_and_awaits_those_in_place() -> None:
-    tasks: list[Any] = []
-
-    async def quick() -> None:
-        tasks.append(asyncio.current_task())
-
-    async def waits() -> None:
-        await anyio.lowlevel.checkpoint()
-
-    plan = plan_of(tool_of(quick, waits))
-    assert plan.steady == [False, False]
-    await walk(plan)
-    assert plan.steady == [True, False]
-    await walk(plan)
-    assert tasks[0] is not asyncio.current_task()
-    assert tasks[1] is asyncio.current_task()
-
-
-async def test_a_resolver_that_begins_to_wait_after_all_still_works_and_is_learnt_anew() -> None:
-    waits = False
-
-    async def changing() -> str:
-        if waits:
-            with anyio.fail_after(BOUND):
-                await anyio.lowlevel.checkpoint()
-        return "changing"
-
-    async def other() -> str:
-        await anyio.lowlevel.checkpoint()
-        return "other"
-
-    plan = plan_of(tool_of(changing, other))
-    await walk(plan)
-    assert plan.steady == [True, False]
-    waits = True
-    assert await walk(plan) == {"p0": "changing", "p1": "other"}
-    assert plan.steady == [False, False]
-    waits = False
-    assert await walk(plan) == {"p0": "changing", "p1": "other"}
-    assert plan.steady == [True, False]
-
-
-async def test_every_wrong_guess_gives_the_same_values() -> None:
-    async def quick() -> int:
-        return 1
-
-    async def slow(quick: Annotated[int, Resolve(quick)]) -> int:
-        await anyio.lowlevel.checkpoint()
-        return quick + 1
-
-    def threaded(slow: Annotated[int, Resolve(slow)]) -> int:
-        return slow + 1
-
-    tool = tool_of(quick, slow, threaded)
-    for guess in range(8):
-        plan = plan_of(tool)
-        plan.steady[:] = [bool(guess & 1), bool(guess & 2), bool(guess & 4)]
-        assert await walk(plan) == {"p0": 1, "p1": 2, "p2": 3}
-
-
-async def test_a_resolver_that_was_thought_quick_is_cancelled_when_it_waits_after_all() -> None:
-    waits = False
-    cancelled: list[bool] = []
-
-    async def changing() -> None:
-        if waits:
-            try:
-                await anyio.sleep_forever()
-            finally:
-                cancelled.append(True)
-
-    plan = plan_of(tool_of(changing))
-    await walk(plan)
-    waits = True
-    with anyio.move_on_after(0):
-        await start(plan).advance()
-    assert cancelled == [True]
 
 
 async def test_walks_of_one_plan_do_not_disturb_each_other() -> None:

@@ -103,6 +103,19 @@ def test_a_path_leads_through_the_parameters_of_resolvers() -> None:
     assert by_fn(tool) == {left: "left", ONE: "ask@a.value", right: "right", TWO: "ask@b.value"}
 
 
+def test_of_two_paths_through_one_resolver_the_alphabetically_first_is_taken() -> None:
+    def first_then_last(y: Annotated[int, Resolve(ONE)], z: Annotated[int, Resolve(ONE)]) -> int:
+        return y + z
+
+    def last_then_first(z: Annotated[int, Resolve(TWO)], y: Annotated[int, Resolve(TWO)]) -> int:
+        return y + z
+
+    def tool(a: Annotated[int, Resolve(first_then_last)], b: Annotated[int, Resolve(last_then_first)]) -> None: ...
+
+    names = by_fn(tool)
+    assert (names[ONE], names[TWO]) == ("ask@a.y", "ask@b.y")
+
+
 def test_one_function_is_one_node_however_often_it_is_mentioned() -> None:
     counter = Counter()
 

@@ -1,11 +1,13 @@
 """Plans of functions, and whole walks over them with answers known beforehand."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 
+from roundtrip import Resolve
 from roundtrip.asks.markers import Marker
 from roundtrip.asks.outcomes import Outcome
 from roundtrip.graph.plan import Node, Plan, make_plan
@@ -24,6 +26,17 @@ def plan_of(fn: Callable[..., Any], *arguments: str, aliases: Mapping[str, str] 
 
 def keys(plan: Plan) -> list[str]:
     return [node.key for node in plan.nodes]
+
+
+def tool_of(*resolvers: Callable[..., Any]) -> Callable[..., Any]:
+    """A tool with a parameter for each resolver: `p0`, `p1`, ..."""
+
+    def tool(**filled: Any) -> None: ...
+
+    parameters = [inspect.Parameter(f"p{n}", inspect.Parameter.KEYWORD_ONLY) for n in range(len(resolvers))]
+    tool.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    tool.__annotations__ = {f"p{n}": Annotated[Any, Resolve(fn, key=f"n{n}")] for n, fn in enumerate(resolvers)}
+    return tool
 
 
 @dataclass

@@ -102,7 +102,7 @@ class Rounds:
             round=before.round + 1 if before is not None else 1,
             build=self.build,
             entries=answers.with_unread(),
-            asked={key: waiting.asked for key, waiting in answers.open.items()},
+            asked=answers.still_asked(),
             computed=answers.computed,
         )
 

@@ -239,6 +239,15 @@ def test_a_leg_without_an_answer_breaks_the_row() -> None:
     assert rounds.asked["confirm"].discards == 1
 
 
+def test_a_leg_without_an_answer_to_the_same_wording_breaks_the_row_as_well() -> None:
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": question(1)})
+    rounds.round({"confirm": question(2)}, {"confirm": yes(ok=True)})
+    rounds.round({"confirm": question(2)})
+    assert rounds.round({"confirm": question(3)}, {"confirm": yes(ok=True)}) == {"confirm": None}
+    assert rounds.asked["confirm"].discards == 1
+
+
 def test_a_wording_that_another_build_changed_is_not_volatile() -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": question(1)})

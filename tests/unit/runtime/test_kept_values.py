@@ -7,13 +7,13 @@ import pytest
 from mcp_types import CreateMessageResult, ListRootsResult, Root, TextContent
 from pydantic import BaseModel, Field, FileUrl
 
-from roundtrip import Elicit, ListRoots, Sample
+from roundtrip import Elicit, ListRoots, Resolve, Sample
 from roundtrip.asks.markers import Marker
 from roundtrip.asks.outcomes import Outcome
 from roundtrip.errors import ValueNotStorable
 from roundtrip.machine.journal import Action
 from roundtrip.runtime.answers import Answers
-from tests.unit.runtime.rounds import DECLINE, Rounds, alone, yes
+from tests.unit.runtime.rounds import DECLINE, Rounds, alone, plan_of, yes
 
 
 class Choice(BaseModel):
@@ -117,6 +117,34 @@ def test_an_answer_that_came_while_its_once_question_was_not_put_is_asked_for_ag
     rounds.round({"confirm": transfer(10)})
     rounds.round({}, {"confirm": yes(ok=True)})
     assert rounds.round({"confirm": transfer(1000)}) == {"confirm": None}
+
+
+def test_an_answer_that_another_build_set_aside_is_not_the_once_answer_while_the_question_is_out() -> None:
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": transfer(10)})
+    rounds.round({"confirm": transfer(1000)}, {"confirm": yes(ok=True)})
+    rounds.redeploy(alone(confirm, once=True))
+    refused = Outcome(Choice(ok=False))
+    assert rounds.round({"confirm": transfer(1000)}, {"confirm": yes(ok=False)}) == {"confirm": refused}
+
+
+def other() -> Elicit[Choice]:
+    return Elicit("Other?", Choice)
+
+
+@pytest.mark.parametrize("legs", [1, 2, 3])
+@pytest.mark.parametrize(("amount", "outcome"), [(10, Outcome(Choice(ok=True))), (1000, None)], ids=["same", "another"])
+def test_an_answer_that_a_build_without_the_question_carried_on_counts_for_its_own_wording_only(
+    amount: int, outcome: Outcome | None, legs: int
+) -> None:
+    once = plan_of(a=Resolve(confirm, once=True))
+    rounds = Rounds(once)
+    rounds.round({"confirm": transfer(10)})
+    rounds.redeploy(plan_of(b=other))
+    for number in range(legs):
+        rounds.round({"other": other()}, {"confirm": yes(ok=True)} if number == 0 else {})
+    rounds.redeploy(once, build="b1")
+    assert rounds.round({"confirm": transfer(amount)}) == {"confirm": outcome}
 
 
 @pytest.mark.parametrize(
