@@ -21,7 +21,7 @@ class Request:
 def plan_of(fn: Callable[..., Any], *arguments: str, aliases: Mapping[str, str] | None = None) -> Plan:
     """The plan of a tool with these arguments."""
     names = {name: name for name in arguments} | dict(aliases or {})
-    return make_plan(fn, owner="order", arguments=names, context_types=(Request,))
+    return make_plan(fn, owner="tool 'order'", arguments=names, context_types=(Request,))
 
 
 def keys(plan: Plan) -> list[str]:
@@ -70,7 +70,7 @@ def start(
     return Walk(
         plan,
         arguments=arguments or {},
-        context=context,
+        context=lambda: context,
         settle=known.settle,
         recall=known.recall,
         remember=known.remember,
@@ -81,7 +81,7 @@ async def walk(
     plan: Plan, memory: Memory | None = None, *, context: Any = None, arguments: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The values of a walk that needs no further answers. Bounded, so that a deadlock is a failure."""
-    one = start(plan, memory, context=context, arguments=arguments)
+    one = start(plan, memory, context=lambda: context, arguments=arguments)
     with anyio.fail_after(20):
         await one.advance()
     values: dict[str, Any] = {}

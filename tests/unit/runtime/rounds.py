@@ -26,7 +26,7 @@ def plan_of(**filled: Any) -> Plan:
     def tool() -> None: ...
 
     resolved = {name: (what if isinstance(what, Resolve) else Resolve(what), False) for name, what in filled.items()}
-    return make_plan(tool, owner="order", arguments={}, context_types=(), resolved=resolved)
+    return make_plan(tool, owner="tool 'order'", arguments={}, context_types=(), resolved=resolved)
 
 
 def alone(asking: Callable[..., Any], **options: Any) -> Plan:
@@ -34,7 +34,7 @@ def alone(asking: Callable[..., Any], **options: Any) -> Plan:
 
     def tool(value: Annotated[Any, Resolve(asking, **options)]) -> None: ...
 
-    return make_plan(tool, owner="order", arguments={}, context_types=())
+    return make_plan(tool, owner="tool 'order'", arguments={}, context_types=())
 
 
 class Rounds:
@@ -59,10 +59,10 @@ class Rounds:
         outcomes: dict[str, Outcome | None] = {}
         for key, marker in questions.items():
             node = self.node(key)
-            outcomes[key] = (answers.recall(node) if node.once else None) or answers.settle(node, marker)
+            outcomes[key] = (answers.recall(node) if node.once else None) or answers.settle_node(node, marker)
         while answers.open and answers.adopt(lambda index: False):
             for key in list(answers.open):
-                outcomes[key] = answers.settle(self.node(key), questions[key])
+                outcomes[key] = answers.settle_node(self.node(key), questions[key])
         answers.check_volatile()
         # Through the text and back: what a journal cannot hold does not count.
         self.journal = Journal.decode(self._journal(answers).encode(_open_seal), _open_seal)
