@@ -43,6 +43,7 @@ _EVENTS: Final[Mapping[Event, str]] = {
     Event.RESUME: "The client came back. In the live era: the batch has been answered.",
     Event.RESOLVE: "Resolvers run again, with the new answers.",
     Event.EXECUTE: "Every parameter has its value.",
+    Event.REVISE: "The user changed an earlier answer; what depended on it is resolved and run again.",
     Event.FINISH: "The body returned.",
     Event.RECALL: "The result of an earlier run of the body is given instead. Reserved: nothing applies it yet.",
     Event.REFUSE: "A consumer of the bare value met a user who declined or cancelled.",

@@ -250,7 +250,7 @@ class _Planner:
         hints = hints_of(fn)
         key, was, once = _options(marker)
         returns = fn if inspect.isclass(fn) else hints.get("return", Any)
-        self._check_arms(returns, label)
+        self._check_arms(returns, label, path[-1])
         draft = _Draft(fn, label, key, was, once, path, [], {}, [], returns, filled)
         # What a partial has bound is filled; an argument of that name must not take its place.
         bound = fn.keywords if isinstance(fn, functools.partial) else {}
@@ -298,19 +298,21 @@ class _Planner:
             for arm in (get_origin(arm) or arm for arm in arms_of(annotation))
         )
 
-    def _check_arms(self, returns: Any, label: str) -> None:
+    def _check_arms(self, returns: Any, label: str, parameter: str) -> None:
         asking = _asking_arms(returns)
         if len(asking) > 1:
             raise InvalidSignature(
-                f"{self._owner}: the return annotation of resolver {label!r} has {len(asking)} asking arms; "
-                "a resolver asks one question. Split it into one resolver per question"
+                f"{self._owner}, parameter {parameter!r}: the return annotation of resolver {label!r} has "
+                f"{len(asking)} asking arms; a resolver asks one question. Split it into one resolver per question"
             )
         schema = _elicited(asking[0]) if asking and not _is_page(asking[0]) else None
         if schema is not None:
             try:
                 form_of(schema)
             except InvalidSignature as error:
-                raise InvalidSignature(f"{self._owner}, resolver {label!r}: {error}") from error
+                raise InvalidSignature(
+                    f"{self._owner}, parameter {parameter!r}, resolver {label!r}: {error}"
+                ) from error
 
     # Names, paths and consumers.
 

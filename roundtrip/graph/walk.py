@@ -11,7 +11,7 @@ No coroutine changes its task on the way: cancel scopes and context variables in
 import functools
 import heapq
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,13 +99,11 @@ class Walk:
             Exception: Whatever the first failing node raised; those beside it are cancelled.
         """
         while self._ready and self.refusal is None:
-            slow = await self._run_steady()
-            if self.refusal is not None or not slow:
-                return
-            if len(slow) == 1:
-                await self._run(slow[0])
+            if len(self._ready) == 1:
+                # There is nothing it could hold up, so it needs no task of its own.
+                await self._run(self._next())
             else:
-                await self._run_together(slow)
+                await self._run_together()
 
     def answered(self) -> None:
         """Look again for the outcomes of what waits, without running anything twice."""
@@ -130,33 +128,27 @@ class Walk:
         """What waits, in the plan's order."""
         return [(self._plan.nodes[index], self.waiting[index]) for index in sorted(self.waiting)]
 
-    async def _run_steady(self) -> list[Node]:
-        """Run, in place, whatever has never had to wait; return what is ready and might have to."""
-        slow: list[Node] = []
-        ready = self._ready
-        while ready:
-            node = self._plan.nodes[heapq.heappop(ready)]
-            if not self._plan.steady[node.index]:
-                slow.append(node)
-                continue
-            await self._run(node)
-            if self.refusal is not None:
-                break
-        return slow
+    def _next(self) -> Node:
+        return self._plan.nodes[heapq.heappop(self._ready)]
 
-    async def _run_together(self, slow: Sequence[Node]) -> None:
+    async def _run_together(self) -> None:
         async with anyio.create_task_group() as group:
-            for node in slow:
-                group.start_soon(self._run_and_follow, node, group)
+            await self._drain(group)
         if self._failure is not None:
             raise self._failure
 
-    async def _run_and_follow(self, node: Node, group: TaskGroup) -> None:
-        """Run a node in a task of its own, then whatever waited for just that."""
+    async def _drain(self, group: TaskGroup, node: Node | None = None) -> None:
+        """Run a node, then whatever is ready: in place what has never had to wait, the rest in tasks of its own."""
         try:
-            await self._run(node)
-            for freed in await self._run_steady():
-                group.start_soon(self._run_and_follow, freed, group)
+            if node is not None:
+                await self._run(node)
+            while self._ready and self.refusal is None:
+                node = self._next()
+                if self._plan.steady[node.index]:
+                    # Should it wait all the same, another task goes on with the rest: it may be waiting for that.
+                    await self._run(node, on_wait=functools.partial(group.start_soon, self._drain, group))
+                else:
+                    group.start_soon(self._drain, group, node)
         except Exception as error:  # noqa: BLE001 - raised by `_run_together`, without the group around it
             if self._failure is None:
                 self._failure = error
@@ -164,7 +156,7 @@ class Walk:
         if self.refusal is not None:
             group.cancel_scope.cancel()
 
-    async def _run(self, node: Node) -> None:
+    async def _run(self, node: Node, on_wait: Callable[[], None] | None = None) -> None:
         outcome = self._recall(node) if node.once else None
         if outcome is None:
             named: dict[str, Any] = {}
@@ -174,7 +166,7 @@ class Walk:
                     return
                 if entry.positional:
                     placed.append(named.pop(entry.parameter))
-            value = await self._invoke(node, placed, named)
+            value = await self._invoke(node, placed, named, on_wait)
             if is_marker(value):
                 outcome = self._settle(node, value)
                 if outcome is None:
@@ -186,9 +178,11 @@ class Walk:
                 outcome = Outcome(value)
         self._settled(node, outcome)
 
-    async def _invoke(self, node: Node, placed: list[Any], named: dict[str, Any]) -> Any:
+    async def _invoke(
+        self, node: Node, placed: list[Any], named: dict[str, Any], on_wait: Callable[[], None] | None
+    ) -> Any:
         if node.is_async:
-            watched = _Watched(node.fn(*placed, **named))
+            watched = _Watched(node.fn(*placed, **named), on_wait)
             try:
                 return await watched
             finally:
@@ -230,10 +224,11 @@ class Walk:
 class _Watched:
     """Awaits a coroutine in the task that awaits this, and notes whether it ever had to wait."""
 
-    __slots__ = ("_coroutine", "waited")
+    __slots__ = ("_coroutine", "_on_wait", "waited")
 
-    def __init__(self, coroutine: Awaitable[Any]) -> None:
+    def __init__(self, coroutine: Awaitable[Any], on_wait: Callable[[], None] | None) -> None:
         self._coroutine = coroutine
+        self._on_wait = on_wait
         self.waited = False
 
     def __await__(self) -> Generator[Any, Any, Any]:
@@ -244,7 +239,10 @@ class _Watched:
                 pending = advance()
             except StopIteration as done:
                 return done.value
-            self.waited = True
+            if not self.waited:
+                self.waited = True
+                if self._on_wait is not None:
+                    self._on_wait()
             try:
                 received = yield pending
             except GeneratorExit:

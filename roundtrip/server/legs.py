@@ -4,6 +4,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from mcp.server import MCPServer
@@ -89,7 +90,7 @@ class LegRunner:
             born=journal.born if journal is not None else int(time.time() * 1000) / 1000,
             clock=time.time,
             limits=function.limits,
-            write=self._protection.write,
+            write=partial(self._protection.write, target=_target(wire)),
             plan_for=function.plan_for,
             gate=gate,
             build=function.build,
@@ -159,7 +160,7 @@ class LegRunner:
             authored=state,
         )
         try:
-            return self._protection.write(note)
+            return self._protection.write(note, target=_target(ctx))
         except RoundtripError as error:
             logger.error("cannot carry the request state of %s: %s", ctx.method, error)
             raise MCPError(code=INTERNAL_ERROR, message="Internal error") from error
@@ -174,6 +175,12 @@ def _input_params(context: SdkContext[Any, Any]) -> InputResponseRequestParams |
     if responses is None and state is None:
         return None
     return InputResponseRequestParams(input_responses=responses, request_state=state)
+
+
+def _target(request: ServerRequestContext[Any, Any] | None) -> str:
+    """What a request calls, which the token will name."""
+    params = (request.params if request is not None else None) or {}
+    return str(params.get("uri") or params.get("name") or "")
 
 
 def _fresh_id() -> str:

@@ -23,7 +23,10 @@ _UNNAMED = "mcp-server"
 """What the SDK calls a server without a name."""
 
 _ENVELOPE_MARGIN = 512
-"""What the boundary adds to a journal: the target's name, the audience and some 150 bytes of digests and times."""
+"""What the boundary adds to a journal besides names: some 200 bytes of digests and times."""
+
+_ESCAPED = 6
+"""The bytes that one character of a name may take in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +55,17 @@ class Protection:
             )
         return self.tickets
 
-    def write(self, journal: Journal) -> str:
-        """The state of a journal, as the boundary will wrap it.
+    def write(self, journal: Journal, *, target: str = "") -> str:
+        """The state of a journal, as the boundary will wrap it together with the name of what was called.
 
         Raises:
             TokenTooLarge: The call remembers more than a token may hold.
         """
         text = self.journals.write(journal)
         if self.tokens is not None:
-            self.tokens.check(journal, text, margin=_ENVELOPE_MARGIN)
+            self.tokens.check(
+                journal, text, margin=_ENVELOPE_MARGIN + _ESCAPED * (len(target) + len(self.policy.audience or ""))
+            )
         return text
 
 

@@ -11,7 +11,7 @@ from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp.shared.tool_name_validation import validate_and_warn_tool_name
 from mcp_types import Icon, ToolAnnotations
 from mcp_types import Tool as WireTool
-from pydantic import ValidationError
+from pydantic import PydanticUserError, ValidationError
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.graph.signatures import display_name
@@ -76,11 +76,14 @@ def register(
     if tool_name == "<lambda>":
         raise ValueError("You must provide a name for lambda functions")
     signature = read_signature(fn, owner=f"tool {tool_name!r}")
-    metadata = (
-        prepared.fn_metadata
-        if prepared is not None
-        else func_metadata(fn, skip_names=signature.hidden, structured_output=structured_output)
-    )
+    try:
+        metadata = (
+            prepared.fn_metadata
+            if prepared is not None
+            else func_metadata(fn, skip_names=signature.hidden, structured_output=structured_output)
+        )
+    except PydanticUserError as error:
+        raise InvalidSignature(f"tool {tool_name!r}: a parameter has no schema ({error.message})") from error
     schema = metadata.arg_model.model_json_schema(by_alias=True)
     if (reason := find_invalid_x_mcp_header(schema)) is not None:
         raise InvalidSignature(f"Tool {tool_name!r} has an invalid x-mcp-header annotation: {reason}")

@@ -69,12 +69,11 @@ def test_a_model_that_contains_itself_is_refused_and_not_followed() -> None:
         form_of(Node)
 
 
-@pytest.mark.parametrize("schema", [int, str, dict[str, int], list[str], RootModel[int]], ids=repr)
-def test_a_schema_without_named_fields_is_refused(schema: type[Any]) -> None:
+@pytest.mark.parametrize("schema", [dict[str, int], list[str], bytes | int, [1, 2], object], ids=repr)
+def test_a_value_that_no_field_can_hold_is_refused(schema: Any) -> None:
     """Shows F1."""
-    with pytest.raises(SchemaNotRenderable, match="must have a named field") as caught:
+    with pytest.raises(SchemaNotRenderable):
         form_of(schema)
-    assert caught.value.field is None
 
 
 def test_a_schema_that_has_no_json_schema_is_refused() -> None:

@@ -81,7 +81,7 @@ async def walk(
     plan: Plan, memory: Memory | None = None, *, context: Any = None, arguments: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The values of a walk that needs no further answers. Bounded, so that a deadlock is a failure."""
-    one = start(plan, memory, context=lambda: context, arguments=arguments)
+    one = start(plan, memory, context=context, arguments=arguments)
     with anyio.fail_after(20):
         await one.advance()
     values: dict[str, Any] = {}

@@ -18,6 +18,7 @@ awaiting_input  resume   resumed
 resumed         resolve  resolving
 resolving       execute  executing
 executing       ask      awaiting_input
+executing       revise   resolving
 executing       finish   completed
 resolving       recall   completed
 executing       refuse   refused
