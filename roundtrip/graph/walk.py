@@ -137,6 +137,9 @@ class Walk:
         if self._failure is not None:
             raise self._failure
 
+    def _go_on(self, group: TaskGroup) -> None:
+        group.start_soon(self._drain, group)
+
     async def _drain(self, group: TaskGroup, node: Node | None = None) -> None:
         """Run a node, then whatever is ready: in place what has never had to wait, the rest in tasks of its own."""
         try:
@@ -146,7 +149,7 @@ class Walk:
                 node = self._next()
                 if self._plan.steady[node.index]:
                     # Should it wait all the same, another task goes on with the rest: it may be waiting for that.
-                    await self._run(node, on_wait=functools.partial(group.start_soon, self._drain, group))
+                    await self._run(node, on_wait=lambda: self._go_on(group))
                 else:
                     group.start_soon(self._drain, group, node)
         except Exception as error:  # noqa: BLE001 - raised by `_run_together`, without the group around it

@@ -48,7 +48,12 @@ async def walked(built: Built, guess: list[bool], replies: Replies) -> tuple[Wal
     plan = make_plan(tool, owner="tool", arguments={}, context_types=())
     plan.steady[:] = [flag for flag, _ in zip(cycle(guess), plan.nodes, strict=False)]
     walk = Walk(
-        plan, arguments={}, context=None, settle=replies.settle, recall=replies.recall, remember=replies.remember
+        plan,
+        arguments={},
+        context=lambda: None,
+        settle=replies.settle,
+        recall=replies.recall,
+        remember=replies.remember,
     )
     values: dict[str, Any] = {}
     with anyio.fail_after(20):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, RootModel, WithJsonSchema, create_model
+from pydantic import BaseModel, WithJsonSchema, create_model
 
 from roundtrip.asks.forms import form_of
 from roundtrip.errors import InvalidSignature, SchemaNotRenderable
