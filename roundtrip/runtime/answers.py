@@ -37,7 +37,7 @@ _ACTIONS = {"decline": Action.DECLINE, "cancel": Action.CANCEL}
 _WITH_TOOLS = digest(CreateMessageResultWithTools.__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Open:
     """One question that has no answer yet, as it will be put and as the journal will note it.
 
@@ -71,6 +71,7 @@ class Answers:
         self._asked: dict[str, Asked] = {}
         self._responses: dict[str, InputResponse | None] = {}
         self._fresh: set[str] = set()
+        self._seen: set[str] = set()
         self.entries: dict[str, Entry] = dict(journal.entries) if journal is not None else {}
         self.computed: dict[str, Computed] = dict(journal.computed) if journal is not None else {}
         self.open: dict[str, Open] = {}
@@ -104,6 +105,7 @@ class Answers:
             SchemaNotRenderable: The protocol cannot show it.
         """
         key = names[0]
+        self._seen.update(names)
         try:
             question = question_of(marker)
         except SchemaNotRenderable as error:
@@ -293,7 +295,8 @@ class Answers:
         As long as such a question counts as out, a `once` node of that build looks at the wording before it takes it.
         """
         unread = self.entries.keys() | self._responses.keys()
-        foreign = {key: asked for key, asked in self._asked.items() if key in unread and key not in self._plan.names}
+        known = self._plan.names.keys() | self._seen
+        foreign = {key: asked for key, asked in self._asked.items() if key in unread and key not in known}
         return foreign | {key: waiting.asked for key, waiting in self.open.items()}
 
     def _is_once(self, name: str) -> bool:

@@ -44,7 +44,7 @@ class Body:
 
     __slots__ = (
         "_answers",
-        "_ended",
+        "_ended_by",
         "_lock",
         "_made",
         "_open",
@@ -64,7 +64,7 @@ class Body:
         self._made: dict[str, int] = {}
         self._unkeyed = False
         self._open = False
-        self._ended = False
+        self._ended_by: tuple[str, ...] = ()
         self._lock: anyio.Lock | None = None
         self.is_live = not rounds.retry
 
@@ -86,8 +86,8 @@ class Body:
             yield
         finally:
             self._open = False
-        if self._ended:
-            raise SuspensionSwallowed(list(self._rounds.batch))
+        if self._ended_by:
+            raise SuspensionSwallowed(self._ended_by)
         if self._made:
             raise AskNotAwaited(next(iter(self._made)))
 
@@ -173,7 +173,7 @@ class Body:
             if changed:
                 for name, content in changed.items():
                     self._answers.revise(name, content, stale=self._after(name, but=(key, *changed)))
-                self._ended = True
+                self._ended_by = (key,)
                 raise Revision
         values = {name: form.parse(self._answers.entries[name].data) for name, (form, _) in parts.items()}
         return Outcome(values, outcome.action) if outcome.action is Action.ACCEPT else outcome
@@ -246,7 +246,7 @@ class Body:
             try:
                 await self._rounds.put(waiting)
             except Suspension:
-                self._ended = True
+                self._ended_by = tuple(self._rounds.batch)
                 raise
 
 

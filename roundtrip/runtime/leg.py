@@ -4,9 +4,11 @@ This is the only place that moves a call, and it moves it through the table's ev
 way: a retry leg ends at `ask` and the next one starts with `resume`; a live leg waits there and goes on.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
 from typing import Any, Final, cast
 
 import anyio
@@ -159,7 +161,7 @@ async def serve(
         return await _serve_silent(leg, execute)
     answers = Answers(leg.plan, leg.journal, build=leg.build, call_id=call.id)
 
-    context: Callable[[], Any] = cache(lambda: None)
+    context = _LazyContext(make_context)
 
     async def finish(done: Callable[..., Any]) -> Any:
         return await _finish(leg.plan_for(done), arguments, context)
@@ -173,7 +175,7 @@ async def serve(
             await _pass(leg.gate, answers, rounds)
         while True:
             body = Body(leg.plan, answers, rounds)
-            context = cache(partial(make_context, body))
+            context.renew(body)
             values: dict[str, Any] = {}
             if leg.plan.nodes:
                 refusal = await _resolve(leg, answers, rounds, arguments, context, values)
@@ -182,8 +184,11 @@ async def serve(
                     return Refused(str(refusal))
             call.apply(Event.EXECUTE)
             try:
-                with body.running():
-                    value = await execute(values, None if silent else context())
+                if silent:
+                    value = await execute(values, None)
+                else:
+                    with body.running():
+                        value = await execute(values, context())
             except (Revision, BaseExceptionGroup) as raised:
                 if not isinstance(_verdict(raised), Revision):
                     raise
@@ -197,7 +202,10 @@ async def serve(
         if isinstance(verdict, QuestionRefused):
             call.apply(Event.REFUSE, reason=str(verdict))
             return Refused(str(verdict))
-        call.apply(Event.FAIL, error=_described(verdict))
+        if isinstance(verdict, CannotAsk):
+            call.apply(Event.REJECT, error=str(verdict))
+        else:
+            call.apply(Event.FAIL, error=_described(verdict))
         if verdict is raised:
             raise
         raise verdict from None
@@ -210,6 +218,26 @@ async def serve(
     except Exception as error:
         call.apply(Event.FAIL, error=_described(error))
         raise
+
+
+class _LazyContext:
+    """Makes what a context parameter receives when the first one is filled, anew for each run of the body."""
+
+    __slots__ = ("_body", "_made", "_make")
+
+    def __init__(self, make: Callable[[Body], Any]) -> None:
+        self._make = make
+        self._made: Any = None
+        self._body: Body | None = None
+
+    def renew(self, body: Body) -> None:
+        self._body = body
+        self._made = None
+
+    def __call__(self) -> Any:
+        if self._made is None and self._body is not None:
+            self._made = self._make(self._body)
+        return self._made
 
 
 async def _serve_silent(leg: Leg, execute: Callable[[dict[str, Any], Any], Awaitable[Any]]) -> LegEnd:
@@ -322,6 +350,27 @@ async def _finish(plan: Plan, arguments: Mapping[str, Any], context: Callable[[]
     return values[DONE]
 
 
+@contextmanager
+def _count_of_cancellations_restored() -> Generator[None]:
+    """Take back the cancellation that a failing `asyncio.TaskGroup` asks of its own task, and on Python 3.11 forgets.
+
+    In memory that may be the client's task, which would end of it later. A group asks once, so what else was asked is
+    genuine and stays; so is all of it while a scope around the leg is cancelled.
+    """
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        # Another event loop than asyncio's, which has no such groups.
+        task = None
+    before = task.cancelling() if task is not None else 0
+    try:
+        yield
+    except (BaseExceptionGroup, *_ENDINGS):
+        if task is not None and task.cancelling() > before and anyio.current_effective_deadline() > -math.inf:
+            task.uncancel()
+        raise
+
+
 def _verdict(raised: BaseException) -> BaseException:
     """What an exception of a body means, as task groups wrap several in one.
 
@@ -330,11 +379,11 @@ def _verdict(raised: BaseException) -> BaseException:
     leaves = list(_leaves(raised))
     endings = [leaf for leaf in leaves if isinstance(leaf, _ENDINGS)]
     crashes = [leaf for leaf in leaves if not isinstance(leaf, _ENDINGS)]
-    if not endings:
-        return raised
+    if len(crashes) == 1:
+        # Alone or beside a question that was out: the crash is what the author has to see, not the group around it.
+        return crashes[0]
     if crashes:
-        # A sibling crashed beside a question that was out: the crash is what the author has to see.
-        return crashes[0] if len(crashes) == 1 else BaseExceptionGroup(str(raised), crashes)
+        return BaseExceptionGroup(str(raised), crashes) if endings else raised
     return min(endings, key=lambda leaf: _ENDINGS.index(type(leaf)))
 
 

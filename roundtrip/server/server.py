@@ -332,7 +332,7 @@ class Server(SchemaSource[LifespanResultT]):
     ) -> CallToolResult | InputRequiredResult:
         validated = tool.validate(arguments)
         gate = (tool.gate.key, tool.gate.question(validated)) if tool.gate is not None else None
-        return await self._legs.run(tool.function, validated, context, gate=gate, convert=tool.metadata.convert_result)
+        return await self._legs.run(tool.function, validated, context, gate=gate, convert=tool.convert)
 
     # Prompts and resource templates.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools.base import Tool as SdkTool
-from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_metadata
+from mcp.server.mcpserver.utilities.func_metadata import func_metadata
 from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp.shared.tool_name_validation import validate_and_warn_tool_name
 from mcp_types import Icon, ToolAnnotations
@@ -14,11 +14,12 @@ from mcp_types import Tool as WireTool
 from pydantic import PydanticUserError, ValidationError
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.graph.signatures import display_name
+from roundtrip.graph.signatures import display_name, hints_of
 from roundtrip.runtime.leg import Limits
 from roundtrip.server.arguments import ArgumentReader
 from roundtrip.server.functions import AskingFunction, read_signature
 from roundtrip.server.gates import ConfirmationGate
+from roundtrip.server.results import Converter, converter_for
 
 __all__ = ["RegisteredTool", "register"]
 
@@ -30,7 +31,7 @@ class RegisteredTool:
     name: str
     function: AskingFunction
     arguments: ArgumentReader
-    metadata: FuncMetadata
+    convert: Converter
     gate: ConfirmationGate | None
     listing: WireTool
 
@@ -102,7 +103,7 @@ def register(
         name=tool_name,
         function=signature.bind(arguments.names, limits=limits, build=build),
         arguments=arguments,
-        metadata=metadata,
+        convert=converter_for(metadata, hints_of(fn).get("return")),
         gate=ConfirmationGate.of(confirm, tool=tool_name, arguments=arguments.names) if confirm is not None else None,
         listing=listing,
     )
