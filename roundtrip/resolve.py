@@ -14,7 +14,8 @@ from mcp_types import InputRequiredResult
 
 from roundtrip.errors import InvalidSignature, TokenRejected
 from roundtrip.graph.markers import Resolve, SdkResolve
-from roundtrip.graph.plan import Node, Plan, find_resolved, make_plan
+from roundtrip.graph.plan import Node, Plan
+from roundtrip.graph.planner import find_resolved, make_plan
 from roundtrip.graph.signatures import identity, returns_input_required
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.runtime.leg import DONE, Leg, Limits, Refused, Suspended, open_call, serve

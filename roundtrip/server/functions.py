@@ -13,7 +13,8 @@ from mcp_types import InputRequiredResult
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.graph.markers import SdkResolve
-from roundtrip.graph.plan import EMPTY, Plan, find_resolved, make_plan
+from roundtrip.graph.plan import EMPTY, Plan
+from roundtrip.graph.planner import find_resolved, make_plan
 from roundtrip.graph.signatures import arms_of, display_name, hints_of, is_async, returns_input_required
 from roundtrip.runtime.leg import DONE, Limits
 from roundtrip.server.builds import build_of

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from roundtrip.asks.markers import Marker
 from roundtrip.asks.outcomes import Outcome
-from roundtrip.graph.plan import Node, make_plan
+from roundtrip.graph.plan import Node
+from roundtrip.graph.planner import make_plan
 from roundtrip.graph.walk import Walk
 from roundtrip.machine.journal import Action
 from tests.property.graphs import Answer, Built, Expected, Graph, graphs, interpret

@@ -10,7 +10,8 @@ import pytest
 
 from roundtrip import AcceptedElicitation, DeclinedElicitation, ElicitationResult, Resolve
 from roundtrip.asks.outcomes import CancelledElicitation
-from roundtrip.graph.plan import EMPTY, Source, find_resolved
+from roundtrip.graph.plan import EMPTY, Source
+from roundtrip.graph.planner import find_resolved
 from roundtrip.graph.signatures import arms_of, wants_outcome
 from tests.unit.graph.walking import Request, plan_of, walk
 

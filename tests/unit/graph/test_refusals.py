@@ -10,7 +10,7 @@ from mcp.server.mcpserver.exceptions import InvalidSignature as SdkInvalidSignat
 from pydantic import BaseModel
 
 from roundtrip import Elicit, InvalidSignature, ListRoots, Resolve, Sample
-from roundtrip.graph.plan import find_resolved
+from roundtrip.graph.planner import find_resolved
 from tests.unit.graph.walking import Request, plan_of
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from roundtrip import AcceptedElicitation, Elicit, ElicitationResult, ListRoots, Resolve, Sample
 from roundtrip.asks.outcomes import DeclinedElicitation, Outcome
-from roundtrip.graph.plan import make_plan
+from roundtrip.graph.planner import make_plan
 from roundtrip.machine.journal import Action
 from tests.unit.graph.walking import Memory, plan_of, start, walk
 

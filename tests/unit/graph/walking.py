@@ -10,7 +10,8 @@ import anyio
 from roundtrip import Resolve
 from roundtrip.asks.markers import Marker
 from roundtrip.asks.outcomes import Outcome
-from roundtrip.graph.plan import Node, Plan, make_plan
+from roundtrip.graph.plan import Node, Plan
+from roundtrip.graph.planner import make_plan
 from roundtrip.graph.walk import Walk
 
 

@@ -8,7 +8,8 @@ from mcp_types import ElicitResult, InputResponse
 from roundtrip import Resolve
 from roundtrip.asks.markers import Marker
 from roundtrip.asks.outcomes import Outcome
-from roundtrip.graph.plan import Node, Plan, make_plan
+from roundtrip.graph.plan import Node, Plan
+from roundtrip.graph.planner import make_plan
 from roundtrip.machine.journal import Asked, Computed, Entry, Journal
 from roundtrip.runtime.answers import Answers
 

@@ -1,0 +1,430 @@
+"""Making plans: reading the author's functions, naming their nodes, and refusing at registration what cannot work."""
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args, get_origin
+
+from pydantic import PydanticUserError, TypeAdapter
+from pydantic.errors import PydanticInvalidForJsonSchema
+
+from roundtrip.asks.forms import form_of
+from roundtrip.asks.markers import ElicitUrl, SdkElicit, SdkListRoots, SdkSample
+from roundtrip.errors import InvalidSignature
+from roundtrip.graph.markers import Resolve, SdkResolve
+from roundtrip.graph.plan import EMPTY, Input, Node, Plan, Source
+from roundtrip.graph.signatures import (
+    arms_of,
+    display_name,
+    hints_of,
+    identity,
+    is_async,
+    marker_of,
+    require_top_level,
+    wants_outcome,
+)
+
+__all__ = ["ResolvedParameters", "find_resolved", "make_plan"]
+
+ResolvedParameters = Mapping[str, tuple[SdkResolve, bool]]
+"""A function's parameters that are filled: the marker, and whether the consumer wants the outcome."""
+
+
+def find_resolved(fn: Callable[..., Any], *, owner: str | None = None) -> dict[str, tuple[SdkResolve, bool]]:
+    """The parameters of a function that a `Resolve` fills.
+
+    Raises:
+        InvalidSignature: A marker is buried where it would be ignored.
+    """
+    hints = hints_of(fn)
+    found: dict[str, tuple[SdkResolve, bool]] = {}
+    for name in inspect.signature(fn).parameters:
+        marker, filled = marker_of(hints.get(name))
+        require_top_level(filled, parameter=name, function=display_name(fn), owner=owner)
+        if marker is not None:
+            found[name] = (marker, wants_outcome(filled))
+    return found
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A node while the plan is being made."""
+
+    fn: Callable[..., Any]
+    label: str
+    key: str | None
+    was: tuple[str, ...]
+    once: bool
+    path: tuple[str, ...]
+    inputs: list[Input]
+    children: dict[str, Hashable]
+    needs: list[Hashable]
+    returns: Any
+    filled: Any
+    consumer: str | None = None
+
+
+class _Planner:
+    def __init__(self, owner: str, arguments: Mapping[str, str], context_types: tuple[type, ...]) -> None:
+        self._owner = owner
+        self._arguments = arguments
+        self._context_types = context_types
+        self._drafts: dict[Hashable, _Draft] = {}
+        self._order: list[Hashable] = []
+
+    def plan(self, resolved: ResolvedParameters, filled: Mapping[str, Any]) -> Plan:
+        for parameter, (marker, _) in resolved.items():
+            self._visit(marker, (parameter,), filled.get(parameter, Any))
+        self._shorten_paths(resolved)
+        keys = self._name()
+        places = {who: index for index, who in enumerate(self._order)}
+        roots = tuple(
+            Input(parameter, Source.NODE, node=places[identity(marker.fn)], outcome=outcome)
+            for parameter, (marker, outcome) in resolved.items()
+        )
+        self._note_consumers(resolved)
+        dependents: dict[Hashable, list[int]] = {}
+        for who in self._order:
+            for child in dict.fromkeys(self._drafts[who].needs):
+                dependents.setdefault(child, []).append(places[who])
+        nodes = tuple(self._finish(who, places, keys, dependents.get(who, [])) for who in self._order)
+        return Plan(
+            owner=self._owner,
+            nodes=nodes,
+            roots=roots,
+            fingerprint=_fingerprint(nodes),
+            names=self._index_names(nodes),
+            bare_names=_group(nodes),
+            steady=[False] * len(nodes),
+        )
+
+    # Reading the functions. Depth first with a stack of our own: graphs may be deeper than Python's.
+
+    def _visit(self, marker: SdkResolve, path: tuple[str, ...], filled: Any) -> None:
+        open_: list[Hashable] = []
+        stack: list[tuple[SdkResolve, tuple[str, ...], Any, bool]] = [(marker, path, filled, False)]
+        while stack:
+            marker, path, filled, leaving = stack.pop()
+            who = identity(marker.fn)
+            if leaving:
+                open_.pop()
+                self._order.append(who)
+                continue
+            if who in open_:
+                cycle = [self._drafts[step].label for step in open_[open_.index(who) :]]
+                raise InvalidSignature(
+                    f"{self._owner}: a cycle of resolvers, {' -> '.join([*cycle, cycle[0]])}; "
+                    "one of them must get its value another way"
+                )
+            if who in self._drafts:
+                self._merge(self._drafts[who], marker)
+                continue
+            draft = self._drafts[who] = self._read(marker, path, filled)
+            open_.append(who)
+            stack.append((marker, path, filled, True))
+            nested = self._nested(draft)
+            stack.extend((child, (*path, name), type_, False) for name, child, type_ in reversed(nested))
+
+    def _nested(self, draft: _Draft) -> list[tuple[str, SdkResolve, Any]]:
+        hints = hints_of(draft.fn)
+        nested: list[tuple[str, SdkResolve, Any]] = []
+        for name in draft.children:
+            marker, filled = marker_of(hints.get(name))
+            if marker is not None:
+                nested.append((name, marker, filled))
+        return nested
+
+    def _merge(self, draft: _Draft, marker: SdkResolve) -> None:
+        """One function is one node: a second mention may repeat what the first said, not contradict it."""
+        key, was, once = _options(marker)
+        if key is not None and draft.key is not None and key != draft.key:
+            raise InvalidSignature(
+                f"{self._owner}: {draft.label!r} is named both {draft.key!r} and {key!r}; a function is one "
+                "question per call. Use one key=, or two functions"
+            )
+        draft.key = draft.key or key
+        draft.was = tuple(dict.fromkeys((*draft.was, *was)))
+        draft.once = draft.once or once
+
+    def _read(self, marker: SdkResolve, path: tuple[str, ...], filled: Any) -> _Draft:
+        fn = marker.fn
+        label = display_name(fn)
+        try:
+            signature = inspect.signature(fn)
+        except (TypeError, ValueError) as error:
+            raise InvalidSignature(
+                f"{self._owner}: {label!r}, which should fill {path[-1]!r}, has no signature to read ({error}); "
+                "wrap it in a function"
+            ) from error
+        hints = hints_of(fn)
+        key, was, once = _options(marker)
+        returns = fn if inspect.isclass(fn) else hints.get("return", Any)
+        self._check_arms(returns, label, path[-1])
+        draft = _Draft(fn, label, key, was, once, path, [], {}, [], returns, filled)
+        # What a partial has bound is filled; an argument of that name must not take its place.
+        bound = fn.keywords if isinstance(fn, functools.partial) else {}
+        for parameter in signature.parameters.values():
+            if parameter.name not in bound:
+                self._classify(draft, parameter, hints.get(parameter.name))
+        return draft
+
+    def _classify(self, draft: _Draft, parameter: inspect.Parameter, annotation: Any) -> None:
+        name = parameter.name
+        positional = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
+        require_top_level(
+            marker_of(annotation)[1] if annotation is not None else None,
+            parameter=name,
+            function=draft.label,
+            owner=self._owner,
+        )
+        marker, filled = marker_of(annotation)
+        if marker is not None:
+            who = identity(marker.fn)
+            draft.children[name] = who
+            draft.needs.append(who)
+            draft.inputs.append(Input(name, Source.NODE, outcome=wants_outcome(filled), positional=positional))
+        elif self._is_context(annotation):
+            draft.inputs.append(Input(name, Source.CONTEXT, positional=positional))
+        elif parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            return
+        elif name in self._arguments:
+            argument = self._arguments[name]
+            draft.inputs.append(Input(name, Source.ARGUMENT, name=argument, positional=positional))
+        elif parameter.default is inspect.Parameter.empty:
+            unread = (
+                ""
+                if annotation is not None or parameter.annotation is inspect.Parameter.empty
+                else (f" (its annotation {parameter.annotation!r} cannot be evaluated here)")
+            )
+            raise InvalidSignature(
+                f"{self._owner}: parameter {name!r} of resolver {draft.label!r} cannot be filled{unread}: "
+                "it is not a Context, has no Resolve(...) and no default, and the tool has no argument of that name"
+            )
+
+    def _is_context(self, annotation: Any) -> bool:
+        return any(
+            isinstance(arm, type) and issubclass(arm, self._context_types)
+            for arm in (get_origin(arm) or arm for arm in arms_of(annotation))
+        )
+
+    def _check_arms(self, returns: Any, label: str, parameter: str) -> None:
+        asking = _asking_arms(returns)
+        if len(asking) > 1:
+            raise InvalidSignature(
+                f"{self._owner}, parameter {parameter!r}: the return annotation of resolver {label!r} has "
+                f"{len(asking)} asking arms; a resolver asks one question. Split it into one resolver per question"
+            )
+        schema = _elicited(asking[0]) if asking and not _is_page(asking[0]) else None
+        if schema is not None:
+            try:
+                form_of(schema)
+            except InvalidSignature as error:
+                raise InvalidSignature(
+                    f"{self._owner}, parameter {parameter!r}, resolver {label!r}: {error}"
+                ) from error
+
+    # Names, paths and consumers.
+
+    def _shorten_paths(self, resolved: ResolvedParameters) -> None:
+        """Give each node the shortest path of parameter names from the tool, the alphabetically first of those."""
+        layer = {identity(marker.fn): (parameter,) for parameter, (marker, _) in sorted(resolved.items(), reverse=True)}
+        seen: dict[Hashable, tuple[str, ...]] = dict(layer)
+        while layer:
+            below: dict[Hashable, tuple[str, ...]] = {}
+            for who, path in layer.items():
+                for name, child in self._drafts[who].children.items():
+                    longer = (*path, name)
+                    if child not in seen and longer < below.get(child, ("\U0010ffff",)):
+                        below[child] = longer
+            seen |= below
+            layer = below
+        for who, path in seen.items():
+            self._drafts[who].path = path
+
+    def _name(self) -> dict[Hashable, tuple[str, str]]:
+        """Each node's key, and its name without the path that may tell it from others."""
+        by_name: dict[str, list[Hashable]] = {}
+        for who in self._order:
+            draft = self._drafts[who]
+            by_name.setdefault(draft.key or draft.label, []).append(who)
+        keys: dict[Hashable, tuple[str, str]] = {}
+        for name, group in by_name.items():
+            explicit = [who for who in group if self._drafts[who].key is not None]
+            if len(explicit) > 1:
+                functions = " and ".join(repr(self._drafts[who].label) for who in explicit)
+                raise InvalidSignature(
+                    f"{self._owner}: {functions} are both named key={name!r}; give each a key of its own"
+                )
+            for who in group:
+                apart = len(group) > 1 and self._drafts[who].key is None
+                keys[who] = (f"{name}@{'.'.join(self._drafts[who].path)}" if apart else name, name)
+        taken: dict[str, Hashable] = {}
+        for who, (key, _) in keys.items():
+            if key in taken:
+                raise InvalidSignature(
+                    f"{self._owner}: the names of {self._drafts[taken[key]].label!r} and "
+                    f"{self._drafts[who].label!r} cannot be told apart (both {key!r}); give each a key="
+                )
+            taken[key] = who
+        return keys
+
+    def _index_names(self, nodes: Sequence[Node]) -> dict[str, int]:
+        names = {node.key: node.index for node in nodes}
+        for node in nodes:
+            for name in node.was:
+                if names.setdefault(name, node.index) != node.index:
+                    raise InvalidSignature(
+                        f"{self._owner}: {node.label!r} was called {name!r}, but so is (or was) "
+                        f"{nodes[names[name]].label!r}; an answer in flight could not tell whose it is"
+                    )
+        return names
+
+    def _note_consumers(self, resolved: ResolvedParameters) -> None:
+        """Note who first takes each node's bare value, in the order in which a walk one by one would."""
+        unread = iter(self._order)
+        read: set[Hashable] = set()
+        for parameter, (marker, outcome) in resolved.items():
+            root = identity(marker.fn)
+            while root not in read:
+                who = next(unread)
+                read.add(who)
+                draft = self._drafts[who]
+                for entry in draft.inputs:
+                    if entry.source is Source.NODE and not entry.outcome:
+                        child = self._drafts[draft.children[entry.parameter]]
+                        child.consumer = child.consumer or entry.parameter
+            if not outcome:
+                self._drafts[root].consumer = self._drafts[root].consumer or parameter
+
+    def _finish(
+        self,
+        who: Hashable,
+        places: Mapping[Hashable, int],
+        keys: Mapping[Hashable, tuple[str, str]],
+        dependents: Sequence[int],
+    ) -> Node:
+        draft = self._drafts[who]
+        inputs = tuple(
+            Input(
+                entry.parameter,
+                entry.source,
+                name=entry.name,
+                node=places[draft.children[entry.parameter]] if entry.source is Source.NODE else -1,
+                outcome=entry.outcome,
+                positional=entry.positional,
+            )
+            for entry in draft.inputs
+        )
+        asking = _asking_arms(draft.returns)
+        computed = self._once_adapter(draft) if draft.once else None
+        key, bare_key = keys[who]
+        return Node(
+            index=places[who],
+            fn=draft.fn,
+            label=draft.label,
+            key=key,
+            bare_key=bare_key,
+            was=draft.was,
+            names=(key, *draft.was),
+            once=draft.once,
+            is_async=is_async(draft.fn),
+            inputs=inputs,
+            needs=tuple(dict.fromkeys(places[child] for child in draft.needs)),
+            dependents=tuple(dependents),
+            path=".".join(draft.path),
+            consumer=draft.consumer,
+            computed=computed,
+            asked=_asked_type(asking[0]) if asking else None,
+        )
+
+    def _once_adapter(self, draft: _Draft) -> TypeAdapter[Any]:
+        """How a value of this node is kept, from its return annotation, else from what its consumer expects."""
+        plain = [arm for arm in arms_of(draft.returns) if arm not in _asking_arms(draft.returns)]
+        if draft.returns is Any or not plain:
+            plain = [Any] if wants_outcome(draft.filled) else list(arms_of(draft.filled))
+        kept: Any = functools.reduce(lambda union, arm: union | arm, plain)
+        try:
+            adapter: TypeAdapter[Any] = TypeAdapter(kept)
+            if kept is not Any:
+                adapter.json_schema(mode="serialization")
+        except (PydanticUserError, PydanticInvalidForJsonSchema, TypeError) as error:
+            raise InvalidSignature(
+                f"{self._owner}: Resolve({draft.label}, once=True) keeps a value of type {kept!r} in the token, "
+                "which has no JSON form; return a model, a dataclass or plain data"
+            ) from error
+        return adapter
+
+
+def make_plan(
+    fn: Callable[..., Any] | None,
+    *,
+    owner: str,
+    arguments: Mapping[str, str],
+    context_types: tuple[type, ...],
+    resolved: ResolvedParameters | None = None,
+) -> Plan:
+    """The plan of a function.
+
+    Args:
+        fn: The tool's function; may be left out when `resolved` is given.
+        owner: What the function is registered as, for error messages: `tool 'order'`.
+        arguments: Names by which resolvers may ask for the tool's arguments, each with the argument's own name.
+        context_types: The classes whose annotation means "give me the request's context".
+        resolved: The parameters to fill, when the caller knows them already.
+
+    Raises:
+        InvalidSignature: The graph can never work.
+    """
+    if resolved is None:
+        resolved = find_resolved(fn, owner=owner) if fn is not None else {}
+    if not resolved:
+        return EMPTY
+    filled: dict[str, Any] = {}
+    if fn is not None:
+        hints = hints_of(fn)
+        filled = {name: marker_of(hints.get(name))[1] for name in resolved}
+    return _Planner(owner, arguments, context_types).plan(resolved, filled)
+
+
+def _options(marker: SdkResolve) -> tuple[str | None, tuple[str, ...], bool]:
+    return (marker.key, marker.was, marker.once) if isinstance(marker, Resolve) else (None, (), False)
+
+
+def _asking_arms(returns: Any) -> list[Any]:
+    kinds = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots)
+    found: list[Any] = []
+    for arm in arms_of(returns):
+        kind = get_origin(arm) or arm
+        if isinstance(kind, type) and issubclass(kind, kinds):
+            found.append(arm)
+    return found
+
+
+def _is_page(arm: Any) -> bool:
+    return (get_origin(arm) or arm) is ElicitUrl
+
+
+def _elicited(arm: Any) -> type[Any] | None:
+    """The schema in `Elicit[Schema]`, where the annotation tells."""
+    parameters = get_args(arm)
+    # From Python 3.11 on `Any` is a class, but it still tells nothing.
+    return parameters[0] if parameters and parameters[0] is not Any and isinstance(parameters[0], type) else None
+
+
+def _asked_type(arm: Any) -> type[Any] | None:
+    return _elicited(arm) if get_args(arm) else (arm if isinstance(arm, type) else None)
+
+
+def _group(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
+    groups: dict[str, list[int]] = {}
+    for node in nodes:
+        groups.setdefault(node.bare_key, []).append(node.index)
+    return {name: tuple(group) for name, group in groups.items()}
+
+
+def _fingerprint(nodes: Sequence[Node]) -> str:
+    """A short digest of the graph's shape; it changes when a node is added, removed or renamed, not when moved."""
+    shape = sorted((node.key, sorted(nodes[need].key for need in node.needs), node.once) for node in nodes)
+    return hashlib.sha256(repr(shape).encode()).hexdigest()[:8]
