@@ -26,12 +26,8 @@ from mcp_types import (
     CompletionContext,
     ContentBlock,
     CreateMessageResult,
-    ElicitRequest,
-    ElicitRequestFormParams,
-    ElicitResult,
     EmbeddedResource,
     EmptyResult,
-    InputRequiredResult,
     ListRootsResult,
     PromptReference,
     ResourceTemplateReference,
@@ -372,27 +368,24 @@ def test_input_required_result_multi_round(
     return f"{first.name} likes {second.color}."
 
 
-def name_if_possible(ctx: Context) -> Name | Elicit[Name]:
+def name_if_possible() -> Elicit[Name]:
     """Ask the user where the client can show a form, else settle for a name of our own."""
-    asks = ctx.client_capabilities.elicitation if ctx.client_capabilities else None
-    # `elicitation: {}` means forms; a client that only opens URLs says `elicitation: {"url": {}}`.
-    shows_forms = asks is not None and (asks.form is not None or asks.url is None)
-    return user_name() if shows_forms else Name(name="friend")
+    return Elicit("What is your name?", Name, otherwise=Name(name="friend"))
 
 
-def greeting_if_possible(ctx: Context) -> str | Sample:
+def greeting_if_possible() -> Sample:
     """Ask the client's model where there is one, else say hello ourselves."""
-    samples = ctx.client_capabilities is not None and ctx.client_capabilities.sampling is not None
-    return greeting() if samples else "Hello"
+    hello = CreateMessageResult(role="assistant", content=TextContent(text="Hello"), model="none")
+    return Sample("Generate a greeting", max_tokens=50, otherwise=hello)
 
 
 @server.tool()
 def test_input_required_result_capabilities(
     user: Annotated[Name, Resolve(name_if_possible)],
-    welcome: Annotated[CreateMessageResult | str, Resolve(greeting_if_possible)],
+    welcome: Annotated[CreateMessageResult, Resolve(greeting_if_possible)],
 ) -> str:
     """Ask only what the client said it can answer, and do without the rest."""
-    return f"{welcome if isinstance(welcome, str) else said(welcome)}, {user.name}!"
+    return f"{said(welcome)}, {user.name}!"
 
 
 # Prompts -------------------------------------------------------------------------------------------------
@@ -425,19 +418,21 @@ def test_prompt_with_image() -> list[UserMessage]:
     return [UserMessage(Image(data=RED_PIXEL, format="png")), UserMessage("Please analyze the image above.")]
 
 
+class Topic(BaseModel):
+    """A form with one text field."""
+
+    context: str
+
+
+def user_context() -> Elicit[Topic]:
+    """Ask the user what a prompt should be about."""
+    return Elicit("What context should the prompt use?", Topic)
+
+
 @server.prompt()
-def test_input_required_result_prompt(ctx: Context) -> str | InputRequiredResult:
-    """A prompt that asks the user first."""
-    # Made by hand, because prompts take no resolvers. What a resolver would do besides: look at
-    # the client's capabilities first, validate the answer, remember it, and stop when the user declines.
-    answer = (ctx.input_responses or {}).get("user_context")
-    if isinstance(answer, ElicitResult) and answer.action == "accept" and answer.content:
-        return f"Use this context: {answer.content.get('context')}"
-    question = ElicitRequestFormParams(
-        message="What context should the prompt use?",
-        requested_schema={"type": "object", "properties": {"context": {"type": "string"}}, "required": ["context"]},
-    )
-    return InputRequiredResult(input_requests={"user_context": ElicitRequest(params=question)})
+def test_input_required_result_prompt(topic: Annotated[Topic, Resolve(user_context)]) -> str:
+    """A prompt that asks the user first, and has no arguments."""
+    return f"Use this context: {topic.context}"
 
 
 @server.completion()

@@ -212,8 +212,8 @@ class AskNotAwaited(BodyMistake):
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"the body ended without awaiting its question {key!r}; write `await ctx.ask(...)`, and in a plain `def` "
-            "tool `ctx.blocking.ask(...)`"
+            f"the body ended without awaiting {key!r}; write `await ctx.ask(...)` or `await ctx.step(...)`, and in a "
+            "plain `def` tool `ctx.blocking.ask(...)` or `ctx.blocking.step(...)`"
         )
         self.key = key
 
@@ -290,7 +290,7 @@ class ValueNotStorable(RoundtripError):
     def __init__(self, key: str, *, reason: str) -> None:
         super().__init__(
             f"the value of {key!r} cannot be remembered: {reason}. "
-            "Return something its annotation can turn into JSON, or drop once=True"
+            "Return something its annotation can turn into JSON, or do not keep it (with once=True or ctx.step)"
         )
         self.key = key
         self.reason = reason

@@ -56,11 +56,11 @@ REQUIREMENTS: Final = (
         ("runtime/answers.py", "server/server.py"),
     ),
     Requirement("S10", "Do not rely on the client to come back.", ("runtime/leg.py", "machine/journal.py")),
-    Requirement("S11", "Forms never ask for secrets; pages do.", later="questions that open a page (URL mode)"),
+    Requirement("S11", "Forms never ask for secrets; pages do.", ("asks/forms.py", "asks/markers.py")),
     Requirement(
         "S12",
         "The page behind a question checks that the person in the browser is the one who was asked.",
-        later="questions that open a page (URL mode)",
+        ("tickets.py", "server/context.py", "server/server.py"),
     ),
     Requirement(
         "F1",

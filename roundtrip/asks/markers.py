@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 T = TypeVar("T", default=Any)
+ChoiceT = TypeVar("ChoiceT")
 
 
 class _Nothing(Enum):
@@ -100,6 +101,16 @@ class Elicit(SdkElicit[Any], Generic[T]):
     ) -> None: ...
     @overload
     def __init__(
+        self: "Elicit[list[ChoiceT]]",
+        message: str,
+        schema: list[Mapping[ChoiceT, str]],
+        *,
+        attempts: int = ...,
+        otherwise: Otherwise[list[ChoiceT]] = ...,
+        volatile_ok: bool = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
         self, message: str, schema: Any, *, attempts: int = ..., otherwise: Any = ..., volatile_ok: bool = ...
     ) -> None: ...
     def __init__(
@@ -134,14 +145,36 @@ class ElicitUrl(Generic[T]):
         volatile_ok: Accept that the wording changes from leg to leg.
     """
 
+    @overload
+    def __init__(
+        self: "ElicitUrl[bool]",
+        message: str,
+        url: str,
+        *,
+        done: None = ...,
+        wait: float = ...,
+        otherwise: Otherwise[bool] = ...,
+        volatile_ok: bool = ...,
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         message: str,
         url: str,
         *,
-        done: Callable[..., T | Awaitable[T | None] | None] | None = None,
+        done: Callable[..., T | Awaitable[T | None] | None],
+        wait: float = ...,
+        otherwise: Otherwise[T] = ...,
+        volatile_ok: bool = ...,
+    ) -> None: ...
+    def __init__(
+        self,
+        message: str,
+        url: str,
+        *,
+        done: Callable[..., Any] | None = None,
         wait: float = 20.0,
-        otherwise: Otherwise[T] = NOTHING,
+        otherwise: Any = NOTHING,
         volatile_ok: bool = False,
     ) -> None:
         if not wait >= 0:

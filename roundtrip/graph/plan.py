@@ -59,7 +59,7 @@ class Node:
     """The first parameter that takes its bare value: what a declined question is reported for."""
     computed: TypeAdapter[Any] | None
     """Turns a value into JSON and back, for `once`."""
-    asked: type[Any] | None
+    asked: Any
     """The schema or result type that its annotation says it asks for, for `once`."""
 
 

@@ -5,7 +5,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
@@ -217,7 +217,8 @@ class _Planner:
                 f"{len(asking)} asking arms; a resolver asks one question. Split it into one resolver per question"
             )
         schema = _elicited(asking[0]) if asking and not _is_page(asking[0]) else None
-        if schema is not None:
+        # A list may stand for a mapping of titles, which an annotation cannot spell: that is left to the call.
+        if isinstance(schema, type):
             try:
                 form_of(schema)
             except InvalidSignature as error:
@@ -406,15 +407,15 @@ def _is_page(arm: Any) -> bool:
     return (get_origin(arm) or arm) is ElicitUrl
 
 
-def _elicited(arm: Any) -> type[Any] | None:
-    """The schema in `Elicit[Schema]`, where the annotation tells."""
+def _elicited(arm: Any) -> Any:
+    """The schema in `Elicit[Schema]`, where the annotation tells; None where it does not."""
     parameters = get_args(arm)
-    # From Python 3.11 on `Any` is a class, but it still tells nothing.
-    return parameters[0] if parameters and parameters[0] is not Any and isinstance(parameters[0], type) else None
+    told = bool(parameters) and parameters[0] is not Any and not isinstance(parameters[0], TypeVar)
+    return parameters[0] if told else None
 
 
-def _asked_type(arm: Any) -> type[Any] | None:
-    return _elicited(arm) if get_args(arm) else (arm if isinstance(arm, type) else None)
+def _asked_type(arm: Any) -> Any:
+    return _elicited(arm) if get_args(arm) else arm
 
 
 def _group(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:

@@ -237,6 +237,10 @@ class Answers:
                         # To agree to a page is not yet its outcome; the function asks again for that.
                         continue
                     value = _restore_answer(node, entry) if entry.action is Action.ACCEPT else None
+                    form = _form_asked_by(node)
+                    if form is not None:
+                        # The function does not run to show it, and a review may want it.
+                        self.forms[node.key] = form
                     self.entries[node.key] = self.entries.pop(name)
                     return Outcome(value, entry.action)
             except (ValidationError, AnswerInvalid, SchemaNotRenderable):
@@ -387,7 +391,7 @@ def _adapter(node: Node) -> TypeAdapter[Any]:
 
 def _check_restorable(node: Node, marker: Marker) -> None:
     """A `once` answer is restored without running the function, so its annotation must say what it asks."""
-    if isinstance(marker, SdkElicit) and marker.schema is not node.asked:
+    if isinstance(marker, SdkElicit) and marker.schema != node.asked:
         name = getattr(marker.schema, "__name__", repr(marker.schema))
         raise ValueNotStorable(
             node.key,
@@ -395,10 +399,23 @@ def _check_restorable(node: Node, marker: Marker) -> None:
         )
 
 
+def _asks(node: Node, kind: type[Any]) -> bool:
+    """Whether a node's annotation says that it asks such a question."""
+    return isinstance(node.asked, type) and issubclass(node.asked, kind)
+
+
+def _form_asked_by(node: Node) -> Form | None:
+    """The form that a node's annotation says it asks."""
+    if node.asked is None or _asks(node, SdkListRoots) or _asks(node, SdkSample):
+        return None
+    return form_of(node.asked)
+
+
 def _restore_answer(node: Node, entry: Entry) -> Any:
-    if node.asked is not None and issubclass(node.asked, SdkListRoots):
+    if _asks(node, SdkListRoots):
         return ListRootsResult.model_validate(entry.data)
-    if node.asked is not None and not issubclass(node.asked, SdkSample):
-        return form_of(node.asked).parse(entry.data)
+    form = _form_asked_by(node)
+    if form is not None:
+        return form.parse(entry.data)
     kind = CreateMessageResultWithTools if entry.schema == _WITH_TOOLS else CreateMessageResult
     return kind.model_validate(entry.data)

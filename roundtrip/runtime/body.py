@@ -128,7 +128,10 @@ class Body:
         self._unkeyed = True
         try:
             outcomes = await self._settle({name: marker}, was)
-        except Exception:
+        except Suspension:
+            raise
+        except BaseException:
+            # Given up, as by a timeout around the question, it is not out any more.
             self._unkeyed = False
             raise
         self._unkeyed = False
@@ -217,8 +220,8 @@ class Body:
     def _enter(self, key: str) -> None:
         if not self._open:
             raise AskedTooLate(key)
-        if not key:
-            raise BodyMistake("a question or step needs a name that is not empty")
+        if not key or key.startswith("~"):
+            raise BodyMistake(f"{key!r} cannot name a question or step; give it a name that does not begin with '~'")
         if key in self._used or key in self._plan.names:
             raise KeyUsedTwice(key)
         self._used[key] = None

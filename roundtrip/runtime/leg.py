@@ -1,7 +1,7 @@
 """One leg of one call: resolve, ask or execute, and end with a result, with questions, or refused.
 
-This is the only place that moves a call, and it moves it through the table's events alone. Both eras take the same
-way: a retry leg ends at `ask` and the next one starts with `resume`; a live leg waits there and goes on.
+A call is moved here, and around each round of questions in `rounds`, through the table's events alone. Both eras take
+the same way: a retry leg ends at `ask` and the next one starts with `resume`; a live leg waits there and goes on.
 """
 
 import asyncio
@@ -163,8 +163,12 @@ async def serve(
 
     context = _LazyContext(make_context)
 
+    plans: dict[int, Plan] = {}
+
     async def finish(done: Callable[..., Any]) -> Any:
-        return await _finish(leg.plan_for(done), arguments, context)
+        # Asked again and again while a leg waits; its question keeps the function, and so its id, alive.
+        plan = plans.get(id(done)) or plans.setdefault(id(done), leg.plan_for(done))
+        return await _finish(plan, arguments, context)
 
     rounds = Rounds(call, leg.client, answers, finish)
     try:
@@ -187,19 +191,22 @@ async def serve(
                 if silent:
                     value = await execute(values, None)
                 else:
-                    with body.running():
+                    with body.running(), _count_of_cancellations_restored():
                         value = await execute(values, context())
             except (Revision, BaseExceptionGroup) as raised:
                 if not isinstance(_verdict(raised), Revision):
                     raise
+                rounds.go_on()
                 call.apply(Event.REVISE)
             else:
+                rounds.go_on()
                 return _end(leg, value)
     except (QuestionRefused, Suspension, BaseExceptionGroup) as raised:
         verdict = _verdict(raised)
         if isinstance(verdict, Suspension):
             return _suspend(leg, answers, rounds)
         if isinstance(verdict, QuestionRefused):
+            rounds.go_on()
             call.apply(Event.REFUSE, reason=str(verdict))
             return Refused(str(verdict))
         if isinstance(verdict, CannotAsk):

@@ -63,6 +63,7 @@ class Rounds:
             for waiting in unaskable:
                 await self._answers.stand_in(waiting)
             return
+        self.go_on()
         self.batch.update((waiting.key, waiting) for waiting in batch)
         if self.retry:
             raise Suspension
@@ -123,6 +124,14 @@ class Rounds:
         can_show = declared is not None and declared.url is not None
         if isinstance(question, UrlQuestion) and can_show and not self._client.can_be_asked_live:
             raise UrlRequired(waiting.key, request=question.params)
+
+    def go_on(self) -> None:
+        """Move the call on from a question that a body has given up, as by a timeout around it."""
+        if self._call.state is State.AWAITING_INPUT:
+            self.batch.clear()
+            self._call.apply(Event.RESUME)
+            self._call.apply(Event.RESOLVE)
+            self._call.apply(Event.EXECUTE)
 
     def note_ask(self) -> None:
         """Move the call to where it waits for the batch."""

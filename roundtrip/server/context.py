@@ -1,6 +1,6 @@
 """`Context`: the SDK's, with questions and steps that work on every protocol revision."""
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, cast, overload
 
@@ -8,10 +8,11 @@ import anyio.from_thread
 from mcp.server import MCPServer
 from mcp.server.context import LifespanContextT, RequestT, ServerRequestContext
 from mcp.server.elicitation import AcceptedUrlElicitation, UrlElicitationResult
+from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import CreateMessageResult, InputResponseRequestParams, ListRootsResult, SamplingMessage
-from pydantic import BaseModel
+from pydantic import AnyUrl, BaseModel
 
 from roundtrip.asks.markers import Elicit, ElicitUrl, ListRoots, Marker, Sample, SdkElicit, SdkListRoots, SdkSample
 from roundtrip.asks.outcomes import (
@@ -321,6 +322,21 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         body = self._asks(key or "list_roots")
         return cast("ListRootsResult", (await body.ask(key, ListRoots())).value)
 
+    async def read_resource(self, uri: str | AnyUrl) -> Iterable[ReadResourceContents]:
+        """Read a resource of this server; one that asks can be read only where its client is asked live.
+
+        Raises:
+            BodyMistake: It asks, and the answer would come with another request, which is not this one's.
+        """
+        try:
+            return await super().read_resource(uri)
+        except RuntimeError as error:
+            # The resource's own errors are resource errors: this is the SDK's, for one that asks.
+            raise BodyMistake(
+                f"ctx.read_resource({str(uri)!r}) reads a resource that asks the client, and the answers to its "
+                "questions could not come back to it from here; ask them in this function, and share what the two do"
+            ) from error
+
     @property
     def blocking(self) -> "BlockingAsks":
         """The same questions for a plain `def` tool, which waits for them in its worker thread."""
@@ -358,12 +374,14 @@ class BlockingAsks:
     def ask(self, key: str, question: Elicit[T], *, was: Sequence[str] = ..., unwrap: Literal[True]) -> T: ...
     @overload
     def ask(
-        self, key: str, question: ElicitUrl[T], *, was: Sequence[str] = ..., unwrap: Literal[True]
-    ) -> Asking[T]: ...
+        self, key: str, question: Elicit[Any], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
+    ) -> ElicitationResult[Any]: ...
+    @overload
+    def ask(self, key: str, question: ElicitUrl[T], *, was: Sequence[str] = ..., unwrap: Literal[True]) -> T: ...
     @overload
     def ask(
         self, key: str, question: ElicitUrl[Any], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
-    ) -> Asking[ElicitationResult[Any]]: ...
+    ) -> ElicitationResult[Any]: ...
     @overload
     def ask(
         self, key: str, question: SdkSample, *, was: Sequence[str] = ..., unwrap: bool = ...
@@ -372,6 +390,8 @@ class BlockingAsks:
     def ask(
         self, key: str, question: SdkListRoots, *, was: Sequence[str] = ..., unwrap: bool = ...
     ) -> ListRootsResult: ...
+    @overload
+    def ask(self, key: str, question: SdkElicit[Any], *, was: Sequence[str] = ..., unwrap: bool = ...) -> Any: ...
     def ask(self, key: str, question: Any, *, was: Sequence[str] = (), unwrap: Any = False) -> Any:
         """As `Context.ask`, waiting in place."""
         return _wait(lambda: cast("Asking[Any]", self._context.ask(key, question, was=was, unwrap=unwrap)))
@@ -380,7 +400,11 @@ class BlockingAsks:
         """As `Context.ask_all`, waiting in place."""
         return _wait(lambda: self._context.ask_all(questions))
 
-    def step(self, key: str, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    @overload
+    def step(self, key: str, fn: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T: ...
+    @overload
+    def step(self, key: str, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T: ...
+    def step(self, key: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """As `Context.step`, waiting in place."""
         return _wait(lambda: self._context.step(key, fn, *args, **kwargs))
 

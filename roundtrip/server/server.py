@@ -30,7 +30,7 @@ from mcp.shared.uri_template import UriTemplate
 from mcp_types import Annotations, CallToolResult, Icon, InputRequiredResult, ToolAnnotations
 from mcp_types import Tool as WireTool
 
-from roundtrip.errors import InvalidSignature
+from roundtrip.errors import InvalidSignature, TicketReason, TicketRejected
 from roundtrip.graph.plan import Plan
 from roundtrip.graph.signatures import display_name
 from roundtrip.machine.call import Observer, Step
@@ -437,20 +437,24 @@ class Server(SchemaSource[LifespanResultT]):
         self._require_seal(function)
         return function
 
-    def verify_ticket(self, ticket: str, *, principal: str | AccessToken | None) -> Ticket:
+    def verify_ticket(self, ticket: str, *, principal: str | AccessToken | None, purpose: str | None = None) -> Ticket:
         """Read the ticket that a browser brought to the page behind an `ElicitUrl`.
 
         Args:
             ticket: What the URL carried (`ctx.call.ticket`).
             principal: Who is in front of the browser, by your own login: their access token, or the text that
                 `Server(principal=...)` makes of them. None only for a ticket that was issued unbound.
+            purpose: What the page is for, to refuse the ticket of another one.
 
         Raises:
             TicketRejected: It is forged, expired or somebody else's; show the page to nobody then.
         """
         if isinstance(principal, AccessToken):
             principal = compact_json(principal_components(principal))
-        return self._protection.ticket_office().verify(ticket, principal=principal, now=time.time())
+        verified = self._protection.ticket_office().verify(ticket, principal=principal, now=time.time())
+        if purpose is not None and verified.purpose != purpose:
+            raise TicketRejected(TicketReason.PURPOSE)
+        return verified
 
     @property
     def journal_codec(self) -> JournalCodec:

@@ -28,10 +28,6 @@ def positional_attempts() -> Elicit[Seat]:
     return Elicit("Which row?", Seat, 5)  # error: reportCallIssue
 
 
-def an_instance() -> object:
-    return Elicit("Which row?", Seat(row="back"))  # error: reportArgumentType
-
-
 def choose() -> Elicit[Seat]:
     return Elicit("Which row?", Seat)
 

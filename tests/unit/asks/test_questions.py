@@ -24,6 +24,7 @@ from roundtrip.asks.forms import AnswerInvalid
 from roundtrip.asks.markers import (
     ATTEMPTS,
     Elicit,
+    ElicitUrl,
     ListRoots,
     Marker,
     Sample,
@@ -253,3 +254,36 @@ def test_a_form_question_keeps_what_its_marker_says_of_attempts_and_change() -> 
     question = question_of(Elicit("Sure?", Choice, attempts=1, volatile_ok=True))
     assert isinstance(question, FormQuestion)
     assert (question.attempts, question.volatile_ok) == (1, True)
+
+
+# Pages.
+
+
+def test_a_page_s_wording_leaves_its_ticket_out_and_nothing_else() -> None:
+    first, second = ("rt1.e30." + letter * 43 for letter in "AB")
+
+    def pinned(message: str, url: str) -> str:
+        return question_of(ElicitUrl(message, url)).message
+
+    url = "https://bookshop.example/login"
+    assert pinned("Log in.", f"{url}?t={first}&x=1") == pinned("Log in.", f"{url}?t={second}&x=1")
+    wordings = [
+        pinned("Log in.", url),
+        pinned("Log in!", url),
+        pinned("Log in.", f"{url}/"),
+        pinned("Log in.", f"{url}?t={first}"),
+        pinned("Log in.", f"{url}?t={first}&x=1"),
+        pinned("Log in.", f"{url}?t={first}&x=2"),
+        # Message and URL are told apart.
+        pinned("Log in.h", url[1:]),
+    ]
+    assert len(set(wordings)) == len(wordings)
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}, {"elicitation": {"form": {}}}], ids=repr)
+def test_a_page_needs_a_client_that_declared_pages(capabilities: Any) -> None:
+    """Shows S6."""
+    page = question_of(ElicitUrl("Log in.", "https://bookshop.example"))
+    with pytest.raises(CapabilityMissing):
+        page.require("login", declared(**capabilities))
+    page.require("login", declared(elicitation={"url": {}}))

@@ -1,0 +1,20 @@
+"""A shop with one tool, `order`, whose body each test brings along."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from roundtrip import Elicit, Server
+
+KEY: Final = b"a key of this shop's own, of 32+ bytes"
+
+LEFT: Final = Elicit("Left?", int)
+RIGHT: Final = Elicit("Right?", int)
+
+
+def shop(
+    body: Callable[..., Any], *, tool: dict[str, Any] | None = None, build: str | None = None, **options: Any
+) -> Server[Any]:
+    """A server whose tool `order` is `body`; `tool` are options of the tool, the others of the server."""
+    server = Server[Any]("shop", keys=[KEY], build=build, **options)
+    server.tool(name="order", **tool or {})(body)
+    return server

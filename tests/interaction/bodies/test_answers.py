@@ -1,0 +1,131 @@
+"""Answers in bodies: renamed, invalid, unwrapped, in loops."""
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from roundtrip import Context, Elicit, Event, RoundtripError, State
+from tests.interaction.bodies.shops import LEFT, RIGHT, shop
+from tests.players import Era, Hopper, Person, Trace, call, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+class Copies(BaseModel):
+    copies: int = Field(ge=1, le=9)
+
+
+async def test_a_renamed_question_keeps_the_answers_of_calls_in_flight() -> None:
+    async def before(ctx: Context[Any, Any]) -> int:
+        return await ctx.ask("left", LEFT, unwrap=True) + await ctx.ask("right", RIGHT, unwrap=True)
+
+    async def after(ctx: Context[Any, Any]) -> int:
+        left = await ctx.ask("port", LEFT, was=["larboard", "left"], unwrap=True)
+        return left + await ctx.ask("starboard", RIGHT, was=["right"], unwrap=True)
+
+    hopper = Hopper([shop(before), shop(before), shop(after)])
+    # One answer is recorded under the old name, the other arrives under it.
+    result = await hopper.play("order", None, [{"left": {"value": 1}}, {"right": {"value": 2}}])
+    assert text_of(result) == "3"
+    assert len(hopper.legs) == 2
+
+
+async def test_a_renamed_question_of_other_words_is_asked_again() -> None:
+    async def before(ctx: Context[Any, Any]) -> int:
+        return await ctx.ask("left", LEFT, unwrap=True)
+
+    async def after(ctx: Context[Any, Any]) -> int:
+        return await ctx.ask("port", Elicit("Port?", int), was=["left"], unwrap=True)
+
+    hopper = Hopper([shop(before), shop(after)])
+    await hopper.leg("order")
+    await hopper.leg("order", answers={"left": {"value": 1}}, state=hopper.token)
+    assert list(hopper.questions) == ["port"]
+
+
+async def test_a_loop_numbers_its_questions_and_stops_when_the_user_does(era: Era) -> None:
+    async def body(ctx: Context[Any, Any]) -> list[int]:
+        items: list[int] = []
+        while (answer := await ctx.ask(f"item-{len(items)}", Elicit("Another?", Copies))).action == "accept":
+            items.append(answer.data.copies)
+        return items
+
+    server = shop(body)
+    person = Person(*({"copies": number} for number in range(1, 6)), "decline")
+    async with connect(server, era, person) as client:
+        result = await client.call_tool("order")
+    assert result.structured_content == {"result": [1, 2, 3, 4, 5]}
+    assert len(person.asked) == 6
+
+
+async def test_an_invalid_answer_is_asked_again_with_the_reason_and_the_others_are_kept(era: Era) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        answers = await ctx.ask_all({"copies": Elicit("How many?", Copies), "left": LEFT})
+        return f"{answers['copies'].data.copies} {answers['left'].data}"
+
+    trace = Trace()
+    person = Person({"copies": 10}, {"value": 7}, {"copies": 9})
+    async with connect(shop(body, trace=trace), era, person) as client:
+        assert text_of(await client.call_tool("order")) == "9 7"
+    assert [message.splitlines()[0] for message in person.messages] == ["How many?", "Left?", "How many?"]
+    assert "The last answer was not valid: copies" in person.messages[2]
+    assert trace.asked == [{"copies": "new", "left": "new"}, {"copies": "invalid"}]
+
+
+async def test_an_answer_invalid_too_often_ends_the_call_naming_the_question(era: Era) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        await ctx.ask("copies", Elicit("How many?", Copies, attempts=2))
+        return "never"
+
+    person = Person({"copies": 10}, {"copies": 0})
+    async with connect(shop(body), era, person) as client:
+        result = await client.call_tool("order")
+    assert text_of(result).startswith("Error executing tool order: question 'copies' was answered invalidly 2 times")
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_an_unwrapped_question_that_is_not_answered_refuses_the_call(era: Era, action: str) -> None:
+    trace = Trace()
+    cleaned: list[str] = []
+
+    async def body(ctx: Context[Any, Any]) -> str:
+        try:
+            copies = await ctx.ask("copies", Elicit("How many?", Copies), unwrap=True)
+        finally:
+            cleaned.append("up")
+        return f"{copies.copies}"
+
+    result = await call(shop(body, trace=trace), era, "order", None, action)
+    assert result.is_error
+    assert (
+        text_of(result) == f"Error executing tool order: Question 'copies' was not answered: elicitation was {action}"
+    )
+    assert trace.path[-2:] == [State.EXECUTING, State.REFUSED]
+    assert trace.events[-1] is Event.REFUSE
+    assert cleaned
+
+
+async def test_an_unwrapped_question_that_is_not_answered_can_be_caught(era: Era) -> None:
+    trace = Trace()
+
+    async def body(ctx: Context[Any, Any]) -> str:
+        try:
+            await ctx.ask("left", LEFT, unwrap=True)
+        except RoundtripError as error:
+            return f"no: {error}"
+        return "yes"
+
+    result = await call(shop(body, trace=trace), era, "order", None, "decline")
+    assert text_of(result) == "no: Question 'left' was not answered: elicitation was decline"
+    assert trace.path[-1] is State.COMPLETED
+
+
+async def test_a_wrapped_question_gives_the_outcome(era: Era) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        answer = await ctx.ask("copies", Elicit("How many?", Copies))
+        return f"{answer.action} {answer.data.copies if answer.action == 'accept' else 0}"
+
+    assert text_of(await call(shop(body), era, "order", None, {"copies": 2})) == "accept 2"
+    assert text_of(await call(shop(body), era, "order", None, "decline")) == "decline 0"
+    assert text_of(await call(shop(body), era, "order", None, "cancel")) == "cancel 0"

@@ -1,0 +1,103 @@
+"""Plain `def` bodies ask with `ctx.blocking`, from a thread that waits; waiting threads do not starve others."""
+
+import threading
+from collections import Counter
+from typing import Any
+
+import anyio
+import pytest
+from mcp.client.session import ClientRequestContext
+from mcp_types import ElicitRequestParams, ElicitResult
+
+from roundtrip import Context, Elicit, Event
+from tests.hosts import WAIT
+from tests.interaction.bodies.shops import LEFT, RIGHT, shop
+from tests.players import Era, Hopper, Person, Trace, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_plain_body_asks_computes_and_asks_together(era: Era) -> None:
+    ran: Counter[str] = Counter()
+
+    def price(left: int) -> int:
+        ran["price"] += 1
+        return left * 100
+
+    def body(ctx: Context[Any, Any]) -> str:
+        left = ctx.blocking.ask("left", LEFT, unwrap=True)
+        cost = ctx.blocking.step("price", price, left)
+        answers = ctx.blocking.ask_all({"right": Elicit(f"Right, at {cost}?", int), "third": Elicit("Third?", int)})
+        return f"{left} {cost} {answers['right'].data} {answers['third'].action}"
+
+    trace = Trace()
+    person = Person({"value": 1}, {"value": 2}, "decline")
+    with anyio.fail_after(WAIT):
+        async with connect(shop(body, trace=trace), era, person) as client:
+            assert text_of(await client.call_tool("order")) == "1 100 2 decline"
+    assert person.messages == ["Left?", "Right, at 100?", "Third?"]
+    assert ran == {"price": 1}
+    assert trace.asked == [{"left": "new"}, {"right": "new", "third": "new"}]
+
+
+async def test_a_plain_body_is_resumed_on_another_server() -> None:
+    def body(ctx: Context[Any, Any]) -> int:
+        try:
+            return ctx.blocking.ask("left", LEFT, unwrap=True) + ctx.blocking.ask("right", RIGHT, unwrap=True)
+        except Exception:  # noqa: BLE001 - as careful code does
+            return -1
+
+    hopper = Hopper(lambda: shop(body))
+    assert text_of(await hopper.play("order", None, [{"left": {"value": 1}}, {"right": {"value": 2}}])) == "3"
+
+
+async def test_a_plain_body_that_is_declined_ends(era: Era) -> None:
+    trace = Trace()
+
+    def body(ctx: Context[Any, Any]) -> int:
+        return ctx.blocking.ask("left", LEFT, unwrap=True)
+
+    async with connect(shop(body, trace=trace), era, Person("decline")) as client:
+        result = await client.call_tool("order")
+    assert text_of(result) == "Error executing tool order: Question 'left' was not answered: elicitation was decline"
+    assert trace.events[-1] is Event.REFUSE
+
+
+async def test_many_plain_bodies_that_wait_for_people_do_not_starve_other_calls() -> None:
+    waiting = 60  # anyio's own threads for all the process are 40
+    all_wait, go_on = anyio.Event(), anyio.Event()
+
+    class Crowd(Person):
+        async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+            answer = await super().__call__(context, params)
+            if len(self.asked) == waiting:
+                all_wait.set()
+            await go_on.wait()
+            return answer
+
+    def body(ctx: Context[Any, Any]) -> int:
+        return ctx.blocking.ask("left", LEFT, unwrap=True)
+
+    server = shop(body)
+    threads: list[str] = []
+
+    @server.tool()
+    def plain() -> str:
+        threads.append(threading.current_thread().name)
+        return "served"
+
+    results: list[str] = []
+    async with connect(server, Era.LIVE, Crowd(answer=lambda params: {"value": 1})) as client:
+
+        async def order() -> None:
+            results.append(text_of(await client.call_tool("order")))
+
+        with anyio.fail_after(WAIT):
+            async with anyio.create_task_group() as group:
+                for _ in range(waiting):
+                    group.start_soon(order)
+                await all_wait.wait()
+                assert text_of(await client.call_tool("plain")) == "served"
+                go_on.set()
+    assert results == ["1"] * waiting
+    assert threads != [threading.main_thread().name]

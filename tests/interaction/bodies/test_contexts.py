@@ -1,0 +1,112 @@
+"""Which context a body gets, how it mixes with resolvers, and code that was written for the SDK's own context."""
+
+from typing import Annotated, Any
+
+import pytest
+from mcp.server.mcpserver import Context as SdkContext
+from pydantic import BaseModel
+
+from roundtrip import Context, Elicit, Resolve
+from tests.interaction.bodies.shops import shop
+from tests.players import Era, Hopper, Person, Trace, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+class Name(BaseModel):
+    name: str
+
+
+async def who() -> Elicit[Name]:
+    return Elicit("Who?", Name)
+
+
+async def order_for(ctx: Context[Any, Any], name: Annotated[Name, Resolve(who)]) -> str:
+    sure = await ctx.ask("sure", Elicit(f"Sure, {name.name}?", Choice), unwrap=True)
+    return f"{name.name} {sure.ok} {ctx.call.leg}"
+
+
+async def test_questions_of_resolvers_come_before_those_of_the_body_by_the_same_path_on_both_eras() -> None:
+    paths: list[Any] = []
+    for era in Era:
+        trace = Trace()
+        person = Person({"name": "Ada"}, {"ok": True})
+        async with connect(shop(order_for, trace=trace), era, person) as client:
+            result = text_of(await client.call_tool("order"))
+        assert result == ("Ada True 3" if era is Era.RETRY else "Ada True 1")
+        assert trace.asked == [{"who": "new"}, {"sure": "new"}]
+        paths.append(trace.path)
+    assert paths[0] == paths[1]
+
+
+async def test_questions_of_both_resume_on_other_servers() -> None:
+    hopper = Hopper(lambda: shop(order_for))
+    result = await hopper.play("order", None, [{"who": {"name": "Ada"}}, {"sure": {"ok": False}}])
+    assert text_of(result) == "Ada False 3"
+
+
+async def test_a_body_that_asks_for_the_sdks_context_gets_the_asking_one(era: Era) -> None:
+    async def body(ctx: SdkContext[Any, Any]) -> str:
+        if not isinstance(ctx, Context):
+            return "the SDK's"
+        answer = await ctx.ask("sure", Elicit("Sure?", Choice), unwrap=True)
+        return f"asking, {answer.ok}"
+
+    async with connect(shop(body), era, Person({"ok": True})) as client:
+        assert text_of(await client.call_tool("order")) == "asking, True"
+
+
+@pytest.mark.parametrize("reply", [{"ok": True}, "decline", "cancel"])
+async def test_elicit_as_the_sdk_has_it_works_on_both_eras(era: Era, reply: Any) -> None:
+    async def body(title: str, ctx: SdkContext[Any, Any]) -> str:
+        answer = await ctx.elicit(f"Order {title}?", Choice)
+        if answer.action == "accept":
+            return f"{title}: {answer.data.ok}"
+        return f"{title}: {answer.action}"
+
+    async with connect(shop(body), era, Person(reply)) as client:
+        result = await client.call_tool("order", {"title": "Dune"})
+    assert text_of(result) == f"Dune: {reply if isinstance(reply, str) else reply['ok']}"
+
+
+async def test_a_body_without_a_context_annotation_has_an_optional_one(era: Era) -> None:
+    async def body(ctx: Context[Any, Any] | None = None) -> str:
+        if ctx is None:
+            return "none"
+        return (await ctx.ask("sure", Elicit("Sure?", Choice))).action
+
+    async with connect(shop(body), era, Person({"ok": True})) as client:
+        assert text_of(await client.call_tool("order")) == "accept"
+
+
+async def test_a_resolver_that_asks_through_its_context_is_told_to_return_the_question(era: Era) -> None:
+    async def sure(ctx: Context[Any, Any]) -> Choice:
+        return await ctx.ask("sure", Elicit("Sure?", Choice), unwrap=True)
+
+    async def body(choice: Annotated[Choice, Resolve(sure)]) -> str:
+        return "never"
+
+    async with connect(shop(body), era, Person()) as client:
+        result = await client.call_tool("order")
+    assert "'sure' is asked outside of a tool's body. A resolver asks by returning its question" in text_of(result)
+
+
+async def test_a_resolver_that_elicits_is_told_to_return_the_question_where_it_cannot_wait(era: Era) -> None:
+    async def sure(ctx: Context[Any, Any]) -> Choice:
+        answer = await ctx.elicit("Sure?", Choice)
+        return answer.data if answer.action == "accept" else Choice(ok=False)
+
+    async def body(choice: Annotated[Choice, Resolve(sure)]) -> bool:
+        return choice.ok
+
+    async with connect(shop(body), era, Person({"ok": True})) as client:
+        result = await client.call_tool("order")
+    if era is Era.LIVE:
+        assert text_of(result) == "true"
+    else:
+        assert "ctx.elicit() in a resolver cannot wait on this protocol revision" in text_of(result)
+        assert "`return Elicit(message, schema)`" in text_of(result)

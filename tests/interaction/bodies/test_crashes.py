@@ -1,0 +1,167 @@
+"""A crash beside a question that is out: the crash is what is told, and the connection lives on."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from mcp.client.session import ClientRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, ElicitRequestParams, ElicitResult
+
+from roundtrip import Context, Elicit, Event, Server, ToolError
+from tests.hosts import WAIT, http, stdio
+from tests.players import Era, Hopper, Person, Target, Trace, connect, text_of
+
+pytestmark = pytest.mark.anyio
+KEY = b"k" * 32
+
+SURE = Elicit("Sure?", bool)
+
+
+def shop(trace: Trace | None = None) -> Server[Any]:
+    server = Server[Any]("shop", keys=[KEY], trace=trace)
+
+    async def ask(ctx: Context[Any, Any], asking: anyio.Event) -> bool:
+        asking.set()
+        return await ctx.ask("sure", SURE, unwrap=True)
+
+    async def crash(asking: anyio.Event) -> None:
+        try:
+            await asking.wait()
+        finally:
+            # On the retry era the question has ended its leg, and cancelled this, by now.
+            raise ToolError("out of paper")
+
+    @server.tool()
+    async def anyio_group(ctx: Context[Any, Any]) -> str:
+        asking = anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, ctx, asking)
+            group.start_soon(crash, asking)
+        return "never"
+
+    @server.tool()
+    async def asyncio_group(ctx: Context[Any, Any]) -> str:
+        asking = anyio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ask(ctx, asking))
+            group.create_task(crash(asking))
+        return "never"
+
+    @server.tool()
+    async def cleanup(ctx: Context[Any, Any]) -> str:
+        try:
+            await ctx.ask("sure", SURE)
+        finally:
+            raise ToolError("out of paper")
+
+    @server.tool()
+    async def two_crashes(ctx: Context[Any, Any]) -> str:
+        async def crash_late() -> None:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                raise ToolError("and out of ink")
+
+        asking = anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(crash_late)
+            group.start_soon(ask, ctx, asking)
+            group.start_soon(crash, asking)
+        return "never"
+
+    @server.tool()
+    async def alone(ctx: Context[Any, Any]) -> str:
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, ctx, anyio.Event())
+        return "never"
+
+    @server.tool()
+    async def fine(ctx: Context[Any, Any]) -> bool:
+        return await ctx.ask("sure", SURE, unwrap=True)
+
+    return server
+
+
+@asynccontextmanager
+async def served(transport: str) -> AsyncGenerator[Target]:
+    if transport == "memory":
+        yield shop()
+    elif transport == "stdio":
+        yield stdio(shop)
+    else:
+        async with http(shop()) as url:
+            yield url
+
+
+class Slow(Person):
+    """Thinks for ever about the first question, and says yes to the others."""
+
+    async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        if not self.asked:
+            await super().__call__(context, params)
+            await anyio.sleep_forever()
+        return await super().__call__(context, params)
+
+
+@pytest.mark.parametrize(
+    ("transport", "tool"),
+    [
+        ("memory", "anyio_group"),
+        ("memory", "asyncio_group"),
+        ("stdio", "anyio_group"),
+        ("http", "anyio_group"),
+        ("http", "asyncio_group"),
+    ],
+)
+async def test_a_crash_beside_a_waiting_question_wins_and_the_connection_lives_on(
+    transport: str, tool: str, era: Era
+) -> None:
+    person = Slow(answer=lambda params: {"value": True}) if era is Era.LIVE else Person({"value": True})
+    with anyio.fail_after(WAIT):
+        async with served(transport) as target, connect(target, era, person) as client:
+            crashed = await client.call_tool(tool)
+            again = await client.call_tool("fine")
+    assert crashed.is_error
+    assert text_of(crashed) == f"Error executing tool {tool}: out of paper"
+    assert text_of(again) == "true"
+
+
+@pytest.mark.parametrize("transport", ["memory", "http"])
+async def test_a_cleanup_that_crashes_while_a_leg_ends_is_the_calls_error(transport: str) -> None:
+    with anyio.fail_after(WAIT):
+        async with served(transport) as target, connect(target, Era.RETRY, Person({"value": True})) as client:
+            crashed = await client.call_tool("cleanup")
+            again = await client.call_tool("fine")
+    assert text_of(crashed) == "Error executing tool cleanup: out of paper"
+    assert text_of(again) == "true"
+
+
+async def test_a_question_of_a_task_group_that_the_client_cannot_be_asked_is_refused_as_any_other(era: Era) -> None:
+    """Shows S6."""
+    trace = Trace()
+    server = shop(trace)
+    async with connect(server, era) as client:
+        with pytest.raises(MCPError) as refused:
+            await client.call_tool("alone")
+    assert refused.value.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert trace.events[-1] is Event.REJECT
+
+
+async def test_a_declined_question_of_a_task_group_refuses_the_call(era: Era) -> None:
+    trace = Trace()
+    async with connect(shop(trace), era, Person("decline")) as client:
+        result = await client.call_tool("alone")
+    assert text_of(result) == "Error executing tool alone: Question 'sure' was not answered: elicitation was decline"
+    assert trace.events[-1] is Event.REFUSE
+
+
+async def test_several_crashes_beside_a_question_are_one_error(caplog: pytest.LogCaptureFixture) -> None:
+    hopper = Hopper([shop()])
+    result = await hopper.leg("two_crashes")
+    assert text_of(result) == "Error executing tool two_crashes"
+    assert "out of paper" in caplog.text
+    assert "and out of ink" in caplog.text

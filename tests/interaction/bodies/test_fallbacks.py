@@ -1,0 +1,159 @@
+"""`otherwise=` in bodies: what stands in for an answer that the client cannot give, fixed for the call and sealed."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mcp.client.session import ClientRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import CreateMessageRequestParams, CreateMessageResult, ListRootsResult, TextContent
+from pydantic import BaseModel
+
+from roundtrip import Context, Elicit, ListRoots, Sample
+from tests.hosts import http
+from tests.interaction.bodies.shops import LEFT, shop
+from tests.interaction.test_once import readings
+from tests.players import Era, Hopper, Person, Trace, call, connect, sample, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+class Choice(BaseModel):
+    ok: bool
+    note: str = ""
+
+
+def at_once() -> Choice:
+    return Choice(ok=False, note="sync")
+
+
+async def in_a_while() -> Choice:
+    return Choice(ok=False, note="async")
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "note"), [(Choice(ok=False, note="value"), "value"), (at_once, "sync"), (in_a_while, "async")]
+)
+async def test_a_value_or_what_a_function_makes_stands_in_for_a_form(era: Era, otherwise: Any, note: str) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        answer = await ctx.ask("sure", Elicit("Sure?", Choice, otherwise=otherwise))
+        return f"{answer.action} {answer.data.note}" if answer.action == "accept" else answer.action
+
+    async with connect(shop(body), era) as client:
+        assert text_of(await client.call_tool("order")) == f"accept {note}"
+    # Who can be asked is asked.
+    assert text_of(await call(shop(body), era, "order", None, {"ok": True, "note": "own"})) == "accept own"
+    assert text_of(await call(shop(body), era, "order", None, "decline")) == "decline"
+
+
+async def test_a_client_with_a_model_only_gets_the_models_question_and_the_forms_fallback(era: Era) -> None:
+    """Shows S6."""
+
+    async def body(ctx: Context[Any, Any]) -> str:
+        answers = await ctx.ask_all(
+            {
+                "sure": Elicit("Sure?", Choice, otherwise=Choice(ok=False, note="fallback")),
+                "blurb": Sample("Praise Dune", max_tokens=5),
+                "roots": ListRoots(otherwise=ListRootsResult(roots=[])),
+            }
+        )
+        return f"{answers['sure'].data.note}, {answers['blurb'].content.text}, {len(answers['roots'].roots)}"
+
+    trace = Trace()
+    async with connect(shop(body, trace=trace), era, sampling_callback=sample) as client:
+        assert text_of(await client.call_tool("order")) == "fallback, echo: Praise Dune, 0"
+    assert trace.asked == [{"blurb": "new"}]
+
+
+async def test_a_fallback_is_made_once_for_a_call_and_is_sealed() -> None:
+    numbers = itertools.count(1)
+
+    def note() -> Choice:
+        return Choice(ok=True, note=f"SECRET-NUMBER-{next(numbers)}")
+
+    async def body(ctx: Context[Any, Any]) -> str:
+        choice = await ctx.ask("sure", Elicit("Sure?", Choice, otherwise=note), unwrap=True)
+        first = await ctx.sample("One", key="one")
+        second = await ctx.sample(f"Two, after {choice.note[-1]}", key="two")
+        return f"{choice.note} {first.text} {second.text}"
+
+    server = shop(body)
+    hopper = Hopper([server], elicitation_callback=None, sampling_callback=sample)
+    said = CreateMessageResult(role="assistant", content=TextContent(type="text", text="hm"), model="m")
+    await hopper.leg("order")
+    await hopper.leg("order", answers={"one": said}, state=hopper.token)
+    for text in readings(hopper.token):
+        assert b"SECRET" not in text
+    result = await hopper.leg("order", answers={"two": said}, state=hopper.token)
+    assert text_of(result) == "SECRET-NUMBER-1 hm hm"
+
+
+async def test_a_fallback_holds_although_a_later_leg_comes_from_a_client_that_can_be_asked() -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        choice = await ctx.ask(
+            "sure", Elicit("Sure?", Choice, otherwise=Choice(ok=False, note="fallback")), unwrap=True
+        )
+        said = await ctx.sample("One", key="one")
+        return f"{choice.note} {said.text}"
+
+    server = shop(body)
+    alone = Hopper([server], elicitation_callback=None, sampling_callback=sample)
+    await alone.leg("order")
+    said = CreateMessageResult(role="assistant", content=TextContent(type="text", text="hm"), model="m")
+    result = await Hopper([server]).leg("order", answers={"one": said}, state=alone.token)
+    assert text_of(result) == "fallback hm"
+
+
+def wrong() -> Any:
+    return "not a choice"
+
+
+@pytest.mark.parametrize("otherwise", [wrong, "neither"])
+async def test_a_fallback_that_is_no_answer_is_an_error_that_says_so(era: Era, otherwise: Callable[[], Any]) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        await ctx.ask("sure", Elicit("Sure?", Choice, otherwise=otherwise))
+        return "never"
+
+    async with connect(shop(body), era) as client:
+        result = await client.call_tool("order")
+    assert "the value of 'sure' cannot be remembered: otherwise= gave str" in text_of(result)
+
+
+async def test_an_older_client_without_a_way_back_gets_the_fallback_or_an_error_that_says_why() -> None:
+    async def body(ctx: Context[Any, Any], fallback: bool) -> int:
+        question = Elicit("Left?", int, otherwise=0) if fallback else LEFT
+        return await ctx.ask("left", question, unwrap=True)
+
+    async with http(shop(body), json_response=True) as url, connect(url, Era.LIVE, Person({"value": 1})) as client:
+        assert text_of(await client.call_tool("order", {"fallback": True})) == "0"
+        with pytest.raises(MCPError, match="cannot ask 'left'"):
+            await client.call_tool("order", {"fallback": False})
+
+
+async def test_a_fallback_that_fails_fails_the_call(era: Era) -> None:
+    def broken() -> Choice:
+        raise ValueError("no idea")
+
+    async def body(ctx: Context[Any, Any]) -> str:
+        try:
+            await ctx.ask("sure", Elicit("Sure?", Choice, otherwise=broken))
+        except ValueError as error:
+            return f"caught: {error}"
+        return "never"
+
+    async with connect(shop(body), era) as client:
+        assert text_of(await client.call_tool("order")) == "caught: no idea"
+
+
+async def test_a_crash_of_the_clients_own_model_is_the_calls_error() -> None:
+    async def broken(context: ClientRequestContext, params: CreateMessageRequestParams) -> CreateMessageResult:
+        raise ValueError("no model")
+
+    async def body(ctx: Context[Any, Any]) -> str:
+        return (await ctx.sample("Praise Dune")).text
+
+    async with connect(shop(body), Era.LIVE, sampling_callback=broken) as client:
+        with pytest.raises(MCPError):
+            await client.call_tool("order")
+        assert (await client.list_tools()).tools

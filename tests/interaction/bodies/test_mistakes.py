@@ -1,0 +1,223 @@
+"""Bodies that ask in a way that cannot work: an error that names the tool and the question, and says what to do."""
+
+from typing import Annotated, Any
+
+import anyio
+import pytest
+from mcp.client.session import ClientRequestContext
+from mcp_types import ElicitRequestParams, ElicitResult
+from pydantic import BaseModel
+
+from roundtrip import Context, Elicit, Event, Resolve
+from tests.hosts import WAIT
+from tests.interaction.bodies.shops import LEFT, RIGHT, shop
+from tests.players import Era, Hopper, Person, Trace, call, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+async def test_a_swallowed_suspension_is_an_error_that_names_the_tool_and_the_question() -> None:
+    async def body(ctx: Context[Any, Any]) -> int:
+        try:
+            return await ctx.ask("left", LEFT, unwrap=True)
+        except BaseException:  # noqa: BLE001 - what a body must not do
+            return 0
+
+    trace = Trace()
+    result = await Hopper([shop(body, trace=trace)]).leg("order")
+    assert text_of(result).startswith("Error executing tool order: the body swallowed the suspension that 'left'")
+    assert "Catch Exception" in text_of(result)
+    assert trace.events[-1] is Event.FAIL
+
+
+async def test_a_suspension_swallowed_in_a_group_is_an_error_too() -> None:
+    async def body(ctx: Context[Any, Any]) -> int:
+        async def left() -> None:
+            await ctx.ask("left", LEFT)
+
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(left)
+        except BaseExceptionGroup:
+            return 0
+        return 1
+
+    result = await Hopper([shop(body)]).leg("order")
+    assert "swallowed the suspension that 'left'" in text_of(result)
+
+
+async def test_the_live_era_raises_nothing_that_could_be_swallowed() -> None:
+    async def body(ctx: Context[Any, Any]) -> int:
+        try:
+            return await ctx.ask("left", LEFT, unwrap=True)
+        except BaseException:  # noqa: BLE001 - what a body must not do
+            return 0
+
+    assert text_of(await call(shop(body), Era.LIVE, "order", None, {"value": 1})) == "1"
+
+
+async def test_a_question_after_the_call_has_ended_is_refused(era: Era) -> None:
+    kept: list[Context[Any, Any]] = []
+
+    async def body(ctx: Context[Any, Any]) -> str:
+        kept.append(ctx)
+        return "done"
+
+    async with connect(shop(body), era, Person()) as client:
+        await client.call_tool("order")
+        with pytest.raises(Exception, match="'left' is asked outside of a tool's body"):
+            await kept[0].ask("left", LEFT)
+
+
+async def test_a_question_made_in_time_and_put_too_late_is_refused() -> None:
+    kept: list[Any] = []
+
+    async def body(ctx: Context[Any, Any]) -> str:
+        kept.append(ctx.ask("left", LEFT))
+        return "done"
+
+    result = await Hopper([shop(body)]).leg("order")
+    assert text_of(result).startswith("Error executing tool order: the body ended without awaiting 'left'")
+    with pytest.raises(Exception, match="'left' was asked after its leg had ended"):
+        await kept[0]
+
+
+async def test_a_question_that_is_not_awaited_fails_the_call_naming_it(era: Era) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        ctx.ask("left", LEFT)
+        return "done"
+
+    async with connect(shop(body), era, Person()) as client:
+        result = await client.call_tool("order")
+    assert text_of(result).startswith("Error executing tool order: the body ended without awaiting 'left'")
+    assert "`await ctx.ask(...)" in text_of(result)
+
+
+async def test_a_plain_tool_that_asks_without_blocking_is_told_of_blocking(era: Era) -> None:
+    def body(ctx: Context[Any, Any]) -> str:
+        ctx.ask("left", LEFT)
+        return "done"
+
+    async with connect(shop(body), era, Person()) as client:
+        result = await client.call_tool("order")
+    assert "in a plain `def` tool `ctx.blocking.ask(...)" in text_of(result)
+
+
+async def test_a_name_used_twice_is_an_error_that_says_how_to_number(era: Era) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        await ctx.step("left", int)
+        await ctx.ask("left", LEFT)
+        return "never"
+
+    async with connect(shop(body), era, Person()) as client:
+        result = await client.call_tool("order")
+    assert text_of(result).startswith("Error executing tool order: the name 'left' is used twice in one call")
+    assert "f'item-{i}'" in text_of(result)
+
+
+async def test_a_resolver_and_a_body_cannot_share_a_name(era: Era) -> None:
+    async def left() -> Elicit[Choice] | Choice:
+        return Choice(ok=True)
+
+    async def body(ctx: Context[Any, Any], choice: Annotated[Choice, Resolve(left)]) -> str:
+        await ctx.ask("left", LEFT)
+        return "never"
+
+    async with connect(shop(body), era, Person()) as client:
+        result = await client.call_tool("order")
+    assert "the name 'left' is used twice in one call" in text_of(result)
+
+
+async def test_an_empty_name_is_refused(era: Era) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        await ctx.ask("", LEFT)
+        return "never"
+
+    async with connect(shop(body), era, Person()) as client:
+        assert "needs a name that is not empty" in text_of(await client.call_tool("order"))
+
+
+async def test_two_questions_without_names_at_once_are_an_error_that_asks_for_keys(era: Era) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        async def put() -> None:
+            await ctx.elicit("Sure?", Choice)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(put)
+            group.start_soon(put)
+        return "never"
+
+    with anyio.fail_after(WAIT):
+        async with connect(shop(body), era, Person(answer=lambda params: {"ok": True})) as client:
+            result = await client.call_tool("order")
+    assert text_of(result).startswith("Error executing tool order: two questions without a key= are out")
+    assert "ctx.ask_all" in text_of(result)
+
+
+async def test_questions_without_names_one_after_the_other_keep_their_answers_even_in_equal_words(era: Era) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        answers = [await ctx.elicit("Sure?", Choice) for _ in range(3)]
+        answers.append(await ctx.elicit("Really?", Choice))
+        return " ".join(str(answer.data.ok) if answer.action == "accept" else answer.action for answer in answers)
+
+    person = Person({"ok": True}, "decline", {"ok": False}, {"ok": True})
+    async with connect(shop(body), era, person) as client:
+        assert text_of(await client.call_tool("order")) == "True decline False True"
+    assert person.messages == ["Sure?", "Sure?", "Sure?", "Really?"]
+
+
+async def test_a_question_given_up_after_a_while_does_not_count_as_out() -> None:
+    gave_up = anyio.Event()
+
+    async def body(ctx: Context[Any, Any]) -> str:
+        with anyio.move_on_after(0.05):
+            await ctx.elicit("Quick?", Choice)
+        gave_up.set()
+        answer = await ctx.elicit("Sure?", Choice)
+        return answer.action
+
+    class Slow(Person):
+        async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+            if params.message == "Quick?":
+                await anyio.sleep_forever()
+            return await super().__call__(context, params)
+
+    with anyio.fail_after(WAIT):
+        async with connect(shop(body), Era.LIVE, Slow({"ok": True})) as client:
+            assert text_of(await client.call_tool("order")) == "accept"
+    assert gave_up.is_set()
+
+
+async def test_a_call_that_gives_up_its_last_question_ends_well() -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        with anyio.move_on_after(0.05):
+            await ctx.ask("left", LEFT)
+        return "nobody there"
+
+    class Absent(Person):
+        async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    trace = Trace()
+    with anyio.fail_after(WAIT):
+        async with connect(shop(body, trace=trace), Era.LIVE, Absent()) as client:
+            assert text_of(await client.call_tool("order")) == "nobody there"
+    assert trace.events[-1] is Event.FINISH
+
+
+async def test_one_round_of_named_questions_is_the_way_to_ask_at_once(era: Era) -> None:
+    """Shows S3."""
+
+    async def body(ctx: Context[Any, Any]) -> str:
+        answers = await ctx.ask_all({"left": LEFT, "right": RIGHT})
+        return f"{answers['left'].data} {answers['right'].action}"
+
+    trace = Trace()
+    async with connect(shop(body, trace=trace), era, Person({"value": 1}, "decline")) as client:
+        assert text_of(await client.call_tool("order")) == "1 decline"
+    assert trace.asked == [{"left": "new", "right": "new"}]

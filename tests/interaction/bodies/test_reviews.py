@@ -1,0 +1,209 @@
+"""`ctx.review`: earlier answers in one form; what depended on a changed one is asked again, and nothing else."""
+
+from collections import Counter
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from roundtrip import Context, Elicit, Resolve, State
+from tests.interaction.bodies.shops import shop
+from tests.players import Era, Hopper, Person, Reply, Trace, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+class City(BaseModel):
+    city: str
+
+
+class Hotel(BaseModel):
+    hotel: str
+
+
+class Seat(BaseModel):
+    seat: int = Field(ge=1, le=9)
+
+
+RAN: Counter[str] = Counter()
+
+
+async def where() -> Elicit[City]:
+    return Elicit("Where to?", City)
+
+
+async def which_hotel(city: Annotated[City, Resolve(where, key="city")]) -> Elicit[Hotel]:
+    return Elicit(f"Which hotel in {city.city}?", Hotel)
+
+
+async def which_seat() -> Elicit[Seat]:
+    return Elicit("Which seat?", Seat)
+
+
+async def by_resolvers(
+    ctx: Context[Any, Any],
+    city: Annotated[City, Resolve(where, key="city")],
+    hotel: Annotated[Hotel, Resolve(which_hotel, key="hotel")],
+    seat: Annotated[Seat, Resolve(which_seat, key="seat")],
+) -> str:
+    reviewed = await ctx.review("review", "All right?", ["city", "hotel", "seat"])
+    return f"{reviewed.action}: {city.city}, {hotel.hotel}, {seat.seat}"
+
+
+async def by_body(ctx: Context[Any, Any]) -> str:
+    seat = await ctx.ask("seat", Elicit("Which seat?", Seat), unwrap=True)
+    city = await ctx.ask("city", Elicit("Where to?", City), unwrap=True)
+    fare = await ctx.step("fare", fare_to, city.city)
+    hotel = await ctx.ask("hotel", Elicit(f"Which hotel in {city.city}?", Hotel), unwrap=True)
+    reviewed = await ctx.review("review", "All right?", ["city", "hotel", "seat"])
+    return f"{reviewed.action}: {city.city}, {hotel.hotel}, {seat.seat}, {fare}"
+
+
+def fare_to(city: str) -> int:
+    RAN[city] += 1
+    return len(city) * 100
+
+
+BODIES = [by_resolvers, by_body]
+FIRST: dict[str, list[Reply]] = {
+    "Where to?": [{"city": "Rome"}],
+    "Which hotel in Rome?": [{"hotel": "Forum"}],
+    "Which seat?": [{"seat": 3}],
+}
+
+
+class Talk:
+    """A person who answers each question by what it says, in turn."""
+
+    def __init__(self, replies: dict[str, list[Reply]]) -> None:
+        queues = {message: iter(answers) for message, answers in (FIRST | replies).items()}
+        self.person = Person(answer=lambda params: next(queues[params.message.split("\n")[0]]))
+
+    async def order(self, body: Any, era: Era, trace: Trace | None = None) -> str:
+        async with connect(shop(body, trace=trace), era, self.person) as client:
+            return text_of(await client.call_tool("order"))
+
+    @property
+    def asked(self) -> list[str]:
+        return sorted(message.split("\n")[0] for message in self.person.messages)
+
+
+@pytest.mark.parametrize("body", BODIES)
+async def test_a_changed_answer_asks_again_what_depended_on_it_and_nothing_else(era: Era, body: Any) -> None:
+    changed: dict[str, Any] = {"city.city": "Oslo", "hotel.hotel": "Forum", "seat.seat": 3}
+    talk = Talk({"All right?": [changed], "Which hotel in Oslo?": [{"hotel": "Fjord"}]})
+    RAN.clear()
+    result = await talk.order(body, era)
+    assert result.startswith("accept: Oslo, Fjord, 3")
+    assert talk.asked == sorted(
+        ["Where to?", "Which hotel in Rome?", "Which seat?", "All right?", "Which hotel in Oslo?"]
+    )
+    expected = {} if body is by_resolvers else {"Rome": 1, "Oslo": 1}
+    assert expected == RAN
+
+
+@pytest.mark.parametrize("body", BODIES)
+async def test_a_review_walks_the_same_path_on_both_eras(body: Any) -> None:
+    paths: list[tuple[list[State], list[dict[str, str]]]] = []
+    for era in Era:
+        trace = Trace()
+        talk = Talk({"All right?": [{"city.city": "Oslo"}], "Which hotel in Oslo?": [{"hotel": "Fjord"}]})
+        await talk.order(body, era, trace)
+        paths.append((trace.path, trace.asked))
+    assert paths[0] == paths[1]
+
+
+@pytest.mark.parametrize("body", BODIES)
+async def test_a_review_shows_the_earlier_answers_filled_in(era: Era, body: Any) -> None:
+    """Shows F3."""
+    talk = Talk({"All right?": [{}]})
+    await talk.order(body, era)
+    schema = talk.person.asked[-1].requested_schema
+    assert {name: shape["default"] for name, shape in schema["properties"].items()} == {
+        "city.city": "Rome",
+        "hotel.hotel": "Forum",
+        "seat.seat": 3,
+    }
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("content", [{}, {"city.city": "Rome", "hotel.hotel": "Forum", "seat.seat": 3}])
+async def test_a_review_that_changes_nothing_asks_nothing_again(era: Era, body: Any, content: Any) -> None:
+    talk = Talk({"All right?": [content]})
+    assert (await talk.order(body, era)).startswith("accept: Rome, Forum, 3")
+    assert len(talk.asked) == 4
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_a_review_that_is_not_answered_changes_nothing_and_says_so(era: Era, body: Any, action: str) -> None:
+    talk = Talk({"All right?": [action]})
+    assert (await talk.order(body, era)).startswith(f"{action}: Rome, Forum, 3")
+    assert len(talk.asked) == 4
+
+
+@pytest.mark.parametrize("body", BODIES)
+async def test_an_invalid_change_is_asked_again_and_says_of_which_question(era: Era, body: Any) -> None:
+    talk = Talk({"All right?": [{"seat.seat": 10}, {"seat.seat": 9}]})
+    if body is by_body:
+        # All that comes after the seat in the body may depend on it.
+        talk = Talk(
+            {
+                "All right?": [{"seat.seat": 10}, {"seat.seat": 9}],
+                "Where to?": [{"city": "Rome"}] * 2,
+                "Which hotel in Rome?": [{"hotel": "Forum"}] * 2,
+            }
+        )
+    assert (await talk.order(body, era)).startswith("accept: Rome, Forum, 9")
+    complaint = next(message for message in talk.person.messages if "not valid" in message)
+    assert complaint.startswith("All right?")
+    assert "seat: seat" in complaint
+
+
+async def test_a_change_of_the_last_answer_asks_nothing_again(era: Era) -> None:
+    talk = Talk({"All right?": [{"hotel.hotel": "Forum II"}]})
+    assert await talk.order(by_body, era) == "accept: Rome, Forum II, 3, 400"
+    assert talk.asked == sorted([*FIRST, "All right?"])
+
+
+async def test_a_review_is_resumed_on_other_servers() -> None:
+    hopper = Hopper(lambda: shop(by_body))
+    result = await hopper.play(
+        "order",
+        None,
+        [
+            {"seat": {"seat": 3}},
+            {"city": {"city": "Rome"}},
+            {"hotel": {"hotel": "Forum"}},
+            {"review": {"city.city": "Oslo"}},
+            {"hotel": {"hotel": "Fjord"}},
+        ],
+    )
+    assert text_of(result) == "accept: Oslo, Fjord, 3, 400"
+
+
+async def test_the_outcome_holds_the_answers_by_their_names(era: Era) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        await ctx.ask("copies", Elicit("How many?", int))
+        await ctx.ask("city", Elicit("Where to?", City))
+        reviewed = await ctx.review("review", "All right?", ["copies", "city"])
+        if reviewed.action != "accept":
+            return reviewed.action
+        return f"{reviewed.data['copies']} {reviewed.data['city'].city}"
+
+    person = Person({"value": 1}, {"city": "Rome"}, {"copies": 1})
+    async with connect(shop(body), era, person) as client:
+        assert text_of(await client.call_tool("order")) == "1 Rome"
+    assert set(person.asked[-1].requested_schema["properties"]) == {"copies", "city.city"}
+
+
+@pytest.mark.parametrize("name", ["unknown", "declined", "later"])
+async def test_a_review_of_what_was_not_answered_is_an_error_that_names_it(era: Era, name: str) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        await ctx.ask("declined", Elicit("Where to?", City))
+        await ctx.review("review", "All right?", [name])
+        return "never"
+
+    async with connect(shop(body), era, Person("decline")) as client:
+        result = await client.call_tool("order")
+    assert f"ctx.review('review') cannot show '{name}'" in text_of(result)

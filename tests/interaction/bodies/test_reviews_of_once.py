@@ -1,0 +1,29 @@
+"""A review may show what a `once` resolver asked, although its function does not run to ask it again."""
+
+from typing import Annotated, Any
+
+import pytest
+
+from roundtrip import Context, Elicit, Resolve, Server
+from tests.players import Era, Person, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def how_many() -> Elicit[int]:
+    return Elicit("How many?", int)
+
+
+async def test_an_answer_that_is_kept_once_can_be_reviewed(era: Era) -> None:
+    server = Server[Any]("shop")
+
+    @server.tool()
+    async def order(copies: Annotated[int, Resolve(how_many, once=True)], ctx: Context) -> str:
+        kept = await ctx.ask("wrap", Elicit(f"Wrap {copies}?", bool), unwrap=True)
+        await ctx.review("check", "Is this right?", of=["how_many"])
+        return f"{copies}, {'wrapped' if kept else 'bare'}"
+
+    person = Person({"value": 2}, {"value": True}, {"how_many": 3}, {"value": False})
+    async with connect(server, era, person) as client:
+        assert text_of(await client.call_tool("order", {})) == "3, bare"
+    assert person.messages == ["How many?", "Wrap 2?", "Is this right?", "Wrap 3?"]

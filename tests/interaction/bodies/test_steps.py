@@ -1,0 +1,167 @@
+"""`ctx.step`: what a body computes once for its call, typed by the function's return annotation."""
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from roundtrip import Context, ToolError
+from tests.interaction.bodies.shops import LEFT, shop
+from tests.players import Era, Hopper, Person, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+class Quote(BaseModel):
+    price: int
+    until: date
+
+
+@dataclass(frozen=True)
+class Slot:
+    day: date
+    hours: tuple[int, ...]
+
+
+def quote(price: int, *, day: int) -> Quote:
+    return Quote(price=price, until=date(2026, 12, day))
+
+
+async def slot() -> Slot:
+    return Slot(date(2026, 12, 24), (9, 17))
+
+
+def pair() -> tuple[date, float]:
+    return date(2026, 1, 1), 0.5
+
+
+async def test_a_result_comes_back_as_its_annotation_says_on_every_leg(era: Era) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    async def body(ctx: Context[Any, Any]) -> str:
+        values = (
+            await ctx.step("quote", quote, 7, day=24),
+            await ctx.step("slot", slot),
+            await ctx.step("pair", pair),
+            await ctx.step("lambda", lambda: [1, "two"]),
+            await ctx.step("nothing", print, end=""),
+        )
+        seen.append(values)
+        await ctx.ask("left", LEFT)
+        return values[0].until.isoformat()
+
+    async with connect(shop(body), era, Person({"value": 1})) as client:
+        assert text_of(await client.call_tool("order")) == "2026-12-24"
+    expected = (
+        Quote(price=7, until=date(2026, 12, 24)),
+        Slot(date(2026, 12, 24), (9, 17)),
+        (date(2026, 1, 1), 0.5),
+        [1, "two"],
+        None,
+    )
+    assert seen == [expected] * (2 if era is Era.RETRY else 1)
+
+
+async def test_a_result_is_the_same_on_the_leg_that_computed_it_as_on_later_ones() -> None:
+    seen: list[Any] = []
+
+    async def body(ctx: Context[Any, Any]) -> str:
+        # Without an annotation a tuple is JSON, and JSON has lists only.
+        seen.append(await ctx.step("pair", lambda: (1, 2)))
+        await ctx.ask("left", LEFT)
+        return "done"
+
+    await Hopper(lambda: shop(body)).play("order", None, [{"left": {"value": 1}}])
+    assert seen[0] == seen[1]
+    assert type(seen[0]) is type(seen[1])
+
+
+async def test_a_step_that_fails_fails_the_call_and_one_that_is_caught_runs_again_on_the_next_leg(era: Era) -> None:
+    runs: Counter[str] = Counter()
+
+    def shaky() -> int:
+        runs["shaky"] += 1
+        raise ToolError("the supplier is away")
+
+    async def fails(ctx: Context[Any, Any]) -> int:
+        return await ctx.step("shaky", shaky)
+
+    async def goes_on(ctx: Context[Any, Any]) -> int:
+        try:
+            price = await ctx.step("shaky", shaky)
+        except ToolError:
+            price = 5
+        return price + await ctx.ask("left", LEFT, unwrap=True)
+
+    async with connect(shop(fails), era, Person()) as client:
+        assert text_of(await client.call_tool("order")) == "Error executing tool order: the supplier is away"
+    runs.clear()
+    async with connect(shop(goes_on), era, Person({"value": 1})) as client:
+        assert text_of(await client.call_tool("order")) == "6"
+    assert runs["shaky"] == (2 if era is Era.RETRY else 1)
+
+
+async def test_a_result_without_a_json_form_fails_the_call_naming_the_step(era: Era) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        await ctx.step("connection", object)
+        return "never"
+
+    async with connect(shop(body), era, Person()) as client:
+        result = await client.call_tool("order")
+    assert text_of(result).startswith("Error executing tool order: the value of 'connection' cannot be remembered")
+
+
+async def test_a_result_that_is_not_what_its_annotation_says_fails_the_call(era: Era) -> None:
+    def wrong() -> Quote:
+        return "free"  # type: ignore[return-value]
+
+    async def body(ctx: Context[Any, Any]) -> str:
+        await ctx.step("quote", wrong)
+        return "never"
+
+    async with connect(shop(body), era, Person()) as client:
+        result = await client.call_tool("order")
+    assert "the value of 'quote' cannot be remembered" in text_of(result)
+
+
+async def test_a_result_of_another_build_that_no_longer_fits_is_computed_anew() -> None:
+    def number() -> int:
+        return 7
+
+    async def before(ctx: Context[Any, Any]) -> str:
+        await ctx.step("value", number)
+        await ctx.ask("left", LEFT)
+        return "done"
+
+    async def after(ctx: Context[Any, Any]) -> int:
+        value = await ctx.step("value", quote, 8, day=1)
+        await ctx.ask("left", LEFT)
+        return value.price
+
+    hopper = Hopper([shop(before), shop(after)])
+    assert text_of(await hopper.play("order", None, [{"left": {"value": 1}}])) == "8"
+
+
+async def test_a_leg_that_is_played_again_runs_its_own_steps_again_and_earlier_ones_not() -> None:
+    """Shows S5."""
+    runs: Counter[str] = Counter()
+
+    def count(key: str) -> int:
+        runs[key] += 1
+        return runs[key]
+
+    async def body(ctx: Context[Any, Any]) -> str:
+        early = await ctx.step("early", count, "early")
+        await ctx.ask("left", LEFT)
+        late = await ctx.step("late", count, "late")
+        return f"{early} {late}"
+
+    hopper = Hopper(lambda: shop(body))
+    await hopper.leg("order")
+    answers: dict[str, Any] = {"left": {"value": 1}}
+    assert text_of(await hopper.leg("order", answers=answers, state=hopper.token)) == "1 1"
+    assert text_of(await hopper.leg("order", answers=answers, state=hopper.token)) == "1 2"
+    assert runs == {"early": 1, "late": 2}

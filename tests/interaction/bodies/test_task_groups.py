@@ -1,0 +1,262 @@
+"""Questions inside the control flow of ordinary code: exception handlers, finally, task groups and gather."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from roundtrip import Context, Elicit, Event, Server
+from tests.hosts import WAIT
+from tests.players import Era, Hopper, Person, Trace, connect, text_of
+
+pytestmark = pytest.mark.anyio
+KEY = b"k" * 32
+
+LEFT = Elicit("Left?", int)
+RIGHT = Elicit("Right?", int)
+
+
+def by_message(replies: dict[str, int]) -> Person:
+    return Person(answer=lambda params: {"value": replies[params.message]})
+
+
+def both() -> Person:
+    return by_message({"Left?": 1, "Right?": 2})
+
+
+async def test_except_exception_does_not_see_that_a_leg_ends(era: Era) -> None:
+    server = Server("shop")
+    caught: list[Exception] = []
+
+    @server.tool()
+    async def order(ctx: Context[Any, Any]) -> int:
+        try:
+            return await ctx.ask("left", LEFT, unwrap=True)
+        except Exception as error:  # noqa: BLE001 - as careful code does
+            caught.append(error)
+            return 0
+
+    async with connect(server, era, both()) as client:
+        assert text_of(await client.call_tool("order")) == "1"
+    assert caught == []
+
+
+async def test_except_base_exception_may_look_if_it_raises_on(era: Era) -> None:
+    server = Server("shop")
+    seen: list[str] = []
+
+    @server.tool()
+    async def order(ctx: Context[Any, Any]) -> int:
+        try:
+            return await ctx.ask("left", LEFT, unwrap=True)
+        except BaseException as error:
+            seen.append(type(error).__name__)
+            raise
+
+    async with connect(server, era, both()) as client:
+        assert text_of(await client.call_tool("order")) == "1"
+    assert seen == (["Suspension"] if era is Era.RETRY else [])
+
+
+async def test_finally_and_async_with_run_on_every_leg_that_enters_them(era: Era) -> None:
+    server = Server("shop")
+    log: list[str] = []
+
+    @asynccontextmanager
+    async def connection() -> AsyncGenerator[None]:
+        log.append("open")
+        try:
+            yield
+        finally:
+            # Cleaning up may wait: nothing of the leg is cancelled.
+            await anyio.lowlevel.checkpoint()
+            log.append("close")
+
+    @server.tool()
+    async def order(ctx: Context[Any, Any]) -> int:
+        async with connection():
+            try:
+                return await ctx.ask("left", LEFT, unwrap=True)
+            finally:
+                log.append("finally")
+
+    async with connect(server, era, both()) as client:
+        assert text_of(await client.call_tool("order")) == "1"
+    assert log == ["open", "finally", "close"] * (2 if era is Era.RETRY else 1)
+
+
+async def test_an_ask_in_a_finally_goes_out_beside_the_question_that_ended_the_leg(era: Era) -> None:
+    trace = Trace()
+    server = Server("shop", trace=trace)
+
+    @server.tool()
+    async def order(ctx: Context[Any, Any]) -> str:
+        left = right = 0
+        try:
+            left = await ctx.ask("left", LEFT, unwrap=True)
+        finally:
+            right = await ctx.ask("right", RIGHT, unwrap=True)
+        return f"{left} {right}"
+
+    person = both()
+    async with connect(server, era, person) as client:
+        assert text_of(await client.call_tool("order")) == "1 2"
+    assert person.messages == ["Left?", "Right?"]
+    rounds = [{"left": "new", "right": "new"}] if era is Era.RETRY else [{"left": "new"}, {"right": "new"}]
+    assert trace.asked == rounds
+
+
+async def test_asks_of_an_anyio_task_group_end_the_leg_cleanly(era: Era) -> None:
+    server = Server("shop")
+
+    @server.tool()
+    async def order(ctx: Context[Any, Any]) -> str:
+        answers: dict[str, int] = {}
+
+        async def put(key: str, question: Elicit[int]) -> None:
+            answers[key] = await ctx.ask(key, question, unwrap=True)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(put, "left", LEFT)
+            group.start_soon(put, "right", RIGHT)
+        return f"{answers['left']} {answers['right']}"
+
+    person = both()
+    async with connect(server, era, person) as client:
+        with anyio.fail_after(WAIT):
+            assert text_of(await client.call_tool("order")) == "1 2"
+            assert text_of(await client.call_tool("order")) == "1 2"
+    assert sorted(person.messages) == sorted(["Left?", "Right?"] * 2)
+
+
+async def test_asks_of_an_asyncio_task_group_end_the_leg_cleanly(era: Era) -> None:
+    server = Server("shop")
+
+    @server.tool()
+    async def order(ctx: Context[Any, Any]) -> str:
+        async with asyncio.TaskGroup() as group:
+            left = group.create_task(_left(ctx))
+            right = group.create_task(_right(ctx))
+        return f"{left.result()} {right.result()}"
+
+    async with connect(server, era, both()) as client:
+        with anyio.fail_after(WAIT):
+            assert text_of(await client.call_tool("order")) == "1 2"
+            assert text_of(await client.call_tool("order")) == "1 2"
+
+
+async def test_asks_of_gather_end_the_leg_cleanly(era: Era) -> None:
+    server = Server("shop")
+
+    @server.tool()
+    async def order(ctx: Context[Any, Any]) -> str:
+        left, right = await asyncio.gather(_left(ctx), _right(ctx))
+        return f"{left} {right}"
+
+    person = both()
+    async with connect(server, era, person) as client:
+        with anyio.fail_after(WAIT):
+            assert text_of(await client.call_tool("order")) == "1 2"
+            assert text_of(await client.call_tool("order")) == "1 2"
+    assert sorted(person.messages) == sorted(["Left?", "Right?"] * 2)
+
+
+async def test_a_question_of_a_task_that_outlived_its_leg_is_refused_and_asked_on_the_next() -> None:
+    server = Server("shop", keys=[KEY])
+    leg_is_over = asyncio.Event()
+    late: list[str] = []
+    refused = asyncio.Event()
+
+    @server.tool()
+    async def order(ctx: Context[Any, Any]) -> str:
+        async def straggler() -> int:
+            await leg_is_over.wait()
+            try:
+                return await _right(ctx)
+            except Exception as error:
+                late.append(str(error))
+                refused.set()
+                raise
+
+        left, right = await asyncio.gather(_left(ctx), straggler())
+        return f"{left} {right}"
+
+    hopper = Hopper([server])
+    with anyio.fail_after(WAIT):
+        await hopper.leg("order")
+        assert list(hopper.questions) == ["left"]
+        leg_is_over.set()
+        await refused.wait()
+        assert late[0].startswith("'right' is asked outside") or late[0].startswith("'right' was asked after")
+        await hopper.leg("order", answers={"left": {"value": 1}}, state=hopper.token)
+        assert list(hopper.questions) == ["right"]
+        result = await hopper.leg("order", answers={"right": {"value": 2}}, state=hopper.token)
+    assert text_of(result) == "1 2"
+
+
+async def test_an_asyncio_task_group_leaves_its_callers_task_as_it_was() -> None:
+    """In memory the handler may run in the client's task: a count of cancellations left raised would end that later."""
+    server = Server("shop")
+    counts: list[int] = []
+
+    @server.tool()
+    async def order(ctx: Context[Any, Any]) -> int:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a body runs in a task")
+        counts.append(task.cancelling())
+        handlers.append(task)
+        async with asyncio.TaskGroup() as group:
+            left = group.create_task(_left(ctx))
+        return left.result()
+
+    handlers: list[asyncio.Task[Any]] = []
+    with anyio.fail_after(WAIT):
+        async with connect(server, Era.RETRY, both()) as client:
+            for _ in range(3):
+                assert text_of(await client.call_tool("order")) == "1"
+            async with anyio.create_task_group() as group:
+                group.start_soon(anyio.lowlevel.checkpoint)
+            with anyio.move_on_after(0):
+                await anyio.sleep_forever()
+    assert counts == [0] * 6
+    assert [task.cancelling() for task in handlers] == [0] * 6
+
+
+async def test_a_genuine_cancellation_ends_a_body_with_an_asyncio_task_group(era: Era) -> None:
+    trace = Trace()
+    server = Server("shop", trace=trace)
+    waiting = anyio.Event()
+    ended: list[str] = []
+
+    @server.tool()
+    async def order(ctx: Context[Any, Any]) -> str:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(asyncio.Event().wait())
+                waiting.set()
+        except BaseException as error:
+            ended.append(type(error).__name__)
+            raise
+        return "never"
+
+    async with connect(server, era, both()) as client:
+        with anyio.fail_after(WAIT):
+            async with anyio.create_task_group() as group:
+                group.start_soon(client.call_tool, "order")
+                await waiting.wait()
+                group.cancel_scope.cancel()
+            assert (await client.list_tools()).tools
+    assert ended == ["CancelledError"]
+    assert trace.events[-1] is Event.FAIL
+
+
+async def _left(ctx: Context[Any, Any]) -> int:
+    return await ctx.ask("left", LEFT, unwrap=True)
+
+
+async def _right(ctx: Context[Any, Any]) -> int:
+    return await ctx.ask("right", RIGHT, unwrap=True)

@@ -1,0 +1,184 @@
+"""What clients see of prompts and templates that ask: their own arguments and variables, and nothing else."""
+
+from typing import Annotated, Any
+
+import pytest
+from mcp.server import MCPServer
+from mcp.shared.exceptions import MCPError
+from mcp_types import PromptArgument
+from pydantic import BaseModel, Field
+
+from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server
+from tests.interaction.handlers.asking import said
+from tests.players import Era, Person, connect
+
+pytestmark = pytest.mark.anyio
+
+
+class Tone(BaseModel):
+    tone: str = "plain"
+
+
+async def ask_tone(title: str) -> Elicit[Tone]:
+    return Elicit(f"Praise {title} in what tone?", Tone)
+
+
+async def ask_any_tone() -> Elicit[Tone]:
+    return Elicit("What tone?", Tone)
+
+
+async def test_a_prompt_lists_its_own_arguments_as_it_would_without_its_other_parameters(era: Era) -> None:
+    server, plain = Server[Any]("shop"), MCPServer[Any]("shop")
+
+    @server.prompt(title="Praise", description="Praises a book.")
+    async def praise(
+        ctx: Context,
+        title: Annotated[str, Field(description="The book's.")],
+        tone: Annotated[Tone, Resolve(ask_tone)],
+        words: int = 10,
+    ) -> str:
+        return f"{title} {words} {tone.tone}"
+
+    @plain.prompt("praise", title="Praise", description="Praises a book.")
+    async def praise_plainly(title: Annotated[str, Field(description="The book's.")], words: int = 10) -> str:
+        return title
+
+    async with connect(server, era) as client, connect(plain, era) as other:
+        (shown,), (expected,) = (await client.list_prompts()).prompts, (await other.list_prompts()).prompts
+    assert shown == expected
+    assert [(item.name, item.required) for item in shown.arguments or []] == [("title", True), ("words", False)]
+
+
+async def test_a_template_lists_its_own_variables_as_it_would_without_its_other_parameters(era: Era) -> None:
+    server, plain = Server[Any]("shop"), MCPServer[Any]("shop")
+
+    @server.resource("praise://{title}{?words}", mime_type="text/markdown", description="Praise.")
+    async def praise(tone: Annotated[Tone, Resolve(ask_tone)], title: str, ctx: Context, words: int = 10) -> str:
+        return f"{title} {words} {tone.tone}"
+
+    @plain.resource("praise://{title}{?words}", name="praise", mime_type="text/markdown", description="Praise.")
+    async def praise_plainly(title: str, words: int = 10) -> str:
+        return title
+
+    async with connect(server, era) as client, connect(plain, era) as other:
+        shown = (await client.list_resource_templates()).resource_templates
+        assert shown == (await other.list_resource_templates()).resource_templates
+        assert (await client.list_resources()).resources == []
+
+
+async def test_arguments_are_validated_before_anything_is_asked(era: Era) -> None:
+    server = Server[Any]("shop")
+
+    @server.prompt()
+    async def praise(title: str, words: int, tone: Annotated[Tone, Resolve(ask_tone)]) -> str:
+        return f"{title} {words + 1} {tone.tone}"
+
+    person = Person({"tone": "dry"})
+    refused: list[MCPError] = []
+    async with connect(server, era, person) as client:
+        for arguments in ({"title": "Dune", "words": "many"}, {"title": "Dune"}):
+            try:
+                await client.get_prompt("praise", arguments)
+            except MCPError as error:
+                refused.append(error)
+        assert len(refused) == 2
+        assert person.asked == []
+        assert said(await client.get_prompt("praise", {"title": "Dune", "words": "9"})) == "Dune 10 dry"
+
+
+@pytest.mark.parametrize("fn_is_plain", [False, True])
+async def test_defaults_and_query_variables_hold(era: Era, fn_is_plain: bool) -> None:
+    server = Server[Any]("shop")
+
+    async def praise(
+        title: str, tone: Annotated[Tone, Resolve(ask_tone)], words: int = 10, style: str = "prose"
+    ) -> str:
+        return f"{title} {words} {style} {tone.tone}"
+
+    def praise_plainly(
+        title: str, tone: Annotated[Tone, Resolve(ask_tone)], words: int = 10, style: str = "prose"
+    ) -> str:
+        return f"{title} {words} {style} {tone.tone}"
+
+    fn = praise_plainly if fn_is_plain else praise
+    server.prompt("praise")(fn)
+    server.resource("praise://{title}{?words,style}")(fn)
+    person = Person(answer=lambda params: {"tone": "dry"})
+    async with connect(server, era, person) as client:
+        assert said(await client.get_prompt("praise", {"title": "Dune"})) == "Dune 10 prose dry"
+        assert said(await client.get_prompt("praise", {"title": "Dune", "words": "3"})) == "Dune 3 prose dry"
+        assert said(await client.read_resource("praise://Dune")) == "Dune 10 prose dry"
+        assert said(await client.read_resource("praise://Dune?style=verse&words=4")) == "Dune 4 verse dry"
+        assert said(await client.read_resource("praise://Dune?tone=solemn")) == "Dune 10 prose dry"
+    assert set(person.messages) == {"Praise Dune in what tone?"}
+
+
+async def test_what_a_client_sends_for_a_filled_parameter_is_ignored(era: Era) -> None:
+    server = Server[Any]("shop")
+
+    @server.prompt()
+    async def praise(title: str, tone: Annotated[Tone, Resolve(ask_tone)]) -> str:
+        return tone.tone
+
+    async with connect(server, era, Person({"tone": "dry"})) as client:
+        (prompt,) = (await client.list_prompts()).prompts
+        assert prompt.arguments == [PromptArgument(name="title", required=True)]
+        try:
+            text = said(await client.get_prompt("praise", {"title": "Dune", "tone": "solemn"}))
+        except MCPError:
+            return
+    assert text == "dry"
+
+
+def test_a_resource_without_variables_is_refused_a_resolver() -> None:
+    server = Server[Any]("shop")
+    with pytest.raises(InvalidSignature, match=r"resource 'praise://all' has no variables"):
+
+        @server.resource("praise://all")
+        async def praise(tone: Annotated[Tone, Resolve(ask_any_tone)]) -> str:
+            return tone.tone
+
+
+async def test_a_resource_without_variables_is_read_as_ever(era: Era) -> None:
+    server = Server[Any]("shop")
+
+    @server.resource("praise://all")
+    async def praise() -> str:
+        return "all of them"
+
+    async with connect(server, era) as client:
+        assert said(await client.read_resource("praise://all")) == "all of them"
+
+
+def test_a_resolver_that_needs_what_the_uri_does_not_have_is_refused_at_registration() -> None:
+    server = Server[Any]("shop")
+    with pytest.raises(InvalidSignature, match=r"resource 'praise://\{author\}'.*'title'"):
+
+        @server.resource("praise://{author}")
+        async def praise(author: str, tone: Annotated[Tone, Resolve(ask_tone)]) -> str:
+            return author
+
+    with pytest.raises(InvalidSignature, match=r"prompt 'praise_author'.*'title'"):
+
+        @server.prompt()
+        async def praise_author(author: str, tone: Annotated[Tone, Resolve(ask_tone)]) -> str:
+            return author
+
+
+def test_variables_that_no_parameter_takes_are_refused_as_ever() -> None:
+    server = Server[Any]("shop")
+    with pytest.raises(ValueError, match="title"):
+
+        @server.resource("praise://{title}")
+        async def praise(tone: Annotated[Tone, Resolve(ask_any_tone)]) -> str:
+            return tone.tone
+
+
+def test_the_decorated_function_stays_itself() -> None:
+    server = Server[Any]("shop")
+
+    async def praise(title: str, tone: Annotated[Tone, Resolve(ask_tone)]) -> str:
+        return title
+
+    assert server.prompt()(praise) is praise
+    assert server.resource("praise://{title}")(praise) is praise

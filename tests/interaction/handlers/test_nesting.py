@@ -1,0 +1,141 @@
+"""A handler within a handler, and handlers that ask by hand."""
+
+from typing import Annotated, Any
+
+import pytest
+from mcp_types import (
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+)
+from pydantic import BaseModel
+
+from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server
+from roundtrip.asks.forms import form_of
+from tests.interaction.handlers.asking import KINDS, Legs, said
+from tests.players import Era, Person, connect, text_of
+from tests.unit.secrets import NEW
+
+pytestmark = pytest.mark.anyio
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+class Tone(BaseModel):
+    tone: str
+
+
+async def ask_tone(title: str) -> Elicit[Tone]:
+    return Elicit(f"Praise {title} in what tone?", Tone)
+
+
+def nested(place: str, reached: list[str]) -> Server[Any]:
+    """A tool that reads a template which asks."""
+    server = Server[Any]("shop", keys=[NEW])
+
+    async def by_resolver(title: str, tone: Annotated[Tone, Resolve(ask_tone)]) -> str:
+        return f"{title}: {tone.tone}"
+
+    async def by_body(title: str, ctx: Context) -> str:
+        tone = await ctx.ask("tone", Elicit(f"Praise {title} in what tone?", Tone), unwrap=True)
+        return f"{title}: {tone.tone}"
+
+    server.resource("praise://{title}")(by_resolver if place == "resolver" else by_body)
+
+    @server.tool()
+    async def collect(ctx: Context) -> str:
+        parts = [part.content for part in await ctx.read_resource("praise://Dune")]
+        reached.append("after")
+        return str(parts[0])
+
+    return server
+
+
+@pytest.mark.parametrize("place", ["resolver", "body"])
+async def test_a_template_that_asks_is_clearly_refused_within_a_tool_that_would_have_to_wait(place: str) -> None:
+    """Shows S3. Its questions are not the tool's, and no token could bring their answers back to it."""
+    reached: list[str] = []
+    person = Person({"tone": "dry"})
+    async with connect(nested(place, reached), Era.RETRY, person) as client:
+        result = await client.call_tool("collect")
+    assert result.is_error
+    assert text_of(result).startswith(
+        "Error executing tool collect: ctx.read_resource('praise://Dune') reads a resource"
+    )
+    assert (person.asked, reached) == ([], [])
+
+
+@pytest.mark.parametrize("place", ["resolver", "body"])
+async def test_a_template_that_asks_does_so_within_a_tool_whose_client_is_asked_live(place: str) -> None:
+    reached: list[str] = []
+    person = Person({"tone": "dry"})
+    async with connect(nested(place, reached), Era.LIVE, person) as client:
+        assert text_of(await client.call_tool("collect")) == "Dune: dry"
+    assert (person.messages, reached) == (["Praise Dune in what tone?"], ["after"])
+
+
+async def test_a_template_that_has_nothing_to_ask_is_read_within_a_tool(era: Era) -> None:
+    server = Server[Any]("shop")
+
+    async def shop() -> str:
+        return "the shop"
+
+    @server.resource("praise://{title}")
+    async def praise(title: str, shop: Annotated[str, Resolve(shop)]) -> str:
+        return f"{shop} praises {title}"
+
+    @server.tool()
+    async def collect(ctx: Context) -> str:
+        sure = await ctx.ask("sure", Elicit("In what tone?", Tone), unwrap=True)
+        (part,) = await ctx.read_resource("praise://Dune")
+        return f"{part.content}, {sure.tone}"
+
+    async with connect(server, era, Person({"tone": "dry"})) as client:
+        assert text_of(await client.call_tool("collect")) == "the shop praises Dune, dry"
+
+
+# By hand.
+
+
+def form() -> ElicitRequest:
+    schema = dict(form_of(Tone).schema)
+    return ElicitRequest(params=ElicitRequestFormParams(message="In what tone?", requested_schema=schema))
+
+
+def by_hand(kind: str, *, state: str | None) -> Server[Any]:
+    server = Server[Any]("shop", keys=[NEW])
+
+    async def praise(title: str, ctx: Context) -> str | InputRequiredResult:
+        answer = (ctx.input_responses or {}).get("tone")
+        if not isinstance(answer, ElicitResult) or answer.content is None:
+            return InputRequiredResult(input_requests={"tone": form()}, request_state=state)
+        return f"{title}: {answer.content['tone']}, {ctx.request_state}"
+
+    if kind == "prompt":
+        server.prompt()(praise)
+    else:
+        server.resource("praise://{title}")(praise)
+    return server
+
+
+@kinds
+@pytest.mark.parametrize("state", ["page 7", None])
+async def test_a_handler_may_still_ask_by_hand(kind: str, state: str | None) -> None:
+    """Shows S1, S2."""
+    legs = Legs(lambda: by_hand(kind, state=state), kind)
+    await legs("Dune")
+    assert legs.asked == ["tone"]
+    assert state is None or "page 7" not in (legs.token or "")
+    assert said(await legs("Dune", {"tone": {"tone": "dry"}})) == f"Dune: dry, {state}"
+
+
+@kinds
+def test_a_handler_asks_in_one_way_alone(kind: str) -> None:
+    server = Server[Any]("shop")
+
+    async def praise(title: str, tone: Annotated[Tone, Resolve(ask_tone)]) -> str | InputRequiredResult:
+        return title
+
+    register = server.prompt() if kind == "prompt" else server.resource("praise://{title}")
+    with pytest.raises(InvalidSignature, match=r"praise.*not by both"):
+        register(praise)

@@ -1,0 +1,238 @@
+"""Who is sent to a page, and how: by capability, by era, and by what the connection carries."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import httpx2
+import pytest
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
+from mcp_types import ElicitResult
+from pydantic import BaseModel
+
+from roundtrip import Context, Elicit, ElicitUrl, Resolve, Server
+from tests.hosts import http
+from tests.interaction.pages.visitors import PLACES, Visitor, add_export, page_of, visiting
+from tests.players import Era, Hopper, Person, connect, text_of
+from tests.tap import Tap
+from tests.wire import Json, wire
+
+pytestmark = pytest.mark.anyio
+URL = "https://bookshop.example/login"
+BOOK = {"title": "Dune"}
+CALL: Json = {"name": "export", "arguments": BOOK}
+NEEDED: Json = {"requiredCapabilities": {"elicitation": {"url": {}}}}
+
+places = pytest.mark.parametrize("place", PLACES)
+
+
+def exporting(place: str, **options: Any) -> Server[Any]:
+    return add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, **options))
+
+
+@places
+@pytest.mark.parametrize(
+    "declared",
+    [{}, {"sampling": {}}, {"elicitation": {}}, {"elicitation": {"form": {}}}],
+    ids=["nothing", "sampling", "bare elicitation", "forms"],
+)
+async def test_a_client_that_never_declared_pages_is_never_sent_to_one(place: str, declared: Json) -> None:
+    """Shows S6. A bare `elicitation` means forms only."""
+    async with http(exporting(place), json_response=True) as url, wire(url) as post:
+        answer = await post.post("tools/call", CALL, capabilities=declared)
+    assert answer["error"]["code"] == -32021
+    assert answer["error"]["data"] == NEEDED
+
+
+@places
+async def test_a_client_that_declared_pages_alone_is_sent_to_one(place: str) -> None:
+    """Shows S3, S6."""
+    async with http(exporting(place), json_response=True) as url, wire(url) as post:
+        answer = await post.post("tools/call", CALL, capabilities={"elicitation": {"url": {}}})
+    request = answer["result"]["inputRequests"]["login"]
+    assert request["method"] == "elicitation/create"
+    # This revision has no ids of elicitations; the question's key does for it.
+    assert request["params"] == {"mode": "url", "message": "Log in.", "url": URL}
+
+
+@asynccontextmanager
+async def only_forms(server: Server[Any], era: Era, person: Person) -> AsyncGenerator[Client]:
+    """A client that declares forms and no pages, on either era."""
+
+    def change(message: Json) -> Json:
+        params = message.get("params", {})
+        for declared in (
+            params.get("capabilities"),
+            params.get("_meta", {}).get("io.modelcontextprotocol/clientCapabilities"),
+        ):
+            if declared is not None and "elicitation" in declared:
+                declared["elicitation"] = {}
+        return message
+
+    async with (
+        http(server) as url,
+        httpx2.AsyncClient() as web,
+        connect(Tap(streamable_http_client(url, http_client=web), change), era, person) as client,
+    ):
+        yield client
+
+
+@places
+async def test_on_either_era_the_error_names_what_the_client_lacks(place: str, era: Era) -> None:
+    """Shows S6."""
+    person = Person()
+    caught: list[MCPError] = []
+    async with only_forms(exporting(place), era, person) as client:
+        try:
+            await client.call_tool("export", BOOK)
+        except MCPError as error:
+            caught.append(error)
+    assert [(error.code, error.data) for error in caught] == [(-32021, NEEDED)]
+    assert person.asked == []
+
+
+async def guest() -> str:
+    return "a guest"
+
+
+@places
+@pytest.mark.parametrize("otherwise", ["a guest", lambda: "a guest", guest], ids=["value", "function", "coroutine"])
+async def test_what_its_author_says_otherwise_stands_in_for_a_page(place: str, era: Era, otherwise: Any) -> None:
+    """Shows S6."""
+
+    def done() -> str | None:
+        raise AssertionError("nobody was sent there")
+
+    async with only_forms(exporting(place, done=done, otherwise=otherwise), era, Person()) as client:
+        assert text_of(await client.call_tool("export", BOOK)) == "Dune for a guest"
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+async def test_beside_a_page_that_something_stands_in_for_the_forms_still_go_out(era: Era) -> None:
+    """Shows S6."""
+    server = Server[Any]("shop")
+
+    async def login() -> ElicitUrl[str]:
+        return ElicitUrl("Log in.", URL, done=lambda: "ada", otherwise="a guest")
+
+    async def sure() -> Elicit[Choice]:
+        return Elicit("Sure?", Choice)
+
+    @server.tool()
+    async def export(account: Annotated[str, Resolve(login)], sure: Annotated[Choice, Resolve(sure)]) -> str:
+        return f"{account} {sure.ok}"
+
+    person = Person({"ok": True})
+    async with only_forms(server, era, person) as client:
+        assert text_of(await client.call_tool("export")) == "a guest True"
+    assert person.messages == ["Sure?"]
+
+
+async def test_a_page_and_a_form_go_out_in_one_round(era: Era) -> None:
+    """Shows S3."""
+    server = Server[Any]("shop")
+
+    @server.tool()
+    async def export(ctx: Context) -> str:
+        answers = await ctx.ask_all(
+            {"login": ElicitUrl("Log in.", URL, done=lambda: "ada"), "sure": Elicit("Sure?", Choice)}
+        )
+        return f"{answers['login'].data} {answers['sure'].data.ok}"
+
+    visitor = Visitor(form={"ok": True})
+    async with visiting(server, era, visitor) as client:
+        assert text_of(await client.call_tool("export")) == "ada True"
+    assert (len(visitor.pages), len(visitor.forms)) == (1, 1)
+
+
+# The live era.
+
+
+@places
+async def test_a_live_client_gets_an_id_and_is_told_of_it_when_the_page_is_done(place: str) -> None:
+    visits: list[str] = []
+
+    def done() -> bool:
+        return len(visits) >= 2
+
+    visitor = Visitor(visit=lambda page: visits.append(page.url))
+    async with visiting(exporting(place, done=done, wait=0), Era.LIVE, visitor) as client:
+        assert text_of(await client.call_tool("export", BOOK)) == "Dune for True"
+        await client.call_tool("export", BOOK)
+    first, again, other = (page.elicitation_id for page in visitor.pages[:3])
+    assert first
+    assert again == first
+    assert other != first, "another call is another elicitation"
+    assert visitor.told_done[0] == first
+
+
+async def test_a_client_of_the_retry_era_is_told_of_no_ids() -> None:
+    visitor = Visitor()
+    async with visiting(exporting("resolver", done=lambda: True), Era.RETRY, visitor) as client:
+        assert text_of(await client.call_tool("export", BOOK)) == "Dune for True"
+    assert visitor.told_done == []
+
+
+@places
+async def test_a_live_client_that_cannot_be_asked_is_told_of_the_page_and_calls_again(place: str) -> None:
+    accounts: list[str] = []
+
+    def done() -> str | None:
+        return accounts[0] if accounts else None
+
+    errors: list[MCPError] = []
+    visitor = Visitor()
+    server = exporting(place, done=done, wait=30)
+    async with http(server, json_response=True) as url, visiting(url, Era.LIVE, visitor) as client:
+        for _ in range(2):
+            try:
+                await client.call_tool("export", BOOK)
+            except MCPError as error:
+                errors.append(error)
+        accounts.append("ada")
+        assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada"
+    assert [error.code for error in errors] == [-32042, -32042]
+    required = UrlElicitationRequiredError.from_error(errors[0].error)
+    (page,) = required.elicitations
+    assert (page.message, page.url) == ("Log in.", URL)
+    assert page.elicitation_id
+    assert visitor.pages == []
+
+
+async def test_a_live_client_without_pages_that_cannot_be_asked_is_not_told_of_one() -> None:
+    """Shows S6."""
+    caught: list[MCPError] = []
+    async with http(exporting("resolver"), json_response=True) as url, Client(url, mode=Era.LIVE.value) as client:
+        try:
+            await client.call_tool("export", BOOK)
+        except MCPError as error:
+            caught.append(error)
+    (error,) = caught
+    assert error.code != -32042
+    assert URL not in str(error.error)
+
+
+# Pages that change.
+
+
+@places
+async def test_a_page_that_moved_is_shown_again_at_its_new_place(place: str) -> None:
+    urls = iter([URL, f"{URL}/v2", f"{URL}/v2"])
+
+    def make() -> Server[Any]:
+        url = next(urls)
+        return add_export(
+            Server("shop", keys=[b"k" * 32]), place, lambda ctx: ElicitUrl("Log in.", url, done=lambda: "ada", wait=0)
+        )
+
+    hopper = Hopper(make)
+    await hopper.leg("export", BOOK)
+    answers = {"login": ElicitResult(action="accept")}
+    await hopper.leg("export", BOOK, answers=answers, state=hopper.token)
+    assert page_of(hopper.questions["login"]).url == f"{URL}/v2"
+    assert text_of(await hopper.leg("export", BOOK, answers=answers, state=hopper.token)) == "Dune for ada"

@@ -1,0 +1,293 @@
+"""A page for the user: they agree to go there, and `done` says what came of it."""
+
+import threading
+from collections.abc import Callable
+from datetime import date
+from typing import Annotated, Any
+
+import pytest
+from mcp_types import ElicitResult
+from pydantic import BaseModel
+
+from roundtrip import (
+    AcceptedElicitation,
+    CancelledElicitation,
+    Context,
+    DeclinedElicitation,
+    Elicit,
+    ElicitationResult,
+    ElicitUrl,
+    Resolve,
+    Server,
+)
+from tests.interaction.pages.visitors import PLACES, Visitor, add_export, page_of, visiting
+from tests.interaction.test_once import readings
+from tests.players import Era, Hopper, text_of
+from tests.unit.secrets import NEW
+
+pytestmark = pytest.mark.anyio
+URL = "https://bookshop.example/login"
+BOOK = {"title": "Dune"}
+
+places = pytest.mark.parametrize("place", PLACES)
+
+
+@places
+async def test_agreeing_is_the_whole_answer_where_nothing_says_when_the_page_is_done(place: str, era: Era) -> None:
+    server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Please read the terms.", URL))
+    visitor = Visitor()
+    async with visiting(server, era, visitor) as client:
+        assert text_of(await client.call_tool("export", BOOK)) == "Dune for True"
+    assert [(page.message, page.url) for page in visitor.pages] == [("Please read the terms.", URL)]
+
+
+@places
+async def test_what_done_says_is_what_the_consumer_receives(place: str, era: Era) -> None:
+    accounts: list[str] = []
+
+    def done() -> str | None:
+        return accounts[0] if accounts else None
+
+    server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
+    visitor = Visitor(visit=lambda page: accounts.append("ada"))
+    async with visiting(server, era, visitor) as client:
+        assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada"
+    assert visitor.urls == [URL]
+
+
+@places
+@pytest.mark.parametrize("unfinished", [None, False])
+async def test_a_page_that_is_done_only_later_is_asked_for_again(place: str, era: Era, unfinished: Any) -> None:
+    visits: list[str] = []
+
+    async def done() -> Any:
+        return f"ada after {len(visits)}" if len(visits) == 3 else unfinished
+
+    server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=done, wait=0))
+    visitor = Visitor(visit=lambda page: visits.append(page.url))
+    async with visiting(server, era, visitor) as client:
+        assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada after 3"
+    assert visitor.urls == [URL] * 3
+    # It is one question all along: a client that shows it can tell.
+    assert len({page.elicitation_id for page in visitor.pages}) == 1
+
+
+class Shop(BaseModel):
+    name: str
+
+
+async def shop() -> Shop:
+    return Shop(name="north")
+
+
+async def done_async(title: str, ctx: Context, shop: Annotated[Shop, Resolve(shop)]) -> str:
+    return f"{title} {shop.name} {ctx.call.id == ''}"
+
+
+def done_sync(title: str, ctx: Context, shop: Annotated[Shop, Resolve(shop)]) -> str:
+    return f"{title} {shop.name} {ctx.call.id == ''}"
+
+
+class DoneObject:
+    async def __call__(self, title: str, ctx: Context, shop: Annotated[Shop, Resolve(shop)]) -> str:
+        return done_sync(title, ctx, shop)
+
+
+@places
+@pytest.mark.parametrize("done", [done_async, done_sync, DoneObject()], ids=["coroutine", "function", "object"])
+async def test_done_may_take_what_a_resolver_may_take(place: str, era: Era, done: Callable[..., Any]) -> None:
+    server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
+    async with visiting(server, era, Visitor()) as client:
+        assert text_of(await client.call_tool("export", BOOK)) == "Dune for Dune north False"
+
+
+async def test_a_plain_done_runs_in_a_worker_thread(era: Era) -> None:
+    threads: list[int] = []
+
+    def done() -> bool:
+        threads.append(threading.get_ident())
+        return True
+
+    server = add_export(Server("shop"), "body", lambda ctx: ElicitUrl("Log in.", URL, done=done))
+    async with visiting(server, era, Visitor()) as client:
+        assert text_of(await client.call_tool("export", BOOK)) == "Dune for True"
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+@places
+async def test_a_done_that_cannot_be_filled_fails_the_call(place: str, era: Era) -> None:
+    def done(nobody_knows: int) -> bool:
+        return True
+
+    server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
+    async with visiting(server, era, Visitor()) as client:
+        result = await client.call_tool("export", BOOK)
+    assert result.is_error
+    assert "nobody_knows" not in text_of(result), "the author's mistake is for the log"
+
+
+@places
+async def test_a_done_that_asks_a_question_of_its_own_is_refused(place: str, era: Era) -> None:
+    async def done() -> Any:
+        return Elicit("Really done?", Shop)
+
+    server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
+    async with visiting(server, era, Visitor()) as client:
+        result = await client.call_tool("export", BOOK)
+    assert result.is_error
+    assert "cannot ask a question of its own" in text_of(result)
+
+
+# What done said is final.
+
+
+class Account(BaseModel):
+    name: str
+    since: date
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+def shop_with_login(
+    place: str, said: list[Account], got: list[Account], done: Callable[[], Account | None]
+) -> Server[Any]:
+    server = Server[Any]("shop", keys=[NEW])
+
+    async def login() -> ElicitUrl[Account]:
+        return ElicitUrl("Log in.", URL, done=done, wait=0)
+
+    async def sure(account: Annotated[Account, Resolve(login)]) -> Elicit[Choice]:
+        got.append(account)
+        return Elicit(f"Go on as {account.name}?", Choice)
+
+    async def by_resolver(account: Annotated[Account, Resolve(login)], sure: Annotated[Choice, Resolve(sure)]) -> str:
+        got.append(account)
+        return f"{account.name} {sure.ok}"
+
+    async def by_body(ctx: Context) -> str:
+        account = await ctx.ask("login", ElicitUrl("Log in.", URL, done=done, wait=0), unwrap=True)
+        got.append(account)
+        sure = await ctx.ask("sure", Elicit(f"Go on as {account.name}?", Choice), unwrap=True)
+        return f"{account.name} {sure.ok}"
+
+    server.add_tool(by_resolver if place == "resolver" else by_body, name="export")
+    return server
+
+
+@places
+async def test_what_done_said_first_is_final_typed_and_sealed_on_every_instance(place: str) -> None:
+    said: list[Account] = []
+    got: list[Account] = []
+
+    def done() -> Account | None:
+        said.append(Account(name=f"guest-number-{len(said)}", since=date(2026, 7, 28)))
+        return said[-1]
+
+    hopper = Hopper(lambda: shop_with_login(place, said, got, done))
+    await hopper.leg("export")
+    assert page_of(hopper.questions["login"]).url == URL
+    agreed = ElicitResult(action="accept")
+    await hopper.leg("export", answers={"login": agreed}, state=hopper.token)
+    assert list(hopper.questions) == ["sure"]
+    # Nothing that anybody without the key can read of the token tells the value.
+    assert not any(b"guest-number" in reading for reading in readings(hopper.token))
+    result = await hopper.leg("export", answers={"sure": {"ok": True}}, state=hopper.token)
+    assert text_of(result) == "guest-number-0 True"
+    assert len(said) == 1
+    assert set(map(type, got)) == {Account}
+    assert {account.since for account in got} == {date(2026, 7, 28)}
+
+
+@places
+async def test_a_value_that_has_no_json_form_fails_the_call_and_names_the_question(place: str, era: Era) -> None:
+    def done() -> Any:
+        return object()
+
+    server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
+    async with visiting(server, era, Visitor()) as client:
+        result = await client.call_tool("export", BOOK)
+    assert result.is_error
+    assert "'login'" in text_of(result)
+    assert "done=" in text_of(result)
+
+
+# The user does not go there.
+
+
+@places
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_a_user_who_will_not_go_there_ends_the_call(place: str, era: Era, action: str) -> None:
+    asked: list[str] = []
+
+    def done() -> bool:
+        asked.append("done?")
+        return True
+
+    server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
+    visitor = Visitor(action)
+    async with visiting(server, era, visitor) as client:
+        result = await client.call_tool("export", BOOK)
+    assert result.is_error
+    assert text_of(result).startswith("Error executing tool export: ")
+    assert text_of(result).endswith(f"elicitation was {action}")
+    assert (len(visitor.pages), asked) == (1, [])
+
+
+@places
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_a_user_who_gives_up_on_a_page_they_agreed_to_ends_the_call(place: str, era: Era, action: str) -> None:
+    server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=lambda: None, wait=0))
+    visitor = Visitor("accept", action)
+    async with visiting(server, era, visitor) as client:
+        result = await client.call_tool("export", BOOK)
+    assert result.is_error
+    assert text_of(result).endswith(f"elicitation was {action}")
+    assert len(visitor.pages) == 2
+
+
+@pytest.mark.parametrize(
+    ("action", "outcome"),
+    [("accept", AcceptedElicitation), ("decline", DeclinedElicitation), ("cancel", CancelledElicitation)],
+)
+@places
+async def test_who_asks_for_the_outcome_sees_how_it_ended(place: str, era: Era, action: str, outcome: Any) -> None:
+    server = Server[Any]("shop")
+    got: list[Any] = []
+
+    async def login() -> ElicitUrl[str]:
+        return ElicitUrl("Log in.", URL, done=lambda: "ada")
+
+    async def by_resolver(account: Annotated[ElicitationResult[Any], Resolve(login)]) -> str:
+        got.append(account)
+        return "done"
+
+    async def by_body(ctx: Context) -> str:
+        got.append(await ctx.ask("login", ElicitUrl("Log in.", URL, done=lambda: "ada")))
+        return "done"
+
+    server.add_tool(by_resolver if place == "resolver" else by_body, name="export")
+    async with visiting(server, era, Visitor(action)) as client:
+        assert text_of(await client.call_tool("export")) == "done"
+    assert isinstance(got[-1], outcome)
+    if action == "accept":
+        assert got[-1].data == "ada"
+
+
+async def test_elicit_url_is_the_same_question_as_the_sdk_spells_it(era: Era) -> None:
+    server = Server[Any]("shop")
+    got: list[str] = []
+
+    @server.tool()
+    async def export(ctx: Context) -> str:
+        got.append((await ctx.elicit_url("Read the terms.", URL)).action)
+        outcome = await ctx.elicit_url("Log in.", URL, key="login", done=lambda: "ada")
+        return outcome.data if isinstance(outcome, AcceptedElicitation) else outcome.action
+
+    visitor = Visitor()
+    async with visiting(server, era, visitor) as client:
+        assert text_of(await client.call_tool("export")) == "ada"
+    assert [page.message for page in visitor.pages] == ["Read the terms.", "Log in."]
+    assert set(got) == {"accept"}

@@ -1,0 +1,207 @@
+"""Tickets on a real page: it serves the person who was asked, and nobody else, whatever link they bring."""
+
+from typing import Any
+
+import pytest
+from mcp.server.auth.provider import AccessToken
+from mcp_types import ElicitRequestURLParams, ElicitResult
+
+from roundtrip import ElicitUrl, Server
+from roundtrip.errors import TicketReason, TicketRejected
+from tests.conftest import Clock
+from tests.hosts import http
+from tests.interaction.pages.visitors import PLACES, Visitor, add_export, page_of, visiting
+from tests.interaction.pages.web import KEY, Web, as_user, ticket_in
+from tests.players import Era, Hopper, text_of
+from tests.unit.secrets import NEW, OLD
+
+pytestmark = pytest.mark.anyio
+BOOK = {"title": "Dune"}
+AGREED = {"login": ElicitResult(action="accept")}
+
+places = pytest.mark.parametrize("place", PLACES)
+
+
+def person(badge: str) -> AccessToken:
+    client, _, subject = badge.partition("/")
+    return AccessToken(token=badge, client_id=client, scopes=[], subject=subject)
+
+
+@places
+async def test_who_was_asked_logs_in_on_the_page_and_the_call_goes_on(place: str, era: Era) -> None:
+    """Shows S12."""
+    web = Web()
+    statuses: list[int] = []
+
+    async def visit(page: ElicitRequestURLParams) -> None:
+        statuses.append(await web.browse(page, "app/ada"))
+
+    visitor = Visitor(visit=visit)
+    async with http(web.server(place)) as url, as_user(url, "app/ada") as transport:
+        web.base = url.removesuffix("/mcp")
+        async with visiting(transport, era, visitor) as client:
+            assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada"
+    assert (statuses, web.refused) == ([200], [])
+
+
+@places
+@pytest.mark.parametrize("victim", ["app/bob", "other/ada", None], ids=["another user", "another client", "nobody"])
+async def test_a_link_mailed_to_somebody_else_is_worth_nothing(place: str, era: Era, victim: str | None) -> None:
+    """Shows S12."""
+    web = Web()
+    statuses: list[int] = []
+
+    async def mail(page: ElicitRequestURLParams) -> None:
+        # The one who was asked says they agree, and has another person follow the link.
+        statuses.append(await web.browse(page, victim))
+
+    visitor = Visitor("accept", "accept", "cancel", visit=mail)
+    async with http(web.server(place)) as url, as_user(url, "app/eve") as transport:
+        web.base = url.removesuffix("/mcp")
+        async with visiting(transport, era, visitor) as client:
+            result = await client.call_tool("export", BOOK)
+    assert result.is_error
+    assert text_of(result).endswith("elicitation was cancel")
+    assert statuses == [403, 403]
+    assert web.logged_in == {}
+
+
+async def test_one_call_s_ticket_does_not_finish_another_call(era: Era) -> None:
+    """Shows S12."""
+    web = Web()
+    first: list[ElicitRequestURLParams] = []
+
+    async def visit(page: ElicitRequestURLParams) -> None:
+        first.append(page)
+        # Whatever call asks, it is the first one's link that is followed.
+        assert await web.browse(first[0], "app/ada") == 200
+
+    async with http(web.server("body")) as url, as_user(url, "app/ada") as transport:
+        web.base = url.removesuffix("/mcp")
+        visitor = Visitor("accept", "accept", "accept", "cancel", visit=visit)
+        async with visiting(transport, era, visitor) as client:
+            assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada"
+            other = await client.call_tool("export", BOOK)
+    assert other.is_error
+    assert len(web.logged_in) == 1
+    tickets = [ticket_in(page) for page in first]
+    assert tickets[1] == tickets[2] != tickets[0]
+
+
+async def test_a_ticket_for_one_purpose_does_not_open_the_page_of_another() -> None:
+    """Shows S12."""
+    web = Web()
+    statuses: list[int] = []
+
+    async def visit(page: ElicitRequestURLParams) -> None:
+        statuses.append(await web.browse(page, "app/ada"))
+
+    async with http(web.server("body", purpose="newsletter")) as url, as_user(url, "app/ada") as transport:
+        web.base = url.removesuffix("/mcp")
+        visitor = Visitor("accept", "cancel", visit=visit)
+        async with visiting(transport, Era.RETRY, visitor) as client:
+            assert (await client.call_tool("export", BOOK)).is_error
+    assert (statuses, web.logged_in) == ([403], {})
+
+
+@places
+async def test_every_leg_shows_the_same_ticket_on_whatever_instance(place: str) -> None:
+    web = Web()
+    async with (
+        http(web.server(place), stateless_http=True) as one,
+        http(web.server(place), stateless_http=True) as two,
+        as_user(one, "app/ada") as to_one,
+        as_user(two, "app/ada") as to_two,
+    ):
+        # The page is served by the instance that serves no leg of this call but the second.
+        web.base = two.removesuffix("/mcp")
+        hopper = Hopper([to_one])
+        await hopper.leg("export", BOOK)
+        page = page_of(hopper.questions["login"])
+        onward = Hopper([to_two])
+        await onward.leg("export", BOOK, answers=AGREED, state=hopper.token)
+        assert page_of(onward.questions["login"]).url == page.url
+        assert await web.browse(page, "app/ada") == 200
+    async with http(web.server(place), stateless_http=True) as three, as_user(three, "app/ada") as transport:
+        result = await Hopper([transport]).leg("export", BOOK, answers=AGREED, state=onward.token)
+    assert text_of(result) == "Dune for ada"
+
+
+# Without a network: what the call knows.
+
+
+def unbound(place: str, *, keys: list[bytes], said: list[str] | None = None) -> Server[Any]:
+    def done() -> str | None:
+        return said[0] if said else None
+
+    def ask(ctx: Any) -> ElicitUrl[Any]:
+        ticket = ctx.call.ticket("login", unbound=True)
+        return ElicitUrl("Log in.", f"https://bookshop.example/?t={ticket}&x=1", done=done, wait=0)
+
+    return add_export(Server[Any]("shop", keys=keys), place, ask)
+
+
+@places
+async def test_the_question_stays_the_same_while_keys_are_replaced(place: str) -> None:
+    said: list[str] = []
+    steps = [[OLD], [OLD, NEW], [NEW, OLD], [NEW]]
+    hopper = Hopper([unbound(place, keys=keys, said=said) for keys in steps])
+    await hopper.leg("export", BOOK)
+    pages = [page_of(hopper.questions["login"])]
+    for _ in range(2):
+        await hopper.leg("export", BOOK, answers=AGREED if len(pages) == 1 else {}, state=hopper.token)
+        pages.append(page_of(hopper.questions["login"]))
+    first, second, third = (ticket_in(page) for page in pages)
+    # Another key signs otherwise, yet the agreement given to the old spelling still counts, and both are verified.
+    assert first == second != third
+    verifier = unbound(place, keys=[NEW, OLD])
+    assert verifier.verify_ticket(first, principal=None) == verifier.verify_ticket(third, principal=None)
+    said.append("ada")
+    assert text_of(await hopper.leg("export", BOOK, answers={}, state=hopper.token)) == "Dune for ada"
+
+
+async def test_a_ticket_ends_with_its_call_however_often_that_was_resumed(clock: Clock) -> None:
+    server = unbound("body", keys=[NEW])
+    hopper = Hopper([server])
+    await hopper.leg("export", BOOK)
+    ticket = ticket_in(page_of(hopper.questions["login"]))
+    for _ in range(6):
+        clock.advance(500)
+        await hopper.leg("export", BOOK, answers=AGREED, state=hopper.token)
+        assert ticket_in(page_of(hopper.questions["login"])) == ticket
+    assert server.verify_ticket(ticket, principal=None).purpose == "login"
+    clock.advance(601)
+    with pytest.raises(TicketRejected) as caught:
+        server.verify_ticket(ticket, principal=None)
+    assert caught.value.reason is TicketReason.EXPIRED
+
+
+@places
+async def test_without_anybody_authenticated_a_ticket_is_refused_and_says_how_to_go_on(place: str, era: Era) -> None:
+    """Shows S12."""
+    server = add_export(
+        Server("shop"), place, lambda ctx: ElicitUrl("Log in.", f"https://bookshop.example/?t={ctx.call.ticket('x')}")
+    )
+    visitor = Visitor()
+    async with visiting(server, era, visitor) as client:
+        result = await client.call_tool("export", BOOK)
+    assert result.is_error
+    assert "unbound=True" in text_of(result)
+    assert visitor.pages == []
+
+
+async def test_whose_ticket_it_is_may_be_the_author_s_own_text() -> None:
+    """Shows S12."""
+    server = add_export(
+        Server("shop", keys=[KEY], principal=lambda ctx: "tenant north"),
+        "body",
+        lambda ctx: ElicitUrl("Log in.", f"https://bookshop.example/?t={ctx.call.ticket('login')}"),
+    )
+    hopper = Hopper([server])
+    await hopper.leg("export", BOOK)
+    ticket = ticket_in(page_of(hopper.questions["login"]))
+    assert server.verify_ticket(ticket, principal="tenant north").purpose == "login"
+    for other in ("tenant south", person("app/ada"), None):
+        with pytest.raises(TicketRejected) as caught:
+            server.verify_ticket(ticket, principal=other)
+        assert caught.value.reason is TicketReason.PRINCIPAL

@@ -1,0 +1,129 @@
+"""How long a leg waits for a page: as long as it says, asking once; then it asks again."""
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from mcp_types import ElicitResult, InputRequiredResult
+
+from roundtrip import ElicitUrl, Server
+from tests.hosts import WAIT
+from tests.interaction.pages.visitors import PLACES, Visitor, add_export, visiting
+from tests.players import Era, Hopper, Trace, text_of
+from tests.unit.secrets import NEW
+
+pytestmark = pytest.mark.anyio
+URL = "https://bookshop.example/login"
+BOOK = {"title": "Dune"}
+AGREED = ElicitResult(action="accept")
+
+places = pytest.mark.parametrize("place", PLACES)
+
+
+def exporting(place: str, done: Callable[..., Any], *, wait: float, trace: Trace | None = None) -> Server[Any]:
+    server = Server[Any]("shop", keys=[NEW], trace=trace)
+    return add_export(server, place, lambda ctx: ElicitUrl("Log in.", URL, done=done, wait=wait))
+
+
+@places
+async def test_a_leg_that_waits_asks_once_and_sees_the_page_done_meanwhile(place: str, era: Era) -> None:
+    looked, finished = anyio.Event(), anyio.Event()
+
+    async def done() -> str | None:
+        looked.set()
+        return "ada" if finished.is_set() else None
+
+    async def page() -> None:
+        # The user takes longer than the leg's first look.
+        await looked.wait()
+        finished.set()
+
+    visitor = Visitor()
+    with anyio.fail_after(WAIT):
+        async with (
+            visiting(exporting(place, done, wait=WAIT), era, visitor) as client,
+            anyio.create_task_group() as web,
+        ):
+            web.start_soon(page)
+            assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada"
+    assert visitor.urls == [URL]
+
+
+@places
+@pytest.mark.parametrize("wait", [0, 0.3])
+async def test_a_leg_waits_no_longer_than_it_says_and_then_asks_again(place: str, era: Era, wait: float) -> None:
+    visits: list[str] = []
+
+    async def done() -> str | None:
+        return "ada" if len(visits) == 2 else None
+
+    trace = Trace()
+    visitor = Visitor(visit=lambda page: visits.append(page.url))
+    with anyio.fail_after(WAIT):
+        async with visiting(exporting(place, done, wait=wait, trace=trace), era, visitor) as client:
+            assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada"
+    assert visitor.urls == [URL, URL]
+    assert trace.asked == [{"login": "new"}, {"login": "unfinished"}]
+
+
+@places
+async def test_without_an_answer_nothing_is_waited_for_and_the_page_is_shown_again(place: str) -> None:
+    """Shows S7."""
+    looked: list[str] = []
+
+    async def done() -> str | None:
+        looked.append("looked")
+        return None
+
+    trace = Trace()
+    hopper = Hopper([exporting(place, done, wait=WAIT, trace=trace)])
+    await hopper.leg("export", BOOK)
+    await hopper.leg("export", BOOK, answers={}, state=hopper.token)
+    assert list(hopper.questions) == ["login"]
+    assert looked == []
+    assert trace.asked == [{"login": "new"}, {"login": "unanswered"}]
+
+
+@places
+async def test_an_agreement_is_kept_over_legs_that_bring_no_other(place: str) -> None:
+    finished: list[str] = []
+
+    async def done() -> str | None:
+        return finished[0] if finished else None
+
+    hopper = Hopper(lambda: exporting(place, done, wait=0))
+    await hopper.leg("export", BOOK)
+    await hopper.leg("export", BOOK, answers={"login": AGREED}, state=hopper.token)
+    finished.append("ada")
+    # The client just calls again: it has been told nothing new, and has nothing new to say.
+    result = await hopper.leg("export", BOOK, answers={}, state=hopper.token)
+    assert text_of(result) == "Dune for ada"
+
+
+async def test_a_page_that_never_gets_done_is_bounded_by_the_clients_patience(era: Era) -> None:
+    """Shows S10."""
+    visitor = Visitor(*["accept"] * 4, "cancel")
+    with anyio.fail_after(WAIT):
+        async with visiting(exporting("body", lambda: False, wait=0), era, visitor) as client:
+            result = await client.call_tool("export", BOOK)
+    assert result.is_error
+    assert len(visitor.pages) == 5
+
+
+async def test_a_page_waits_beside_a_question_that_is_answered_in_its_own_time() -> None:
+    def make() -> Server[Any]:
+        return exporting("resolver", lambda: None, wait=0)
+
+    hopper = Hopper(make)
+    await hopper.leg("export", BOOK)
+    for _ in range(3):
+        result = await hopper.leg("export", BOOK, answers={"login": AGREED}, state=hopper.token)
+        assert isinstance(result, InputRequiredResult)
+        assert list(hopper.questions) == ["login"]
+
+
+def test_a_negative_wait_is_refused_where_it_is_written() -> None:
+    for wait in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match="wait="):
+            ElicitUrl("Log in.", URL, wait=wait)

@@ -1,0 +1,92 @@
+"""A bookshop behind a login, with the login's own page beside it: who is in the browser is checked there."""
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import httpx
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.settings import AuthSettings
+from mcp_types import ElicitRequestURLParams
+from pydantic import AnyHttpUrl
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from roundtrip import Context, ElicitUrl, Server
+from roundtrip.errors import TicketRejected
+from tests.hosts import WAIT
+from tests.interaction.pages.visitors import add_export
+from tests.tap import Tap
+
+KEY: Final = b"a key that both of the servers know"
+_TICKET: Final = re.compile(r"t=([^&]+)")
+
+
+class Badges:
+    """Takes a bearer token `client/subject` at its word."""
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        client, slash, subject = token.partition("/")
+        return AccessToken(token=token, client_id=client, scopes=[], subject=subject) if slash else None
+
+
+class Web:
+    """What the page and the tool share: which calls have been logged in, and as whom."""
+
+    def __init__(self) -> None:
+        self.base = "https://bookshop.example"
+        self.logged_in: dict[str, str] = {}
+        self.refused: list[str] = []
+
+    def server(self, place: str, *, purpose: str = "login", keys: Any = (KEY,), **options: Any) -> Server[Any]:
+        """An instance of the shop; its page lets in whom the ticket was made for."""
+        auth = AuthSettings(issuer_url=AnyHttpUrl("https://login.example"), resource_server_url=None)
+        server = Server[Any]("shop", keys=list(keys), auth=auth, token_verifier=Badges(), **options)
+
+        def done(ctx: Context) -> str | None:
+            return self.logged_in.get(ctx.call.id)
+
+        def ask(ctx: Context) -> ElicitUrl[Any]:
+            url = f"{self.base}/login?t={ctx.call.ticket(purpose)}"
+            return ElicitUrl("Log in.", url, done=done, wait=0)
+
+        @server.custom_route("/login", methods=["GET"])
+        async def login(request: Request) -> Response:
+            """The page: a cookie of the shop's own tells who is in front of the browser."""
+            person = await Badges().verify_token(request.cookies.get("badge", "nobody"))
+            try:
+                if person is None:
+                    raise PermissionError("log in first")
+                ticket = server.verify_ticket(request.query_params["t"], principal=person, purpose="login")
+            except (TicketRejected, PermissionError) as error:
+                self.refused.append(str(error))
+                return PlainTextResponse("This page is not for you.", status_code=403)
+            self.logged_in[ticket.call_id] = str(person.subject)
+            return PlainTextResponse("Thank you. You may close this window.")
+
+        return add_export(server, place, ask)
+
+    async def browse(self, page: ElicitRequestURLParams | str, badge: str | None) -> int:
+        """Open a page in somebody's browser."""
+        url = page if isinstance(page, str) else page.url
+        cookies = {"cookie": f"badge={badge}"} if badge is not None else {}
+        async with httpx.AsyncClient(timeout=WAIT, headers=cookies) as browser:
+            return (await browser.get(url)).status_code
+
+
+def ticket_in(page: ElicitRequestURLParams) -> str:
+    """The ticket that a page's URL carries."""
+    found = _TICKET.search(page.url)
+    if found is None:
+        raise AssertionError(f"no ticket in {page.url}")
+    return found[1]
+
+
+@asynccontextmanager
+async def as_user(url: str, badge: str) -> AsyncGenerator[Tap]:
+    """A connection that shows a bearer token."""
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {badge}"}) as client:
+        yield Tap(streamable_http_client(url, http_client=client))

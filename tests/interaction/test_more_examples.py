@@ -1,0 +1,167 @@
+"""The wizard and the login page, through real clients on both eras; the page through a real browser's requests."""
+
+import re
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.client.session import ClientRequestContext
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult
+
+from examples import login_page, wizard
+from roundtrip import Server
+from tests.hosts import http
+from tests.players import Era, Hopper, Person, Reply, call, connect, text_of
+from tests.tap import Tap
+
+pytestmark = pytest.mark.anyio
+
+ADA, GRACE = {"name": "Ada", "age": 36}, {"name": "Grace", "age": 2}
+FIVE: tuple[Reply, ...] = ({"value": "coast"}, {"value": 2}, ADA, GRACE, {"value": True}, {"value": True})
+ASKED = (
+    "Where would you like to go?",
+    "How many of you go to the coast?",
+    "Who is traveller 1 of 2?",
+    "Who is traveller 2 of 2?",
+    "A cot for Grace?",
+)
+BOOKED = re.compile(r"Booked for Ada, Grace: the coast, with a cot, (\d+) euros\.")
+
+
+async def test_the_wizard_asks_each_question_once_and_keeps_its_price(era: Era) -> None:
+    person = Person(*FIVE)
+    async with connect(wizard.server, era, person) as client:
+        result = await client.call_tool("book_holiday", {})
+    booked = BOOKED.fullmatch(text_of(result))
+    assert booked is not None
+    assert person.messages == [*ASKED, f"That will be {booked[1]} euros. Book it?"]
+
+
+async def test_the_wizard_goes_on_another_instance_at_each_leg() -> None:
+    def instance() -> Server[Any]:
+        server = Server[Any]("holidays", keys=["7f" * 32])
+        server.add_tool(wizard.book_holiday)
+        return server
+
+    names = ("place", "count", "guest-1", "guest-2", "cot", "agree")
+    replies = [{name: reply} for name, reply in zip(names, FIVE, strict=True)]
+    assert BOOKED.fullmatch(text_of(await Hopper(instance).play("book_holiday", {}, replies)))
+
+
+async def test_the_wizard_does_not_ask_what_does_not_matter(era: Era) -> None:
+    result = await call(wizard.server, era, "book_holiday", {}, {"value": "alps"}, {"value": 1}, ADA, {"value": False})
+    assert text_of(result) == "Nothing is booked."
+
+
+async def test_the_wizard_ends_when_its_user_does_not_go_on(era: Era) -> None:
+    result = await call(wizard.server, era, "book_holiday", {}, {"value": "alps"}, "cancel")
+    assert result.is_error
+    assert text_of(result) == (
+        "Error executing tool book_holiday: Question 'count' was not answered: elicitation was cancel"
+    )
+
+
+async def test_the_wizard_serves_over_stdio(era: Era) -> None:
+    program = StdioServerParameters(command=sys.executable, args=[str(Path(wizard.__file__))])
+    assert BOOKED.fullmatch(text_of(await call(program, era, "book_holiday", {}, *FIVE)))
+
+
+class Browser:
+    """A user who agrees to every page and does there what `visit` does."""
+
+    def __init__(self, url: str, *, user: str, pin: str) -> None:
+        self._url = url
+        self.auth = (user, login_page.PASSWORDS[user])
+        self.pin = pin
+        self.links: list[str] = []
+        self.answers: list[int] = []
+
+    async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        del context
+        assert isinstance(params, ElicitRequestURLParams)
+        link = params.url.replace(login_page.PAGE, self._url)
+        self.links.append(link)
+        self.answers += [await self.visit(link, self.auth)]
+        return ElicitResult(action="accept")
+
+    async def visit(self, link: str, auth: tuple[str, str] | None) -> int:
+        async with httpx2.AsyncClient(auth=auth) as browser:
+            page = await browser.get(link)
+            if page.status_code == 200:
+                assert "Hello" in page.text
+                page = await browser.post(link, data={"pin": self.pin})
+            return page.status_code
+
+
+@pytest.fixture(autouse=True)
+def no_cards() -> Iterator[None]:
+    login_page.cards.clear()
+    yield
+    login_page.cards.clear()
+
+
+@asynccontextmanager
+async def library() -> AsyncGenerator[tuple[str, str]]:
+    """The server's two URLs: of MCP, and of its page."""
+    async with http(login_page.server) as url:
+        yield url, url.removesuffix("/mcp") + "/card"
+
+
+@asynccontextmanager
+async def as_user(url: str, user: str) -> AsyncGenerator[Tap]:
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer token-of-{user}"}) as client:
+        yield Tap(streamable_http_client(url, http_client=client))
+
+
+async def loans(url: str, user: str, era: Era, browser: Any) -> str:
+    async with as_user(url, user) as transport, connect(transport, era, browser) as client:
+        return text_of(await client.call_tool("loans", {}))
+
+
+async def test_a_user_gives_the_pin_on_the_page_and_never_again(era: Era) -> None:
+    async with library() as (url, page):
+        browser = Browser(page, user="ada", pin="1815")
+        assert await loans(url, "ada", era, browser) == "Emma"
+        assert browser.answers == [200]
+        assert await loans(url, "ada", era, browser) == "Emma"
+        assert len(browser.links) == 1
+
+
+async def test_the_page_opens_for_nobody_but_the_user_who_was_asked(era: Era) -> None:
+    async with library() as (url, page):
+
+        class Mailed(Browser):
+            """Eve's client: the link goes to Ada, who is logged in; then Eve goes herself."""
+
+            async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+                assert isinstance(params, ElicitRequestURLParams)
+                link = params.url.replace(login_page.PAGE, page)
+                forged = link[:-2] + ("AA" if not link.endswith("AA") else "BB")
+                self.answers += [await self.visit(link, ("ada", login_page.PASSWORDS["ada"]))]
+                self.answers += [await self.visit(link, ("ada", "guess"))]
+                self.answers += [await self.visit(link, None)]
+                self.answers += [await self.visit(forged, self.auth)]
+                assert login_page.cards == {}
+                return await super().__call__(context, params)
+
+        browser = Mailed(page, user="eve", pin="1972")
+        assert await loans(url, "eve", era, browser) == "Dune"
+        assert browser.answers == [403, 401, 401, 403, 200]
+        assert login_page.cards == {"eve": "1972"}
+
+
+async def test_a_user_who_does_not_want_to_go_to_the_page_ends_the_call(era: Era) -> None:
+    async def refuse(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        return ElicitResult(action="decline")
+
+    async with library() as (url, _):
+        said = await loans(url, "ada", era, refuse)
+    assert said == (
+        "Error executing tool loans: Resolver for parameter 'pin' could not resolve: elicitation was decline"
+    )

@@ -1,0 +1,106 @@
+"""What an editor infers of questions that a body asks."""
+
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from typing import Any, assert_type
+
+from mcp_types import CreateMessageResult, ListRootsResult
+from pydantic import BaseModel
+
+from roundtrip import AcceptedElicitation, Context, Elicit, ElicitationResult, ElicitUrl, ListRoots, Sample, Server
+
+
+class Seat(BaseModel):
+    row: str
+
+
+@dataclass
+class Meal:
+    dish: str
+
+
+class Size(Enum):
+    SMALL = "s"
+
+
+async def account() -> Seat | None: ...
+
+
+def account_now(ctx: Context) -> Seat | None: ...
+
+
+async def paid(ctx: Context) -> bool:
+    return True
+
+
+async def quote(film: str) -> float:
+    return 9.5
+
+
+def quote_now(film: str) -> float:
+    return 9.5
+
+
+assert_type(Elicit("Which sizes?", [{1: "One", 2: "Two"}]), Elicit[list[int]])
+assert_type(Elicit("Which size?", {1: "One", 2: "Two"}), Elicit[int])
+assert_type(ElicitUrl("Log in.", "https://cinema.example", done=account), ElicitUrl[Seat])
+assert_type(ElicitUrl("Log in.", "https://cinema.example", done=account_now), ElicitUrl[Seat])
+assert_type(ElicitUrl("Pay.", "https://cinema.example", done=paid, wait=0), ElicitUrl[bool])
+assert_type(ElicitUrl("Read.", "https://cinema.example"), ElicitUrl[bool])
+
+
+async def forms(ctx: Context) -> None:
+    outcome = await ctx.ask("seat", Elicit("Which row?", Seat))
+    assert_type(outcome, ElicitationResult[Seat])
+    if isinstance(outcome, AcceptedElicitation):
+        assert_type(outcome.data, Seat)
+    assert_type(await ctx.ask("seat", Elicit("Which row?", Seat), was=["row"], unwrap=True), Seat)
+    assert_type(await ctx.ask("meal", Elicit("Which dish?", Meal), unwrap=True), Meal)
+    assert_type(await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True), bool)
+    assert_type(await ctx.ask("count", Elicit("How many?", int), unwrap=True), int)
+    assert_type(await ctx.ask("day", Elicit("When?", date), unwrap=True), date)
+    assert_type(await ctx.ask("size", Elicit("Which size?", Size), unwrap=True), Size)
+    assert_type(await ctx.ask("sizes", Elicit("Which sizes?", list[Size]), unwrap=True), list[Size])
+    assert_type(await ctx.ask("one", Elicit("Which?", {1: "One"}), unwrap=True), int)
+    assert_type(await ctx.ask("many", Elicit("Which?", [{1: "One"}]), unwrap=True), list[int])
+    # An outcome holds a model; of what is none the checker knows less.
+    assert_type(await ctx.ask("sure", Elicit("Sure?", bool)), ElicitationResult[Any])
+    assert_type(await ctx.elicit("Which row?", Seat), ElicitationResult[Seat])
+
+
+async def others(ctx: Context) -> None:
+    login = ElicitUrl("Log in.", "https://cinema.example", done=account)
+    assert_type(await ctx.ask("login", login, unwrap=True), Seat)
+    assert_type(await ctx.ask("login", login), ElicitationResult[Any])
+    assert_type(await ctx.ask("blurb", Sample("Praise it.", max_tokens=9)), CreateMessageResult)
+    assert_type(await ctx.ask("roots", ListRoots()), ListRootsResult)
+    assert_type(await ctx.list_roots(), ListRootsResult)
+    assert_type(await ctx.ask_all({"seat": Elicit("Which row?", Seat), "login": login}), dict[str, Any])
+    assert_type((await ctx.sample("Praise it.")).text, str)
+    assert_type((await ctx.sample("Praise it.")).result, str)
+    assert_type((await ctx.sample("Praise it.", result_type=Seat)).result, Seat)
+    assert_type((await ctx.sample("Praise it.", result_type=list[Seat])).result, list[Seat])
+    assert_type(await ctx.step("quote", quote, "Solaris"), float)
+    assert_type(await ctx.step("quote", quote_now, "Solaris"), float)
+    assert_type(ctx.call.ticket("login", unbound=True), str)
+
+
+def waiting(ctx: Context) -> None:
+    login = ElicitUrl("Log in.", "https://cinema.example", done=account)
+    assert_type(ctx.blocking.ask("seat", Elicit("Which row?", Seat)), ElicitationResult[Seat])
+    assert_type(ctx.blocking.ask("seat", Elicit("Which row?", Seat), unwrap=True), Seat)
+    assert_type(ctx.blocking.ask("sure", Elicit("Sure?", bool), unwrap=True), bool)
+    assert_type(ctx.blocking.ask("sure", Elicit("Sure?", bool)), ElicitationResult[Any])
+    assert_type(ctx.blocking.ask("login", login, unwrap=True), Seat)
+    assert_type(ctx.blocking.ask("login", login), ElicitationResult[Any])
+    assert_type(ctx.blocking.ask("blurb", Sample("Praise it.", max_tokens=9)), CreateMessageResult)
+    assert_type(ctx.blocking.ask_all({"seat": Elicit("Which row?", Seat)}), dict[str, Any])
+    assert_type(ctx.blocking.step("quote", quote, "Solaris"), float)
+    assert_type(ctx.blocking.step("quote", quote_now, "Solaris"), float)
+
+
+def page(server: Server, ticket: str) -> tuple[str, str]:
+    verified = server.verify_ticket(ticket, principal="ada")
+    assert_type(verified.call_id, str)
+    return verified.call_id, verified.purpose

@@ -1,0 +1,36 @@
+"""Questions of a body that a type checker refuses."""
+
+from pydantic import BaseModel
+
+from roundtrip import Context, Elicit, ElicitUrl, Sample, Server
+
+
+class Seat(BaseModel):
+    row: str
+
+
+async def quote(film: str) -> float:
+    return 9.5
+
+
+ElicitUrl("Log in.")  # error: reportCallIssue
+ElicitUrl("Log in.", "https://cinema.example", done="later")  # error: reportArgumentType reportCallIssue
+ElicitUrl("Log in.", "https://cinema.example", 5)  # error: reportCallIssue
+
+
+async def body(ctx: Context) -> None:
+    outcome = await ctx.ask("seat", Elicit("Which row?", Seat))
+    found = outcome.data  # error: reportAttributeAccessIssue reportAttributeAccessIssue
+    seat: int = await ctx.ask("seat", Elicit("Which row?", Seat), unwrap=True)  # error: reportAssignmentType
+    size: str = await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True)  # error: reportAssignmentType
+    await ctx.ask(Elicit("Which row?", Seat))  # error: reportCallIssue
+    await ctx.ask_all([Elicit("Which row?", Seat)])  # error: reportArgumentType
+    price: str = await ctx.step("quote", quote, "Solaris")  # error: reportAssignmentType
+    row = (await ctx.sample("Praise it.", result_type=Seat)).result.number  # error: reportAttributeAccessIssue
+    await ctx.ask("blurb", Sample("Praise it."))  # error: reportCallIssue
+    print(found, seat, size, price, row)
+
+
+def page(server: Server, ticket: str) -> None:
+    # Whose ticket it is has to be said (S12).
+    server.verify_ticket(ticket)  # error: reportCallIssue
