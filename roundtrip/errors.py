@@ -15,6 +15,7 @@
     │   ├── AskedTooLate          a task asks after its leg has ended
     │   ├── AskNotAwaited         a question was made and never put
     │   └── SuspensionSwallowed   a body caught what should have ended its leg
+    ├── CallOutlived         a live call that still asks after its whole age
     ├── CannotAsk            the client cannot be asked this way
     │   ├── CapabilityMissing     it did not declare the capability
     │   ├── ChannelMissing        its connection cannot carry a question
@@ -38,6 +39,7 @@ __all__ = [
     "AskNotAwaited",
     "AskedTooLate",
     "BodyMistake",
+    "CallOutlived",
     "CannotAsk",
     "CapabilityMissing",
     "ChannelMissing",
@@ -225,6 +227,16 @@ class SuspensionSwallowed(BodyMistake):
         super().__init__(
             f"the body swallowed the suspension that {', '.join(map(repr, keys))} ended its leg with. Catch Exception "
             "instead of BaseException around questions, or raise it on"
+        )
+        self.keys = tuple(keys)
+
+
+class CallOutlived(RoundtripError):
+    """A live call still asks after its whole age; a resumed one would have been refused with its token."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        super().__init__(
+            f"the call is over its max_age and still has to ask {', '.join(map(repr, keys))}; make it again"
         )
         self.keys = tuple(keys)
 

@@ -197,6 +197,11 @@ def _render_field(form: str, field: str, shape: dict[str, Any]) -> dict[str, Any
             "ask for secrets on a page of your own",
             field=field,
         )
+    elif kind == "string" and shape.get("format") in ("binary", "base64url"):
+        raise SchemaNotRenderable(
+            f"form {form!r}, field {field!r} holds bytes, which nobody types into a form; ask for text, or for a page",
+            field=field,
+        )
     elif kind == "string":
         rendered = {"type": "string", **{key: shape[key] for key in ("minLength", "maxLength") if key in shape}}
         if shape.get("format") in _FORMATS:

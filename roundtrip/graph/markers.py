@@ -34,8 +34,10 @@ class Resolve(SdkResolve):
         super().__init__(fn)
         if isinstance(was, str):
             raise TypeError(f"Resolve(was={was!r}) takes a sequence of names: was=({was!r},)")
+        if key == "":
+            raise ValueError("Resolve(key='') names nothing; leave it out to use the function's name")
         for name in (key, *was):
-            if name is not None and (not name or name.startswith("~")):
+            if name is not None and name.startswith("~"):
                 raise ValueError(f"{name!r} cannot name a question; give it a name that does not begin with '~'")
         self.key = key
         self.was = tuple(was)

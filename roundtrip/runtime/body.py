@@ -34,7 +34,8 @@ from roundtrip.graph.plan import Plan
 from roundtrip.graph.signatures import hints_of, is_async
 from roundtrip.machine.journal import Action, Computed
 from roundtrip.runtime.answers import UNNAMED, Answers
-from roundtrip.runtime.rounds import Revision, Rounds, Suspension
+from roundtrip.runtime.endings import Revision, Suspension
+from roundtrip.runtime.rounds import Rounds
 
 __all__ = ["Body"]
 
@@ -220,7 +221,9 @@ class Body:
     def _enter(self, key: str) -> None:
         if not self._open:
             raise AskedTooLate(key)
-        if not key or key.startswith("~"):
+        if not key:
+            raise BodyMistake("a question or step needs a name that is not empty")
+        if key.startswith("~"):
             raise BodyMistake(f"{key!r} cannot name a question or step; give it a name that does not begin with '~'")
         if key in self._used or key in self._plan.names:
             raise KeyUsedTwice(key)

@@ -4,12 +4,9 @@ A call is moved here, and around each round of questions in `rounds`, through th
 the same way: a retry leg ends at `ask` and the next one starts with `resume`; a live leg waits there and goes on.
 """
 
-import asyncio
-import math
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 from mcp_types import InputRequest, InputRequiredResult, InputResponse
@@ -24,8 +21,9 @@ from roundtrip.machine.journal import Action, Journal
 from roundtrip.machine.table import Event, State
 from roundtrip.runtime.answers import Answers
 from roundtrip.runtime.body import Body
+from roundtrip.runtime.endings import Revision, Suspension, cancellations_restored, verdict_on
 from roundtrip.runtime.eras import Client
-from roundtrip.runtime.rounds import Revision, Rounds, Suspension
+from roundtrip.runtime.rounds import Rounds
 
 __all__ = ["DONE", "Authored", "Finished", "Leg", "Limits", "Refused", "Suspended", "open_call", "serve"]
 
@@ -71,8 +69,6 @@ class Refused:
 DONE: Final = "done"
 """The parameter that the plan of a page's `done` function fills."""
 
-_ENDINGS: Final = (QuestionRefused, Revision, Suspension)
-
 LegEnd = Finished | Suspended | Authored | Refused
 
 
@@ -97,6 +93,10 @@ class Leg:
     build: str = ""
     journal: Journal | None = None
     responses: Mapping[str, InputResponse] | None = None
+
+    def outlived(self) -> bool:
+        """Whether the call is older than its calls may get."""
+        return self.clock() >= self.born + self.limits.max_age
 
     def remember(self, answers: Answers | None = None, *, authored: str | None = None) -> str:
         """The state that tells the next leg what it has to know.
@@ -170,7 +170,7 @@ async def serve(
         plan = plans.get(id(done)) or plans.setdefault(id(done), leg.plan_for(done))
         return await _finish(plan, arguments, context)
 
-    rounds = Rounds(call, leg.client, answers, finish)
+    rounds = Rounds(call, leg.client, answers, finish, leg.outlived)
     try:
         _begin(call)
         if leg.journal is not None:
@@ -191,10 +191,10 @@ async def serve(
                 if silent:
                     value = await execute(values, None)
                 else:
-                    with body.running(), _count_of_cancellations_restored():
+                    with body.running(), cancellations_restored():
                         value = await execute(values, context())
             except (Revision, BaseExceptionGroup) as raised:
-                if not isinstance(_verdict(raised), Revision):
+                if not isinstance(verdict_on(raised), Revision):
                     raise
                 rounds.go_on()
                 call.apply(Event.REVISE)
@@ -202,7 +202,7 @@ async def serve(
                 rounds.go_on()
                 return _end(leg, value)
     except (QuestionRefused, Suspension, BaseExceptionGroup) as raised:
-        verdict = _verdict(raised)
+        verdict = verdict_on(raised)
         if isinstance(verdict, Suspension):
             return _suspend(leg, answers, rounds)
         if isinstance(verdict, QuestionRefused):
@@ -355,51 +355,6 @@ async def _finish(plan: Plan, arguments: Mapping[str, Any], context: Callable[[]
     values: dict[str, Any] = {}
     walk.fill(values)
     return values[DONE]
-
-
-@contextmanager
-def _count_of_cancellations_restored() -> Generator[None]:
-    """Take back the cancellation that a failing `asyncio.TaskGroup` asks of its own task, and on Python 3.11 forgets.
-
-    In memory that may be the client's task, which would end of it later. A group asks once, so what else was asked is
-    genuine and stays; so is all of it while a scope around the leg is cancelled.
-    """
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        # Another event loop than asyncio's, which has no such groups.
-        task = None
-    before = task.cancelling() if task is not None else 0
-    try:
-        yield
-    except (BaseExceptionGroup, *_ENDINGS):
-        if task is not None and task.cancelling() > before and anyio.current_effective_deadline() > -math.inf:
-            task.uncancel()
-        raise
-
-
-def _verdict(raised: BaseException) -> BaseException:
-    """What an exception of a body means, as task groups wrap several in one.
-
-    A crash wins over a refusal, a refusal over a revision, and that over a suspension: what is out need not be asked.
-    """
-    leaves = list(_leaves(raised))
-    endings = [leaf for leaf in leaves if isinstance(leaf, _ENDINGS)]
-    crashes = [leaf for leaf in leaves if not isinstance(leaf, _ENDINGS)]
-    if len(crashes) == 1:
-        # Alone or beside a question that was out: the crash is what the author has to see, not the group around it.
-        return crashes[0]
-    if crashes:
-        return BaseExceptionGroup(str(raised), crashes) if endings else raised
-    return min(endings, key=lambda leaf: _ENDINGS.index(type(leaf)))
-
-
-def _leaves(raised: BaseException) -> Iterator[BaseException]:
-    if isinstance(raised, BaseExceptionGroup):
-        for inner in cast("BaseExceptionGroup[BaseException]", raised).exceptions:
-            yield from _leaves(inner)
-    else:
-        yield raised
 
 
 def _described(error: BaseException) -> str:

@@ -11,36 +11,34 @@ import anyio
 
 from roundtrip.asks.markers import NOTHING
 from roundtrip.asks.questions import UrlQuestion
-from roundtrip.errors import CannotAsk, UrlRequired
+from roundtrip.errors import CallOutlived, CannotAsk, UrlRequired
 from roundtrip.machine.call import Call
 from roundtrip.machine.table import Event, State
 from roundtrip.runtime.answers import Answers, Open
+from roundtrip.runtime.endings import Suspension
 from roundtrip.runtime.eras import Client, ask_live, is_retry_era, require_channel
 
-__all__ = ["Revision", "Rounds", "Suspension"]
+__all__ = ["Rounds"]
 
 
 _POLL = 0.25
+_DONE_TAKES = 30.0
+"""Seconds a `done` function may take, however short its page's `wait` is."""
 
 Finish = Callable[[Any], Awaitable[Any]]
 """Calls the `done` function of a page, with what it asks for."""
 
 
-class Suspension(BaseException):
-    """Ends a leg that has questions out. Not an `Exception`, so that `except Exception` in user code lets it pass."""
-
-
-class Revision(BaseException):
-    """Ends a run of a body whose user has changed an earlier answer; the body runs again from its top."""
-
-
 class Rounds:
     """Puts questions for one leg; `batch` holds those the leg will end with."""
 
-    __slots__ = ("_answers", "_call", "_client", "batch", "finish", "retry")
+    __slots__ = ("_answers", "_call", "_client", "_finish", "_outlived", "batch", "retry")
 
-    def __init__(self, call: Call, client: Client, answers: Answers, finish: Finish) -> None:
-        self.finish = finish
+    def __init__(
+        self, call: Call, client: Client, answers: Answers, finish: Finish, outlived: Callable[[], bool]
+    ) -> None:
+        self._finish = finish
+        self._outlived = outlived
         self._call = call
         self._client = client
         self._answers = answers
@@ -63,6 +61,8 @@ class Rounds:
             for waiting in unaskable:
                 await self._answers.stand_in(waiting)
             return
+        if not self.retry and self._outlived():
+            raise CallOutlived([waiting.key for waiting in batch])
         self.go_on()
         self.batch.update((waiting.key, waiting) for waiting in batch)
         if self.retry:
@@ -90,11 +90,16 @@ class Rounds:
         if not pages:
             return False
         patience = max(question.wait if waiting.consented else 0.0 for waiting, question in pages)
+        if not self.retry and any(waiting.consented for waiting, _ in pages):
+            # A live client that agrees at once would otherwise be asked as fast as it can agree.
+            patience = max(patience, _POLL)
         started = anyio.current_time()
         while True:
             finished = False
             for waiting, question in pages:
-                value = await self.finish(question.done)
+                value = None
+                with anyio.move_on_after(max(patience, _DONE_TAKES)):
+                    value = await self._finish(question.done)
                 if value is not None and value is not False:
                     self._answers.keep(waiting, value, source="done=")
                     finished = True

@@ -1,7 +1,6 @@
 """`Context`: the SDK's, with questions and steps that work on every protocol revision."""
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, cast, overload
 
 import anyio.from_thread
@@ -26,43 +25,12 @@ from roundtrip.asks.samples import Sampled, read_structured, text_of
 from roundtrip.errors import BodyMistake, QuestionRefused
 from roundtrip.machine.journal import Action
 from roundtrip.runtime.body import Body
+from roundtrip.server.calls import CallInfo
 
-__all__ = ["Asking", "BlockingAsks", "CallInfo", "Context"]
+__all__ = ["Asking", "BlockingAsks", "Context"]
 
 T = TypeVar("T")
 ModelT = TypeVar("ModelT", bound=BaseModel)
-
-
-@dataclass(frozen=True, slots=True)
-class CallInfo:
-    """Which call this is: its id, and how many legs and rounds of questions it has had."""
-
-    id: str
-    leg: int
-    round: int
-    issue: Callable[[str, bool], str | None]
-    """Issues a ticket for a purpose, bound to the principal or not; None where there is none to bind to."""
-
-    def ticket(self, purpose: str, *, unbound: bool = False) -> str:
-        """What to put into the URL of an `ElicitUrl`, so that the page finds the call and knows whose it is.
-
-        It is signed, the same on every leg, good for this call and purpose, and ends with the call. The page hands it
-        to `server.verify_ticket` with the principal of the browser in front of it.
-
-        Args:
-            purpose: What it is for, such as the question's name.
-            unbound: Issue it although nobody is authenticated; then whoever has the link can use it.
-
-        Raises:
-            BodyMistake: Nobody is authenticated, and `unbound` was not given.
-        """
-        ticket = self.issue(purpose, unbound)
-        if ticket is None:
-            raise BodyMistake(
-                f"a ticket for {purpose!r} would be bound to nobody, as this request is not authenticated: whoever "
-                "gets the link could use it. Authenticate the server, or say ticket(..., unbound=True)"
-            )
-        return ticket
 
 
 class Asking(Generic[T]):
@@ -359,7 +327,7 @@ class Context(SdkContext[LifespanContextT, RequestT]):
 
 
 class BlockingAsks:
-    """`ask`, `ask_all` and `step` for plain functions."""
+    """The questions and steps of a `Context` for plain functions, which wait for them in their worker thread."""
 
     __slots__ = ("_context",)
 
@@ -400,6 +368,24 @@ class BlockingAsks:
         """As `Context.ask_all`, waiting in place."""
         return _wait(lambda: self._context.ask_all(questions))
 
+    def review(
+        self, key: str, message: str, of: Sequence[str]
+    ) -> AcceptedElicitation[Any] | DeclinedElicitation | CancelledElicitation:
+        """As `Context.review`, waiting in place."""
+        return _wait(lambda: self._context.review(key, message, of))
+
+    def elicit(self, message: str, schema: type[ModelT], *, key: str | None = None) -> ElicitationResult[ModelT]:
+        """As `Context.elicit`, waiting in place."""
+        return _wait(lambda: self._context.elicit(message, schema, key=key))
+
+    def sample(self, messages: str | Sequence[SamplingMessage], **options: Any) -> Sampled[Any]:
+        """As `Context.sample`, waiting in place."""
+        return _wait(lambda: self._context.sample(messages, **options))
+
+    def list_roots(self, *, key: str | None = None) -> ListRootsResult:
+        """As `Context.list_roots`, waiting in place."""
+        return _wait(lambda: self._context.list_roots(key=key))
+
     @overload
     def step(self, key: str, fn: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T: ...
     @overload
@@ -409,7 +395,7 @@ class BlockingAsks:
         return _wait(lambda: self._context.step(key, fn, *args, **kwargs))
 
 
-def _wait(make: Callable[[], Asking[T]]) -> T:
+def _wait(make: Callable[[], Awaitable[T]]) -> T:
     async def put() -> T:
         return await make()
 

@@ -20,8 +20,9 @@ from roundtrip.machine.call import Call, Observer
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.runtime.body import Body
 from roundtrip.runtime.leg import Authored, Finished, Leg, Limits, Refused, open_call, serve
+from roundtrip.server.calls import CallInfo
 from roundtrip.server.clients import RequestClient
-from roundtrip.server.context import CallInfo, Context
+from roundtrip.server.context import Context
 from roundtrip.server.functions import AskingFunction
 from roundtrip.server.requests import CURRENT, InFlight
 from roundtrip.server.security import Protection
@@ -109,7 +110,7 @@ class LegRunner:
                 input_params=_input_params(context),
                 subscriptions=self._bus,
                 body=body,
-                call=CallInfo(leg.call.id, leg.call.leg, leg.call.round, issue),
+                call=CallInfo(leg.call, issue),
             )
 
         def issue(purpose: str, unbound: bool) -> str | None:
