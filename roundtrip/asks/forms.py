@@ -94,6 +94,8 @@ def form_of(schema: Any) -> Form:
     Raises:
         SchemaNotRenderable: A field has no place in the protocol's forms.
     """
+    if isinstance(schema, type):
+        return _form_of_type(schema)
     several = isinstance(schema, list) and len(cast("list[object]", schema)) == 1
     titles = cast("object", schema[0] if several else schema)
     if isinstance(titles, Mapping):

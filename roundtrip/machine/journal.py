@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 __all__ = [
     "FORMAT",
@@ -53,8 +53,7 @@ class Action(IntEnum):
     CANCEL = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One answer the client gave, pinned to the wording it was shown under.
 
     `data` is exactly what the client sent, so that restoring validates the same value again.
@@ -66,8 +65,7 @@ class Entry:
     data: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """One question that is out: the wording the client was shown, and how it went so far.
 
     `attempts` counts answers that were not valid, `discards` consecutive legs on which an answer came for another

@@ -131,7 +131,7 @@ class Answers:
             reason = " and ".join(changed) + " changed"
             return self._leave_open(Open(key, question, again, reason, decisive=decisive, lost=changed if lost else ()))
         if not answered:
-            return self._leave_open(Open(key, question, replace(asked, discards=0), "unanswered", decisive=decisive))
+            return self._leave_open(Open(key, question, asked._replace(discards=0), "unanswered", decisive=decisive))
         try:
             outcome, data = self._read(question, self._responses.pop(name))
         except AnswerInvalid as error:
@@ -215,7 +215,7 @@ class Answers:
             if not waiting.lost:
                 continue
             if self._fresh:
-                self.open[key] = replace(waiting, asked=replace(waiting.asked, discards=0))
+                self.open[key] = replace(waiting, asked=waiting.asked._replace(discards=0))
             elif waiting.asked.discards >= VOLATILE_AFTER:
                 raise QuestionVolatile(key, changed=waiting.lost)
 
@@ -266,7 +266,7 @@ class Answers:
 
     def revise(self, key: str, content: Mapping[str, Any], *, stale: Iterable[str]) -> None:
         """Put another answer in the place of an earlier one, and forget what depended on that."""
-        self.entries[key] = replace(self.entries[key], data=dict(content))
+        self.entries[key] = self.entries[key]._replace(data=dict(content))
         for name in stale:
             self.entries.pop(name, None)
             self.computed.pop(name, None)
@@ -282,6 +282,8 @@ class Answers:
         nodes do not: an entry of theirs is final without another look at the wording, so it must have been read under
         that wording.
         """
+        if not self._responses:
+            return self.entries
         entries = dict(self.entries)
         for key, response in self._responses.items():
             if response is None or self._is_once(key):
@@ -298,6 +300,8 @@ class Answers:
 
         As long as such a question counts as out, a `once` node of that build looks at the wording before it takes it.
         """
+        if not self._asked:
+            return {key: waiting.asked for key, waiting in self.open.items()}
         unread = self.entries.keys() | self._responses.keys()
         known = self._plan.names.keys() | self._seen
         foreign = {key: asked for key, asked in self._asked.items() if key in unread and key not in known}

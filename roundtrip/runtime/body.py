@@ -8,7 +8,6 @@ import functools
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -173,7 +172,7 @@ class Body:
                 if parts[name][0].parse(content) != parts[name][0].parse(parts[name][1])
             }
             # Restored on later legs, the review is only a review: its changes have been made.
-            self._answers.entries[key] = replace(self._answers.entries[key], data=None)
+            self._answers.entries[key] = self._answers.entries[key]._replace(data=None)
             if changed:
                 for name, content in changed.items():
                     self._answers.revise(name, content, stale=self._after(name, but=(key, *changed)))

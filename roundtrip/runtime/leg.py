@@ -161,16 +161,16 @@ async def serve(
         return await _serve_silent(leg, execute)
     answers = Answers(leg.plan, leg.journal, build=leg.build, call_id=call.id)
 
-    context = _LazyContext(make_context)
+    run = _Run(leg, answers, make_context)
 
     plans: dict[int, Plan] = {}
 
     async def finish(done: Callable[..., Any]) -> Any:
         # Asked again and again while a leg waits; its question keeps the function, and so its id, alive.
         plan = plans.get(id(done)) or plans.setdefault(id(done), leg.plan_for(done))
-        return await _finish(plan, arguments, context)
+        return await _finish(plan, arguments, run.context)
 
-    rounds = Rounds(call, leg.client, answers, finish, leg.outlived)
+    rounds = run.rounds = Rounds(call, leg.client, answers, finish, leg.outlived)
     try:
         _begin(call)
         if leg.journal is not None:
@@ -178,11 +178,9 @@ async def serve(
         if leg.gate is not None:
             await _pass(leg.gate, answers, rounds)
         while True:
-            body = Body(leg.plan, answers, rounds)
-            context.renew(body)
             values: dict[str, Any] = {}
             if leg.plan.nodes:
-                refusal = await _resolve(leg, answers, rounds, arguments, context, values)
+                refusal = await _resolve(leg, answers, rounds, arguments, run.context, values)
                 if refusal is not None:
                     call.apply(Event.REFUSE, reason=str(refusal))
                     return Refused(str(refusal))
@@ -191,13 +189,14 @@ async def serve(
                 if silent:
                     value = await execute(values, None)
                 else:
-                    with body.running(), cancellations_restored():
-                        value = await execute(values, context())
+                    with run.body.running(), cancellations_restored():
+                        value = await execute(values, run.context())
             except (Revision, BaseExceptionGroup) as raised:
                 if not isinstance(verdict_on(raised), Revision):
                     raise
                 rounds.go_on()
                 call.apply(Event.REVISE)
+                run.renew()
             else:
                 rounds.go_on()
                 return _end(leg, value)
@@ -227,24 +226,36 @@ async def serve(
         raise
 
 
-class _LazyContext:
-    """Makes what a context parameter receives when the first one is filled, anew for each run of the body."""
+class _Run:
+    """One run of a body: its asking side and its context, each made when it is first needed."""
 
-    __slots__ = ("_body", "_made", "_make")
+    __slots__ = ("_answers", "_body", "_context", "_leg", "_make_context", "rounds")
 
-    def __init__(self, make: Callable[[Body], Any]) -> None:
-        self._make = make
-        self._made: Any = None
+    rounds: Rounds
+
+    def __init__(self, leg: Leg, answers: Answers, make_context: Callable[[Body], Any]) -> None:
+        self._leg = leg
+        self._answers = answers
+        self._make_context = make_context
         self._body: Body | None = None
+        self._context: Any = None
 
-    def renew(self, body: Body) -> None:
-        self._body = body
-        self._made = None
+    def renew(self) -> None:
+        """Begin another run."""
+        self._body = self._context = None
 
-    def __call__(self) -> Any:
-        if self._made is None and self._body is not None:
-            self._made = self._make(self._body)
-        return self._made
+    @property
+    def body(self) -> Body:
+        """The asking side."""
+        if self._body is None:
+            self._body = Body(self._leg.plan, self._answers, self.rounds)
+        return self._body
+
+    def context(self) -> Any:
+        """What a parameter annotated as context receives."""
+        if self._context is None:
+            self._context = self._make_context(self.body)
+        return self._context
 
 
 async def _serve_silent(leg: Leg, execute: Callable[[dict[str, Any], Any], Awaitable[Any]]) -> LegEnd:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import anyio
+from mcp_types import ClientCapabilities
 
 from roundtrip.asks.markers import NOTHING
 from roundtrip.asks.questions import UrlQuestion
@@ -56,7 +57,8 @@ class Rounds:
         """
         if await self._visit_pages(batch):
             return
-        unaskable = [waiting for waiting in batch if not self._can_ask(waiting)]
+        capabilities = self._client.capabilities
+        unaskable = [waiting for waiting in batch if not self._can_ask(waiting, capabilities)]
         if unaskable:
             for waiting in unaskable:
                 await self._answers.stand_in(waiting)
@@ -109,23 +111,23 @@ class Rounds:
                 return finished
             await anyio.sleep(_POLL)
 
-    def _can_ask(self, waiting: Open) -> bool:
+    def _can_ask(self, waiting: Open, capabilities: ClientCapabilities | None) -> bool:
         try:
             if not self.retry:
-                self._require_page(waiting)
+                self._require_page(waiting, capabilities)
                 # First, as without a session the server has not kept what the client declared either.
                 require_channel(self._client, [waiting])
-            waiting.question.require(waiting.key, self._client.capabilities)
+            waiting.question.require(waiting.key, capabilities)
         except CannotAsk:
             if waiting.question.otherwise is NOTHING:
                 raise
             return False
         return True
 
-    def _require_page(self, waiting: Open) -> None:
+    def _require_page(self, waiting: Open, capabilities: ClientCapabilities | None) -> None:
         """Raise UrlRequired where the client can only be told of a page."""
         question = waiting.question
-        declared = self._client.capabilities.elicitation if self._client.capabilities is not None else None
+        declared = capabilities.elicitation if capabilities is not None else None
         can_show = declared is not None and declared.url is not None
         if isinstance(question, UrlQuestion) and can_show and not self._client.can_be_asked_live:
             raise UrlRequired(waiting.key, request=question.params)
