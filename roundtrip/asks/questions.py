@@ -6,7 +6,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from mcp_types import (
     ClientCapabilities,
@@ -45,8 +45,7 @@ __all__ = ["TICKET", "URL_SCHEMA", "FormQuestion", "ModelQuestion", "Question", 
 _ACTIONS = {"accept": Action.ACCEPT, "decline": Action.DECLINE, "cancel": Action.CANCEL}
 
 
-@dataclass(frozen=True, slots=True)
-class FormQuestion:
+class FormQuestion(NamedTuple):
     """A form for the user (`elicitation/create`)."""
 
     text: str

@@ -120,7 +120,7 @@ class Answers:
         if restored is not None:
             self.open.pop(key, None)
             return restored
-        name = next((name for name in names if name in self._asked), None)
+        name = next((name for name in names if name in self._asked), None) if self._asked else None
         if name is None:
             return self._leave_new(key, question, decisive=decisive)
         asked, answered = self._asked[name], name in self._responses
@@ -183,6 +183,8 @@ class Answers:
         questions can be settled again, if anything was found.
         """
         found = False
+        if not self.entries and not self._asked:
+            return False
         if self._plan.names.keys() >= self.entries.keys() | self._asked.keys():
             return False
         for waiting in [waiting for waiting in self.open.values() if waiting.reason == "new"]:

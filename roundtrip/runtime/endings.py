@@ -50,6 +50,8 @@ def verdict_on(raised: BaseException) -> BaseException:
 
     A crash wins over a refusal, a refusal over a revision, and that over a suspension: what is out need not be asked.
     """
+    if isinstance(raised, _ENDINGS):
+        return raised
     leaves = list(_leaves(raised))
     endings = [leaf for leaf in leaves if isinstance(leaf, _ENDINGS)]
     crashes = [leaf for leaf in leaves if not isinstance(leaf, _ENDINGS)]

@@ -4,6 +4,9 @@ A call is moved here, and around each round of questions in `rounds`, through th
 the same way: a retry leg ends at `ask` and the next one starts with `resume`; a live leg waits there and goes on.
 """
 
+# The functions that `serve` makes on each leg would evaluate their annotations each time.
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

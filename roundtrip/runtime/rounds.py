@@ -55,7 +55,7 @@ class Rounds:
             Suspension: The answers will come with the next leg.
             CannotAsk: The client cannot be asked, and nothing stands in for the answer.
         """
-        if await self._visit_pages(batch):
+        if any(isinstance(waiting.question, UrlQuestion) for waiting in batch) and await self._visit_pages(batch):
             return
         capabilities = self._client.capabilities
         unaskable = [waiting for waiting in batch if not self._can_ask(waiting, capabilities)]
@@ -66,7 +66,8 @@ class Rounds:
         if not self.retry and self._outlived():
             raise CallOutlived([waiting.key for waiting in batch])
         self.go_on()
-        self.batch.update((waiting.key, waiting) for waiting in batch)
+        for waiting in batch:
+            self.batch[waiting.key] = waiting
         if self.retry:
             raise Suspension
         executing = self._call.state is State.EXECUTING

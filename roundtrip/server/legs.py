@@ -1,5 +1,8 @@
 """Serving one leg of a request: from the journal that came with it to the result, or to the state of the next leg."""
 
+# The functions that `run` makes on each leg would evaluate their annotations each time.
+from __future__ import annotations
+
 import logging
 import os
 import time
