@@ -12,7 +12,7 @@ anything is decoded, and a token has exactly one spelling.
 `specs/token.md` has the bytes, the claims and the threats; `specs/vectors/` tokens that must decode for ever.
 """
 
-import hashlib
+import hmac
 import json
 import re
 import zlib
@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from itsdangerous import BadSignature, Signer
+from itsdangerous.signer import SigningAlgorithm
 
 from roundtrip.errors import InvalidSignature, RejectionReason, TokenRejected, TokenTooLarge
 from roundtrip.machine.journal import Journal, from_text, split_sealed, to_text
@@ -40,8 +41,10 @@ _PADDING_STEP: Final = 64
 _LENGTH_BYTES: Final = 4
 # Below this, deflating costs more time than the bytes it saves are worth.
 _DEFLATE_FROM: Final = 256
-_SIGNATURE_CHARS: Final = 43
-_SPELLING: Final = re.compile(r"r1[pzex]\.[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)?\.[A-Za-z0-9_-]{43}", re.ASCII)
+# itsdangerous decodes leniently: it ignores two bits of a signature's last character. Ours never sets them.
+_SPELLING: Final = re.compile(
+    r"r1[pzex]\.[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)?\.[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]", re.ASCII
+)
 _SEALED: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _NUMBER: Final = r"[0-9.e+-]+"
 _TEXT: Final = r'"[ !#-\[\]-~]*(?:\\[ -~][ !#-\[\]-~]*)*"'
@@ -123,6 +126,14 @@ class Sealer:
         raise TokenRejected(RejectionReason.SEAL)
 
 
+class OneShotHmac(SigningAlgorithm):
+    """itsdangerous' HMAC-SHA-256 without an object for each signature, which takes three times as long."""
+
+    def get_signature(self, key: bytes, value: bytes) -> bytes:
+        """The signature of a value."""
+        return hmac.digest(key, value, "sha256")
+
+
 class JournalCodec:
     """Writes journals as the text the SDK's boundary wraps, and reads them back, within a size limit."""
 
@@ -186,7 +197,7 @@ class TokenCodec:
     ) -> None:
         # itsdangerous signs with the last key of its list; ours has the newest first.
         self._signer = Signer(
-            list(reversed(ring.derive(b"sign"))), key_derivation="none", digest_method=hashlib.sha256, sep="."
+            list(reversed(ring.derive(b"sign"))), key_derivation="none", algorithm=OneShotHmac(), sep="."
         )
         self._sealer = Sealer(ring, purpose=b"encrypt", entropy=entropy)
         self._encrypt = encrypt
@@ -232,13 +243,8 @@ class TokenCodec:
             raise TokenRejected(RejectionReason.OVERSIZED)
         if _SPELLING.fullmatch(token) is None:
             raise TokenRejected(RejectionReason.MALFORMED)
-        # itsdangerous decodes leniently: several last characters stand for one signature. Only one is ours.
-        signature = token[-_SIGNATURE_CHARS:]
         try:
-            from_text(signature)
             signed = self._signer.unsign(token.encode()).decode()
-        except ValueError:
-            raise TokenRejected(RejectionReason.MALFORMED) from None
         except BadSignature:
             raise TokenRejected(RejectionReason.SIGNATURE) from None
         try:
