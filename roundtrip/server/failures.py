@@ -19,34 +19,26 @@ from mcp_types import (
 
 from roundtrip.errors import CannotAsk, CapabilityMissing, InvalidSignature, RoundtripError, UrlRequired
 
-__all__ = ["as_prompt", "as_template", "as_tool"]
+__all__ = ["as_prompt", "as_template", "tool_failure"]
 
 T = TypeVar("T")
 
 
-async def as_tool(name: str, run: Awaitable[T]) -> T:
-    """Run a tool's leg with its failures as the SDK's handler expects them: the author's text behind a prefix.
+def tool_failure(name: str, error: Exception) -> Exception:
+    """What a failure of a tool's leg is to the SDK's handler: the author's text behind a prefix, or a crash.
 
-    Raises:
-        ToolError: An anticipated failure, to be shown to the model.
-        UnexpectedToolError: A crash, of which the model is told only that there was one.
-        MCPError: A protocol error, passed through, or one that says that the client cannot be asked.
+    A protocol error stays what it is. Of a crash (`UnexpectedToolError`) the model is told only that there was one.
     """
-    try:
-        return await run
-    except MCPError:
-        raise
-    except CannotAsk as error:
-        raise cannot_ask(error) from error
-    except (UnexpectedToolError, UnexpectedResourceError) as error:
-        raise UnexpectedToolError(f"Error executing tool {name}: {error}") from error
-    except InvalidSignature as error:
-        # The author's mistake, found too late for registration: for the log, not for the model.
-        raise UnexpectedToolError(f"Error executing tool {name}") from error
-    except (ToolError, ResourceError, RoundtripError) as error:
-        raise ToolError(f"Error executing tool {name}: {error}") from error
-    except Exception as error:
-        raise UnexpectedToolError(f"Error executing tool {name}") from error
+    if isinstance(error, MCPError):
+        return error
+    if isinstance(error, CannotAsk):
+        return cannot_ask(error)
+    if isinstance(error, UnexpectedToolError | UnexpectedResourceError):
+        return UnexpectedToolError(f"Error executing tool {name}: {error}")
+    # A signature that turns out wrong this late is the author's mistake: for the log, not for the model.
+    if isinstance(error, ToolError | ResourceError | RoundtripError) and not isinstance(error, InvalidSignature):
+        return ToolError(f"Error executing tool {name}: {error}")
+    return UnexpectedToolError(f"Error executing tool {name}")
 
 
 async def as_prompt(name: str, run: Awaitable[T]) -> T:

@@ -7,7 +7,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from mcp.server import MCPServer
@@ -35,6 +34,7 @@ __all__ = ["LegRunner", "RefusedByUser"]
 logger = logging.getLogger("roundtrip")
 
 _ID_BYTES = 9
+_FEW = 2
 
 
 class RefusedByUser(RoundtripError):
@@ -86,6 +86,10 @@ class LegRunner:
             wire: ServerRequestContext[Any, Any] | None = request.context
         else:
             wire = context.request_context if context.protocol_version is not None else None
+
+        def write(journal: Journal) -> str:
+            return self._protection.write(journal, target=_target(wire))
+
         leg = Leg(
             call=self._open_call(journal),
             plan=function.plan,
@@ -94,7 +98,7 @@ class LegRunner:
             born=journal.born if journal is not None else int(time.time() * 1000) / 1000,
             clock=time.time,
             limits=function.limits,
-            write=partial(self._protection.write, target=_target(wire)),
+            write=write,
             plan_for=function.plan_for,
             gate=gate,
             build=function.build,
@@ -140,6 +144,8 @@ class LegRunner:
             request.minted = end.state
         if isinstance(end, Authored):
             return end.result.model_copy(update={"request_state": end.state})
+        if len(end.requests) <= _FEW:
+            return InputRequiredResult(input_requests=end.requests, request_state=end.state)
         # Built of checked parts; validating them again costs a fifth of the leg when there are many.
         return InputRequiredResult.model_construct(
             result_type="input_required", input_requests=end.requests, request_state=end.state

@@ -35,7 +35,7 @@ from roundtrip.graph.plan import Plan
 from roundtrip.graph.signatures import display_name
 from roundtrip.machine.call import Observer, Step
 from roundtrip.runtime.leg import Limits
-from roundtrip.server.failures import as_prompt, as_template, as_tool
+from roundtrip.server.failures import as_prompt, as_template, tool_failure
 from roundtrip.server.functions import AskingFunction, Signature, read_signature
 from roundtrip.server.legs import LegRunner
 from roundtrip.server.requests import Explainer, Restorer
@@ -325,14 +325,15 @@ class Server(SchemaSource[LifespanResultT]):
             raise ToolError(f"Unknown tool: {name}")
         if context is None:
             context = SdkContext(mcp_server=self, subscriptions=self._bus)
-        return await as_tool(name, self._run(tool, arguments, context))
-
-    async def _run(
-        self, tool: RegisteredTool, arguments: dict[str, Any], context: SdkContext[LifespanResultT, Any]
-    ) -> CallToolResult | InputRequiredResult:
-        validated = tool.validate(arguments)
-        gate = (tool.gate.key, tool.gate.question(validated)) if tool.gate is not None else None
-        return await self._legs.run(tool.function, validated, context, gate=gate, convert=tool.convert)
+        try:
+            validated = tool.validate(arguments)
+            gate = (tool.gate.key, tool.gate.question(validated)) if tool.gate is not None else None
+            return await self._legs.run(tool.function, validated, context, gate=gate, convert=tool.convert)
+        except Exception as error:
+            failure = tool_failure(name, error)
+            if failure is error:
+                raise
+            raise failure from error
 
     # Prompts and resource templates.
 
