@@ -30,7 +30,7 @@ REQUIREMENTS: Final = (
     Requirement(
         "S3",
         "Questions have unique keys, and each is a form, a sampling request or a request for roots.",
-        ("graph/plan.py", "asks/questions.py"),
+        ("graph/planner.py", "asks/questions.py"),
     ),
     Requirement(
         "S4",
