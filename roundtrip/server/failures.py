@@ -1,6 +1,6 @@
 """How a leg's failures look to the client: one mapping for tools, one for prompts and resource templates."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from mcp.server.mcpserver.exceptions import (
@@ -19,7 +19,7 @@ from mcp_types import (
 
 from roundtrip.errors import CannotAsk, CapabilityMissing, InvalidSignature, RoundtripError, UrlRequired
 
-__all__ = ["as_prompt", "as_template", "tool_failure"]
+__all__ = ["prompt_failure", "tool_failure", "with_failures"]
 
 T = TypeVar("T")
 
@@ -41,38 +41,29 @@ def tool_failure(name: str, error: Exception) -> Exception:
     return UnexpectedToolError(f"Error executing tool {name}")
 
 
-async def as_prompt(name: str, run: Awaitable[T]) -> T:
-    """Run a prompt's leg with its anticipated failures as protocol errors; the SDK hides the text of any other.
+async def with_failures(run: Awaitable[T], *, anticipated: Callable[[str], Exception]) -> T:
+    """Run a prompt's or a template's leg with its failures as the SDK's handlers expect them.
+
+    What roundtrip has to say becomes the exception that `anticipated` makes of it; the SDK hides the text of any other.
 
     Raises:
-        MCPError: What roundtrip has to say, or what the author's function raised as one.
-        Exception: A crash.
+        MCPError: The client cannot be asked.
+        Exception: What `anticipated` made, or what the author's code raised.
     """
     try:
         return await run
     except CannotAsk as error:
         raise cannot_ask(error) from error
     except InvalidSignature:
+        # The author's mistake, found too late for registration: for the log, not for the client.
         raise
     except RoundtripError as error:
-        raise MCPError(code=INTERNAL_ERROR, message=f"Error rendering prompt {name}: {error}") from error
+        raise anticipated(str(error)) from error
 
 
-async def as_template(run: Awaitable[T]) -> T:
-    """Run a resource template's leg with its anticipated failures as the SDK's handler expects them.
-
-    Raises:
-        ResourceError: What roundtrip has to say, or what the author's function raised as one.
-        Exception: A crash.
-    """
-    try:
-        return await run
-    except CannotAsk as error:
-        raise cannot_ask(error) from error
-    except InvalidSignature:
-        raise
-    except RoundtripError as error:
-        raise ResourceError(str(error)) from error
+def prompt_failure(name: str, text: str) -> MCPError:
+    """An anticipated failure of a prompt, which has no result of its own to carry one."""
+    return MCPError(code=INTERNAL_ERROR, message=f"Error rendering prompt {name}: {text}")
 
 
 def cannot_ask(error: CannotAsk) -> MCPError:

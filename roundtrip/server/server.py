@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from mcp.server import MCPServer
@@ -21,7 +22,7 @@ from mcp.server.extension import Extension
 from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import DEFAULT_RESOURCE_SECURITY, ResourceSecurity
 from mcp.server.mcpserver import Context as SdkContext
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.server.mcpserver.resources import Resource
 from mcp.server.mcpserver.tools import Tool as SdkTool
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity, compact_json
@@ -35,7 +36,7 @@ from roundtrip.graph.plan import Plan
 from roundtrip.graph.signatures import display_name
 from roundtrip.machine.call import Observer, Step
 from roundtrip.runtime.leg import Limits
-from roundtrip.server.failures import as_prompt, as_template, tool_failure
+from roundtrip.server.failures import prompt_failure, tool_failure, with_failures
 from roundtrip.server.functions import AskingFunction, Signature, read_signature
 from roundtrip.server.legs import LegRunner
 from roundtrip.server.requests import Explainer, Restorer
@@ -363,7 +364,8 @@ class Server(SchemaSource[LifespanResultT]):
             function = self._bind(signature)
 
             async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
-                return await as_prompt(label, self._legs.run(function, arguments, context))
+                run = self._legs.run(function, arguments, context)
+                return await with_failures(run, anticipated=partial(prompt_failure, label))
 
             register = super(Server, self).prompt(label, title, description, icons)
             register(hide_parameters(signature, serve) if signature.hidden else fn)
@@ -424,7 +426,7 @@ class Server(SchemaSource[LifespanResultT]):
             function = self._bind(signature)
 
             async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
-                return await as_template(self._legs.run(function, arguments, context))
+                return await with_failures(self._legs.run(function, arguments, context), anticipated=ResourceError)
 
             register(hide_parameters(signature, serve))
             return fn
