@@ -101,7 +101,6 @@ class RejectionReason(StrEnum):
     SEAL = "seal"
     FORMAT = "unknown format"
     EXPIRED = "expired"
-    TOO_OLD = "older than max_age"
     FUTURE = "minted in the future"
     OTHER_METHOD = "another method"
     OTHER_TARGET = "another tool"
