@@ -86,11 +86,6 @@ class Plan:
         return tuple(sorted(found))
 
     @property
-    def takes_context(self) -> bool:
-        """Whether some node takes the request's context."""
-        return any(entry.source is Source.CONTEXT for node in self.nodes for entry in node.inputs)
-
-    @property
     def seals(self) -> bool:
         """Whether a call may have to carry something the client must not read."""
         return any(node.once for node in self.nodes)

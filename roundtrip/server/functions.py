@@ -110,11 +110,6 @@ class AskingFunction:
     """For a plain body that may wait for a person in its thread: those of the event loop are too few."""
 
     @property
-    def wants_context(self) -> bool:
-        """Whether it or one of its resolvers takes the context."""
-        return bool(self.contexts) or self.plan.takes_context
-
-    @property
     def seals(self) -> bool:
         """Whether a call of it is known to carry what the client must not read."""
         return self.plan.seals or returns_input_required(self.fn)
