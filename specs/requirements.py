@@ -46,7 +46,7 @@ REQUIREMENTS: Final = (
     Requirement(
         "S6",
         "Never ask for what the client did not declare; say instead what is missing, with `-32021`.",
-        ("asks/questions.py", "runtime/leg.py", "server/tools.py"),
+        ("asks/questions.py", "runtime/leg.py", "server/tools/registered.py"),
     ),
     Requirement("S7", "An answer that is missing is asked for again.", ("runtime/answers.py",)),
     Requirement("S8", "An answer that nobody asked for is ignored.", ("runtime/answers.py",)),

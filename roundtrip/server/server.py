@@ -42,7 +42,7 @@ from roundtrip.server.legs import LegRunner
 from roundtrip.server.requests import Explainer, Restorer
 from roundtrip.server.seams import SchemaSource
 from roundtrip.server.security import Keys, Principal, protect
-from roundtrip.server.tools import RegisteredTool, register
+from roundtrip.server.tools.registered import RegisteredTool, register
 from roundtrip.server.wrappers import hide_parameters
 from roundtrip.tickets import Ticket
 from roundtrip.tokens import MAX_JOURNAL_BYTES, MAX_TOKEN_BYTES, JournalCodec

@@ -16,10 +16,10 @@ from pydantic import PydanticUserError, ValidationError
 from roundtrip.errors import InvalidSignature
 from roundtrip.graph.signatures import display_name, hints_of
 from roundtrip.runtime.leg import Limits
-from roundtrip.server.arguments import ArgumentReader
 from roundtrip.server.functions import AskingFunction, read_signature
-from roundtrip.server.gates import ConfirmationGate
-from roundtrip.server.results import Converter, converter_for
+from roundtrip.server.tools.arguments import ArgumentReader
+from roundtrip.server.tools.gates import ConfirmationGate
+from roundtrip.server.tools.results import Converter, converter_for
 
 __all__ = ["RegisteredTool", "register"]
 

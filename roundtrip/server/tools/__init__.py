@@ -1,0 +1,1 @@
+"""Tools: what one is made of, and how it is called."""
