@@ -11,7 +11,8 @@ from typing import Final, Protocol, TypeAlias
 from benchmarks.asgi import serving
 from benchmarks.dialogue import Leg, play
 from benchmarks.variants import Variant
-from benchmarks.workloads import Workload, compute, confirm, plain, words
+from benchmarks.wire import WrongReply, list_tools, read_list
+from benchmarks.workloads import TOOL, Plain, Workload, compute, confirm, plain, words
 
 Call: TypeAlias = Callable[[], Awaitable[tuple[float, ...]]]
 """Does the work once, checks it, and yields one value for each row of its scenario."""
@@ -95,6 +96,35 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
+class Listing:
+    """Lists the tools over raw ASGI."""
+
+    workload: Plain
+    rows: tuple[Row, ...]
+    calls: int
+    most_rounds: int | None = None
+
+    @asynccontextmanager
+    async def prepared(self, variant: Variant) -> AsyncGenerator[Call | None]:
+        """Start a server of the variant that has the workload's tools."""
+        app = variant.build(self.workload)
+        if app is None:
+            yield None
+            return
+        async with serving(app) as endpoint:
+
+            async def once() -> tuple[float, ...]:
+                request = list_tools()
+                response = await endpoint.post(request.body, headers=request.headers)
+                names = read_list(response)
+                if TOOL not in names or len(names) != self.workload.tools:
+                    raise WrongReply(f"listed {len(names)} tools where there are {self.workload.tools}")
+                return (response.elapsed_ns,)
+
+            yield once
+
+
+@dataclass(frozen=True, slots=True)
 class Importing:
     """Imports a peer in a fresh interpreter."""
 
@@ -165,6 +195,7 @@ def _token(count: int) -> Conversation:
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     _whole_call("plain", "plain call", workload=plain(), calls=100),
     _whole_call("plain-100", "plain call, 100 tools registered", workload=plain(tools=100), calls=30),
+    Listing(plain(tools=100), (Row("list-100", "list of 100 tools"),), calls=5),
     _whole_call("elicit", "two-round elicitation, both legs", workload=confirm(), calls=40),
     _questions(1, calls=40),
     _questions(4, calls=20),

@@ -1,4 +1,4 @@
-"""Writes `tools/call` requests of protocol revision 2026-07-28 and reads what comes back."""
+"""Writes `tools/call` and `tools/list` requests of protocol revision 2026-07-28 and reads what comes back."""
 
 import json
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ _HEADERS: Final = {
     "content-type": "application/json",
     "accept": "application/json, text/event-stream",
     "mcp-protocol-version": REVISION,
-    "mcp-method": "tools/call",
-    "mcp-name": TOOL,
 }
+_CALL_HEADERS: Final = {**_HEADERS, "mcp-method": "tools/call", "mcp-name": TOOL}
+_LIST_HEADERS: Final = {**_HEADERS, "mcp-method": "tools/list"}
 _META: Final[dict[str, Any]] = {
     PROTOCOL_VERSION_META_KEY: REVISION,
     CLIENT_INFO_META_KEY: {"name": "benchmarks", "version": "0"},
@@ -75,9 +75,24 @@ def call(
         params["inputResponses"] = {key: {"action": "accept", "content": content} for key, content in answers.items()}
     if state is not None:
         params["requestState"] = state
-    # A retry is a new request, with an id of its own.
-    message = {"jsonrpc": "2.0", "id": next(_ids), "method": "tools/call", "params": params}
-    return Request(headers=_HEADERS, body=json.dumps(message, separators=(",", ":")).encode())
+    return Request(headers=_CALL_HEADERS, body=_message("tools/call", params))
+
+
+def list_tools() -> Request:
+    """Write a request for the list of tools."""
+    return Request(headers=_LIST_HEADERS, body=_message("tools/list", {"_meta": _META}))
+
+
+def read_list(response: Response) -> list[str]:
+    """Read the names in a list of tools.
+
+    Raises:
+        WrongReply: It is none.
+    """
+    try:
+        return [tool["name"] for tool in json.loads(response.body)["result"]["tools"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise WrongReply(f"HTTP {response.status}: {_excerpt(response)}") from error
 
 
 def read(response: Response) -> Asked | Finished:
@@ -100,6 +115,12 @@ def read(response: Response) -> Asked | Finished:
     except (KeyError, TypeError, ValueError) as error:
         raise WrongReply(f"HTTP {response.status}: {_excerpt(response)}") from error
     raise WrongReply(f"HTTP {response.status}: {_excerpt(response)}")
+
+
+def _message(method: str, params: dict[str, Any]) -> bytes:
+    # A retry is a new request, with an id of its own.
+    message = {"jsonrpc": "2.0", "id": next(_ids), "method": method, "params": params}
+    return json.dumps(message, separators=(",", ":")).encode()
 
 
 def _question(params: dict[str, Any]) -> Question:
