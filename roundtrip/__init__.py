@@ -1,6 +1,5 @@
 """roundtrip: MCP servers whose tools can ask, and resume on any instance."""
 
-from mcp.server.mcpserver import Audio, Image
 from mcp.server.mcpserver.exceptions import ToolError
 
 from roundtrip.asks.markers import Elicit, ElicitUrl, ListRoots, Sample
@@ -14,8 +13,10 @@ from roundtrip.errors import InvalidSignature, RoundtripError
 from roundtrip.graph.markers import Resolve
 from roundtrip.machine.call import Step
 from roundtrip.machine.table import Event, State
+from roundtrip.server.content import Audio, File, Image, ToolResult
 from roundtrip.server.context import Context
 from roundtrip.server.server import Server
+from roundtrip.server.tools.options import tool
 
 __all__ = [
     "AcceptedElicitation",
@@ -27,6 +28,7 @@ __all__ = [
     "ElicitUrl",
     "ElicitationResult",
     "Event",
+    "File",
     "Image",
     "InvalidSignature",
     "ListRoots",
@@ -37,4 +39,6 @@ __all__ = [
     "State",
     "Step",
     "ToolError",
+    "ToolResult",
+    "tool",
 ]

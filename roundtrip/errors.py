@@ -16,12 +16,15 @@
     │   ├── AskNotAwaited         a question was made and never put
     │   └── SuspensionSwallowed   a body caught what should have ended its leg
     ├── CallOutlived         a live call that still asks after its whole age
+    ├── ToolTimedOut         the work of one leg took longer than it may
+    ├── ThreadsExhausted     every thread was left behind by a call that timed out, and still runs
     ├── CannotAsk            the client cannot be asked this way
     │   ├── CapabilityMissing     it did not declare the capability
     │   ├── ChannelMissing        its connection cannot carry a question
     │   └── UrlRequired           it can only be told of the page, and has to call again
     ├── TokenTooLarge        the call remembers more than a token may hold
-    └── ValueNotStorable     a value that should ride in the token is not JSON
+    ├── ValueNotStorable     a value that should ride in the token is not JSON
+    └── NotSendable          what a tool returned has no place in a result
 
 Each carries its evidence as attributes and a message that says what to do next.
 A user who declines or cancels has given an outcome, which is no error.
@@ -46,6 +49,7 @@ __all__ = [
     "IllegalTransition",
     "InvalidSignature",
     "KeyUsedTwice",
+    "NotSendable",
     "QuestionRefused",
     "QuestionVolatile",
     "QuestionsUnkeyed",
@@ -53,10 +57,12 @@ __all__ = [
     "RoundtripError",
     "SchemaNotRenderable",
     "SuspensionSwallowed",
+    "ThreadsExhausted",
     "TicketReason",
     "TicketRejected",
     "TokenRejected",
     "TokenTooLarge",
+    "ToolTimedOut",
     "UrlRequired",
     "ValueNotStorable",
 ]
@@ -105,6 +111,7 @@ class RejectionReason(StrEnum):
     OTHER_METHOD = "another method"
     OTHER_TARGET = "another tool"
     OTHER_ARGUMENTS = "other arguments"
+    OTHER_VERSION = "another version of the tool"
     OTHER_PRINCIPAL = "another principal"
     OTHER_AUDIENCE = "another audience"
     UNKNOWN = "unknown"
@@ -240,6 +247,25 @@ class CallOutlived(RoundtripError):
         self.keys = tuple(keys)
 
 
+class ToolTimedOut(RoundtripError):
+    """The work of one leg took longer than its tool's timeout; waiting for a person is no work."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"timed out after {seconds:g}s")
+        self.seconds = seconds
+
+
+class ThreadsExhausted(RoundtripError):
+    """A plain function found no thread to run in: all are held by functions whose calls were over before them."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(
+            f"no thread is free for it: all {threads} are held by functions that still run although their calls timed "
+            "out; try again later"
+        )
+        self.threads = threads
+
+
 class CannotAsk(RoundtripError):
     """The client of this request cannot be asked a question it would have to be asked."""
 
@@ -305,3 +331,7 @@ class ValueNotStorable(RoundtripError):
         )
         self.key = key
         self.reason = reason
+
+
+class NotSendable(RoundtripError):
+    """What a tool returned cannot be sent: it has no JSON form, or its output schema does not allow it."""

@@ -24,7 +24,7 @@ from roundtrip.asks.outcomes import Outcome
 from roundtrip.graph.plan import Input, Node, Plan, Source
 from roundtrip.machine.journal import Action
 
-__all__ = ["Refusal", "Walk"]
+__all__ = ["Refusal", "RunInThread", "Walk"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,10 @@ Remember = Callable[[Node, Any], None]
 """Keep what a `once` node has computed."""
 
 
+RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a plain function in a worker thread."""
+
+
 class Walk:
     """The nodes of one leg. `advance` until it is quiet; what then waits is in `waiting`, in plan order."""
 
@@ -61,6 +65,7 @@ class Walk:
         "_ready",
         "_recall",
         "_remember",
+        "_run_in_thread",
         "_settle",
         "refusal",
         "waiting",
@@ -75,6 +80,7 @@ class Walk:
         settle: Settle,
         recall: Recall,
         remember: Remember,
+        run_in_thread: RunInThread = anyio.to_thread.run_sync,
     ) -> None:
         self._plan = plan
         self._arguments = arguments
@@ -82,6 +88,7 @@ class Walk:
         self._settle = settle
         self._recall = recall
         self._remember = remember
+        self._run_in_thread = run_in_thread
         self._outcomes: list[Outcome | None] = [None] * len(plan.nodes)
         self._missing = [len(node.needs) for node in plan.nodes]
         # A heap, so that of all that could run the first in plan order does.
@@ -190,7 +197,7 @@ class Walk:
                 return await watched
             finally:
                 self._plan.steady[node.index] = not watched.waited
-        value = await anyio.to_thread.run_sync(functools.partial(node.fn, *placed, **named))
+        value = await self._run_in_thread(functools.partial(node.fn, *placed, **named))
         # A plain function may hand back a coroutine: a lambda around an async function does.
         return await value if inspect.isawaitable(value) else value
 

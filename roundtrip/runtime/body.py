@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import anyio
-import anyio.to_thread
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
@@ -31,6 +30,7 @@ from roundtrip.errors import (
 )
 from roundtrip.graph.plan import Plan
 from roundtrip.graph.signatures import hints_of, is_async
+from roundtrip.graph.walk import RunInThread
 from roundtrip.machine.journal import Action, Computed
 from roundtrip.runtime.answers import UNNAMED, Answers
 from roundtrip.runtime.endings import Revision, Suspension
@@ -50,15 +50,17 @@ class Body:
         "_open",
         "_plan",
         "_rounds",
+        "_run_in_thread",
         "_unkeyed",
         "_used",
         "is_live",
     )
 
-    def __init__(self, plan: Plan, answers: Answers, rounds: Rounds) -> None:
+    def __init__(self, plan: Plan, answers: Answers, rounds: Rounds, run_in_thread: RunInThread) -> None:
         self._plan = plan
         self._answers = answers
         self._rounds = rounds
+        self._run_in_thread = run_in_thread
         # In order: what came after a changed answer may depend on it.
         self._used: dict[str, None] = {}
         self._made: dict[str, int] = {}
@@ -205,7 +207,7 @@ class Body:
                 # Another build's result does not fit this one's type: compute it anew.
                 del self._answers.computed[key]
         call = functools.partial(fn, *args, **kwargs)
-        value = await call() if is_async(fn) else await anyio.to_thread.run_sync(call)
+        value = await call() if is_async(fn) else await self._run_in_thread(call)
         if inspect.isawaitable(value):
             value = await value
         try:

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
+import anyio.to_thread
 from mcp_types import InputRequest, InputRequiredResult, InputResponse
 
 from roundtrip.asks.markers import Marker
 from roundtrip.asks.outcomes import Outcome
-from roundtrip.errors import BodyMistake, CannotAsk, QuestionRefused, RoundtripError
+from roundtrip.errors import BodyMistake, CannotAsk, QuestionRefused, RoundtripError, ToolTimedOut
 from roundtrip.graph.plan import Node, Plan
-from roundtrip.graph.walk import Refusal, Walk
+from roundtrip.graph.walk import Refusal, RunInThread, Walk
 from roundtrip.machine.call import Call, Observer
 from roundtrip.machine.journal import Action, Journal
 from roundtrip.machine.table import Event, State
@@ -27,6 +28,7 @@ from roundtrip.runtime.body import Body
 from roundtrip.runtime.endings import Revision, Suspension, cancellations_restored, verdict_on
 from roundtrip.runtime.eras import Client
 from roundtrip.runtime.rounds import Rounds
+from roundtrip.runtime.timeouts import within
 
 __all__ = ["DONE", "Authored", "Finished", "Leg", "Limits", "Refused", "Suspended", "open_call", "serve"]
 
@@ -96,6 +98,10 @@ class Leg:
     build: str = ""
     journal: Journal | None = None
     responses: Mapping[str, InputResponse] | None = None
+    timeout: float | None = None
+    """Seconds that its work may take; while somebody is asked, nothing is counted."""
+    run_in_thread: RunInThread = anyio.to_thread.run_sync
+    """For plain resolvers and steps."""
 
     def outlived(self) -> bool:
         """Whether the call is older than its calls may get."""
@@ -156,6 +162,7 @@ async def serve(
         execute: Runs the body with the values of its filled parameters, and the context.
 
     Raises:
+        ToolTimedOut: Its work took too long.
         RoundtripError: The call cannot go on (a question cannot be put, an answer was invalid too often, ...).
         Exception: What the author's code raised.
     """
@@ -171,38 +178,18 @@ async def serve(
     async def finish(done: Callable[..., Any]) -> Any:
         # Asked again and again while a leg waits; its question keeps the function, and so its id, alive.
         plan = plans.get(id(done)) or plans.setdefault(id(done), leg.plan_for(done))
-        return await _finish(plan, arguments, run.context)
+        return await _finish(plan, leg.run_in_thread, arguments, run.context)
 
     rounds = run.rounds = Rounds(call, leg.client, answers, finish, leg.outlived)
     try:
         _begin(call)
-        if leg.journal is not None:
-            answers.deliver(leg.responses or {}, leg.journal.asked)
-        if leg.gate is not None:
-            await _pass(leg.gate, answers, rounds)
-        while True:
-            values: dict[str, Any] = {}
-            if leg.plan.nodes:
-                refusal = await _resolve(leg, answers, rounds, arguments, run.context, values)
-                if refusal is not None:
-                    call.apply(Event.REFUSE, reason=str(refusal))
-                    return Refused(str(refusal))
-            call.apply(Event.EXECUTE)
-            try:
-                if silent:
-                    value = await execute(values, None)
-                else:
-                    with run.body.running(), cancellations_restored():
-                        value = await execute(values, run.context())
-            except (Revision, BaseExceptionGroup) as raised:
-                if not isinstance(verdict_on(raised), Revision):
-                    raise
-                rounds.go_on()
-                call.apply(Event.REVISE)
-                run.renew()
-            else:
-                rounds.go_on()
-                return _end(leg, value)
+        work = _work(leg, answers, run, arguments, silent, execute)
+        end = await (work if leg.timeout is None else within(leg.timeout, work))
+        if isinstance(end, Refused):
+            call.apply(Event.REFUSE, reason=end.reason)
+            return end
+        rounds.go_on()
+        return _end(leg, end)
     except (QuestionRefused, Suspension, BaseExceptionGroup) as raised:
         verdict = verdict_on(raised)
         if isinstance(verdict, Suspension):
@@ -229,6 +216,40 @@ async def serve(
         raise
 
 
+async def _work(
+    leg: Leg,
+    answers: Answers,
+    run: _Run,
+    arguments: Mapping[str, Any],
+    silent: bool,
+    execute: Callable[[dict[str, Any], Any], Awaitable[Any]],
+) -> Finished | Refused:
+    """All of a leg that may take long: have it confirmed, resolve, and run the body until it revises nothing."""
+    call, rounds = leg.call, run.rounds
+    if leg.journal is not None:
+        answers.deliver(leg.responses or {}, leg.journal.asked)
+    if leg.gate is not None:
+        await _pass(leg.gate, answers, rounds)
+    while True:
+        values: dict[str, Any] = {}
+        if leg.plan.nodes:
+            refusal = await _resolve(leg, answers, rounds, arguments, run.context, values)
+            if refusal is not None:
+                return Refused(str(refusal))
+        call.apply(Event.EXECUTE)
+        try:
+            if silent:
+                return Finished(await execute(values, None))
+            with run.body.running(), cancellations_restored():
+                return Finished(await execute(values, run.context()))
+        except (Revision, BaseExceptionGroup) as raised:
+            if not isinstance(verdict_on(raised), Revision):
+                raise
+            rounds.go_on()
+            call.apply(Event.REVISE)
+            run.renew()
+
+
 class _Run:
     """One run of a body: its asking side and its context, each made when it is first needed."""
 
@@ -251,7 +272,7 @@ class _Run:
     def body(self) -> Body:
         """The asking side."""
         if self._body is None:
-            self._body = Body(self._leg.plan, self._answers, self.rounds)
+            self._body = Body(self._leg.plan, self._answers, self.rounds, self._leg.run_in_thread)
         return self._body
 
     def context(self) -> Any:
@@ -267,7 +288,8 @@ async def _serve_silent(leg: Leg, execute: Callable[[dict[str, Any], Any], Await
     try:
         _begin(call)
         call.apply(Event.EXECUTE)
-        return _end(leg, await execute({}, None))
+        work = execute({}, None)
+        return _end(leg, Finished(await (work if leg.timeout is None else within(leg.timeout, work))))
     except anyio.get_cancelled_exc_class():
         call.apply(Event.FAIL, error="cancelled")
         raise
@@ -284,13 +306,14 @@ def _begin(call: Call) -> None:
         call.apply(Event.BEGIN)
 
 
-def _end(leg: Leg, value: Any) -> LegEnd:
+def _end(leg: Leg, end: Finished) -> LegEnd:
+    value = end.value
     if isinstance(value, InputRequiredResult):
         leg.call.apply(Event.ASK, keys=tuple(value.input_requests or ()), authored=True)
         state = value.request_state
         return Authored(value, leg.remember(authored=state) if state is not None else None)
     leg.call.apply(Event.FINISH)
-    return Finished(value)
+    return end
 
 
 def _suspend(leg: Leg, answers: Answers, rounds: Rounds) -> Suspended:
@@ -338,6 +361,7 @@ async def _resolve(
         settle=answers.settle_node,
         recall=answers.recall,
         remember=answers.remember,
+        run_in_thread=leg.run_in_thread,
     )
     await walk.advance()
     while walk.refusal is None and walk.waiting:
@@ -350,7 +374,9 @@ async def _resolve(
     return walk.refusal
 
 
-async def _finish(plan: Plan, arguments: Mapping[str, Any], context: Callable[[], Any]) -> Any:
+async def _finish(
+    plan: Plan, run_in_thread: RunInThread, arguments: Mapping[str, Any], context: Callable[[], Any]
+) -> Any:
     """Call the `done` function of a page."""
 
     def settle(node: Node, marker: Marker) -> Outcome | None:
@@ -364,6 +390,7 @@ async def _finish(plan: Plan, arguments: Mapping[str, Any], context: Callable[[]
         settle=settle,
         recall=lambda node: None,
         remember=lambda node, value: None,
+        run_in_thread=run_in_thread,
     )
     await walk.advance()
     values: dict[str, Any] = {}
@@ -372,4 +399,6 @@ async def _finish(plan: Plan, arguments: Mapping[str, Any], context: Callable[[]
 
 
 def _described(error: BaseException) -> str:
+    if isinstance(error, ToolTimedOut):
+        return "timed out"
     return f"{type(error).__name__}: {error}"

@@ -18,6 +18,7 @@ from roundtrip.machine.table import Event, State
 from roundtrip.runtime.answers import Answers, Open
 from roundtrip.runtime.endings import Suspension
 from roundtrip.runtime.eras import Client, ask_live, is_retry_era, require_channel
+from roundtrip.runtime.timeouts import clock_standing
 
 __all__ = ["Rounds"]
 
@@ -72,7 +73,8 @@ class Rounds:
             raise Suspension
         executing = self._call.state is State.EXECUTING
         self.note_ask()
-        responses = await ask_live(self._client, batch)
+        with clock_standing():
+            responses = await ask_live(self._client, batch)
         self.batch.clear()
         self._call.apply(Event.RESUME)
         self._call.apply(Event.RESOLVE)
@@ -110,7 +112,8 @@ class Rounds:
                         await self._client.tell_done(question.elicitation_id)
             if finished or anyio.current_time() - started >= patience:
                 return finished
-            await anyio.sleep(_POLL)
+            with clock_standing():
+                await anyio.sleep(_POLL)
 
     def _can_ask(self, waiting: Open, capabilities: ClientCapabilities | None) -> bool:
         try:

@@ -1,16 +1,25 @@
 """`Context`: the SDK's, with questions and steps that work on every protocol revision."""
 
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar, cast, overload
 
-import anyio.from_thread
 from mcp.server import MCPServer
+from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.server.connection import allowed_log_levels
 from mcp.server.context import LifespanContextT, RequestT, ServerRequestContext
 from mcp.server.elicitation import AcceptedUrlElicitation, UrlElicitationResult
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.subscriptions import SubscriptionBus
-from mcp_types import CreateMessageResult, InputResponseRequestParams, ListRootsResult, SamplingMessage
+from mcp_types import (
+    CreateMessageResult,
+    InputResponseRequestParams,
+    ListRootsResult,
+    LoggingLevel,
+    LoggingMessageNotification,
+    LoggingMessageNotificationParams,
+    SamplingMessage,
+)
 from pydantic import AnyUrl, BaseModel
 
 from roundtrip.asks.markers import Elicit, ElicitUrl, ListRoots, Marker, Sample, SdkElicit, SdkListRoots, SdkSample
@@ -25,9 +34,11 @@ from roundtrip.asks.samples import Sampled, read_structured, text_of
 from roundtrip.errors import BodyMistake, QuestionRefused
 from roundtrip.machine.journal import Action
 from roundtrip.runtime.body import Body
+from roundtrip.server.blocking import BlockingAsks
 from roundtrip.server.calls import CallInfo
+from roundtrip.server.seams import session_id_of
 
-__all__ = ["Asking", "BlockingAsks", "Context"]
+__all__ = ["Asking", "Context"]
 
 T = TypeVar("T")
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -290,14 +301,18 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         body = self._asks(key or "list_roots")
         return cast("ListRootsResult", (await body.ask(key, ListRoots())).value)
 
-    async def read_resource(self, uri: str | AnyUrl) -> Iterable[ReadResourceContents]:
+    async def read_resource(self, uri: str | AnyUrl) -> list[ReadResourceContents]:
         """Read a resource of this server; one that asks can be read only where its client is asked live.
 
+        Returns:
+            Its contents, each with `.content` (text or bytes) and `.mime_type`.
+
         Raises:
+            ResourceNotFoundError: There is none of that URI that clients may see.
             BodyMistake: It asks, and the answer would come with another request, which is not this one's.
         """
         try:
-            return await super().read_resource(uri)
+            return list(await super().read_resource(uri))
         except RuntimeError as error:
             # The resource's own errors are resource errors: this is the SDK's, for one that asks.
             raise BodyMistake(
@@ -305,9 +320,69 @@ class Context(SdkContext[LifespanContextT, RequestT]):
                 "questions could not come back to it from here; ask them in this function, and share what the two do"
             ) from error
 
+    async def log(
+        self,
+        level: LoggingLevel,
+        data: Any,
+        *,
+        logger_name: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Send the client a message for its log; a client of 2026-07-28 gets only what its request asked for.
+
+        Code before a question runs on every leg, and its messages are sent by every leg.
+
+        Args:
+            level: How grave it is.
+            data: The message, or any other JSON.
+            logger_name: Who says it.
+            extra: More about it. The client then gets an object with both, as `msg` and `extra`.
+        """
+        request = self.request_context
+        # The session's own method does the same, and warns that the protocol's logging is deprecated.
+        if level in allowed_log_levels(request.protocol_version, request.meta):
+            params = LoggingMessageNotificationParams(
+                level=level,
+                data=data if extra is None else {"msg": data, "extra": dict(extra)},
+                logger=logger_name,
+            )
+            await request.session.send_notification(LoggingMessageNotification(params=params), request.request_id)
+
+    async def debug(self, data: Any, *, logger_name: str | None = None, extra: Mapping[str, Any] | None = None) -> None:
+        """As `log`, for whoever looks for a fault."""
+        await self.log("debug", data, logger_name=logger_name, extra=extra)
+
+    async def info(self, data: Any, *, logger_name: str | None = None, extra: Mapping[str, Any] | None = None) -> None:
+        """As `log`, for what goes as it should."""
+        await self.log("info", data, logger_name=logger_name, extra=extra)
+
+    async def warning(
+        self, data: Any, *, logger_name: str | None = None, extra: Mapping[str, Any] | None = None
+    ) -> None:
+        """As `log`, for what may be wrong."""
+        await self.log("warning", data, logger_name=logger_name, extra=extra)
+
+    async def error(self, data: Any, *, logger_name: str | None = None, extra: Mapping[str, Any] | None = None) -> None:
+        """As `log`, for what went wrong."""
+        await self.log("error", data, logger_name=logger_name, extra=extra)
+
     @property
-    def blocking(self) -> "BlockingAsks":
-        """The same questions for a plain `def` tool, which waits for them in its worker thread."""
+    def client_id(self) -> str | None:
+        """The client that the request's access token was issued to; None on a server without authentication."""
+        token = get_access_token()
+        return token.client_id if token is not None else None
+
+    @property
+    def session_id(self) -> str | None:
+        """The id of the streamable HTTP session that the request belongs to, if it belongs to one.
+
+        2026-07-28 has no sessions, nor have other transports or a server with `stateless_http`.
+        """
+        return session_id_of(self.request_context.session)
+
+    @property
+    def blocking(self) -> BlockingAsks:
+        """The same for a plain `def` tool, which waits in its worker thread."""
         return BlockingAsks(self)
 
     def _asks(self, key: str) -> Body:
@@ -324,82 +399,6 @@ class Context(SdkContext[LifespanContextT, RequestT]):
                 f"ctx.{what}() in a resolver cannot wait on this protocol revision; return the question instead: "
                 "`return Elicit(message, schema)`"
             )
-
-
-class BlockingAsks:
-    """The questions and steps of a `Context` for plain functions, which wait for them in their worker thread."""
-
-    __slots__ = ("_context",)
-
-    def __init__(self, context: Context[Any, Any]) -> None:
-        self._context = context
-
-    @overload
-    def ask(
-        self, key: str, question: Elicit[ModelT], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
-    ) -> ElicitationResult[ModelT]: ...
-    @overload
-    def ask(self, key: str, question: Elicit[T], *, was: Sequence[str] = ..., unwrap: Literal[True]) -> T: ...
-    @overload
-    def ask(
-        self, key: str, question: Elicit[Any], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
-    ) -> ElicitationResult[Any]: ...
-    @overload
-    def ask(self, key: str, question: ElicitUrl[T], *, was: Sequence[str] = ..., unwrap: Literal[True]) -> T: ...
-    @overload
-    def ask(
-        self, key: str, question: ElicitUrl[Any], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
-    ) -> ElicitationResult[Any]: ...
-    @overload
-    def ask(
-        self, key: str, question: SdkSample, *, was: Sequence[str] = ..., unwrap: bool = ...
-    ) -> CreateMessageResult: ...
-    @overload
-    def ask(
-        self, key: str, question: SdkListRoots, *, was: Sequence[str] = ..., unwrap: bool = ...
-    ) -> ListRootsResult: ...
-    @overload
-    def ask(self, key: str, question: SdkElicit[Any], *, was: Sequence[str] = ..., unwrap: bool = ...) -> Any: ...
-    def ask(self, key: str, question: Any, *, was: Sequence[str] = (), unwrap: Any = False) -> Any:
-        """As `Context.ask`, waiting in place."""
-        return _wait(lambda: cast("Asking[Any]", self._context.ask(key, question, was=was, unwrap=unwrap)))
-
-    def ask_all(self, questions: Mapping[str, Marker]) -> dict[str, Any]:
-        """As `Context.ask_all`, waiting in place."""
-        return _wait(lambda: self._context.ask_all(questions))
-
-    def review(
-        self, key: str, message: str, of: Sequence[str]
-    ) -> AcceptedElicitation[Any] | DeclinedElicitation | CancelledElicitation:
-        """As `Context.review`, waiting in place."""
-        return _wait(lambda: self._context.review(key, message, of))
-
-    def elicit(self, message: str, schema: type[ModelT], *, key: str | None = None) -> ElicitationResult[ModelT]:
-        """As `Context.elicit`, waiting in place."""
-        return _wait(lambda: self._context.elicit(message, schema, key=key))
-
-    def sample(self, messages: str | Sequence[SamplingMessage], **options: Any) -> Sampled[Any]:
-        """As `Context.sample`, waiting in place."""
-        return _wait(lambda: self._context.sample(messages, **options))
-
-    def list_roots(self, *, key: str | None = None) -> ListRootsResult:
-        """As `Context.list_roots`, waiting in place."""
-        return _wait(lambda: self._context.list_roots(key=key))
-
-    @overload
-    def step(self, key: str, fn: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T: ...
-    @overload
-    def step(self, key: str, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T: ...
-    def step(self, key: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """As `Context.step`, waiting in place."""
-        return _wait(lambda: self._context.step(key, fn, *args, **kwargs))
-
-
-def _wait(make: Callable[[], Awaitable[T]]) -> T:
-    async def put() -> T:
-        return await make()
-
-    return anyio.from_thread.run(put)
 
 
 def _reader(key: str, marker: Marker, *, unwrap: bool) -> Callable[[Outcome], Any]:

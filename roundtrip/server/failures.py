@@ -17,28 +17,55 @@ from mcp_types import (
     MissingRequiredClientCapabilityErrorData,
 )
 
-from roundtrip.errors import CannotAsk, CapabilityMissing, InvalidSignature, RoundtripError, UrlRequired
+from roundtrip.errors import (
+    CannotAsk,
+    CapabilityMissing,
+    InvalidSignature,
+    NotSendable,
+    RoundtripError,
+    ThreadsExhausted,
+    ToolTimedOut,
+    UrlRequired,
+)
 
 __all__ = ["prompt_failure", "tool_failure", "with_failures"]
 
 T = TypeVar("T")
 
+_SERVER_ERROR = -32000
+"""What the SDK also says of closed connections: `data.reason` tells them apart."""
 
-def tool_failure(name: str, error: Exception) -> Exception:
+
+def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
     """What a failure of a tool's leg is to the SDK's handler: the author's text behind a prefix, or a crash.
 
-    A protocol error stays what it is. Of a crash (`UnexpectedToolError`) the model is told only that there was one.
+    A protocol error stays what it is. With `mask` the model is told of a crash (`UnexpectedToolError`) only that there
+    was one.
     """
     if isinstance(error, MCPError):
         return error
     if isinstance(error, CannotAsk):
         return cannot_ask(error)
+    if isinstance(error, ToolTimedOut):
+        return MCPError(
+            code=_SERVER_ERROR,
+            message=f"Tool {name!r} {error}",
+            data={"reason": "tool_timeout", "tool": name, "timeout": error.seconds},
+        )
+    if isinstance(error, ThreadsExhausted):
+        return MCPError(
+            code=_SERVER_ERROR,
+            message=f"Tool {name!r} cannot run: {error}",
+            data={"reason": "threads_exhausted", "tool": name},
+        )
     if isinstance(error, UnexpectedToolError | UnexpectedResourceError):
         return UnexpectedToolError(f"Error executing tool {name}: {error}")
-    # A signature that turns out wrong this late is the author's mistake: for the log, not for the model.
-    if isinstance(error, ToolError | ResourceError | RoundtripError) and not isinstance(error, InvalidSignature):
+    # A signature that turns out wrong this late, and a result that cannot be sent, are crashes of the author's code.
+    foreseen = isinstance(error, ToolError | ResourceError | RoundtripError)
+    if foreseen and not isinstance(error, InvalidSignature | NotSendable):
         return ToolError(f"Error executing tool {name}: {error}")
-    return UnexpectedToolError(f"Error executing tool {name}")
+    told = "" if mask else f": {error}"
+    return UnexpectedToolError(f"Error executing tool {name}{told}")
 
 
 async def with_failures(run: Awaitable[T], *, anticipated: Callable[[str], Exception]) -> T:

@@ -2,12 +2,11 @@
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import anyio
-import anyio.to_thread
 from mcp.server.mcpserver import Context as SdkContext
 from mcp_types import InputRequiredResult
 
@@ -18,8 +17,9 @@ from roundtrip.graph.planner import find_resolved, make_plan
 from roundtrip.graph.signatures import arms_of, display_name, hints_of, is_async, returns_input_required
 from roundtrip.runtime.leg import DONE, Limits
 from roundtrip.server.builds import build_of
+from roundtrip.server.threads import SHARED, Pool, RunInPool, run_in_thread
 
-__all__ = ["AskingFunction", "Signature", "read_signature"]
+__all__ = ["AskingFunction", "Signature", "check_timeout", "read_signature"]
 
 _WAITING_THREADS = 128
 
@@ -44,12 +44,15 @@ class Signature:
         *,
         limits: Limits,
         build: str | None,
+        timeout: float | None = None,
     ) -> "AskingFunction":
         """The function with its plan, given the names by which its resolvers may ask for the client's arguments.
 
         Raises:
             InvalidSignature: A graph of resolvers cannot work.
+            ValueError: No time can be so long.
         """
+        check_timeout(timeout, owner=self.owner)
         plan = EMPTY
         if self.resolved:
             plan = make_plan(
@@ -68,8 +71,19 @@ class Signature:
             limits=limits,
             build=build if build is not None else build_of([self.fn, *(node.fn for node in plan.nodes)]),
             arguments=arguments,
-            threads=anyio.CapacityLimiter(_WAITING_THREADS),
+            timeout=timeout,
+            threads=Pool(_WAITING_THREADS) if self.contexts else SHARED,
         )
+
+
+def check_timeout(timeout: float | None, *, owner: str) -> None:
+    """Refuse what is no time at all.
+
+    Raises:
+        ValueError: It is not a positive, finite number of seconds.
+    """
+    if timeout is not None and not 0 < timeout < math.inf:
+        raise ValueError(f"{owner}: timeout= takes a positive, finite number of seconds, not {timeout}")
 
 
 def read_signature(fn: Callable[..., Any], *, owner: str) -> Signature:
@@ -106,8 +120,10 @@ class AskingFunction:
     build: str
     arguments: Mapping[str, str]
     """The names by which resolvers may ask for the client's arguments, with the names they are passed under."""
-    threads: anyio.CapacityLimiter
-    """For a plain body that may wait for a person in its thread: those of the event loop are too few."""
+    timeout: float | None
+    """Seconds that the work of a leg may take."""
+    threads: Pool
+    """For a plain body. Where it may wait for a person in its thread, those of the event loop are too few."""
 
     @property
     def seals(self) -> bool:
@@ -128,13 +144,19 @@ class AskingFunction:
             resolved={DONE: (SdkResolve(done), False)},
         )
 
-    async def run(self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any) -> Any:
+    async def run(
+        self,
+        arguments: Mapping[str, Any],
+        filled: Mapping[str, Any],
+        context: Any,
+        run_in_thread: RunInPool = run_in_thread,
+    ) -> Any:
         """Run it; a plain function in a worker thread."""
         call = functools.partial(self.fn, **arguments, **filled, **dict.fromkeys(self.contexts, context))
         if self.is_async:
             result = await call()
         else:
-            result = await anyio.to_thread.run_sync(call, limiter=self.threads if self.contexts else None)
+            result = await run_in_thread(call, pool=self.threads)
             if inspect.isawaitable(result):
                 result = await result
         if isinstance(result, InputRequiredResult) and self.plan.nodes:

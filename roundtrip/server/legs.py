@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, InputRequiredResult, InputResponseRequestParams
 
 from roundtrip.asks.markers import Marker
-from roundtrip.errors import RoundtripError
+from roundtrip.errors import RoundtripError, ToolTimedOut
 from roundtrip.machine.call import Call, Observer
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.runtime.body import Body
@@ -28,6 +28,7 @@ from roundtrip.server.context import Context
 from roundtrip.server.functions import AskingFunction
 from roundtrip.server.requests import CURRENT, InFlight
 from roundtrip.server.security import Protection
+from roundtrip.server.threads import LeavingThreads, run_in_thread
 
 __all__ = ["LegRunner", "RefusedByUser"]
 
@@ -72,6 +73,7 @@ class LegRunner:
 
         Raises:
             RefusedByUser: The user would not answer.
+            ToolTimedOut: The function's own work took too long.
             RoundtripError: The call cannot go on.
             Exception: What the author's code raised.
         """
@@ -90,6 +92,8 @@ class LegRunner:
         def write(journal: Journal) -> str:
             return self._protection.write(journal, target=_target(wire))
 
+        threads = LeavingThreads() if function.timeout is not None else None
+        in_thread = threads.run if threads is not None else run_in_thread
         leg = Leg(
             call=self._open_call(journal),
             plan=function.plan,
@@ -104,10 +108,12 @@ class LegRunner:
             build=function.build,
             journal=journal,
             responses=context.input_responses if journal is not None else None,
+            timeout=function.timeout,
+            run_in_thread=in_thread,
         )
 
         async def execute(filled: dict[str, Any], made: Any) -> Any:
-            result = await function.run(arguments, filled, made)
+            result = await function.run(arguments, filled, made, in_thread)
             return result if convert is None or isinstance(result, InputRequiredResult) else convert(result)
 
         def make_context(body: Body) -> Context[Any, Any]:
@@ -127,13 +133,17 @@ class LegRunner:
             expires = leg.born + leg.limits.max_age
             return self._protection.ticket_office().issue(leg.call.id, purpose, expires=expires, principal=principal)
 
-        end = await serve(
-            leg,
-            arguments=arguments,
-            make_context=make_context,
-            silent=not function.contexts,
-            execute=execute,
-        )
+        try:
+            end = await serve(
+                leg,
+                arguments=arguments,
+                make_context=make_context,
+                silent=not function.contexts,
+                execute=execute,
+            )
+        except ToolTimedOut as error:
+            _log_timeout(function, error, left=threads.left if threads is not None else 0)
+            raise
         if isinstance(end, Finished):
             return end.value
         if isinstance(end, Refused):
@@ -177,6 +187,11 @@ class LegRunner:
 
     def _open_call(self, journal: Journal | None) -> Call:
         return open_call(journal, fresh_id=_fresh_id, observers=self._observers)
+
+
+def _log_timeout(function: AskingFunction, error: ToolTimedOut, *, left: int) -> None:
+    still = f"; still running in a thread, whose slot it keeps: {left}" if left else ""
+    logger.warning("%s %s%s", function.owner, error, still, exc_info=error.__cause__)
 
 
 def _input_params(context: SdkContext[Any, Any]) -> InputResponseRequestParams | None:

@@ -2,22 +2,127 @@
 
 `MCPServer._tool_input_schema` is how the SDK finds a tool's schema to check `Mcp-Param-*` headers against, before any
 middleware runs. roundtrip keeps its own registry of tools, and without this hook a mismatched header would pass.
+
+`MCPServer._prompt_manager` and `._resource_manager` are where the SDK looks prompts, resources and templates up, and
+`PromptManager._prompts`, `ResourceManager._resources` and `._templates` are what is registered there. A hidden one has
+to be missing exactly there: where the SDK finds none, it answers as it does for a name that never was, and goes on to
+the next template that matches.
+
+`ServerSession._connection` knows the session of a request. The header that names a session is checked on one transport
+only, and on the others it is whatever a client says.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
 
 from mcp.server import MCPServer
 from mcp.server.lowlevel.server import LifespanResultT
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ResourceNotFoundError
+from mcp.server.mcpserver.prompts import Prompt, PromptManager
+from mcp.server.mcpserver.resources import Resource, ResourceManager
+from mcp.server.mcpserver.resources.templates import ResourceSecurityError, ResourceTemplate
+from mcp.server.session import ServerSession
+from mcp_types import InputRequiredResult, PromptReference
+from pydantic import AnyUrl
 
-__all__ = ["SchemaSource"]
+__all__ = ["HookedServer", "session_id_of"]
+
+_CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
+
+Sees = Callable[[Literal["prompt", "resource"], str], bool]
+"""Whether clients may see a prompt of a name, or a resource or a template of a URI."""
 
 
-class SchemaSource(MCPServer[LifespanResultT]):
-    """An `MCPServer` that asks its subclass for a tool's schema."""
+class HookedServer(MCPServer[LifespanResultT]):
+    """An `MCPServer` that asks its subclass for a tool's schema, and which prompts and resources clients may see.
+
+    The constructor of the subclass calls `_hide_prompts_and_resources` after the SDK's.
+    """
 
     def tool_schema(self, name: str) -> dict[str, Any] | None:
         """The input schema of a tool that may be called, or None."""
         raise NotImplementedError
 
+    def is_visible(self, kind: Literal["prompt", "resource"], identifier: str) -> bool:
+        """Whether clients may see a prompt of this name, or a resource or template of this URI.
+
+        Asked for each with every list and lookup, so it must be quick; True for what was never registered.
+        """
+        raise NotImplementedError
+
+    def completion(self):
+        """Register the decorated function to complete arguments; for hidden prompts and templates it is not asked."""
+        register = super().completion()
+
+        def decorate(func: _CallableT) -> _CallableT:
+            async def complete(ref: Any, argument: Any, context: Any) -> Any:
+                if isinstance(ref, PromptReference):
+                    visible = self.is_visible("prompt", ref.name)
+                else:
+                    visible = self.is_visible("resource", ref.uri)
+                return await func(ref, argument, context) if visible else None
+
+            register(complete)
+            return func
+
+        return decorate
+
+    def _hide_prompts_and_resources(self) -> None:
+        """Have the SDK find only what is visible, of all that is registered already or will be."""
+        self._prompt_manager = _VisiblePrompts(self._prompt_manager, self.is_visible)
+        self._resource_manager = _VisibleResources(self._resource_manager, self.is_visible)
+
     def _tool_input_schema(self, name: str) -> dict[str, Any] | None:
         return self.tool_schema(name)
+
+
+class _VisiblePrompts(PromptManager):
+    """The SDK's prompts, as if the hidden ones had never been registered."""
+
+    def __init__(self, manager: PromptManager, sees: Sees) -> None:
+        super().__init__(manager.warn_on_duplicate_prompts)
+        self._prompts = manager._prompts
+        self._sees = sees
+
+    def get_prompt(self, name: str) -> Prompt | None:
+        prompt = super().get_prompt(name)
+        return prompt if prompt is not None and self._sees("prompt", name) else None
+
+    def list_prompts(self) -> list[Prompt]:
+        return [prompt for prompt in super().list_prompts() if self._sees("prompt", prompt.name)]
+
+
+class _VisibleResources(ResourceManager):
+    """The SDK's resources and templates, as if the hidden ones had never been registered."""
+
+    def __init__(self, manager: ResourceManager, sees: Sees) -> None:
+        super().__init__(manager.warn_on_duplicate_resources)
+        self._resources = manager._resources
+        self._templates = manager._templates
+        self._sees = sees
+
+    async def get_resource(self, uri: AnyUrl | str, context: Context[Any, Any]) -> Resource | InputRequiredResult:
+        text = str(uri)
+        resource = self._resources.get(text)
+        if resource is not None and self._sees("resource", text):
+            return resource
+        for template in self.list_templates():
+            try:
+                variables = template.matches(text)
+            except ResourceSecurityError as error:
+                raise ResourceNotFoundError(f"Unknown resource: {uri}") from error
+            if variables is not None:
+                return await template.create_resource(text, variables, context=context)
+        raise ResourceNotFoundError(f"Unknown resource: {uri}")
+
+    def list_resources(self) -> list[Resource]:
+        return [resource for resource in super().list_resources() if self._sees("resource", str(resource.uri))]
+
+    def list_templates(self) -> list[ResourceTemplate]:
+        return [template for template in super().list_templates() if self._sees("resource", template.uri_template)]
+
+
+def session_id_of(session: ServerSession) -> str | None:
+    """The id of the streamable HTTP session that a request belongs to, if it belongs to one."""
+    return session._connection.session_id  # pyright: ignore[reportPrivateUsage]

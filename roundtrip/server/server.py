@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, Literal, TypeVar
+from threading import Lock
+from typing import Any, Final, Literal, TypeVar, overload
 
 from mcp.server import MCPServer
 from mcp.server.auth.provider import (
@@ -22,7 +23,8 @@ from mcp.server.extension import Extension
 from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import DEFAULT_RESOURCE_SECURITY, ResourceSecurity
 from mcp.server.mcpserver import Context as SdkContext
-from mcp.server.mcpserver.exceptions import ResourceError, ToolError
+from mcp.server.mcpserver.exceptions import ResourceError
+from mcp.server.mcpserver.prompts import Prompt
 from mcp.server.mcpserver.resources import Resource
 from mcp.server.mcpserver.tools import Tool as SdkTool
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity, compact_json
@@ -30,19 +32,26 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
 from mcp.shared.uri_template import UriTemplate
 from mcp_types import Annotations, CallToolResult, Icon, InputRequiredResult, ToolAnnotations
 from mcp_types import Tool as WireTool
+from typing_extensions import Unpack
 
 from roundtrip.errors import InvalidSignature, TicketReason, TicketRejected
 from roundtrip.graph.plan import Plan
 from roundtrip.graph.signatures import display_name
 from roundtrip.machine.call import Observer, Step
 from roundtrip.runtime.leg import Limits
+from roundtrip.server.catalog import Catalog, Shelf
+from roundtrip.server.changes import Announcer, Listing
 from roundtrip.server.failures import prompt_failure, tool_failure, with_failures
 from roundtrip.server.functions import AskingFunction, Signature, read_signature
 from roundtrip.server.legs import LegRunner
 from roundtrip.server.requests import Explainer, Restorer
-from roundtrip.server.seams import SchemaSource
+from roundtrip.server.seams import HookedServer
 from roundtrip.server.security import Keys, Principal, protect
-from roundtrip.server.tools.registered import RegisteredTool, register
+from roundtrip.server.tools.options import ToolDetails, ToolOptions, ToolSpec
+from roundtrip.server.tools.registered import ToolDefaults, register
+from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry
+from roundtrip.server.tools.versions import requested_version
+from roundtrip.server.visibility import Strings, Visibility
 from roundtrip.server.wrappers import hide_parameters
 from roundtrip.tickets import Ticket
 from roundtrip.tokens import MAX_JOURNAL_BYTES, MAX_TOKEN_BYTES, JournalCodec
@@ -52,9 +61,10 @@ __all__ = ["Server"]
 logger = logging.getLogger("roundtrip")
 
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
+_LISTINGS: Final[Mapping[Shelf, Listing]] = {"prompt": "prompts", "resource": "resources"}
 
 
-class Server(SchemaSource[LifespanResultT]):
+class Server(HookedServer[LifespanResultT]):
     """An MCP server whose tools can ask the client before they finish, whatever instance serves the next leg.
 
     It is the SDK's `MCPServer`: the same constructor, decorators and `run`. What it adds are these arguments.
@@ -74,6 +84,11 @@ class Server(SchemaSource[LifespanResultT]):
         trace: Called with each change of state of each call.
         max_token_bytes: A longer token is neither minted nor accepted.
         max_journal_bytes: How much a call may remember.
+        strict_input_validation: Check arguments against the tool's JSON schema as they are, and coerce nothing.
+        mask_error_details: Tell clients that a tool crashed, but not with what; `ToolError` is told in any case.
+        dereference_schemas: Serve the schemas of tools without `$ref`, which some clients do not follow.
+        on_duplicate_tools: What becomes of a second tool of one name. By default it replaces the first and a warning
+            is logged; with the SDK's `warn_on_duplicate_tools=False` it is ignored, as the SDK does.
 
     Raises:
         ValueError: A key is too short, or the arguments contradict each other.
@@ -123,18 +138,30 @@ class Server(SchemaSource[LifespanResultT]):
         trace: Observer | None = None,
         max_token_bytes: int = MAX_TOKEN_BYTES,
         max_journal_bytes: int = MAX_JOURNAL_BYTES,
+        strict_input_validation: bool = False,
+        mask_error_details: bool = False,
+        dereference_schemas: bool = True,
+        on_duplicate_tools: OnDuplicate | None = None,
     ) -> None:
         # Extensions register their tools from inside the SDK's constructor, so all of this must stand before it runs.
-        self._tools: dict[str, RegisteredTool] = {}
-        self._warn_on_duplicate_tools = warn_on_duplicate_tools
+        self._visibility = Visibility()
+        self._deciding = Lock()
+        self._tools = ToolRegistry(
+            on_duplicate_tools or ("warn" if warn_on_duplicate_tools else "ignore"), self._visibility
+        )
+        self._catalog = Catalog(self._visibility)
         self._limits = Limits(ttl=ttl, max_age=max_age)
-        self._build = build
+        self._defaults = ToolDefaults(
+            self._limits, build=build, strict=strict_input_validation, inline=dereference_schemas
+        )
+        self._mask_errors = mask_error_details
         self._observers: tuple[Observer, ...] = () if trace is None else (_harmless(trace),)
         self._bus: SubscriptionBus = (
             InMemorySubscriptionBus() if subscriptions is None or subscriptions is False else subscriptions
         )
         if not 0 < ttl <= max_age:
             raise ValueError(f"ttl={ttl} and max_age={max_age}: both in seconds, and no leg outlives its call")
+        self._announcer = Announcer(self._bus)
         self._protection = protect(
             request_state_security,
             name=name,
@@ -155,7 +182,7 @@ class Server(SchemaSource[LifespanResultT]):
             limits=self._limits,
         )
         for tool in tools or ():
-            self._add(self._prepare(tool))
+            self.add_tool(tool)
         super().__init__(
             name,
             title,
@@ -182,44 +209,39 @@ class Server(SchemaSource[LifespanResultT]):
             subscriptions=False if subscriptions is False else self._bus,
             middleware=middleware,
         )
+        for resource in resources or ():
+            self._catalog.add("resource", str(resource.uri), name=resource.name)
+        self._hide_prompts_and_resources()
         journals, policy = self._protection.journals, self._protection.policy
         place = next(i for i, entry in enumerate(self.middleware) if isinstance(entry, RequestStateBoundary))
         self.middleware.insert(place + 1, Restorer(journals, time.time, wrap=self._legs.wrap_authored))
         stated = policy.audience if policy.audience is not None else self.name
         self.middleware.insert(0, Explainer(policy, journals=journals, audience=stated, observers=self._observers))
+        self.middleware.insert(0, self._announcer)
 
     # Tools.
 
     def add_tool(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[..., Any] | SdkTool,
         name: str | None = None,
         title: str | None = None,
         description: str | None = None,
-        annotations: ToolAnnotations | None = None,
+        annotations: ToolAnnotations | dict[str, Any] | None = None,
         icons: list[Icon] | None = None,
         meta: dict[str, Any] | None = None,
         structured_output: bool | None = None,
-        *,
-        confirm: str | None = None,
-        ttl: float | None = None,
-        max_age: float | None = None,
+        **options: Unpack[ToolOptions],
     ) -> None:
-        """Register a function as a tool; see `tool`.
+        """Register a function, a bound method or the SDK's own tool object as a tool; see `tool`.
+
+        What is said here goes before what the standalone `@tool` has said of the function.
 
         Raises:
-            InvalidSignature: A parameter or a resolver of it can never be filled.
+            InvalidSignature: A parameter or a resolver of it can never be filled, or no schema can describe it.
+            ValueError: An option has no usable value, or there is such a tool already and that is an error here.
         """
-        limits = Limits(
-            ttl=ttl if ttl is not None else self._limits.ttl,
-            max_age=max_age if max_age is not None else max(self._limits.max_age, ttl or 0.0),
-        )
-        if not 0 < limits.ttl <= limits.max_age:
-            raise ValueError(
-                f"ttl={limits.ttl} and max_age={limits.max_age}: both in seconds, and no leg outlives its call"
-            )
-        tool = register(
-            fn,
+        spec = ToolSpec(
             name=name,
             title=title,
             description=description,
@@ -227,103 +249,129 @@ class Server(SchemaSource[LifespanResultT]):
             icons=icons,
             meta=meta,
             structured_output=structured_output,
-            confirm=confirm,
-            limits=limits,
-            build=self._build,
+            **options,
         )
-        self._add(tool)
+        tool = register(fn, spec, defaults=self._defaults, since=self._visibility.stamp())
+        self._require_seal(tool.function)
+        # One clock of the boundary serves all tools; a tool's own, if shorter, is in its journal.
+        policy = self._protection.policy
+        policy.ttl = max(policy.ttl, tool.function.limits.ttl)
+        if self._tools.add(tool):
+            self._announcer.note("tools")
 
+    @overload
+    def tool(self, target: _CallableT, /, *, name: str | None = None, **details: Unpack[ToolDetails]) -> _CallableT: ...
+    @overload
     def tool(
         self,
-        name: str | None = None,
+        target: str | None = None,
+        /,
         title: str | None = None,
         description: str | None = None,
-        annotations: ToolAnnotations | None = None,
+        annotations: ToolAnnotations | dict[str, Any] | None = None,
         icons: list[Icon] | None = None,
         meta: dict[str, Any] | None = None,
         structured_output: bool | None = None,
         *,
-        confirm: str | None = None,
-        ttl: float | None = None,
-        max_age: float | None = None,
-    ) -> Callable[[_CallableT], _CallableT]:
-        """Register the decorated function as a tool.
+        name: str | None = None,
+        **options: Unpack[ToolOptions],
+    ) -> Callable[[_CallableT], _CallableT]: ...
+    def tool(  # type: ignore[override]
+        self,
+        target: Any = None,
+        /,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: ToolAnnotations | dict[str, Any] | None = None,
+        icons: list[Icon] | None = None,
+        meta: dict[str, Any] | None = None,
+        structured_output: bool | None = None,
+        *,
+        name: str | None = None,
+        **options: Unpack[ToolOptions],
+    ) -> Any:
+        """Register a function as a tool: `@server.tool`, `@server.tool(...)` or `server.tool(fn, ...)`.
 
         Everything the SDK's decorator takes, and:
 
         Args:
-            name: The tool's name; by default the function's.
+            target: The function, or the tool's name.
             title: A name for people.
-            description: What it does; by default the docstring.
+            description: What it does; by default the text of the docstring.
             annotations: Hints about its behaviour.
             icons: Icons for people.
             meta: Metadata passed on to the client.
             structured_output: Whether results carry structured content; by default as the return annotation allows.
-            confirm: A question to have accepted before anything runs, with the tool's arguments in braces:
-                `"Delete {path}?"`. Declining it, or a client that cannot be asked, refuses the call.
-            ttl: Seconds a client may take over one leg's questions of this tool.
-            max_age: Seconds after which a call of this tool cannot be resumed.
+            name: The tool's name; by default the function's.
+            **options: Those of roundtrip:
+                tags (labels to enable and disable by), enabled (False hides it at first),
+                version (of several of one name, the highest is listed and called),
+                timeout (seconds that the work of one leg may take),
+                output_schema (the JSON schema of its result, an object),
+                confirm (a question to have accepted before anything runs, with the tool's arguments in braces:
+                `"Delete {path}?"`; declining it, or a client that cannot be asked, refuses the call),
+                ttl (seconds a client may take over one leg's questions), and
+                max_age (seconds after which a call of it cannot be resumed).
         """
-        if callable(name):
-            raise TypeError(
-                "The @tool decorator was used incorrectly. Did you forget to call it? Use @tool() instead of @tool"
-            )
+        if isinstance(target, str):
+            name, target = name if name is not None else target, None
 
         def decorate(fn: _CallableT) -> _CallableT:
-            self.add_tool(
-                fn,
-                name,
-                title,
-                description,
-                annotations,
-                icons,
-                meta,
-                structured_output,
-                confirm=confirm,
-                ttl=ttl,
-                max_age=max_age,
-            )
+            self.add_tool(fn, name, title, description, annotations, icons, meta, structured_output, **options)
             return fn
 
-        return decorate
+        return decorate if target is None else decorate(target)
 
-    def remove_tool(self, name: str) -> None:
-        """Take a tool away.
+    def remove_tool(self, name: str, version: str | None = None) -> None:
+        """Take a tool away, in one version or in all.
 
         Raises:
             ToolError: There is none of that name.
         """
-        if name not in self._tools:
-            raise ToolError(f"Unknown tool: {name}")
-        del self._tools[name]
+        if self._tools.remove(name, version):
+            self._announcer.note("tools")
+
+    @property
+    def local_provider(self) -> "Server[LifespanResultT]":
+        """Where FastMCP keeps the tools of the server itself: here it is the server."""
+        return self
 
     async def list_tools(self) -> list[WireTool]:
         """The tools as clients see them."""
-        return [tool.listing for tool in self._tools.values()]
+        return list(self._tools.listing)
 
     def tool_schema(self, name: str) -> dict[str, Any] | None:
-        """The input schema of a tool, or None where there is none of that name."""
-        tool = self._tools.get(name)
+        """The input schema of a tool that clients see, or None where there is none of that name."""
+        tool = self._tools.seen.get(name)
         return None if tool is None else tool.listing.input_schema
 
     @property
     def plans(self) -> Mapping[str, Plan]:
         """What fills the parameters of each tool, by its name; the plan of a tool without resolvers is empty."""
-        return {name: tool.function.plan for name, tool in self._tools.items()}
+        return {name: tool.function.plan for name, tool in self._tools.seen.items()}
 
     async def call_tool(
-        self, name: str, arguments: dict[str, Any], context: SdkContext[LifespanResultT, Any] | None = None
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        context: SdkContext[LifespanResultT, Any] | None = None,
+        *,
+        version: str | None = None,
     ) -> CallToolResult | InputRequiredResult:
         """Serve one leg of a call of a tool.
+
+        Args:
+            name: The tool's name.
+            arguments: Its arguments, as a client sends them.
+            context: The context of the request.
+            version: Which version to call; by default the one that the request names, else the highest.
 
         Raises:
             ToolError: The tool is unknown, its arguments do not fit, or it failed in a way that it foresaw.
             UnexpectedToolError: It crashed; `__cause__` is why.
             MCPError: A protocol error: one that the tool raised, or that its client cannot be asked.
         """
-        tool = self._tools.get(name)
-        if tool is None:
-            raise ToolError(f"Unknown tool: {name}")
+        tool = self._tools.find(name, version if version is not None else requested_version())
         if context is None:
             context = SdkContext(mcp_server=self, subscriptions=self._bus)
         try:
@@ -331,10 +379,72 @@ class Server(SchemaSource[LifespanResultT]):
             gate = (tool.gate.key, tool.gate.question(validated)) if tool.gate is not None else None
             return await self._legs.run(tool.function, validated, context, gate=gate, convert=tool.convert)
         except Exception as error:
-            failure = tool_failure(name, error)
+            failure = tool_failure(name, error, mask=self._mask_errors)
             if failure is error:
                 raise
             raise failure from error
+
+    # What clients see.
+
+    def enable(
+        self,
+        *,
+        keys: Strings | None = None,
+        names: Strings | None = None,
+        tags: Strings | None = None,
+        only: bool = False,
+    ) -> None:
+        """Let clients see tools, prompts and resources again; later calls win over earlier ones.
+
+        Args:
+            keys: `tool:name`, `tool:name@version`, `prompt:name`, `resource:uri` or `resource:template`.
+            names: Names of tools, prompts and resources.
+            tags: Labels; one in common is enough. Of several arguments, all must fit.
+            only: Disable everything else.
+
+        Raises:
+            ValueError: Nothing was chosen, or a key is of none of these forms.
+        """
+        with self._deciding:
+            self._visibility.enable(keys=keys, names=names, tags=tags, only=only)
+            self._look_again()
+
+    def disable(
+        self,
+        *,
+        keys: Strings | None = None,
+        names: Strings | None = None,
+        tags: Strings | None = None,
+        only: bool = False,
+    ) -> None:
+        """Hide tools, prompts and resources: absent from lists, and answered as if they were unknown.
+
+        Args:
+            keys: As for `enable`.
+            names: As for `enable`.
+            tags: As for `enable`.
+            only: Enable everything else.
+
+        Raises:
+            ValueError: Nothing was chosen, or a key is of none of these forms.
+        """
+        with self._deciding:
+            self._visibility.disable(keys=keys, names=names, tags=tags, only=only)
+            self._look_again()
+
+    def is_visible(self, kind: Shelf, identifier: str) -> bool:
+        """Whether clients may see a prompt of this name, or a resource or template of this URI."""
+        return self._catalog.sees(kind, identifier)
+
+    def _look_again(self) -> None:
+        if self._tools.refresh():
+            self._announcer.note("tools")
+        for kind in self._catalog.refresh():
+            self._announcer.note(_LISTINGS[kind])
+
+    def _note_added(self, kind: Shelf, identifier: str, **details: Any) -> None:
+        if self._catalog.add(kind, identifier, **details):
+            self._announcer.note(_LISTINGS[kind])
 
     # Prompts and resource templates.
 
@@ -344,6 +454,9 @@ class Server(SchemaSource[LifespanResultT]):
         title: str | None = None,
         description: str | None = None,
         icons: list[Icon] | None = None,
+        *,
+        tags: Strings | None = None,
+        enabled: bool = True,
     ) -> Callable[[_CallableT], _CallableT]:
         """Register the decorated function as a prompt; it may ask as a tool does.
 
@@ -354,6 +467,8 @@ class Server(SchemaSource[LifespanResultT]):
             title: A name for people.
             description: What it is for; by default the docstring.
             icons: Icons for people.
+            tags: Labels to enable and disable by.
+            enabled: False hides it until it is enabled.
         """
         if callable(name):
             return super().prompt(name)
@@ -361,6 +476,7 @@ class Server(SchemaSource[LifespanResultT]):
         def decorate(fn: _CallableT) -> _CallableT:
             label = name or display_name(fn)
             signature = read_signature(fn, owner=f"prompt {label!r}")
+            self._note_added("prompt", label, tags=tags, enabled=enabled)
             function = self._bind(signature)
 
             async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
@@ -385,6 +501,8 @@ class Server(SchemaSource[LifespanResultT]):
         annotations: Annotations | None = None,
         meta: dict[str, Any] | None = None,
         security: ResourceSecurity | None = None,
+        tags: Strings | None = None,
+        enabled: bool = True,
     ) -> Callable[[_CallableT], _CallableT]:
         """Register the decorated function as a resource, or, if the URI has variables, as a template.
 
@@ -400,6 +518,8 @@ class Server(SchemaSource[LifespanResultT]):
             annotations: Hints for the client.
             meta: Metadata passed on to the client.
             security: What the variables of the URI may hold; by default the server's policy.
+            tags: Labels to enable and disable by.
+            enabled: False hides it until it is enabled.
         """
         register = super().resource(
             uri,
@@ -415,6 +535,7 @@ class Server(SchemaSource[LifespanResultT]):
 
         def decorate(fn: _CallableT) -> _CallableT:
             signature = read_signature(fn, owner=f"resource {uri!r}")
+            self._note_added("resource", uri, name=name or display_name(fn), tags=tags, enabled=enabled)
             if not signature.hidden or not UriTemplate.parse(uri).variable_names:
                 if signature.resolved:
                     raise InvalidSignature(
@@ -433,10 +554,30 @@ class Server(SchemaSource[LifespanResultT]):
 
         return decorate
 
+    def add_prompt(self, prompt: Prompt) -> None:
+        """Register the SDK's own prompt object."""
+        super().add_prompt(prompt)
+        self._note_added("prompt", prompt.name)
+
+    def remove_prompt(self, name: str) -> None:
+        """Take a prompt away.
+
+        Raises:
+            ValueError: There is none of that name.
+        """
+        super().remove_prompt(name)
+        if self._catalog.remove("prompt", name):
+            self._announcer.note("prompts")
+
+    def add_resource(self, resource: Resource) -> None:
+        """Register the SDK's own resource object."""
+        super().add_resource(resource)
+        self._note_added("resource", str(resource.uri), name=resource.name)
+
     def _bind(self, signature: Signature) -> AskingFunction:
         """A prompt's or a template's function, whose resolvers may take its arguments by name."""
         names = [name for name in inspect.signature(signature.fn).parameters if name not in signature.hidden]
-        function = signature.bind({name: name for name in names}, limits=self._limits, build=self._build)
+        function = signature.bind({name: name for name in names}, limits=self._limits, build=self._defaults.build)
         self._require_seal(function)
         return function
 
@@ -470,31 +611,6 @@ class Server(SchemaSource[LifespanResultT]):
                 f"{function.owner} has to keep something from the client's eyes (once=True, or a request_state of "
                 "its own), and request_state_security= gives no key for that; add seal_keys="
             )
-
-    def _add(self, tool: RegisteredTool) -> None:
-        self._require_seal(tool.function)
-        if tool.name in self._tools:
-            if self._warn_on_duplicate_tools:
-                logger.warning("Tool already exists: %s", tool.name)
-            return
-        self._tools[tool.name] = tool
-        # One clock of the boundary serves all tools; a tool's own, if shorter, is in its journal.
-        policy = self._protection.policy
-        policy.ttl = max(policy.ttl, tool.function.limits.ttl)
-
-    def _prepare(self, tool: SdkTool) -> RegisteredTool:
-        return register(
-            tool.fn,
-            name=tool.name,
-            title=tool.title,
-            description=tool.description,
-            annotations=tool.annotations,
-            icons=tool.icons,
-            meta=tool.meta,
-            limits=self._limits,
-            build=self._build,
-            prepared=tool,
-        )
 
 
 def _harmless(observer: Observer) -> Observer:

@@ -165,7 +165,7 @@ async def test_a_tool_is_listed_as_the_sdk_lists_it(era: Era) -> None:
     assert results[0].structured_content == {"title": "Dune", "copies": 1}
 
 
-async def test_failures_read_as_on_the_sdk_s_server(era: Era) -> None:
+async def test_masked_failures_read_as_on_the_sdk_s_server(era: Era) -> None:
     async def foreseen() -> str:
         raise ToolError("sold out")
 
@@ -173,7 +173,7 @@ async def test_failures_read_as_on_the_sdk_s_server(era: Era) -> None:
         raise RuntimeError("the password is 1234")
 
     results: list[CallToolResult] = []
-    for server in (Server("shop"), MCPServer("shop")):
+    for server in (Server("shop", mask_error_details=True), MCPServer("shop")):
         server.add_tool(foreseen)
         server.add_tool(crash)
         async with connect(server, era) as client:
@@ -243,7 +243,9 @@ async def test_a_tool_that_was_removed_is_unknown(era: Era) -> None:
     assert text_of(result) == "Unknown tool: confirmed"
 
 
-async def test_a_second_tool_of_one_name_is_left_out_with_a_warning(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_second_tool_of_one_name_replaces_the_first_with_a_warning(
+    era: Era, caplog: pytest.LogCaptureFixture
+) -> None:
     server = Server("shop")
     for answer in ("first", "second"):
 
@@ -251,10 +253,19 @@ async def test_a_second_tool_of_one_name_is_left_out_with_a_warning(era: Era, ca
         async def tell(answer: str = answer) -> str:
             return answer
 
-    assert text_of(await call(server, era, "tell")) == "first"
-    assert "Tool already exists: tell" in caplog.text
+    assert text_of(await call(server, era, "tell")) == "second"
+    assert "Tool already exists, and is replaced: tell" in caplog.text
 
 
-def test_a_decorator_without_its_brackets_is_caught() -> None:
-    with pytest.raises(TypeError, match=r"Use @tool\(\) instead of @tool"):
-        Server("shop").tool(confirmed)  # type: ignore[arg-type]
+async def test_where_the_sdk_s_warning_is_off_a_second_tool_is_left_out_as_there(
+    era: Era, caplog: pytest.LogCaptureFixture
+) -> None:
+    for server in (Server("shop", warn_on_duplicate_tools=False), MCPServer("shop", warn_on_duplicate_tools=False)):
+        for answer in ("first", "second"):
+
+            @server.tool(name="tell")
+            async def tell(answer: str = answer) -> str:
+                return answer
+
+        assert text_of(await call(server, era, "tell")) == "first"
+    assert not caplog.records

@@ -8,7 +8,7 @@ from mcp.server import MCPServer
 from pydantic import BaseModel, Field
 
 from roundtrip import Elicit, Resolve, Server
-from roundtrip.server.seams import SchemaSource
+from roundtrip.server.seams import HookedServer
 from tests.hosts import http
 from tests.players import Era, Person, Trace, connect, text_of
 from tests.wire import accept, wire
@@ -75,7 +75,7 @@ async def test_a_tool_that_was_removed_has_no_headers_to_check() -> None:
 def test_the_sdk_still_looks_schemas_up_by_the_private_name_that_is_overridden() -> None:
     hook = MCPServer.__dict__["_tool_input_schema"]
     assert list(inspect.signature(hook).parameters) == ["self", "name"]
-    assert list(inspect.signature(SchemaSource.__dict__["_tool_input_schema"]).parameters) == ["self", "name"]
+    assert list(inspect.signature(HookedServer.__dict__["_tool_input_schema"]).parameters) == ["self", "name"]
     # And it is what the low-level server asks: it is given to it as a bound method.
     assert "get_tool_input_schema=self._tool_input_schema" in inspect.getsource(MCPServer.__init__)
 

@@ -1,39 +1,66 @@
 """A registered tool: its name and schemas, and the function behind them."""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Annotated, Any, get_args, get_origin
 
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools.base import Tool as SdkTool
-from mcp.server.mcpserver.utilities.func_metadata import func_metadata
+from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_metadata
 from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp.shared.tool_name_validation import validate_and_warn_tool_name
-from mcp_types import Icon, ToolAnnotations
 from mcp_types import Tool as WireTool
 from pydantic import PydanticUserError, ValidationError
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.graph.signatures import display_name, hints_of
 from roundtrip.runtime.leg import Limits
-from roundtrip.server.functions import AskingFunction, read_signature
+from roundtrip.server.functions import AskingFunction, Signature, read_signature
 from roundtrip.server.tools.arguments import ArgumentReader
+from roundtrip.server.tools.descriptions import describe
 from roundtrip.server.tools.gates import ConfirmationGate
-from roundtrip.server.tools.results import Converter, converter_for
+from roundtrip.server.tools.options import ToolSpec, spec_of
+from roundtrip.server.tools.results import Converter, results_for, returned_type
+from roundtrip.server.tools.schemas import SchemaMismatch, checker, inlined, with_descriptions
+from roundtrip.server.tools.versions import version_text
+from roundtrip.server.visibility import Component
 
-__all__ = ["RegisteredTool", "register"]
+__all__ = ["RegisteredTool", "ToolDefaults", "register"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefaults:
+    """What a server says of all its tools."""
+
+    limits: Limits
+    build: str | None = None
+    strict: bool = False
+    inline: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredTool:
     """One tool, ready to be listed and called."""
 
-    name: str
+    component: Component
+    spec: ToolSpec
     function: AskingFunction
     arguments: ArgumentReader
     convert: Converter
     gate: ConfirmationGate | None
     listing: WireTool
+
+    @property
+    def name(self) -> str:
+        """What it is called by."""
+        return self.component.name
+
+    @property
+    def version(self) -> str | None:
+        """Which of its name it is."""
+        return self.component.version
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The client's arguments as the body receives them.
@@ -43,67 +70,214 @@ class RegisteredTool:
         """
         try:
             return self.arguments.read(arguments)
-        except ValidationError as error:
+        except (ValidationError, SchemaMismatch) as error:
             # The client's mistake. A ValidationError from anywhere else in a leg is the author's, and a crash.
             raise ToolError(str(error)) from error
 
+    def listed(self, versions: Sequence[str]) -> WireTool:
+        """The tool as clients see it, beside the versions of it that they may call."""
+        if not versions:
+            return self.listing
+        return self.listing.model_copy(update={"meta": self.spec.listed_meta([*reversed(versions)])})
+
 
 def register(
-    fn: Callable[..., Any],
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    annotations: ToolAnnotations | None = None,
-    icons: list[Icon] | None = None,
-    meta: dict[str, Any] | None = None,
-    structured_output: bool | None = None,
-    confirm: str | None = None,
-    limits: Limits,
-    build: str | None = None,
-    prepared: SdkTool | None = None,
+    target: Callable[..., Any] | SdkTool, spec: ToolSpec, *, defaults: ToolDefaults, since: int = 0
 ) -> RegisteredTool:
     """Make a tool of a function, and refuse what could never work.
 
     Args:
-        prepared: The SDK's own tool object, whose metadata and schemas are kept.
+        target: The function; or the SDK's own tool object, whose metadata and schemas are kept.
+        spec: What is said of it here, over what `@tool` has attached to it.
+        defaults: What the server says of all its tools.
+        since: The serial of the registration, for visibility.
 
     Raises:
         InvalidSignature: A parameter cannot be classified, or a graph of resolvers cannot work.
-        ValueError: The tool has no usable name.
+        ValueError: The tool has no usable name, or an option no usable value.
     """
-    tool_name = name or display_name(fn)
-    validate_and_warn_tool_name(tool_name)
-    if tool_name == "<lambda>":
+    if isinstance(target, SdkTool):
+        fn, prepared, said = target.fn, target.fn_metadata, _spec_of_prepared(target)
+    else:
+        fn, prepared, said = _callable_part(target), None, spec_of(target)
+    spec = spec.over(said)
+    name = spec.name or display_name(fn)
+    validate_and_warn_tool_name(name)
+    if name == "<lambda>":
         raise ValueError("You must provide a name for lambda functions")
-    signature = read_signature(fn, owner=f"tool {tool_name!r}")
-    try:
-        metadata = (
-            prepared.fn_metadata
-            if prepared is not None
-            else func_metadata(fn, skip_names=signature.hidden, structured_output=structured_output)
+    if spec.task:
+        raise InvalidSignature(
+            f"tool {name!r}: task=True (background tasks) is not there yet; leave it out, and give a long-running "
+            "tool a timeout= that is long enough"
         )
-    except PydanticUserError as error:
-        raise InvalidSignature(f"tool {tool_name!r}: a parameter has no schema ({error.message})") from error
+    _require_bound(fn, tool=name)
+    signature = read_signature(fn, owner=f"tool {name!r}")
+    metadata = prepared or _metadata_of(signature, tool=name, structured=spec.structured_output is not False)
     schema = metadata.arg_model.model_json_schema(by_alias=True)
+    names = {field: info.alias or field for field, info in metadata.arg_model.model_fields.items()}
+    description = spec.description
+    if prepared is None:
+        docstring = describe(fn)
+        described = {**docstring.parameters, **_described_by_annotation(fn)}
+        schema = with_descriptions(schema, {names.get(key, key): text for key, text in described.items()})
+        description = description or docstring.text
     if (reason := find_invalid_x_mcp_header(schema)) is not None:
-        raise InvalidSignature(f"Tool {tool_name!r} has an invalid x-mcp-header annotation: {reason}")
-    arguments = ArgumentReader(metadata)
-    listing = WireTool(
-        name=tool_name,
-        title=title,
-        description=description or fn.__doc__ or "",
-        input_schema=schema,
-        output_schema=metadata.output_schema,
-        annotations=annotations,
-        icons=icons,
-        _meta=meta,
+        raise InvalidSignature(f"Tool {name!r} has an invalid x-mcp-header annotation: {reason}")
+    results = results_for(
+        metadata,
+        hints_of(fn).get("return"),
+        tool=name,
+        output_schema=spec.output_schema,
+        # A tool object of the SDK's has been told so when it was made.
+        structured=False if prepared is not None and prepared.output_schema is None else spec.structured_output,
     )
+    arguments = ArgumentReader(metadata, _check_of(schema, tool=name) if defaults.strict else None)
+    serve = inlined if defaults.inline else _as_written
     return RegisteredTool(
-        name=tool_name,
-        function=signature.bind(arguments.names, limits=limits, build=build),
+        component=Component(
+            kind="tool",
+            name=name,
+            tags=spec.label_set,
+            version=version_text(spec.version, tool=name),
+            since=since,
+            enabled=spec.enabled is not False,
+        ),
+        spec=spec,
+        function=signature.bind(
+            arguments.names,
+            limits=_limits_of(spec, defaults.limits),
+            build=defaults.build,
+            timeout=spec.timeout,
+        ),
         arguments=arguments,
-        convert=converter_for(metadata, hints_of(fn).get("return")),
-        gate=ConfirmationGate.of(confirm, tool=tool_name, arguments=arguments.names) if confirm is not None else None,
-        listing=listing,
+        convert=results.convert,
+        gate=ConfirmationGate.of(spec.confirm, tool=name, arguments=arguments.names) if spec.confirm else None,
+        listing=WireTool(
+            name=name,
+            title=spec.title,
+            description=description or "",
+            input_schema=serve(schema),
+            output_schema=serve(results.output_schema) if results.output_schema is not None else None,
+            annotations=spec.hints,
+            icons=spec.icons,
+            _meta=spec.listed_meta(),
+        ),
     )
+
+
+def _spec_of_prepared(tool: SdkTool) -> ToolSpec:
+    return ToolSpec(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        annotations=tool.annotations,
+        icons=tool.icons,
+        meta=tool.meta,
+    )
+
+
+def _callable_part(target: Any) -> Callable[..., Any]:
+    if isinstance(target, staticmethod):
+        return target.__func__
+    if isinstance(target, classmethod) or not callable(target):
+        raise InvalidSignature(
+            f"{target!r} is no function yet. Decorate methods with the standalone @tool (from roundtrip), and register "
+            "them bound: server.add_tool(TheClass.method) for a class method, server.add_tool(instance.method) for "
+            "one of an instance"
+        )
+    return target
+
+
+def _require_bound(fn: Callable[..., Any], *, tool: str) -> None:
+    """Refuse a method that is still without its instance, and parameters that no schema can describe."""
+    parameters = list(inspect.signature(fn).parameters.values())
+    place, _, _ = getattr(fn, "__qualname__", "").rpartition(".")
+    in_class = bool(place) and not place.endswith("<locals>") and not inspect.ismethod(fn)
+    if in_class and inspect.isfunction(fn) and parameters and parameters[0].name in ("self", "cls"):
+        raise InvalidSignature(
+            f"tool {tool!r} is a method without its instance: {parameters[0].name!r} would be an argument of the "
+            "client's. Decorate it with the standalone @tool (from roundtrip) instead, and register it bound: "
+            "server.add_tool(instance.method)"
+        )
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+            raise InvalidSignature(
+                f"tool {tool!r} takes {stars}{parameter.name}, which no schema can describe; name its parameters"
+            )
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise InvalidSignature(
+                f"tool {tool!r} takes {parameter.name!r} by position only, and arguments come by name; remove the '/'"
+            )
+
+
+def _metadata_of(signature: Signature, *, tool: str, structured: bool) -> FuncMetadata:
+    """The SDK's reading of a function, of whatever kind of callable it is."""
+    fn = signature.fn
+    hints = hints_of(fn)
+    bound = _given_by_partials(fn)
+    visible: list[inspect.Parameter] = []
+    original = inspect.signature(fn)
+    for name, parameter in original.parameters.items():
+        if name in signature.hidden or name in bound:
+            continue
+        annotation = hints.get(name, parameter.annotation)
+        if isinstance(annotation, str):
+            raise InvalidSignature(f"tool {tool!r}: the annotation {annotation!r} of {name!r} cannot be evaluated")
+        visible.append(parameter.replace(annotation=annotation, kind=parameter.KEYWORD_ONLY))
+    returns = hints.get("return", original.return_annotation)
+
+    def stand_in() -> None: ...
+
+    stand_in.__name__ = stand_in.__qualname__ = display_name(fn)
+    stand_in.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        visible, return_annotation=returned_type(inspect.Signature.empty if isinstance(returns, str) else returns)
+    )
+    try:
+        return func_metadata(stand_in, structured_output=None if structured else False)
+    except PydanticUserError as error:
+        raise InvalidSignature(f"tool {tool!r}: a parameter has no schema ({error.message})") from error
+
+
+def _given_by_partials(fn: Callable[..., Any]) -> frozenset[str]:
+    """The parameters that a partial has filled by name: they are the author's, and no client may set them."""
+    given: set[str] = set()
+    while isinstance(fn, partial):
+        given.update(fn.keywords)
+        fn = fn.func
+    return frozenset(given)
+
+
+def _described_by_annotation(fn: Callable[..., Any]) -> Mapping[str, str]:
+    """The descriptions that parameters carry as bare text: `Annotated[int, "How many"]`."""
+    described: dict[str, str] = {}
+    for name, hint in hints_of(fn).items():
+        texts = (
+            [extra for extra in get_args(hint)[1:] if isinstance(extra, str)] if get_origin(hint) is Annotated else []
+        )
+        if texts:
+            described[name] = texts[0]
+    return described
+
+
+def _check_of(schema: dict[str, Any], *, tool: str) -> Callable[[object], None]:
+    try:
+        return checker(schema)
+    except ValueError as error:
+        raise InvalidSignature(f"tool {tool!r}: its input schema cannot be checked strictly: {error}") from error
+
+
+def _as_written(schema: dict[str, Any]) -> dict[str, Any]:
+    return schema
+
+
+def _limits_of(spec: ToolSpec, general: Limits) -> Limits:
+    limits = Limits(
+        ttl=spec.ttl if spec.ttl is not None else general.ttl,
+        max_age=spec.max_age if spec.max_age is not None else max(general.max_age, spec.ttl or 0.0),
+    )
+    if not 0 < limits.ttl <= limits.max_age:
+        raise ValueError(
+            f"ttl={limits.ttl} and max_age={limits.max_age}: both in seconds, and no leg outlives its call"
+        )
+    return limits

@@ -1,26 +1,258 @@
-"""A tool's result as the protocol carries it: the SDK's conversion, with a short way for the commonest kind."""
+"""A tool's result as the protocol carries it: content to be seen, and structured content for programs."""
 
-from collections.abc import Callable
-from typing import Any
+import collections
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
+from typing import Any, cast
 
-from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
+import pydantic_core
+from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, StrictJsonSchema
 from mcp_types import CallToolResult, InputRequiredResult, TextContent
+from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError, create_model
 
-__all__ = ["Converter", "converter_for"]
+from roundtrip.errors import InvalidSignature, NotSendable
+from roundtrip.server.content import ToolResult, as_block, as_blocks, as_json, as_text, unsendable
+from roundtrip.server.tools.returns import NOTHING, is_any_list, is_any_object, returned_type, unannotated
+from roundtrip.server.tools.schemas import SchemaMismatch, checker
 
+__all__ = ["WRAPPED", "Converter", "Results", "results_for", "returned_type"]
+
+Check = Callable[[object], None]
 Converter = Callable[[Any], CallToolResult | InputRequiredResult]
 
+WRAPPED = "x-fastmcp-wrap-result"
+"""Marks an output schema whose only property, `result`, is what the tool returned."""
 
-def converter_for(metadata: FuncMetadata, returns: Any) -> Converter:
-    """How what a tool's function returns becomes a result."""
-    if not metadata.wrap_output or returns is not str:
-        return metadata.convert_result
+_SCALARS = (str, int, bool)
+_NO_SCHEMA = (PydanticUserError, pydantic_core.SchemaError, ValidationError, TypeError, ValueError, NameError)
 
-    def convert_text(value: Any) -> CallToolResult | InputRequiredResult:
-        if type(value) is not str:
-            return metadata.convert_result(value)
-        # What the SDK makes of it by way of a model with the one field `result`.
-        text = TextContent(type="text", text=value)
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What a tool says of its results, and how it makes them of what its function returns."""
+
+    output_schema: dict[str, Any] | None
+    convert: Converter
+
+
+def results_for(
+    metadata: FuncMetadata,
+    returns: Any,
+    *,
+    tool: str,
+    output_schema: dict[str, Any] | None = None,
+    structured: bool | None = None,
+) -> Results:
+    """The results of a tool.
+
+    Args:
+        metadata: The SDK's reading of the function, with `returned_type(returns)` as its return annotation.
+        returns: The function's return annotation.
+        tool: The tool's name, for messages.
+        output_schema: The schema to hold results against, in place of the annotation's.
+        structured: False for none of it and no schema; True where a schema is demanded.
+
+    Raises:
+        InvalidSignature: The output schema cannot be one, or a demanded one cannot be made.
+    """
+    if output_schema is not None:
+        if structured is False:
+            raise InvalidSignature(f"tool {tool!r}: output_schema= and structured_output=False exclude each other")
+        return _given(output_schema, tool=tool)
+    if structured is False:
+        return Results(None, _converter(lambda value: None))
+    read = returned_type(returns)
+    if (metadata.output_schema or {}).get("type") != "object":
+        metadata = _completed(metadata, read, tool=tool)
+    if metadata.output_schema is None:
+        if structured:
+            raise InvalidSignature(
+                f"tool {tool!r}: structured_output=True needs a return annotation that gives an output schema, such "
+                "as a model, a TypedDict or a dict; or pass output_schema="
+            )
+        return Results(None, _converter(_object_like))
+    if metadata.output_model is None:
+        # Made by hand: the SDK publishes such a schema and leaves it at that.
+        return Results(metadata.output_schema, metadata.convert_result)
+    if is_any_object(read) and not metadata.wrap_output:
+        schema = {"type": "object", "additionalProperties": True}
+        return Results(schema, _converter(_any_object, check=_later(schema)))
+    schema = _published(metadata)
+    if is_any_list(read):
+        return Results(schema, _converter(_any_list, check=_later(schema)))
+    convert = _converter(_typed(metadata), check=_later(schema))
+    # By identity: a constraint, as in `Annotated[int, Ge(0)]`, has to be checked, which the short way does not.
+    if metadata.wrap_output and any(read is scalar for scalar in _SCALARS):
+        return Results(schema, _scalar_converter(read, convert))
+    return Results(schema, convert)
+
+
+def _given(schema: dict[str, Any], *, tool: str) -> Results:
+    if schema.get("type") != "object":
+        raise InvalidSignature(
+            f"tool {tool!r}: an output schema has to be of an object, with 'type': 'object' at its root; "
+            "make any other value a property of one"
+        )
+    try:
+        check = checker(schema)
+    except ValueError as error:
+        raise InvalidSignature(f"tool {tool!r}: output_schema is {error}") from error
+    structure = _under_result if schema.get(WRAPPED) is True else _object_like
+
+    def checked(value: Any) -> Any:
+        structured = structure(value)
+        check(structured)
+        return structured
+
+    return Results(schema, _converter(checked, check=check))
+
+
+def _completed(metadata: FuncMetadata, read: Any, *, tool: str) -> FuncMetadata:
+    """Metadata with the schema that the SDK makes of no enum or date, and of a root model only as an array."""
+    returned = unannotated(read)
+    if read is NOTHING or not isinstance(returned, type) or issubclass(returned, CallToolResult | InputRequiredResult):
+        return FuncMetadata(arg_model=metadata.arg_model)
+    try:
+        direct = FuncMetadata(arg_model=metadata.arg_model, output_model=read)
+        if (direct.output_schema or {}).get("type") == "object":
+            return direct
+        wrapper = create_model(f"{tool}Output", result=read)
+        return FuncMetadata(arg_model=metadata.arg_model, output_model=wrapper, wrap_output=True)
+    except _NO_SCHEMA:
+        return FuncMetadata(arg_model=metadata.arg_model)
+
+
+def _published(metadata: FuncMetadata) -> dict[str, Any]:
+    """The schema of what is sent, which with computed fields and serializers is not that of what is accepted."""
+    schema = metadata.output_schema or {}
+    try:
+        adapter = TypeAdapter[Any](metadata.output_model)
+        sent = _with_root(adapter.json_schema(mode="serialization", schema_generator=StrictJsonSchema))
+    except _NO_SCHEMA:
+        sent = schema
+    if sent.get("type") == "object":
+        schema = sent
+    return {**schema, WRAPPED: True} if metadata.wrap_output else schema
+
+
+def _with_root(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a recursive model, which is a reference at its root, with what that refers to."""
+    name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
+    definition = schema.get("$defs", {}).get(name)
+    if definition is None:
+        return schema
+    return {**definition, **{key: value for key, value in schema.items() if key != "$ref"}}
+
+
+def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -> Converter:
+    """A converter that adds the structured content which `structure` makes of a value, if any.
+
+    Args:
+        structure: Raises `SchemaMismatch` or `ValidationError` for what the output schema does not allow.
+        check: The same for the structured content of results that the function made itself.
+    """
+
+    def convert(value: Any) -> CallToolResult | InputRequiredResult:
+        if isinstance(value, InputRequiredResult):
+            return value
+        try:
+            if isinstance(value, CallToolResult | ToolResult):
+                return _whole(value, check)
+            if isinstance(value, Iterator):
+                # Read twice below. To the SDK it is one JSON array, and not the single items of a list.
+                value = collections.deque(cast("Iterator[Any]", value))
+            content = as_blocks(value)
+            structured = structure(value)
+        except (SchemaMismatch, ValidationError) as error:
+            raise NotSendable(f"a result does not fit the tool's output schema: {error}") from error
+        if structured is None:
+            return CallToolResult(content=content)
+        return CallToolResult(content=content, structured_content=structured)
+
+    return convert
+
+
+def _whole(value: CallToolResult | ToolResult, check: Check | None) -> CallToolResult:
+    result = value.to_call_tool_result() if isinstance(value, ToolResult) else value
+    if check is not None and not result.is_error:
+        check(as_json(result.structured_content))
+    return result
+
+
+def _later(schema: dict[str, Any]) -> Check:
+    """A check that is prepared when it is first needed: few tools ever need theirs."""
+    prepared = functools.cache(lambda: checker(schema))
+    return lambda value: prepared()(value)
+
+
+def _object_like(value: Any) -> Any:
+    """What is an object in JSON too; None for anything else."""
+    if not (isinstance(value, Mapping | BaseModel) or is_dataclass(value)) or as_block(value) is not None:
+        return None
+    structured = as_json(value)
+    return cast("Any", structured) if isinstance(structured, dict) else None
+
+
+def _any_object(value: Any) -> Any:
+    structured = _object_like(value)
+    if structured is None:
+        raise SchemaMismatch("", f"{type(value).__name__} is no object; return a dict, a model or a dataclass")
+    return structured
+
+
+def _under_result(value: Any) -> Any:
+    return {"result": as_json(value)}
+
+
+def _any_list(value: Any) -> Any:
+    listed = as_json(_with_blocks(value))
+    if not isinstance(listed, list):
+        raise SchemaMismatch("", f"{type(value).__name__} is no list")
+    return cast("Any", {"result": listed})
+
+
+def _with_blocks(value: Any) -> Any:
+    """A list with the images, sounds and files in it as the data of their blocks."""
+    if isinstance(value, list | tuple):
+        return [_with_blocks(item) for item in cast("Iterable[Any]", value)]
+    block = as_block(value)
+    return value if block is None else block.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _typed(metadata: FuncMetadata) -> Callable[[Any], Any]:
+    """What a value is by the tool's return annotation, as the SDK validates and writes it."""
+    try:
+        adapter = TypeAdapter[Any](metadata.output_model)
+    except PydanticUserError:
+        # A `typing.TypedDict` before Python 3.12, which the SDK rebuilds for pydantic.
+        return lambda value: getattr(metadata.convert_result(value), "structured_content", None)
+    wraps = metadata.wrap_output
+
+    def structure(value: Any) -> Any:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise NotSendable(f"a result has no JSON form: there is no number {value}; return None or a text for it")
+        given = {"result": value} if wraps else value
+        validated = adapter.validate_python(given, by_alias=True, by_name=True)
+        try:
+            if isinstance(validated, BaseModel):
+                # By the instance, so that one of a subclass keeps its own fields.
+                return validated.model_dump(mode="json", by_alias=True)
+            return adapter.dump_python(validated, mode="json", by_alias=True)
+        except ValueError as error:
+            raise unsendable(error) from error
+
+    return structure
+
+
+def _scalar_converter(kind: type[Any], otherwise: Converter) -> Converter:
+    """The short way for the commonest results: what the SDK makes of them by way of a model with one field."""
+
+    def convert(value: Any) -> CallToolResult | InputRequiredResult:
+        if type(value) is not kind:
+            return otherwise(value)
+        text = TextContent(type="text", text=value if kind is str else as_text(value))
         return CallToolResult(content=[text], structured_content={"result": value})
 
-    return convert_text
+    return convert

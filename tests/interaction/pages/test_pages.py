@@ -120,11 +120,12 @@ async def test_a_done_that_cannot_be_filled_fails_the_call(place: str, era: Era)
     def done(nobody_knows: int) -> bool:
         return True
 
-    server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
+    server = Server("shop", mask_error_details=True)
+    add_export(server, place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
     async with visiting(server, era, Visitor()) as client:
         result = await client.call_tool("export", BOOK)
     assert result.is_error
-    assert "nobody_knows" not in text_of(result), "the author's mistake is for the log"
+    assert "nobody_knows" not in text_of(result), "the author's mistake is as much a detail as a crash"
 
 
 @places

@@ -1,0 +1,132 @@
+"""`ctx.blocking`: what a `Context` has to be awaited for, for plain functions in worker threads."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+
+import anyio.from_thread
+from mcp.server.lowlevel.helper_types import ReadResourceContents
+from mcp_types import CreateMessageResult, ListRootsResult, LoggingLevel, SamplingMessage
+from pydantic import AnyUrl, BaseModel
+
+from roundtrip.asks.markers import Elicit, ElicitUrl, Marker, SdkElicit, SdkListRoots, SdkSample
+from roundtrip.asks.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation, ElicitationResult
+from roundtrip.asks.samples import Sampled
+
+if TYPE_CHECKING:
+    from roundtrip.server.context import Context
+
+__all__ = ["BlockingAsks"]
+
+T = TypeVar("T")
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class BlockingAsks:
+    """What a `Context` has to be awaited for, for plain functions, which wait for it in their worker thread."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: "Context[Any, Any]") -> None:
+        self._context = context
+
+    @overload
+    def ask(
+        self, key: str, question: Elicit[ModelT], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
+    ) -> ElicitationResult[ModelT]: ...
+    @overload
+    def ask(self, key: str, question: Elicit[T], *, was: Sequence[str] = ..., unwrap: Literal[True]) -> T: ...
+    @overload
+    def ask(
+        self, key: str, question: Elicit[Any], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
+    ) -> ElicitationResult[Any]: ...
+    @overload
+    def ask(self, key: str, question: ElicitUrl[T], *, was: Sequence[str] = ..., unwrap: Literal[True]) -> T: ...
+    @overload
+    def ask(
+        self, key: str, question: ElicitUrl[Any], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
+    ) -> ElicitationResult[Any]: ...
+    @overload
+    def ask(
+        self, key: str, question: SdkSample, *, was: Sequence[str] = ..., unwrap: bool = ...
+    ) -> CreateMessageResult: ...
+    @overload
+    def ask(
+        self, key: str, question: SdkListRoots, *, was: Sequence[str] = ..., unwrap: bool = ...
+    ) -> ListRootsResult: ...
+    @overload
+    def ask(self, key: str, question: SdkElicit[Any], *, was: Sequence[str] = ..., unwrap: bool = ...) -> Any: ...
+    def ask(self, key: str, question: Any, *, was: Sequence[str] = (), unwrap: Any = False) -> Any:
+        """As `Context.ask`, waiting in place."""
+        return _wait(lambda: cast("Awaitable[Any]", self._context.ask(key, question, was=was, unwrap=unwrap)))
+
+    def ask_all(self, questions: Mapping[str, Marker]) -> dict[str, Any]:
+        """As `Context.ask_all`, waiting in place."""
+        return _wait(lambda: self._context.ask_all(questions))
+
+    def review(
+        self, key: str, message: str, of: Sequence[str]
+    ) -> AcceptedElicitation[Any] | DeclinedElicitation | CancelledElicitation:
+        """As `Context.review`, waiting in place."""
+        return _wait(lambda: self._context.review(key, message, of))
+
+    def elicit(self, message: str, schema: type[ModelT], *, key: str | None = None) -> ElicitationResult[ModelT]:
+        """As `Context.elicit`, waiting in place."""
+        return _wait(lambda: self._context.elicit(message, schema, key=key))
+
+    def sample(self, messages: str | Sequence[SamplingMessage], **options: Any) -> Sampled[Any]:
+        """As `Context.sample`, waiting in place."""
+        return _wait(lambda: self._context.sample(messages, **options))
+
+    def list_roots(self, *, key: str | None = None) -> ListRootsResult:
+        """As `Context.list_roots`, waiting in place."""
+        return _wait(lambda: self._context.list_roots(key=key))
+
+    @overload
+    def step(self, key: str, fn: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T: ...
+    @overload
+    def step(self, key: str, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T: ...
+    def step(self, key: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """As `Context.step`, waiting in place."""
+        return _wait(lambda: self._context.step(key, fn, *args, **kwargs))
+
+    def log(
+        self,
+        level: LoggingLevel,
+        data: Any,
+        *,
+        logger_name: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        """As `Context.log`, waiting until it is sent."""
+        _wait(lambda: self._context.log(level, data, logger_name=logger_name, extra=extra))
+
+    def debug(self, data: Any, *, logger_name: str | None = None, extra: Mapping[str, Any] | None = None) -> None:
+        """As `Context.debug`, waiting until it is sent."""
+        _wait(lambda: self._context.debug(data, logger_name=logger_name, extra=extra))
+
+    def info(self, data: Any, *, logger_name: str | None = None, extra: Mapping[str, Any] | None = None) -> None:
+        """As `Context.info`, waiting until it is sent."""
+        _wait(lambda: self._context.info(data, logger_name=logger_name, extra=extra))
+
+    def warning(self, data: Any, *, logger_name: str | None = None, extra: Mapping[str, Any] | None = None) -> None:
+        """As `Context.warning`, waiting until it is sent."""
+        _wait(lambda: self._context.warning(data, logger_name=logger_name, extra=extra))
+
+    def error(self, data: Any, *, logger_name: str | None = None, extra: Mapping[str, Any] | None = None) -> None:
+        """As `Context.error`, waiting until it is sent."""
+        _wait(lambda: self._context.error(data, logger_name=logger_name, extra=extra))
+
+    def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """As `Context.report_progress`, waiting until it is sent."""
+        _wait(lambda: self._context.report_progress(progress, total, message))
+
+    def read_resource(self, uri: str | AnyUrl) -> list[ReadResourceContents]:
+        """As `Context.read_resource`, waiting in place."""
+        return _wait(lambda: self._context.read_resource(uri))
+
+
+def _wait(make: Callable[[], Awaitable[T]]) -> T:
+    async def put() -> T:
+        return await make()
+
+    return anyio.from_thread.run(put)

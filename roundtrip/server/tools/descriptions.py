@@ -1,0 +1,222 @@
+"""What a docstring says of a tool: its description, and what each of its parameters is for."""
+
+import dataclasses
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+if TYPE_CHECKING:
+    from docstring_parser import Docstring
+
+__all__ = ["Description", "describe"]
+
+# Without any of these there is nothing to parse, and the parser need not be imported.
+_SECTIONED = re.compile(r"^(?::\w|[A-Z][A-Za-z ]*:[ \t]*$|-{3,}[ \t]*$)", re.MULTILINE)
+_OTHER_GOOGLE_SECTION = re.compile(r"(?:Attributes|Except(?:ions?)?|Examples?|Raises?|Returns?|Warns?|Yields?):$")
+_GOOGLE_PARAMETERS = (
+    "Args",
+    "Arguments",
+    "Parameters",
+    "Params",
+    "Keyword Args",
+    "Keyword Arguments",
+    "Other Args",
+    "Other Arguments",
+    "Other Parameters",
+)
+_PARAMETER_FIELDS = {"param", "parameter", "arg", "argument", "key", "keyword", "kwarg"}
+_SPHINX_FIELD = re.compile(
+    r":(param|parameter|arg|argument|key|keyword|kwarg|type|raises?|except|exception|returns?|rtype|yields?|ytype"
+    r"|i?var|cvar|vartype|meta)(?:[ \t]+([^:]*?))?[ \t]*:(.*)"
+)
+_OWN_LINE = re.compile(r"(?:[-*+•]|\d+[.)]|>>>|\.\.|\|)(?:\s|$)")
+_NO_FIELD = "\0"
+
+
+class Description(NamedTuple):
+    """The free text of a docstring, and its entries for parameters that the function has."""
+
+    text: str
+    parameters: Mapping[str, str]
+
+
+class _Reading(NamedTuple):
+    """A docstring read in one of the styles."""
+
+    text: str
+    parameters: Mapping[str, str]
+    sections: int
+
+
+def describe(fn: Callable[..., Any]) -> Description:
+    """What the docstring of a callable says.
+
+    Google, NumPy and Sphinx style are tried, and the one that describes most of the parameters is taken. The text is
+    the prose above the parameters; other sections (results, errors, examples) are left out.
+    """
+    text = inspect.cleandoc(_docstring(fn))
+    if not _SECTIONED.search(text):
+        return Description(text, {})
+    names = _parameter_names(fn)
+    readings: list[_Reading] = []
+    for read in (_read_google, _read_numpy, _read_sphinx):
+        try:
+            readings.append(read("\n".join(map(str.rstrip, text.split("\n"))), names))
+        except Exception:  # noqa: BLE001, S112 - a docstring is prose: what a style cannot read is not in it
+            continue
+    best = max(readings, key=lambda reading: (len(reading.parameters), reading.sections), default=None)
+    if best is None or best.sections == 0:
+        return Description(text, {})
+    return Description(best.text, best.parameters)
+
+
+def _docstring(fn: Any) -> str:
+    """The docstring its author wrote: a partial's is its function's, an object's that of `__call__` or of its type."""
+    if inspect.isclass(fn):
+        return _class_docstring(fn)
+    if inspect.isroutine(fn):
+        return _text(fn.__doc__)
+    # Given to this one object, as functools.update_wrapper does; its class's is reached below.
+    if own := _text(getattr(fn, "__dict__", {}).get("__doc__")):
+        return own
+    if isinstance(fn, functools.partial):
+        return _docstring(cast("functools.partial[Any]", fn).func)
+    kind = cast("type[Any]", type(fn))
+    return _text(kind.__call__.__doc__) or _class_docstring(kind)
+
+
+def _class_docstring(cls: type[Any]) -> str:
+    text = _text(cls.__doc__)
+    # A dataclass without a docstring gets its signature for one.
+    return "" if dataclasses.is_dataclass(cls) and text.startswith(f"{cls.__name__}(") else text
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _parameter_names(fn: Callable[..., Any]) -> frozenset[str]:
+    try:
+        return frozenset(inspect.signature(fn).parameters)
+    except (TypeError, ValueError):
+        return frozenset()
+
+
+def _read_google(text: str, names: frozenset[str]) -> _Reading:
+    from docstring_parser.google import GoogleParser, Section, SectionType
+
+    prose, dropped = _without_other_sections(text)
+    sections = [Section(title, "param", SectionType.MULTIPLE) for title in _GOOGLE_PARAMETERS]
+    parsed = GoogleParser(sections).parse(_cleaned(prose))
+    return _Reading(_text_above(prose, parsed), _entries(parsed, names), dropped + len(parsed.meta))
+
+
+def _without_other_sections(text: str) -> tuple[str, int]:
+    """The text without its Google sections that are not about parameters, and how many those were.
+
+    Taken out first: the parser gives up on an entry that is not `name: text`, and what is between two sections is
+    lost to it.
+    """
+    lines = text.split("\n")
+    kept: list[str] = []
+    dropped = 0
+    dropping = False
+    for position, line in enumerate(lines):
+        if _OTHER_GOOGLE_SECTION.match(line) and _is_indented(next(filter(None, lines[position + 1 :]), "")):
+            dropping = True
+            dropped += 1
+        elif not (dropping and (not line or _is_indented(line))):
+            dropping = False
+            kept.append(line)
+    return "\n".join(kept).rstrip(), dropped
+
+
+def _read_numpy(text: str, names: frozenset[str]) -> _Reading:
+    from docstring_parser.numpydoc import DEFAULT_SECTIONS, NumpydocParser, ParamSection
+
+    # The parser would take all that follows a deprecation note for a part of it.
+    known = [section for section in DEFAULT_SECTIONS if section.title != "deprecated"]
+    # It is declared to take a mapping, and takes a list.
+    parser = NumpydocParser(cast("Any", [*known, ParamSection("Keyword Arguments", "param")]))
+    titles = "|".join(re.escape(section.title) for section in known)
+    # The parser wants as many dashes as the title has letters; authors do not count them.
+    even = re.sub(
+        rf"^({titles})\n-{{3,}}$", lambda match: f"{match[1]}\n{'-' * len(match[1])}", text, flags=re.MULTILINE
+    )
+    parsed = parser.parse(_cleaned(even))
+    return _Reading(_text_above(even, parsed), _entries(parsed, names), len(parsed.meta))
+
+
+def _read_sphinx(text: str, names: frozenset[str]) -> _Reading:
+    from docstring_parser import rest
+
+    prose, dropped = _without_other_sections(text)
+    plain = "\n".join(_plain_fields(prose.split("\n")))
+    parsed = rest.parse(_cleaned(plain))
+    above = _text_above(plain, parsed).replace(_NO_FIELD, "")
+    return _Reading(above, _entries(parsed, names), dropped + len(parsed.meta))
+
+
+def _plain_fields(lines: Iterable[str]) -> Iterable[str]:
+    """Sphinx fields as the parser understands all of them: names without types, and no field that is none."""
+    within = after_blank = False
+    for line in lines:
+        if (field := _SPHINX_FIELD.match(line)) is not None:
+            within = True
+            kind, about, rest = field.groups()
+            about = (about or "").split()
+            yield f":param {about[-1]}:{rest}" if kind in _PARAMETER_FIELDS and about else f":other:{rest}"
+        elif within and after_blank and line and not _is_indented(line):
+            # Prose below the fields, which belongs to none of them.
+            yield f":other: {line}"
+        else:
+            yield f"{_NO_FIELD}{line}" if line.startswith(":") else line
+        after_blank = not line
+
+
+def _cleaned(text: str) -> str:
+    """A text that the parser's own cleaning leaves alone: it would take the margin from all lines but the first."""
+    return f"\n{text}"
+
+
+def _text_above(text: str, parsed: "Docstring") -> str:
+    """The part of a text that the parser found above the first section, in its author's own layout."""
+    first, rest = parsed.short_description or "", parsed.long_description
+    if not rest:
+        return first.rstrip()
+    return text[: text.index(rest, len(first)) + len(rest)].rstrip()
+
+
+def _entries(parsed: "Docstring", names: frozenset[str]) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for entry in parsed.params:
+        if entry.description is None or entry.args[0] in ("attribute", "receives"):
+            continue
+        for name in entry.arg_name.split(","):
+            plain = name.strip().strip("`").lstrip("\\*")
+            description = _joined(entry.description.replace(_NO_FIELD, ""))
+            if plain in names and description:
+                found.setdefault(plain, description)
+    return found
+
+
+def _joined(entry: str) -> str:
+    """An entry with the line breaks its layout needs (paragraphs, bullets, code) and no others."""
+    if "```" in entry:
+        return entry.strip()
+    lines: list[str] = []
+    previous = ""
+    for line in entry.strip().split("\n"):
+        flows = previous and line and not _is_indented(previous) and not _is_indented(line)
+        if flows and not _OWN_LINE.match(line):
+            lines[-1] = f"{lines[-1]} {line}"
+        else:
+            lines.append(line)
+        previous = line
+    return "\n".join(lines)
+
+
+def _is_indented(line: str) -> bool:
+    return line[:1].isspace()

@@ -1,0 +1,148 @@
+"""What an author says of a tool: by the arguments of `@server.tool` and `add_tool`, or by the standalone `@tool`."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypedDict, TypeVar, overload
+
+from mcp_types import Icon, ToolAnnotations
+from typing_extensions import Unpack
+
+__all__ = ["ToolDetails", "ToolOptions", "ToolSpec", "spec_of", "tool"]
+
+_ATTACHED = "__roundtrip_tool__"
+
+_T = TypeVar("_T")
+
+
+class ToolOptions(TypedDict, total=False):
+    """The options of a tool that are roundtrip's own."""
+
+    tags: Iterable[str] | None
+    """Labels to enable, disable and filter by."""
+    timeout: float | None
+    """Seconds that the work of one leg may take; what people take to answer is not counted."""
+    version: str | int | None
+    """Its version, where several of one name are registered; the highest is listed and called."""
+    output_schema: dict[str, Any] | None
+    """The JSON schema of its result, in place of the one that the return annotation gives."""
+    enabled: bool | None
+    """Whether it is seen at first; `server.enable` and `server.disable` change that."""
+    confirm: str | None
+    """A question to have accepted before anything runs, with arguments in braces: `"Delete {path}?"`."""
+    ttl: float | None
+    """Seconds a client may take over one leg's questions of this tool."""
+    max_age: float | None
+    """Seconds after which a call of this tool cannot be resumed."""
+    task: bool | None
+    """Reserved for background tasks, which do not exist yet."""
+
+
+class ToolDetails(ToolOptions, total=False):
+    """Everything that can be said of a tool, but for its name."""
+
+    title: str | None
+    description: str | None
+    annotations: ToolAnnotations | dict[str, Any] | None
+    icons: list[Icon] | None
+    meta: dict[str, Any] | None
+    structured_output: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """What has been said of a tool; None where nothing has."""
+
+    name: str | None = None
+    title: str | None = None
+    description: str | None = None
+    annotations: ToolAnnotations | dict[str, Any] | None = None
+    icons: list[Icon] | None = None
+    meta: dict[str, Any] | None = None
+    structured_output: bool | None = None
+    tags: Iterable[str] | None = None
+    timeout: float | None = None
+    version: str | int | None = None
+    output_schema: dict[str, Any] | None = None
+    enabled: bool | None = None
+    confirm: str | None = None
+    ttl: float | None = None
+    max_age: float | None = None
+    task: bool | None = None
+
+    def over(self, other: "ToolSpec") -> "ToolSpec":
+        """This one, and where it says nothing, the other."""
+        said: dict[str, Any] = {}
+        for field in fields(self):
+            own = getattr(self, field.name)
+            said[field.name] = own if own is not None else getattr(other, field.name)
+        return ToolSpec(**said)
+
+    @property
+    def hints(self) -> ToolAnnotations | None:
+        """The annotations, by whichever names their fields were given."""
+        given = self.annotations
+        return ToolAnnotations.model_validate(given, by_name=True, by_alias=True) if isinstance(given, dict) else given
+
+    def listed_meta(self, versions: Iterable[str] = ()) -> dict[str, Any] | None:
+        """The metadata as clients see it; tags and versions are where FastMCP's clients look for them."""
+        public: dict[str, Any] = {}
+        if self.tags is not None:
+            public["tags"] = sorted(self.label_set)
+        if self.version is not None:
+            public["version"] = str(self.version)
+        if others := list(versions):
+            public["versions"] = others
+        if not public:
+            return self.meta
+        meta: Mapping[str, Any] = self.meta or {}
+        return {**meta, "fastmcp": {**meta.get("fastmcp", {}), **public}}
+
+    @property
+    def label_set(self) -> frozenset[str]:
+        """The tags."""
+        tags = self.tags
+        return frozenset([tags] if isinstance(tags, str) else tags or ())
+
+
+@overload
+def tool(target: Callable[..., Any], /, *, name: str | None = ..., **details: Unpack[ToolDetails]) -> Any: ...
+@overload
+def tool(
+    target: str | None = ..., /, *, name: str | None = ..., **details: Unpack[ToolDetails]
+) -> Callable[[_T], _T]: ...
+def tool(target: Any = None, /, *, name: str | None = None, **details: Unpack[ToolDetails]) -> Any:
+    """Say of a function or method what it is as a tool, without registering it.
+
+    For methods: decorate them with this, and register them once they are bound.
+
+    Args:
+        target: The function, or its name as a tool.
+        name: Its name as a tool; by default its own.
+        **details: What `Server.tool` takes.
+
+    Example:
+        ```python
+        class Shop:
+            @tool(description="Counts copies.")
+            def count(self, title: str) -> int: ...
+
+
+        server.add_tool(Shop().count)
+        ```
+    """
+    if isinstance(target, str):
+        name, target = name if name is not None else target, None
+    spec = ToolSpec(name=name, **details)
+
+    def attach(fn: Any) -> Any:
+        # In a class body a static or class method is still a wrapper; its function is what binding passes on.
+        setattr(getattr(fn, "__func__", fn), _ATTACHED, spec)
+        return fn
+
+    return attach if target is None else attach(target)
+
+
+def spec_of(fn: Any) -> ToolSpec:
+    """What the standalone `@tool` said of a function."""
+    attached = getattr(fn, _ATTACHED, None)
+    return attached if isinstance(attached, ToolSpec) else ToolSpec()

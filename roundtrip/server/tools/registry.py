@@ -1,0 +1,146 @@
+"""The tools of one server: every version of each, and which of them clients see."""
+
+import logging
+from collections.abc import Mapping
+from threading import Lock
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import Tool as WireTool
+
+from roundtrip.server.tools.registered import RegisteredTool
+from roundtrip.server.tools.versions import VersionKey, version_key
+from roundtrip.server.visibility import Visibility
+
+__all__ = ["OnDuplicate", "ToolRegistry", "unknown_tool"]
+
+logger = logging.getLogger("roundtrip")
+
+OnDuplicate = Literal["warn", "error", "replace", "ignore"]
+"""What becomes of a second tool of the same name and version."""
+
+_Versions = dict[VersionKey | None, RegisteredTool]
+
+
+class _Seen(NamedTuple):
+    """What clients see at one moment. Never changed, only replaced, so that no reader meets half a change."""
+
+    tools: Mapping[str, RegisteredTool] = MappingProxyType({})
+    """The highest version of each."""
+    versions: Mapping[tuple[str, VersionKey | None], RegisteredTool] = MappingProxyType({})
+    listing: tuple[WireTool, ...] = ()
+
+
+class ToolRegistry:
+    """Keeps tools by name and version. It may be changed from any thread while calls and lists go on."""
+
+    def __init__(self, on_duplicate: OnDuplicate, visibility: Visibility) -> None:
+        if on_duplicate not in ("warn", "error", "replace", "ignore"):
+            raise ValueError(f"on_duplicate_tools={on_duplicate!r}: 'warn', 'error', 'replace' or 'ignore'")
+        self._on_duplicate = on_duplicate
+        self._visibility = visibility
+        self._registered: dict[str, _Versions] = {}
+        self._seen: _Seen | None = None
+        self._lock = Lock()
+
+    @property
+    def seen(self) -> Mapping[str, RegisteredTool]:
+        """The tools that clients see, by name; of several versions the highest."""
+        return self._view().tools
+
+    @property
+    def listing(self) -> tuple[WireTool, ...]:
+        """The tools that clients see, as they see them."""
+        return self._view().listing
+
+    def find(self, name: str, version: str | None = None) -> RegisteredTool:
+        """A tool that clients see: the given version, or the highest.
+
+        Raises:
+            ToolError: There is none, or it is hidden; which of the two is not told.
+        """
+        seen = self._view()
+        tool = seen.tools.get(name) if version is None else seen.versions.get((name, version_key(version)))
+        if tool is None:
+            raise unknown_tool(name)
+        return tool
+
+    def add(self, tool: RegisteredTool) -> bool:
+        """Register a tool; whether that changes what clients see.
+
+        Raises:
+            ValueError: There is one already, and that is an error here; or only one of the two has a version.
+        """
+        key = version_key(tool.version)
+        with self._lock:
+            versions = self._registered.get(tool.name, {})
+            if versions and (key is None) != (None in versions):
+                raise ValueError(
+                    f"tool {tool.name!r} is registered both with and without a version; give every one of them a "
+                    "version=, or none"
+                )
+            if key in versions:
+                label = tool.name if tool.version is None else f"{tool.name}@{tool.version}"
+                if self._on_duplicate == "error":
+                    raise ValueError(f"Tool already exists: {label}")
+                if self._on_duplicate == "ignore":
+                    return False
+                if self._on_duplicate == "warn":
+                    logger.warning("Tool already exists, and is replaced: %s", label)
+            self._registered[tool.name] = {**versions, key: tool}
+            self._seen = None
+        return self._visibility.sees(tool.component)
+
+    def remove(self, name: str, version: str | None = None) -> bool:
+        """Take a tool away, one version or all; whether that changes what clients see.
+
+        Raises:
+            ToolError: There is none of that name and version, hidden or not.
+        """
+        with self._lock:
+            versions = self._registered.get(name, {})
+            key = version_key(version)
+            if not versions or (version is not None and key not in versions):
+                raise unknown_tool(name)
+            left = {} if version is None else {other: tool for other, tool in versions.items() if other != key}
+            if left:
+                self._registered[name] = left
+            else:
+                del self._registered[name]
+            self._seen = None
+        return any(self._visibility.sees(tool.component) for other, tool in versions.items() if other not in left)
+
+    def refresh(self) -> bool:
+        """Look again at what clients see; whether that has changed."""
+        before = self._view()
+        self._seen = None
+        return before.versions != self._view().versions
+
+    def _view(self) -> _Seen:
+        seen = self._seen
+        if seen is None:
+            with self._lock:
+                # Made when it is first read: a server registers many tools before anyone looks.
+                seen = self._seen = self._look()
+        return seen
+
+    def _look(self) -> _Seen:
+        rules = self._visibility.rules
+        tools: dict[str, RegisteredTool] = {}
+        by_version: dict[tuple[str, VersionKey | None], RegisteredTool] = {}
+        listing: list[WireTool] = []
+        for name, versions in self._registered.items():
+            shown = {key: tool for key, tool in versions.items() if rules.sees(tool.component)}
+            if not shown:
+                continue
+            ordered = [shown[key] for key in sorted(key for key in shown if key is not None)] or [*shown.values()]
+            tools[name] = ordered[-1]
+            by_version.update({(name, key): tool for key, tool in shown.items()})
+            listing.append(ordered[-1].listed([tool.version for tool in ordered if tool.version is not None]))
+        return _Seen(MappingProxyType(tools), MappingProxyType(by_version), tuple(listing))
+
+
+def unknown_tool(name: str) -> ToolError:
+    """What is said of a tool that is not there, or that the client may not know of."""
+    return ToolError(f"Unknown tool: {name}")

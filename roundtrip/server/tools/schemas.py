@@ -1,0 +1,341 @@
+"""JSON schemas of tools: without references, with descriptions, and as a check of values."""
+
+import copy
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from jsonschema import SchemaError, ValidationError
+
+__all__ = ["SchemaMismatch", "checker", "inlined", "with_descriptions"]
+
+_GROWTH = 4000
+"""How many values a schema may gain by being inlined."""
+
+_SHOWN_VALUE = 80
+_SHOWN_TEXT = 400
+
+# Where a schema has schemas in it; whatever else it holds is data, in which "$ref" is a word like any other.
+_NAMED = frozenset(("properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"))
+_LISTED = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
+_SINGLE = frozenset(
+    (
+        "items",
+        "additionalItems",
+        "additionalProperties",
+        "contains",
+        "contentSchema",
+        "else",
+        "if",
+        "not",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    )
+)
+# The words that forbid something; beside a `$ref` all others only describe.
+_CONSTRAINTS = frozenset(
+    (
+        *(_NAMED | _LISTED | _SINGLE) - {"$defs", "definitions", "contentSchema"},
+        "const",
+        "dependentRequired",
+        "enum",
+        "exclusiveMaximum",
+        "exclusiveMinimum",
+        "maxContains",
+        "maxItems",
+        "maxLength",
+        "maxProperties",
+        "maximum",
+        "minContains",
+        "minItems",
+        "minLength",
+        "minProperties",
+        "minimum",
+        "multipleOf",
+        "pattern",
+        "required",
+        "type",
+        "uniqueItems",
+    )
+)
+# Words that give a place a name of its own; a copy of that place would have it too.
+_NAMING = frozenset(("$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef"))
+_DEFINITION = re.compile(r"#/\$defs/([^/]+)")
+
+
+class SchemaMismatch(ValueError):
+    """A value that a schema does not allow. `place` is where in the value, empty for the whole of it."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(f"{place}: {problem}" if place else problem)
+        self.place = place
+        self.problem = problem
+
+
+def inlined(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with what each local `$ref` refers to in its place, and without `$defs`.
+
+    Definitions that refer to themselves stay, with the references to them. A schema that would grow out of all
+    proportion, or whose parts have addresses of their own, is returned as it is.
+    """
+    definitions = schema.get("$defs")
+    if not isinstance(definitions, dict):
+        return copy.deepcopy(schema)
+    try:
+        found = _Inliner(schema, cast("dict[str, Any]", definitions)).inlined()
+    except RecursionError:
+        found = None
+    return copy.deepcopy(schema) if found is None else found
+
+
+class _Inliner:
+    def __init__(self, schema: dict[str, Any], definitions: dict[str, Any]) -> None:
+        self._schema = schema
+        self._definitions = definitions
+        self._root = {key: value for key, value in schema.items() if key != "$defs"}
+        self._references = {name: self._names_in(definition) for name, definition in definitions.items()}
+        self._recursive = {name for name in definitions if name in self._reachable(self._references[name])}
+        self._sizes: dict[str, int] = {}
+
+    def inlined(self) -> dict[str, Any] | None:
+        """The whole schema; None where it had better stay as it is."""
+        named = any(word in part for part in _subschemas(self._schema) for word in _NAMING)
+        if named or self._refers_elsewhere_into_definitions():
+            return None
+        kept = self._kept()
+        grown = self._size(self._root) + sum(self._size(self._definitions[name]) for name in kept)
+        if grown > _size(self._schema) + _GROWTH:
+            return None
+        root = self._inline_root()
+        definitions = {name: self._inline(self._definitions[name]) for name in self._definitions if name in kept}
+        return {**root, "$defs": definitions} if definitions else root
+
+    def _inline_root(self) -> dict[str, Any]:
+        name = self._name_of(self._root)
+        target = self._definitions[name] if name is not None else None
+        if name not in self._recursive or not isinstance(target, dict):
+            return self._inline(self._root)
+        # A root has to say `type: object` itself, recursive or not.
+        definition = cast("dict[str, Any]", self._inline(target))
+        siblings = {key: value for key, value in self._root.items() if key != "$ref"}
+        return _merged(definition, cast("dict[str, Any]", self._inline(siblings)))
+
+    def _inline(self, schema: Any) -> Any:
+        if not isinstance(schema, dict):
+            return copy.deepcopy(schema)
+        found: dict[str, Any] = {}
+        for key, value in cast("dict[str, Any]", schema).items():
+            if key in _NAMED and isinstance(value, dict):
+                found[key] = {name: self._inline(part) for name, part in cast("dict[str, Any]", value).items()}
+            elif (key in _LISTED or key == "items") and isinstance(value, list):
+                found[key] = [self._inline(part) for part in cast("list[Any]", value)]
+            elif key in _SINGLE:
+                found[key] = self._inline(value)
+            elif key == "discriminator" and isinstance(value, dict):
+                found[key] = self._discriminator(cast("dict[str, Any]", value))
+            else:
+                found[key] = copy.deepcopy(value)
+        name = self._name_of(found)
+        if name is None or name in self._recursive:
+            return found
+        del found["$ref"]
+        definition = self._inline(self._definitions[name])
+        return _merged(definition, found)
+
+    def _discriminator(self, value: dict[str, Any]) -> dict[str, Any]:
+        mapping = value.get("mapping")
+        targets = list(cast("dict[str, Any]", mapping).values()) if isinstance(mapping, dict) else []
+        gone = any(_definition_name(target) not in {None, *self._recursive} for target in targets)
+        return copy.deepcopy({key: part for key, part in value.items() if not (gone and key == "mapping")})
+
+    def _name_of(self, schema: Mapping[str, Any]) -> str | None:
+        """The definition that a schema refers to, where there is one of that name."""
+        name = _definition_name(schema.get("$ref"))
+        return name if name in self._definitions else None
+
+    def _names_in(self, schema: Any) -> frozenset[str]:
+        names = (self._name_of(part) for part in _subschemas(schema))
+        return frozenset(name for name in names if name is not None)
+
+    def _refers_elsewhere_into_definitions(self) -> bool:
+        """Whether a reference points to a part of a definition, or to one that is not there."""
+        for part in _subschemas(self._schema):
+            ref = part.get("$ref")
+            if isinstance(ref, str) and ref.startswith("#/$defs") and self._name_of(part) is None:
+                return True
+        return False
+
+    def _reachable(self, names: frozenset[str]) -> set[str]:
+        seen: set[str] = set()
+        ahead = list(names)
+        while ahead:
+            name = ahead.pop()
+            if name not in seen:
+                seen.add(name)
+                ahead += self._references[name]
+        return seen
+
+    def _kept(self) -> set[str]:
+        """The recursive definitions that something still refers to."""
+        start = self._names_in(self._root)
+        return self._reachable(start) & self._recursive
+
+    def _size(self, schema: Any) -> int:
+        """How many values a schema will consist of when its references are replaced."""
+        size = _size(schema)
+        for part in _subschemas(schema):
+            name = self._name_of(part)
+            if name is not None and name not in self._recursive:
+                if name not in self._sizes:
+                    self._sizes[name] = self._size(self._definitions[name])
+                size += self._sizes[name]
+        return size
+
+
+def _merged(definition: Any, siblings: dict[str, Any]) -> Any:
+    """A definition with what stood beside the reference to it."""
+    if not siblings:
+        return definition
+    if isinstance(definition, dict) and not _CONSTRAINTS & siblings.keys():
+        return {**cast("dict[str, Any]", definition), **siblings}
+    # Beside a reference a constraint holds together with the definition, and must not replace a part of it.
+    merged: dict[str, Any] = {**siblings, "allOf": [*siblings.get("allOf", []), definition]}
+    if isinstance(definition, dict) and "type" not in merged and "type" in definition:
+        merged["type"] = copy.deepcopy(cast("dict[str, Any]", definition)["type"])
+    return merged
+
+
+def _definition_name(ref: object) -> str | None:
+    match = _DEFINITION.fullmatch(ref) if isinstance(ref, str) else None
+    return unquote(match[1]).replace("~1", "/").replace("~0", "~") if match is not None else None
+
+
+def _subschemas(schema: Any) -> Iterator[dict[str, Any]]:
+    """A schema and every schema in it."""
+    if not isinstance(schema, dict):
+        return
+    yield cast("dict[str, Any]", schema)
+    for key, value in cast("dict[str, Any]", schema).items():
+        if key in _NAMED and isinstance(value, dict):
+            parts = list(cast("dict[str, Any]", value).values())
+        elif (key in _LISTED or key == "items") and isinstance(value, list):
+            parts = cast("list[Any]", value)
+        else:
+            parts = [value] if key in _SINGLE else []
+        for part in parts:
+            yield from _subschemas(part)
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(map(_size, cast("dict[str, Any]", value).values()))
+    return 1 + sum(map(_size, cast("list[Any]", value))) if isinstance(value, list) else 1
+
+
+def with_descriptions(schema: dict[str, Any], descriptions: Mapping[str, str]) -> dict[str, Any]:
+    """The schema with a description for each property that has none of its own.
+
+    To be called before `inlined`: what a property refers to may have a description too, but that is not its own.
+    """
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or not descriptions:
+        return schema
+    described: dict[str, Any] = {}
+    for name, part in cast("dict[str, Any]", properties).items():
+        text = descriptions.get(name)
+        lacks = text and isinstance(part, dict) and "description" not in part
+        described[name] = {**cast("dict[str, Any]", part), "description": text} if lacks else part
+    return {**schema, "properties": described}
+
+
+def checker(schema: Mapping[str, Any]) -> Callable[[object], None]:
+    """A function that raises `SchemaMismatch` for a value that the schema does not allow.
+
+    Nothing is ever fetched: a reference out of the schema is a mistake in it.
+
+    Raises:
+        ValueError: It is no valid JSON schema.
+    """
+    from jsonschema import Draft202012Validator, SchemaError
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    fixed = copy.deepcopy(dict(schema))
+    kind = validator_for(fixed, default=Draft202012Validator)
+    try:
+        kind.check_schema(fixed)
+    except SchemaError as error:
+        raise ValueError(f"not a valid JSON schema: {_mismatch(error)}") from error
+    except RecursionError:
+        raise ValueError("not a usable JSON schema: it is nested too deeply") from None
+    if (reference := _missing_reference(fixed)) is not None:
+        raise ValueError(f"not a valid JSON schema: it refers to {reference!r}, which is not in it")
+    # An empty registry: the default one fetches what it does not know.
+    validator = kind(fixed, registry=Registry())
+
+    def check(value: object) -> None:
+        try:
+            error = _best_match(validator.iter_errors(cast("Any", value)))
+        except RecursionError:
+            raise SchemaMismatch("", "the value is nested too deeply") from None
+        except Unresolvable as unknown:
+            raise SchemaMismatch("", f"the schema refers to {unknown.ref!r}, which is not in it") from unknown
+        if error is not None:
+            raise _mismatch(error)
+
+    return check
+
+
+def _missing_reference(schema: dict[str, Any]) -> str | None:
+    """A reference that leads nowhere; None where all do, or where parts with addresses of their own hide it."""
+    from jsonschema_specifications import REGISTRY
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012, specification_with
+
+    parts = list(_subschemas(schema))
+    if any("$id" in part or "id" in part for part in parts[1:]):
+        return None
+    specification = specification_with(str(schema.get("$schema", "")), default=DRAFT202012)
+    resolver = REGISTRY.resolver_with_root(specification.create_resource(schema))
+    for part in parts:
+        reference = part.get("$ref")
+        if isinstance(reference, str):
+            try:
+                resolver.lookup(reference)
+            except Unresolvable:
+                return reference
+    return None
+
+
+def _best_match(errors: "Iterable[ValidationError]") -> "ValidationError | None":
+    """The first of the outermost errors, or what of it says most."""
+    from jsonschema import exceptions
+
+    first = min(errors, key=lambda error: len(error.path), default=None)
+    # It is untyped.
+    return cast(
+        "ValidationError | None",
+        exceptions.best_match([first] if first is not None else []),  # pyright: ignore[reportUnknownMemberType]
+    )
+
+
+def _mismatch(error: "ValidationError | SchemaError") -> SchemaMismatch:
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
+    whole = repr(error.instance)
+    shown = _short(whole, _SHOWN_VALUE)
+    arms = error.context or []
+    if arms and all(arm.validator == "type" and not arm.path and isinstance(arm.validator_value, str) for arm in arms):
+        # "not valid under any of the given schemas" would leave the reader guessing.
+        problem = f"{shown} is not of type {', '.join(repr(arm.validator_value) for arm in arms)}"
+    else:
+        problem = error.message.replace(whole, shown)
+    return SchemaMismatch(_short(place.removeprefix("."), _SHOWN_TEXT), _short(problem, _SHOWN_TEXT))
+
+
+def _short(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length]}..."

@@ -1,0 +1,211 @@
+"""Which tools, prompts and resources clients may see: what is registered, and the enabling and disabling since.
+
+Everything is visible until a rule says otherwise, and the latest rule that has something to say of a component decides.
+Rules stand for what is registered after them too. Registering with `enabled=False` is an event among the rules: it
+hides the one component from all but the rules made later.
+
+Lists and calls must not walk rules: a registry takes `rules` after a change, and keeps what they say.
+"""
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+__all__ = ["Component", "Kind", "Rules", "Visibility"]
+
+Kind = Literal["tool", "prompt", "resource"]
+"""What a component is; a resource template is a resource."""
+
+Strings = str | Iterable[str]
+"""One string, or some."""
+
+_PREFIXES: Final = {"tool": "tool", "prompt": "prompt", "resource": "resource", "template": "resource"}
+_FORMS: Final = "tool:NAME, tool:NAME@VERSION, prompt:NAME, resource:URI, template:URI_TEMPLATE"
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """What rules look at."""
+
+    kind: Kind
+    name: str
+    uri: str | None = None
+    """Of a resource; of a template, its URI template."""
+    tags: frozenset[str] = frozenset()
+    version: str | None = None
+    since: int = 0
+    """The serial of its registration, from `Visibility.stamp`."""
+    enabled: bool = True
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that select it."""
+        key = f"{self.kind}:{self.name if self.uri is None else self.uri}"
+        return (key,) if self.version is None else (key, f"{key}@{self.version}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that select it."""
+        return (self.name,) if self.uri is None else (self.name, self.uri)
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """What a rule is about: within each criterion any of its strings, and all of the criteria that are given."""
+
+    keys: frozenset[str] | None
+    names: frozenset[str] | None
+    tags: frozenset[str] | None
+
+    def match(self, component: Component) -> bool:
+        """Whether a component is meant."""
+        return (
+            (self.keys is None or not self.keys.isdisjoint(component.keys))
+            and (self.names is None or not self.names.isdisjoint(component.names))
+            and (self.tags is None or not self.tags.isdisjoint(component.tags))
+        )
+
+    def cover(self, other: "Criteria") -> bool:
+        """Whether these mean everything that the others mean."""
+        return _covers(self.keys, other.keys) and _covers(self.names, other.names) and _covers(self.tags, other.tags)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    serial: int
+    criteria: Criteria
+    enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """All that was enabled and disabled so far; each change makes another one."""
+
+    otherwise: bool = True
+    """What holds for a component that no rule means."""
+    since: int = 0
+    """The serial of the call that decided so."""
+    latest_first: tuple[_Rule, ...] = field(default=())
+
+    def sees(self, component: Component) -> bool:
+        """Whether clients may see a component."""
+        hidden_at = -1 if component.enabled else component.since
+        for rule in self.latest_first:
+            if rule.serial < hidden_at:
+                return False
+            if rule.criteria.match(component):
+                return rule.enabled
+        return self.otherwise and self.since > hidden_at
+
+    def having(self, rule: _Rule, *, only: bool) -> "Rules":
+        """These rules and a later one."""
+        if only:
+            return Rules(not rule.enabled, rule.serial, (rule,))
+        # A rule whose every component a later one means has nothing left to say.
+        rest = tuple(earlier for earlier in self.latest_first if not rule.criteria.cover(earlier.criteria))
+        return Rules(self.otherwise, self.since, (rule, *rest))
+
+
+class Visibility:
+    """Keeps the rules of one server. Any thread may call it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._serial = 0
+        self._rules = Rules()
+
+    @property
+    def rules(self) -> Rules:
+        """The rules of this moment; another object after every change."""
+        return self._rules
+
+    def stamp(self) -> int:
+        """The serial of a registration made now, for `Component.since`."""
+        with self._lock:
+            return self._next_serial()
+
+    def enable(
+        self,
+        *,
+        keys: Strings | None = None,
+        names: Strings | None = None,
+        tags: Strings | None = None,
+        only: bool = False,
+    ) -> None:
+        """Let clients see what matches all of the criteria.
+
+        Args:
+            keys: Any of these: `tool:NAME`, `tool:NAME@VERSION`, `prompt:NAME`, `resource:URI`,
+                `template:URI_TEMPLATE`.
+            names: Any of these, of a tool, a prompt or a resource, or the URI of a resource.
+            tags: Any of these.
+            only: From here on let them see nothing else.
+
+        Raises:
+            ValueError: No criterion is given, or a key has none of the forms.
+        """
+        self._decide(True, keys, names, tags, only=only)
+
+    def disable(
+        self,
+        *,
+        keys: Strings | None = None,
+        names: Strings | None = None,
+        tags: Strings | None = None,
+        only: bool = False,
+    ) -> None:
+        """Hide from clients what matches all of the criteria; with `only`, nothing else.
+
+        Raises:
+            ValueError: No criterion is given, or a key has none of the forms.
+        """
+        self._decide(False, keys, names, tags, only=only)
+
+    def sees(self, component: Component) -> bool:
+        """Whether clients may see a component."""
+        return self._rules.sees(component)
+
+    def _decide(
+        self, enabled: bool, keys: Strings | None, names: Strings | None, tags: Strings | None, *, only: bool
+    ) -> None:
+        if keys is None and names is None and tags is None:
+            word = "enable" if enabled else "disable"
+            raise ValueError(
+                f"{word}() was not told what to {word}: pass keys= ({_FORMS}), names= or tags=, or several of them"
+            )
+        read_keys = _strings("keys", keys)
+        criteria = Criteria(
+            None if read_keys is None else frozenset(map(_read_key, read_keys)),
+            _strings("names", names),
+            _strings("tags", tags),
+        )
+        with self._lock:
+            rule = _Rule(self._next_serial(), criteria, enabled)
+            self._rules = self._rules.having(rule, only=only)
+
+    def _next_serial(self) -> int:
+        self._serial += 1
+        return self._serial
+
+
+def _covers(mine: frozenset[str] | None, other: frozenset[str] | None) -> bool:
+    return mine is None or (other is not None and other <= mine)
+
+
+def _strings(criterion: str, given: Strings | None) -> frozenset[str] | None:
+    if given is None:
+        return None
+    strings = frozenset([given] if isinstance(given, str) else given)
+    for item in strings:
+        if not isinstance(item, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{criterion}= takes a string or an iterable of strings, not one of {type(item).__name__}")
+    return strings
+
+
+def _read_key(key: str) -> str:
+    prefix, colon, identifier = key.partition(":")
+    kind = _PREFIXES.get(prefix)
+    if kind is None or not colon or not identifier:
+        raise ValueError(f"{key!r} is no key, and would match nothing; the forms are {_FORMS}")
+    return f"{kind}:{identifier}"

@@ -1,0 +1,218 @@
+"""Arguments as the body receives them: coerced or exact, and JSON text read only where it can stand for more."""
+
+import dataclasses
+import datetime
+import enum
+import pathlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NewType, Optional
+
+import pytest
+from mcp.server.mcpserver.utilities.func_metadata import func_metadata
+from pydantic import BaseModel, Field, Json, RootModel, SecretStr, ValidationError
+from typing_extensions import TypeAliasType, TypedDict
+
+from roundtrip.server.tools.arguments import ArgumentReader
+from roundtrip.server.tools.schemas import SchemaMismatch, checker
+
+
+class Point(BaseModel):
+    x: int = 0
+
+
+class Numbers(RootModel[list[int]]):
+    pass
+
+
+@dataclasses.dataclass
+class Pair:
+    x: int = 0
+
+
+class Record(TypedDict, total=False):
+    x: int
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+Ids = TypeAliasType("Ids", list[int])
+MaybeText = TypeAliasType("MaybeText", str | None)
+PointId = NewType("PointId", Point)
+Name = NewType("Name", str)
+
+
+def reader_of(annotation: Any, *, strict: bool = False) -> ArgumentReader:
+    def tool(a: Any) -> None: ...
+
+    tool.__annotations__["a"] = annotation
+    metadata = func_metadata(tool, structured_output=False)
+    return ArgumentReader(metadata, checker(metadata.arg_model.model_json_schema(by_alias=True)) if strict else None)
+
+
+def read(annotation: Any, value: object, *, strict: bool = False) -> Any:
+    return reader_of(annotation, strict=strict).read({"a": value})["a"]
+
+
+# (type, what is sent, what a lenient server makes of it)
+COERCED = [
+    (int, "10", 10),
+    (float, "3.14", 3.14),
+    (bool, "true", True),
+    (list[int], ["1", "2"], [1, 2]),
+    (Point, {"x": "1"}, Point(x=1)),
+]
+EXACT = [
+    (int, 10, 10),
+    (float, 3.14, 3.14),
+    (bool, True, True),
+    (list[int], [1, 2], [1, 2]),
+    (Point, {"x": 1}, Point(x=1)),
+    (Color, "red", Color.RED),
+    (datetime.date, "2026-07-28", datetime.date(2026, 7, 28)),
+    (pathlib.Path, "a/b", pathlib.Path("a/b")),
+    (bytes, "YQ==", b"YQ=="),
+]
+
+
+@pytest.mark.parametrize(("annotation", "sent", "received"), COERCED, ids=repr)
+def test_a_compatible_value_is_coerced_and_strictly_refused(annotation: Any, sent: object, received: object) -> None:
+    got = read(annotation, sent)
+    assert got == received
+    assert type(got) is type(received)
+    with pytest.raises(SchemaMismatch, match=re.compile("^a")):
+        read(annotation, sent, strict=True)
+
+
+@pytest.mark.parametrize(("annotation", "sent", "received"), EXACT, ids=repr)
+def test_a_value_of_the_type_is_taken_in_both_modes(annotation: Any, sent: object, received: object) -> None:
+    assert read(annotation, sent) == received
+    assert read(annotation, sent, strict=True) == received
+
+
+def test_an_invalid_value_is_refused_in_both_modes() -> None:
+    with pytest.raises(ValidationError):
+        read(int, "abc")
+    with pytest.raises(SchemaMismatch, match="a: 'abc' is not of type 'integer'"):
+        read(int, "abc", strict=True)
+
+
+MODELS: list[Any] = [
+    Point,
+    Point | None,
+    Point | str,
+    Point | list[int],
+    Pair,
+    Record,
+    Record | None,
+    Annotated[Point, Field(description="A point.")],
+    Optional[Annotated[Point, Field()]],  # noqa: UP045 - `|` is not defined for Annotated in the type checker
+    PointId,
+    RootModel[dict[str, int]],
+    Numbers,
+]
+
+
+@pytest.mark.parametrize("annotation", MODELS, ids=str)
+def test_a_model_comes_as_an_object_and_never_as_json_text(annotation: Any) -> None:
+    for text in ('{"x": 1}', "[1]"):
+        try:
+            assert read(annotation, text) == text
+        except ValidationError:
+            assert not any(arm is str for arm in getattr(annotation, "__args__", ()))
+
+
+def test_a_model_still_comes_as_an_object() -> None:
+    assert read(Point | None, {"x": 1}) == Point(x=1)
+    assert read(Pair, {"x": 1}) == Pair(1)
+    assert read(Record, {"x": 1}) == {"x": 1}
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", '{"x": 1}', "null", "true", "3"])
+@pytest.mark.parametrize(
+    "annotation", [str, str | None, str | int | None, MaybeText, Name, Name | None, str | Color], ids=str
+)
+def test_a_text_stays_the_text_it_is(annotation: Any, text: str) -> None:
+    assert read(annotation, text) == text
+
+
+def test_other_types_of_text_get_the_text_as_well() -> None:
+    assert read(bytes | None, "[1]") == b"[1]"
+    assert read(pathlib.Path | None, "[1]") == pathlib.Path("[1]")
+    assert read(SecretStr | None, "null").get_secret_value() == "null"
+    assert read(Literal["null", "[]"] | None, "null") == "null"
+    assert read(Json[list[int]], "[1]") == [1]
+    assert read(Json, "[1]") == [1]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "received"),
+    [
+        (list[int], "[1, 2]", [1, 2]),
+        (list[Point], '[{"x": 1}]', [Point(x=1)]),
+        (list[str] | None, '["a"]', ["a"]),
+        (list[str] | str, '["a"]', ["a"]),
+        (list[str] | str, "plain", "plain"),
+        (dict[str, int], '{"x": 1}', {"x": 1}),
+        (dict[str, Point] | None, '{"p": {}}', {"p": Point()}),
+        (set[int], "[1]", {1}),
+        (frozenset[int], "[1]", frozenset([1])),
+        (tuple[int, str], '[1, "a"]', (1, "a")),
+        (Sequence[int], "[1]", [1]),
+        (Mapping[str, int], '{"x": 1}', {"x": 1}),
+        (Ids, "[1]", [1]),
+        (Any, "[1]", [1]),
+        (Any, '"a"', '"a"'),
+        (int | None, "null", None),
+        (int | None, "10", 10),
+    ],
+    ids=repr,
+)
+def test_a_list_or_an_object_may_come_as_json_text(annotation: Any, text: str, received: object) -> None:
+    assert read(annotation, text) == received
+
+
+@pytest.mark.parametrize("annotation", [list[int], dict[str, int], int | None, tuple[int, ...]], ids=str)
+def test_nothing_is_read_as_json_text_in_strict_mode(annotation: Any) -> None:
+    for text in ("[1]", '{"x": 1}', "null"):
+        with pytest.raises(SchemaMismatch):
+            read(annotation, text, strict=True)
+
+
+def test_a_check_sees_the_arguments_as_they_were_sent() -> None:
+    seen: list[object] = []
+    check: Callable[[object], None] = seen.append
+
+    def tool(ids: list[int], note: str = "", *, at: Annotated[int, Field(alias="position")] = 0) -> None: ...
+
+    reader = ArgumentReader(func_metadata(tool, structured_output=False), check)
+    sent = {"ids": ["1"], "position": "3", "unknown": "[1]"}
+
+    assert reader.read(sent) == {"ids": [1], "note": "", "position": 3}
+    assert seen == [sent]
+    assert seen[0] is sent
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_missing_arguments_are_named_or_defaulted(strict: bool) -> None:
+    def tool(needed: int, other: str | None = None) -> None: ...
+
+    metadata = func_metadata(tool, structured_output=False)
+    reader = ArgumentReader(metadata, checker(metadata.arg_model.model_json_schema()) if strict else None)
+
+    assert reader.read({"needed": 1}) == {"needed": 1, "other": None}
+    assert reader.read({"needed": 1, "other": None}) == {"needed": 1, "other": None}
+    with pytest.raises(SchemaMismatch if strict else ValidationError, match="needed"):
+        reader.read({})
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_a_client_sends_for_a_hidden_parameter_is_ignored(strict: bool) -> None:
+    def tool(shown: int, hidden: int = 0) -> None: ...
+
+    metadata = func_metadata(tool, skip_names=["hidden"], structured_output=False)
+    reader = ArgumentReader(metadata, checker(metadata.arg_model.model_json_schema()) if strict else None)
+
+    assert reader.read({"shown": 1, "hidden": "[1]"}) == {"shown": 1}

@@ -1,0 +1,321 @@
+"""Images, sounds, files and whole results: their blocks, types and mistakes."""
+
+import base64
+import mimetypes
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Audio as SdkAudio
+from mcp.server.mcpserver import Image as SdkImage
+from mcp_types import (
+    Annotations,
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    TextContent,
+    TextResourceContents,
+)
+from pydantic import BaseModel, ValidationError
+
+from roundtrip.errors import NotSendable
+from roundtrip.server.content import Audio, File, Image, ToolResult
+from tests.players import Era, connect
+
+NOT_TEXT = b"\x89PNG\xff\x00"
+
+
+class Report(BaseModel):
+    title: str
+
+
+def blob_of(block: EmbeddedResource) -> BlobResourceContents:
+    assert isinstance(block.resource, BlobResourceContents)
+    return block.resource
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a.png", "image/png"),
+        ("a.jpg", "image/jpeg"),
+        ("a.JPEG", "image/jpeg"),
+        ("a.gif", "image/gif"),
+        ("a.webp", "image/webp"),
+        ("a.svg", "image/svg+xml"),
+        ("a.avif", "image/avif"),
+        ("a.txt", "application/octet-stream"),
+        ("a", "application/octet-stream"),
+    ],
+)
+def test_an_image_s_type_is_told_by_its_extension(tmp_path: Path, name: str, expected: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(NOT_TEXT)
+    block = Image(path=str(file)).to_image_content()
+    assert block.mime_type == expected
+    assert base64.b64decode(block.data) == NOT_TEXT
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a.wav", "audio/wav"),
+        ("a.mp3", "audio/mpeg"),
+        ("a.m4a", "audio/mp4"),
+        ("a.flac", "audio/flac"),
+        ("a.ogg", "audio/ogg"),
+        ("a.opus", "audio/ogg"),
+        ("a.aac", "audio/aac"),
+        ("a.webm", "audio/webm"),
+        ("a.mp4", "audio/mp4"),
+        ("a.png", "application/octet-stream"),
+    ],
+)
+def test_a_sound_s_type_is_told_by_its_extension(tmp_path: Path, name: str, expected: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(NOT_TEXT)
+    assert Audio(path=file).to_audio_content().mime_type == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a.pdf", "application/pdf"),
+        ("a.csv", "text/csv"),
+        ("a.json", "application/json"),
+        ("a.md", "text/markdown"),
+        ("a.yaml", "application/yaml"),
+        ("a.tar.gz", "application/gzip"),
+        ("a.svgz", "application/gzip"),
+        ("a.ogg", "audio/ogg"),
+        ("a.webm", "video/webm"),
+        ("a.nonsense", "application/octet-stream"),
+        (".hidden", "application/octet-stream"),
+    ],
+)
+def test_a_file_s_type_is_told_by_its_extension(tmp_path: Path, name: str, expected: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(NOT_TEXT)
+    contents = blob_of(File(path=file).to_resource_content())
+    assert contents.mime_type == expected
+    assert base64.b64decode(contents.blob) == NOT_TEXT
+
+
+@pytest.mark.parametrize("name", ["a.webp", "a.m4a", "a.flac", "a.ogg", "a.md"])
+def test_types_do_not_depend_on_the_machine_s_own_list(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    here = File(data=b"", name=name).to_resource_content()
+
+    def knows_nothing(url: str, strict: bool = True) -> tuple[None, None]:
+        return None, None
+
+    monkeypatch.setattr(mimetypes, "guess_type", knows_nothing)
+    assert File(data=b"", name=name).to_resource_content() == here
+    assert blob_of(here).mime_type != "application/octet-stream"
+
+
+@pytest.mark.parametrize(
+    ("format", "expected"),
+    [
+        (None, "image/png"),
+        ("png", "image/png"),
+        ("JPG", "image/jpeg"),
+        ("svg", "image/svg+xml"),
+        (".webp", "image/webp"),
+        ("jxl", "image/jxl"),
+        ("image/x-custom", "image/x-custom"),
+    ],
+)
+def test_the_format_of_image_data_is_named(format: str | None, expected: str) -> None:
+    assert Image(data=NOT_TEXT, format=format).to_image_content().mime_type == expected
+
+
+@pytest.mark.parametrize(("format", "expected"), [(None, "audio/wav"), ("mp3", "audio/mpeg"), ("ogg", "audio/ogg")])
+def test_the_format_of_audio_data_is_named(format: str | None, expected: str) -> None:
+    assert Audio(data=NOT_TEXT, format=format).to_audio_content().mime_type == expected
+
+
+@pytest.mark.parametrize(
+    ("format", "expected", "uri"),
+    [
+        ("pdf", "application/pdf", "file:///resource.pdf"),
+        ("csv", "text/csv", "file:///resource.csv"),
+        ("json", "application/json", "file:///resource.json"),
+        ("text", "text/plain", "file:///resource.txt"),
+        ("text/csv", "text/csv", "file:///resource.csv"),
+        ("text/csv; charset=utf-8", "text/csv; charset=utf-8", "file:///resource.csv"),
+        ("vnd.acme", "application/vnd.acme", "file:///resource.vnd.acme"),
+        (None, "application/octet-stream", "file:///resource.bin"),
+    ],
+)
+def test_the_format_of_file_data_is_named(format: str | None, expected: str, uri: str) -> None:
+    contents = blob_of(File(data=b"x", format=format).to_resource_content())
+    assert (contents.mime_type, contents.uri) == (expected, uri)
+
+
+def test_a_format_outweighs_the_extension(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_bytes(b"x")
+    assert Image(path=file, format="gif").to_image_content().mime_type == "image/gif"
+    assert blob_of(File(path=file, format="csv").to_resource_content()).mime_type == "text/csv"
+
+
+def test_a_file_s_uri_shows_its_name_and_not_where_it_lies(tmp_path: Path) -> None:
+    file = tmp_path / "q3 report.pdf"
+    file.write_bytes(b"x")
+    assert blob_of(File(path=file).to_resource_content()).uri == "file:///q3%20report.pdf"
+    assert blob_of(File(path=file, name="sales.pdf").to_resource_content()).uri == "file:///sales.pdf"
+
+
+@pytest.mark.parametrize(
+    ("name", "format", "uri", "mime_type"),
+    [
+        ("report.pdf", None, "file:///report.pdf", "application/pdf"),
+        ("report", "pdf", "file:///report.pdf", "application/pdf"),
+        ("report", None, "file:///report", "application/octet-stream"),
+        ("report.v2", "pdf", "file:///report.v2", "application/pdf"),
+        ("/srv/out/report.pdf", None, "file:///srv/out/report.pdf", "application/pdf"),
+        ("a?b#c.csv", None, "file:///a%3Fb%23c.csv", "text/csv"),
+    ],
+)
+def test_data_may_have_a_name(name: str, format: str | None, uri: str, mime_type: str) -> None:
+    contents = blob_of(File(data=b"x", name=name, format=format).to_resource_content())
+    assert (contents.uri, contents.mime_type) == (uri, mime_type)
+
+
+def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.png").write_bytes(NOT_TEXT)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert base64.b64decode(Image(path="~/a.png").to_image_content().data) == NOT_TEXT
+    assert base64.b64decode(blob_of(File(path="~/a.png").to_resource_content()).blob) == NOT_TEXT
+
+
+@pytest.mark.parametrize("helper", [Image, Audio, File])
+def test_path_and_data_exclude_each_other_and_one_is_needed(helper: Any) -> None:
+    with pytest.raises(ValueError, match=r"takes path= or data=, not both"):
+        helper(path="a.png", data=b"x")
+    with pytest.raises(ValueError, match=r"needs path= .* or data="):
+        helper()
+    with pytest.raises(ValueError, match="not an empty text"):
+        helper(path="")
+    with pytest.raises(TypeError, match=r"takes bytes as data=, not str; encode text with \.encode\(\)"):
+        helper(data="text")
+
+
+def test_empty_data_is_data() -> None:
+    assert Image(data=b"").to_image_content().data == ""
+    assert Audio(data=b"").to_audio_content().data == ""
+    assert blob_of(File(data=b"").to_resource_content()).blob == ""
+
+
+def test_a_file_that_is_not_there_is_missed_when_it_is_sent(tmp_path: Path) -> None:
+    image = Image(path=tmp_path / "later.png")
+    with pytest.raises(FileNotFoundError):
+        image.to_image_content()
+
+
+def test_annotations_are_an_object_or_a_dict_and_can_be_replaced() -> None:
+    hints = {"audience": ["user"], "priority": 0.5}
+    expected = Annotations(audience=["user"], priority=0.5)
+    other = Annotations(priority=1.0)
+    assert Image(data=b"", annotations=hints).to_image_content().annotations == expected
+    assert Audio(data=b"", annotations=expected).to_audio_content().annotations == expected
+    assert File(data=b"", annotations=hints).to_resource_content().annotations == expected
+    replaced = Image(data=b"", annotations=hints).to_image_content(mime_type="image/x", annotations=other)
+    assert (replaced.mime_type, replaced.annotations) == ("image/x", other)
+    with pytest.raises(ValidationError, match="priority"):
+        File(data=b"", annotations={"priority": 7})
+
+
+@pytest.mark.anyio
+async def test_images_and_sounds_work_on_the_sdk_s_server_too(era: Era) -> None:
+    server = MCPServer("sdk")
+
+    @server.tool()
+    def show() -> list[SdkImage | SdkAudio]:
+        return [Image(data=NOT_TEXT, format="jpg"), Audio(data=b"", format="mp3")]
+
+    @server.tool()
+    def draw() -> Image:
+        return Image(data=NOT_TEXT, annotations={"priority": 1})
+
+    async with connect(server, era) as client:
+        image, audio = (await client.call_tool("show", {})).content
+        (drawn,) = (await client.call_tool("draw", {})).content
+    assert isinstance(image, ImageContent)
+    assert isinstance(audio, AudioContent)
+    assert isinstance(drawn, ImageContent)
+    assert (image.mime_type, audio.mime_type) == ("image/jpeg", "audio/mpeg")
+    assert drawn.annotations == Annotations(priority=1.0)
+
+
+def text(value: str) -> TextContent:
+    return TextContent(type="text", text=value)
+
+
+LINK = EmbeddedResource(type="resource", resource=TextResourceContents(uri="a:b", text="x"))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("Found 3", [text("Found 3")]),
+        ("", [text("")]),
+        ([], []),
+        ([text("a"), LINK], [text("a"), LINK]),
+        (LINK, [LINK]),
+        (["a", 1, {"b": 2}], [text("a"), text("1"), text('{\n  "b": 2\n}')]),
+        (Report(title="Q3"), [text('{\n  "title": "Q3"\n}')]),
+        (0, [text("0")]),
+        (Image(data=b"i"), [Image(data=b"i").to_image_content()]),
+        (SdkImage(data=b"i"), [SdkImage(data=b"i").to_image_content()]),
+        ([File(data=b"f"), "x"], [File(data=b"f").to_resource_content(), text("x")]),
+    ],
+)
+def test_a_whole_result_takes_any_content(content: Any, expected: list[Any]) -> None:
+    result = ToolResult(content=content)
+    assert result.content == expected
+    sent = result.to_call_tool_result()
+    assert sent.content == expected
+    assert "structured_content" not in sent.model_fields_set
+
+
+def test_structured_content_alone_is_the_content_too() -> None:
+    sent = ToolResult(structured_content={"a": [1]}, meta={"ms": 3}).to_call_tool_result()
+    assert sent.content == [text('{\n  "a": [\n    1\n  ]\n}')]
+    assert sent.structured_content == {"a": [1]}
+    assert sent.meta == {"ms": 3}
+
+
+def test_an_empty_part_of_a_whole_result_counts_as_given() -> None:
+    assert ToolResult(structured_content={}).to_call_tool_result().structured_content == {}
+    assert ToolResult(content=[]).to_call_tool_result().content == []
+    assert ToolResult(content=[], structured_content={"a": 1}).content == []
+
+
+def test_a_whole_result_needs_content_or_structured_content() -> None:
+    with pytest.raises(ValueError, match=r"needs content=, structured_content= or both"):
+        ToolResult(meta={"ms": 3})
+
+
+@pytest.mark.parametrize("wrong", [[1], "text", 3, Report(title="Q3")])
+def test_structured_content_has_to_be_a_dict(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"structured_content has to be a dict, not \w+; .*model_dump"):
+        ToolResult(content="x", structured_content=wrong)
+
+
+def test_structured_content_becomes_json_data() -> None:
+    result = ToolResult(structured_content={"report": Report(title="Q3"), 1: float("inf")})  # pyright: ignore[reportArgumentType]
+    assert result.structured_content == {"report": {"title": "Q3"}, "1": None}
+
+
+def test_what_has_no_json_form_is_refused_when_the_result_is_made() -> None:
+    with pytest.raises(NotSendable, match=r"not UTF-8 text; .*base64"):
+        ToolResult(structured_content={"a": NOT_TEXT})
+    with pytest.raises(NotSendable, match=r"put what its to_image_content\(\) returns there"):
+        ToolResult(content={"image": Image(data=b"")})
+    circle: dict[str, Any] = {}
+    circle["self"] = circle
+    with pytest.raises(NotSendable, match=r"[Cc]ircular"):
+        ToolResult(structured_content=circle)

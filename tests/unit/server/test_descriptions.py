@@ -1,0 +1,306 @@
+"""Docstrings as descriptions of tools and of their parameters."""
+
+import functools
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from roundtrip.server.tools.descriptions import describe
+
+
+def find(query: str, limit: int = 10, where: str = "", since: str = "") -> None:
+    """Replaced by each test."""
+
+
+def documented(docstring: str | None) -> Callable[..., Any]:
+    def fn(query: str, limit: int = 10, where: str = "", since: str = "") -> None: ...
+
+    fn.__doc__ = docstring
+    return fn
+
+
+GOOGLE = """
+    Find books in the catalogue.
+
+    Titles and authors are searched:
+
+      - whole words first,
+      - then parts of words.
+
+    See https://example.org/search: it has the details.
+
+    Args:
+        query (str): What to look for,
+            in any language.
+        limit (int, optional): How many at most. Defaults to 10.
+        where: One of:
+
+            - shop: on a shelf
+            - store: in the cellar
+        nothing: No such parameter.
+
+    Returns:
+        The books, best first.
+
+    Raises:
+        If the catalogue is closed.
+
+    Example:
+        >>> find("moby: dick")
+    """
+
+NUMPY = """
+    Find books in the catalogue.
+
+    .. deprecated:: 2.1
+        Use something else.
+
+    Titles and authors are searched.
+
+    Parameters
+    ----------
+    query, where : str
+        What to look for,
+        in any language.
+    limit : int, optional
+        How many at most.
+    since
+
+    Returns
+    ---------
+    list of str
+        The books.
+
+    Notes
+    -----
+    limit : is not applied yet.
+    """
+
+SPHINX = """
+    Find books in the catalogue.
+
+    :class:`Book` says what a book is.
+
+    :param str query: What to look for,
+        in any language.
+    :param dict[str, int] | None limit: How many at most: none for all.
+    :param where:
+        In the shop or in the store.
+    :type where: str
+    :raises ValueError, TypeError: The catalogue is closed.
+    :returns: The books.
+
+    Prose below belongs to no field.
+    """
+
+
+def test_a_google_docstring_is_split_into_text_and_parameters() -> None:
+    text, parameters = describe(documented(GOOGLE))
+
+    assert text == (
+        "Find books in the catalogue.\n\nTitles and authors are searched:\n\n  - whole words first,\n"
+        "  - then parts of words.\n\nSee https://example.org/search: it has the details."
+    )
+    assert parameters == {
+        "query": "What to look for, in any language.",
+        "limit": "How many at most. Defaults to 10.",
+        "where": "One of:\n- shop: on a shelf\n- store: in the cellar",
+    }
+
+
+def test_a_numpy_docstring_is_split_into_text_and_parameters() -> None:
+    text, parameters = describe(documented(NUMPY))
+
+    assert text == (
+        "Find books in the catalogue.\n\n.. deprecated:: 2.1\n    Use something else.\n\n"
+        "Titles and authors are searched."
+    )
+    assert parameters == {
+        "query": "What to look for, in any language.",
+        "where": "What to look for, in any language.",
+        "limit": "How many at most.",
+    }
+
+
+def test_a_sphinx_docstring_is_split_into_text_and_parameters() -> None:
+    text, parameters = describe(documented(SPHINX))
+
+    assert text == "Find books in the catalogue.\n\n:class:`Book` says what a book is."
+    assert parameters == {
+        "query": "What to look for, in any language.",
+        "limit": "How many at most: none for all.",
+        "where": "In the shop or in the store.",
+    }
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "",
+        "Find books.",
+        "Find books.\nAnd more of them.",
+        "Find books.\n\nNote: this is slow.\nExample: find('x') finds x.\n\nReturns: a list.",
+        "Find books.\n\n    indented code\n\n- a: bullet\n- another: bullet",
+        "Summary:\n    code below it\n\nMore: https://example.org:80/",
+        "Find books.\n\n:warning: slow\n\n:class:`Book` is what it finds.",
+        "Find books.\n\nUsage:\n    Give it a word.\n\nHint:\nNone.",
+        "Find books.\n\nTable\n-----\nnot a section",
+        "Find books.\n\n---\n\nA rule above.",
+        "Args:\nnot indented, so no section",
+        "Find books.\n\nArgs:\n    None.",
+        "Find books.\n\n:param",
+    ],
+)
+def test_prose_without_sections_comes_through_unchanged(prose: str) -> None:
+    assert describe(documented(prose)) == (prose, {})
+
+
+@pytest.mark.parametrize(
+    ("docstring", "text", "parameters"),
+    [
+        ("\n    Args:\n        query: Words.", "", {"query": "Words."}),
+        ("Find:\n\n      find('x')\n\n    Args:\n      query: Words.", "Find:\n\n  find('x')", {"query": "Words."}),
+        ("Find.\nArgs:\n    query: Words.", "Find.", {"query": "Words."}),
+        (":param query: Words.", "", {"query": "Words."}),
+        ("Find.\n\nReturns:\n    Books.", "Find.", {}),
+        ("Find.\n\nReturns:\n    dict: Of books.\n\nIn no order.", "Find.\n\nIn no order.", {}),
+        (
+            "Find.\n\nExample:\n    find('x')\n\nMore prose.\n\nArgs:\n    query: Words.",
+            "Find.\n\nMore prose.",
+            {"query": "Words."},
+        ),
+        ("Find.\n\nArgs:\n    query: Words.\n\nProse below.", "Find.", {"query": "Words."}),
+        ("Find.\n\nArgs:\n    query: Words.\n\nNote:\n    limit: is no entry.", "Find.", {"query": "Words."}),
+        ("Find.\n\nArgs:\n    *query: Words.\n    `limit`: Most.", "Find.", {"query": "Words.", "limit": "Most."}),
+        ("Find.\n\nArgs:\n    query (dict[str, int] | None): At 10:30.", "Find.", {"query": "At 10:30."}),
+        ("Find.\n\nArgs:\n    query:\n        Words,\n        many.", "Find.", {"query": "Words, many."}),
+        ("Find.\n\nArgs:\n    query: Words.\n   \n    limit: Most.", "Find.", {"query": "Words.", "limit": "Most."}),
+        # The parser drops a blank line after the first line, and keeps later ones.
+        ("Find.\n\nArgs:\n    query: One.\n\n        Two.", "Find.", {"query": "One. Two."}),
+        (
+            "Find.\n\nArgs:\n    query: One,\n        two.\n\n        Three.",
+            "Find.",
+            {"query": "One, two.\n\nThree."},
+        ),
+        (
+            "Find.\n\nArgs:\n    query: As in\n        ```\n        a\n        b\n        ```",
+            "Find.",
+            {"query": "As in\n```\na\nb\n```"},
+        ),
+        ("Find.\n\nArgs:\n    query:\n    limit: Most.", "Find.", {"limit": "Most."}),
+        ("Find.\n\nParameters\n----\nquery : str\n    Words.", "Find.", {"query": "Words."}),
+        ("Find.\n\nOther Parameters\n----------------\nquery\n    Words.", "Find.", {"query": "Words."}),
+        ("Find.\n\nAttributes\n----------\nquery\n    Words.", "Find.", {}),
+        ("Find.\n\nExamples\n--------\n>>> find('x')", "Find.", {}),
+        ("Find.\n\n:param query: Words\n    and :class:`Book`.", "Find.", {"query": "Words and :class:`Book`."}),
+        ("Find.\n\n:param query: See\n:class:`Book`.", "Find.", {"query": "See :class:`Book`."}),
+        ("Find.\n\n:param query: Words.\n:rtype: list", "Find.", {"query": "Words."}),
+        ("Find.\n\nExample:\n    find('x')\n\n:param query: Words.", "Find.", {"query": "Words."}),
+        # Two styles in one: the one with more of the parameters.
+        (
+            "Find.\n\nArgs:\n    query: Google.\n\n:param query: Sphinx.\n:param limit: Sphinx.",
+            "Find.\n\nArgs:\n    query: Google.",
+            {"query": "Sphinx.", "limit": "Sphinx."},
+        ),
+    ],
+)
+def test_sections_are_found_where_there_are_any(docstring: str, text: str, parameters: dict[str, str]) -> None:
+    assert describe(documented(docstring)) == (text, parameters)
+
+
+def test_an_entry_the_parser_cannot_read_loses_nothing() -> None:
+    docstring = "Find.\n\nArgs:\n    query: Words.\n    and no entry here"
+
+    assert describe(documented(docstring)) == (docstring, {})
+
+
+class Shelf:
+    """What a shelf is."""
+
+    def find(self, query: str) -> None:
+        """Find on this shelf.
+
+        Args:
+            query: Words.
+            self: Not seen.
+        """
+
+    @classmethod
+    def open(cls, query: str) -> None:
+        """Open a shelf."""
+
+    @staticmethod
+    def close(query: str) -> None:
+        """Close a shelf."""
+
+
+class Speaking:
+    """What a speaking object is."""
+
+    def __call__(self, query: str) -> None:
+        """Speak.
+
+        :param query: Words.
+        """
+
+
+class Silent:
+    """What a silent object is."""
+
+    def __call__(self, query: str) -> None: ...
+
+
+@dataclass
+class Bare:
+    size: int
+
+    def __call__(self, query: str) -> None: ...
+
+
+@functools.cache
+def remembered(query: str) -> None:
+    """Find once.
+
+    Args:
+        query: Words.
+    """
+
+
+def test_every_kind_of_callable_has_its_own_docstring() -> None:
+    words = {"query": "Words."}
+    own = functools.partial(find, limit=3)
+    own.__doc__ = "Find three."
+
+    assert describe(Shelf().find) == ("Find on this shelf.", words)
+    assert describe(Shelf.open) == ("Open a shelf.", {})
+    assert describe(Shelf.close) == ("Close a shelf.", {})
+    assert describe(Speaking()) == ("Speak.", words)
+    assert describe(Silent()) == ("What a silent object is.", {})
+    assert describe(Shelf) == ("What a shelf is.", {})
+    assert describe(Bare(3)) == ("", {})
+    assert describe(remembered) == ("Find once.", words)
+    assert describe(functools.partial(find, limit=3)) == ("Replaced by each test.", {})
+    assert describe(functools.partial(functools.partial(Shelf().find))) == ("Find on this shelf.", words)
+    assert describe(functools.partial(Speaking())) == ("Speak.", words)
+    assert describe(own) == ("Find three.", {})
+    assert describe(lambda: None) == ("", {})
+    assert describe(documented(None)) == ("", {})
+
+
+def test_the_parser_is_imported_only_for_a_docstring_with_sections() -> None:
+    program = (
+        "import sys\n"
+        "from roundtrip.server.tools.descriptions import describe\n"
+        "def fn(a): 'One line.\\n\\nAnd a paragraph: prose.'\n"
+        "describe(fn)\n"
+        "print('docstring_parser' in sys.modules)\n"
+        "fn.__doc__ = 'One.\\n\\nArgs:\\n    a: An entry.'\n"
+        "print(describe(fn).parameters)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.splitlines() == ["False", "{'a': 'An entry.'}"]

@@ -1,0 +1,656 @@
+"""What a tool's function returns, and what becomes of it: content, structured content, schemas and refusals."""
+
+import inspect
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import Enum
+from types import MappingProxyType
+from typing import Annotated, Any, Dict, List, Literal, NamedTuple, TypedDict  # noqa: UP035
+from uuid import UUID
+
+import pytest
+from mcp.client import Client
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server as LowLevelServer
+from mcp.server.mcpserver import Audio as SdkAudio
+from mcp.server.mcpserver import Image as SdkImage
+from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_metadata
+from mcp_types import (
+    BlobResourceContents,
+    CallToolRequestParams,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+)
+from mcp_types import Tool as WireTool
+from pydantic import BaseModel, ConfigDict, Field, RootModel, computed_field, field_serializer
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+from typing_extensions import TypeAliasType
+from typing_extensions import TypedDict as PydanticTypedDict
+
+from roundtrip.errors import InvalidSignature, NotSendable
+from roundtrip.graph.signatures import hints_of
+from roundtrip.server.content import Audio, File, Image, ToolResult
+from roundtrip.server.tools.results import Results, results_for, returned_type
+from tests.players import Era
+
+EMPTY = inspect.Signature.empty
+NOT_TEXT = b"\x89PNG\xff\x00"
+MARKER = "x-fastmcp-wrap-result"
+
+
+class Color(Enum):
+    RED = "red"
+
+
+class Place(NamedTuple):
+    x: int
+    y: int
+
+
+@dataclass
+class Person:
+    name: str
+    tags: list[str] = field(default_factory=list[str])
+
+
+@pydantic_dataclass
+class Strict:
+    age: int
+
+
+class User(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    user_id: int = Field(alias="userId")
+    name: str = "Ada"
+
+    @computed_field
+    @property
+    def shown(self) -> str:
+        return f"{self.name} #{self.user_id}"
+
+
+class Event(BaseModel):
+    at: datetime = Field(validation_alias="when", serialization_alias="stamp")
+
+    @field_serializer("at")
+    def as_seconds(self, value: datetime) -> int:
+        return int(value.timestamp())
+
+
+class Node(BaseModel):
+    name: str
+    children: list["Node"] = []
+
+
+class Row(TypedDict):
+    a: int
+
+
+class SparseRow(PydanticTypedDict, total=False):
+    a: int
+
+
+class Numbers(RootModel[list[int]]):
+    pass
+
+
+class Table(RootModel[dict[str, int]]):
+    pass
+
+
+class Named(dict[str, int]):
+    pass
+
+
+class Many(list[int]):
+    pass
+
+
+class Unknown:
+    def __str__(self) -> str:
+        return "an unknown object"
+
+
+Users = TypeAliasType("Users", list[User])
+OneUser = TypeAliasType("OneUser", User)
+Pictures = TypeAliasType("Pictures", list[Image])
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ADA = User(userId=1)
+ADA_DATA = {"userId": 1, "name": "Ada", "shown": "Ada #1"}
+
+
+def made(
+    returns: Any = EMPTY, *, output_schema: dict[str, Any] | None = None, structured: bool | None = None
+) -> Results:
+    """The results of a tool whose function has this return annotation."""
+
+    def tool() -> None: ...
+
+    tool.__signature__ = inspect.Signature(return_annotation=returned_type(returns))  # pyright: ignore[reportFunctionMemberAccess]
+    return results_for(func_metadata(tool), returns, tool="tool", output_schema=output_schema, structured=structured)
+
+
+def sent(results: Results, value: Any) -> CallToolResult:
+    result = results.convert(value)
+    assert isinstance(result, CallToolResult)
+    return result
+
+
+def texts(result: CallToolResult) -> list[str]:
+    return [block.text if isinstance(block, TextContent) else block.type for block in result.content]
+
+
+def numbers() -> Generator[int]:
+    yield from range(3)
+
+
+# Content.
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, []),
+        ("text", ["text"]),
+        (5, ["5"]),
+        (True, ["true"]),
+        (2.5, ["2.5"]),
+        (float("nan"), ["NaN"]),
+        ([], []),
+        (["a", 1, ["b", None]], ["a", "1", "b"]),
+        (("a", {"b": 1}), ["a", '{\n  "b": 1\n}']),
+        ({"a": 1}, ['{\n  "a": 1\n}']),
+        ({1: "a", (2, 3): "b"}, ['{\n  "1": "a",\n  "2,3": "b"\n}']),
+        ({3}, ["[\n  3\n]"]),
+        (Place(1, 2), ["1", "2"]),
+        (Many([1, 2]), ["1", "2"]),
+        (Named(a=1), ['{\n  "a": 1\n}']),
+        (Color.RED, ['"red"']),
+        (NOON, ['"2026-01-01T12:00:00Z"']),
+        (Unknown(), ['"an unknown object"']),
+        (ADA, ['{\n  "userId": 1,\n  "name": "Ada",\n  "shown": "Ada #1"\n}']),
+        (Person("Ada"), ['{\n  "name": "Ada",\n  "tags": []\n}']),
+        ([Person("Ada", ["x"])], ['{\n  "name": "Ada",\n  "tags": [\n    "x"\n  ]\n}']),
+        (MappingProxyType({"a": 1}), ['{\n  "a": 1\n}']),
+        ([Image(data=b"i"), "and", Audio(data=b"a"), File(data=b"f")], ["image", "and", "audio", "resource"]),
+        ([SdkImage(data=b"i"), SdkAudio(data=b"a")], ["image", "audio"]),
+        (TextContent(type="text", text="as it is"), ["as it is"]),
+    ],
+)
+def test_a_value_without_an_annotation_becomes_content(value: Any, expected: list[str]) -> None:
+    assert texts(sent(made(), value)) == expected
+
+
+@pytest.mark.parametrize("value", ["a", 5, 2.5, [1, "b"], {3}, Color.RED, NOON, ADA, {1: 2}, Place(1, 2), Unknown()])
+def test_content_is_written_as_the_sdk_writes_it(value: Any) -> None:
+    def plain() -> Any: ...
+
+    by_the_sdk = func_metadata(plain).convert_result(value)
+    assert isinstance(by_the_sdk, CallToolResult)
+    assert sent(made(), value).content == by_the_sdk.content
+
+
+@pytest.mark.parametrize("value", [NOT_TEXT, bytearray(NOT_TEXT), memoryview(NOT_TEXT)])
+def test_bytes_become_an_embedded_resource(value: Any) -> None:
+    for result in (sent(made(), value), sent(made(bytes), value), sent(made(list), [value])):
+        (block,) = result.content
+        assert isinstance(block, EmbeddedResource)
+        assert block.resource == BlobResourceContents(
+            uri="file:///resource.bin", blob="iVBOR/8A", mime_type="application/octet-stream"
+        )
+
+
+def test_a_generator_is_read_once_for_content_and_structured_content() -> None:
+    assert texts(sent(made(), numbers())) == ["[\n  0,\n  1,\n  2\n]"]
+    for annotation in (Iterator[int], Generator[int, None, None], Iterator, list[int], list):
+        result = sent(made(annotation), numbers())
+        assert texts(result) == ["[\n  0,\n  1,\n  2\n]"]
+        assert result.structured_content == {"result": [0, 1, 2]}
+
+
+def test_a_huge_list_has_one_block_per_item() -> None:
+    result = sent(made(list[int]), list(range(20_000)))
+    assert len(result.content) == 20_000
+    assert result.structured_content == {"result": list(range(20_000))}
+
+
+@pytest.mark.parametrize("annotation", [EMPTY, dict, dict[str, Any]])
+@pytest.mark.parametrize("image", [Image(data=b""), SdkImage(data=b"")])
+def test_an_image_inside_a_dict_is_refused_with_what_to_write_instead(annotation: Any, image: Any) -> None:
+    with pytest.raises(NotSendable, match=r"Image is not converted inside .*to_image_content\(\)"):
+        made(annotation).convert({"image": image})
+
+
+def test_an_image_inside_a_dict_may_be_its_block() -> None:
+    result = sent(made(dict), {"image": Image(data=b"x").to_image_content()})
+    assert result.structured_content is not None
+    assert result.structured_content["image"]["data"] == "eA=="
+
+
+async def later() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("value", "match"),
+    [
+        ({"a": NOT_TEXT}, "bytes that are not UTF-8 text"),
+        (Person(name="Ada", tags=[NOT_TEXT]), "bytes that are not UTF-8 text"),  # pyright: ignore[reportArgumentType]
+        (later(), "has to be awaited"),
+        ([{"a": ToolResult(content="x")}], "return it by itself"),
+    ],
+)
+def test_what_has_no_json_form_is_refused(value: Any, match: str) -> None:
+    with pytest.raises(NotSendable, match=match):
+        made().convert(value)
+
+
+def test_a_structure_that_holds_itself_is_refused() -> None:
+    circle: dict[str, Any] = {}
+    circle["self"] = circle
+    for annotation in (EMPTY, dict, dict[str, dict[str, Any]]):
+        with pytest.raises(NotSendable):
+            made(annotation).convert(circle)
+
+
+# Structured content without a schema.
+
+
+OBJECT_LIKE: list[tuple[Any, Any]] = [
+    ({"a": 1}, {"a": 1}),
+    ({}, {}),
+    ({1: float("nan"), "b": Color.RED, "c": NOON}, {"1": None, "b": "red", "c": "2026-01-01T12:00:00Z"}),
+    ({"a": Unknown()}, {"a": "an unknown object"}),
+    (Named(a=1), {"a": 1}),
+    (OrderedDict(a=1), {"a": 1}),
+    (MappingProxyType({"a": 1}), {"a": 1}),
+    (ADA, ADA_DATA),
+    (Table({"a": 1}), {"a": 1}),
+    (Person("Ada"), {"name": "Ada", "tags": []}),
+    (Strict(age=3), {"age": 3}),
+    (Numbers([1]), None),
+    ([ADA], None),
+    ("text", None),
+    (5, None),
+    (None, None),
+    ({3}, None),
+    (Person, None),
+    (Place(1, 2), None),
+    (TextContent(type="text", text="x"), None),
+    (Image(data=b""), None),
+    (NOT_TEXT, None),
+]
+
+
+@pytest.mark.parametrize(("value", "expected"), OBJECT_LIKE)
+@pytest.mark.parametrize("annotation", [EMPTY, Any, object, None, type(None)])
+def test_what_is_an_object_is_structured_content_without_any_schema(annotation: Any, value: Any, expected: Any) -> None:
+    results = made(annotation)
+    assert results.output_schema is None
+    result = sent(results, value)
+    assert result.structured_content == expected
+    assert ("structured_content" in result.model_fields_set) == (expected is not None)
+
+
+@pytest.mark.parametrize("annotation", [int, dict, User, str])
+def test_structured_content_can_be_switched_off(annotation: Any) -> None:
+    results = made(annotation, structured=False)
+    assert results.output_schema is None
+    assert sent(results, {"a": 1}).structured_content is None
+    assert sent(results, ADA).structured_content is None
+
+
+@pytest.mark.parametrize("annotation", [EMPTY, Any, None, Image, bytes, Unknown, list[Image]])
+def test_structured_content_that_is_demanded_needs_a_schema(annotation: Any) -> None:
+    with pytest.raises(InvalidSignature, match="structured_output=True needs a return annotation"):
+        made(annotation, structured=True)
+
+
+@pytest.mark.parametrize("annotation", [User, int, dict, Color])
+def test_structured_content_that_is_demanded_is_as_without_demanding(annotation: Any) -> None:
+    assert made(annotation, structured=True).output_schema == made(annotation).output_schema
+
+
+# Annotations and their schemas.
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        bytes,
+        Image,
+        SdkImage,
+        Audio,
+        SdkAudio,
+        File,
+        ToolResult,
+        TextContent,
+        ImageContent,
+        list[Image],
+        list[Image | str],
+        list[bytes],
+        tuple[str, File],
+        Sequence[TextContent],
+        Iterator[Image],
+        Image | None,
+        str | bytes,
+        ToolResult | str,
+        dict[str, Any] | ToolResult,
+        Annotated[Image, "a chart"],
+        Image | InputRequiredResult,
+        Pictures,
+        CallToolResult,
+        InputRequiredResult,
+        AsyncIterator[int],
+        Callable[[], int],
+        Unknown,
+        Named,
+        Any | None,
+        list[Unknown],
+        Unknown | None,
+        "NotDefinedAnywhere",
+    ],
+)
+def test_an_annotation_of_content_or_of_what_pydantic_does_not_know_gives_no_schema(annotation: Any) -> None:
+    assert made(annotation).output_schema is None
+
+
+RESULT_OF: list[tuple[Any, dict[str, Any], Any, Any]] = [
+    (str, {"type": "string"}, "x", "x"),
+    (int, {"type": "integer"}, 5, 5),
+    (bool, {"type": "boolean"}, True, True),
+    (float, {"type": "number"}, 2, 2.0),
+    (list, {"type": "array", "items": {}}, [1, "b", None], [1, "b", None]),
+    (tuple, {"type": "array", "items": {}}, (1, "b"), [1, "b"]),
+    (set, {"type": "array", "items": {}}, {3}, [3]),
+    (frozenset, {"type": "array", "items": {}}, frozenset({3}), [3]),
+    (Sequence, {"type": "array", "items": {}}, (1,), [1]),
+    (List, {"type": "array", "items": {}}, [1], [1]),  # noqa: UP006
+    (list[Any], {"type": "array", "items": {}}, [Unknown()], ["an unknown object"]),
+    (set[int], {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}, {3}, [3]),
+    (deque[int], {"type": "array", "items": {"type": "integer"}}, deque([3]), [3]),
+    (list[dict[str, int]], {"type": "array"}, [{"a": 1}], [{"a": 1}]),
+    (list[Person], {"type": "array"}, [Person("Ada")], [{"name": "Ada", "tags": []}]),
+    (Users, {"type": "array"}, [ADA], [ADA_DATA]),
+    (User | None, {}, None, None),
+    (User | None, {}, ADA, ADA_DATA),
+    (User | Node, {}, Node(name="x"), {"name": "x", "children": []}),
+    (dict[str, int] | list[int], {}, [1], [1]),
+    (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}, "a", "a"),
+    (Color, {"type": "string", "enum": ["red"]}, Color.RED, "red"),
+    (datetime, {"type": "string", "format": "date-time"}, NOON, "2026-01-01T12:00:00Z"),
+    (Decimal, {"type": "string"}, Decimal("1.10"), "1.10"),
+    (UUID, {"type": "string", "format": "uuid"}, UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+    (Place, {"type": "array", "maxItems": 2}, Place(1, 2), [1, 2]),
+    (Numbers, {"type": "array"}, Numbers([1]), [1]),
+    (dict[int, str], {"type": "object"}, {1: "a"}, {"1": "a"}),
+    (Annotated[int, Field(ge=0)], {"type": "integer", "minimum": 0}, 5, 5),
+    (Annotated[Color, "described"], {"type": "string"}, Color.RED, "red"),
+    (int | InputRequiredResult, {"type": "integer"}, 5, 5),
+    (Awaitable[int], {"type": "integer"}, 5, 5),
+]
+
+OBJECTS: list[tuple[Any, Any, Any]] = [
+    (dict, {"a": Unknown(), 2: NOON}, {"a": "an unknown object", "2": "2026-01-01T12:00:00Z"}),
+    (dict, ADA, ADA_DATA),
+    (Mapping, MappingProxyType({"a": 1}), {"a": 1}),
+    (Dict, {"a": 1}, {"a": 1}),  # noqa: UP006
+    (dict[str, Any], {}, {}),
+    (dict[str, int], {"a": 1}, {"a": 1}),
+    (Mapping[str, int], {"a": 1}, {"a": 1}),
+    (Dict[str, int], Named(a=1), {"a": 1}),  # noqa: UP006
+    (dict[str, Any] | InputRequiredResult, {"a": 1}, {"a": 1}),
+    (User, ADA, ADA_DATA),
+    (User, {"user_id": 1}, ADA_DATA),
+    (User, {"userId": 1}, ADA_DATA),
+    (Node, Node(name="x", children=[Node(name="y")]), {"name": "x", "children": [{"name": "y", "children": []}]}),
+    (Event, Event.model_validate({"when": NOON}), {"stamp": 1767268800}),
+    (Table, Table({"a": 1}), {"a": 1}),
+    (Person, Person("Ada"), {"name": "Ada", "tags": []}),
+    (Person, {"name": "Ada", "tags": ["x"]}, {"name": "Ada", "tags": ["x"]}),
+    (Strict, Strict(age=3), {"age": 3}),
+    (Row, {"a": 1}, {"a": 1}),
+    (SparseRow, {}, {}),
+    (Annotated[User, "a user"], ADA, ADA_DATA),
+    (OneUser, ADA, ADA_DATA),
+]
+
+
+@pytest.mark.parametrize(("annotation", "part", "value", "expected"), RESULT_OF)
+def test_what_is_no_object_is_wrapped_and_marked(
+    annotation: Any, part: dict[str, Any], value: Any, expected: Any
+) -> None:
+    results = made(annotation)
+    schema = results.output_schema
+    assert schema is not None
+    assert (schema["type"], schema["required"], schema[MARKER]) == ("object", ["result"], True)
+    assert list(schema["properties"]) == ["result"]
+    shown = schema["properties"]["result"]
+    if "$ref" in shown:
+        shown = schema["$defs"][shown["$ref"].removeprefix("#/$defs/")]
+    assert {key: shown.get(key) for key in part} == part
+    assert sent(results, value).structured_content == {"result": expected}
+
+
+@pytest.mark.parametrize(("annotation", "value", "expected"), OBJECTS)
+def test_what_is_an_object_is_not_wrapped(annotation: Any, value: Any, expected: Any) -> None:
+    results = made(annotation)
+    assert results.output_schema is not None
+    assert results.output_schema["type"] == "object"
+    assert MARKER not in results.output_schema
+    assert sent(results, value).structured_content == expected
+
+
+def test_the_schema_of_a_bare_dict_allows_any_object() -> None:
+    assert made(dict).output_schema == {"type": "object", "additionalProperties": True}
+
+
+def test_a_subclass_of_the_annotated_model_keeps_its_own_fields() -> None:
+    class Base(BaseModel):
+        a: int
+
+    class Derived(Base):
+        b: int
+
+    assert sent(made(Base), Derived(a=1, b=2)).structured_content == {"a": 1, "b": 2}
+
+
+@pytest.mark.anyio
+async def test_a_client_accepts_every_result_by_the_schema_that_was_listed(era: Era) -> None:
+    cases = [(annotation, value) for annotation, _, value, _ in RESULT_OF]
+    cases += [(annotation, value) for annotation, value, _ in OBJECTS]
+    cases += [(list, [Image(data=NOT_TEXT), "beside it", NOT_TEXT]), (EMPTY, {"a": float("nan")})]
+    tools = {f"t{number}": (made(annotation), value) for number, (annotation, value) in enumerate(cases)}
+
+    async def list_tools(
+        ctx: ServerRequestContext[Any], params: PaginatedRequestParams | None = None
+    ) -> ListToolsResult:
+        return ListToolsResult(
+            tools=[
+                WireTool(name=name, input_schema={"type": "object"}, output_schema=results.output_schema)
+                for name, (results, _) in tools.items()
+            ]
+        )
+
+    async def call_tool(
+        ctx: ServerRequestContext[Any], params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        results, value = tools[params.name]
+        return results.convert(value)
+
+    server = LowLevelServer("results", on_list_tools=list_tools, on_call_tool=call_tool)
+    async with Client(server, mode=era.value) as client:
+        for name, (results, value) in tools.items():
+            # The client holds structured content against the schema, and raises where it does not fit.
+            received = await client.call_tool(name, {})
+            assert not received.is_error
+            local = results.convert(value)
+            assert isinstance(local, CallToolResult)
+            assert received.content == local.content
+
+
+def test_a_bare_list_may_mix_images_with_text() -> None:
+    result = sent(made(list), [Image(data=b"x"), "text", [SdkAudio(data=b"y")]])
+    assert texts(result) == ["image", "text", "audio"]
+    image = {"type": "image", "data": "eA==", "mimeType": "image/png"}
+    audio = {"type": "audio", "data": "eQ==", "mimeType": "audio/wav"}
+    assert result.structured_content == {"result": [image, "text", [audio]]}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (int, "five"),
+        (int, None),
+        (str, 5),
+        (str, Image(data=b"")),
+        (Annotated[int, Field(ge=0)], -1),
+        (dict, None),
+        (dict, [1]),
+        (dict, "text"),
+        (list, "text"),
+        (list, {"a": 1}),
+        (list[int], ["x"]),
+        (User, {"name": "Ada"}),
+        (User, None),
+        (Row, {"a": "x"}),
+        (Row, [1]),
+        (Color, "green"),
+        (dict[str, int], {"a": "x"}),
+        (User | Node, 5),
+    ],
+)
+def test_a_value_against_its_annotation_fails_the_call(annotation: Any, value: Any) -> None:
+    with pytest.raises(NotSendable, match="does not fit the tool's output schema"):
+        made(annotation).convert(value)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_that_json_lacks_is_refused_where_a_number_is_promised(value: float) -> None:
+    with pytest.raises(NotSendable, match="there is no number"):
+        made(float).convert(value)
+
+
+# Whole results.
+
+
+@pytest.mark.parametrize("annotation", [EMPTY, str, User, dict, list, ToolResult])
+def test_a_request_for_input_passes_through(annotation: Any) -> None:
+    asking = InputRequiredResult(request_state="s")
+    assert made(annotation).convert(asking) is asking
+
+
+@pytest.mark.parametrize("annotation", [EMPTY, str, User, dict, list])
+def test_an_error_result_is_not_checked(annotation: Any) -> None:
+    error = CallToolResult(content=[], is_error=True)
+    assert made(annotation).convert(error) is error
+
+
+def test_a_protocol_result_passes_through_and_is_held_against_the_schema() -> None:
+    fitting = CallToolResult(content=[], structured_content={"result": "x"})
+    assert made(str).convert(fitting) is fitting
+    assert made().convert(CallToolResult(content=[])) == CallToolResult(content=[])
+    typed = made(Annotated[CallToolResult, Row])
+    assert sent(typed, CallToolResult(content=[], structured_content={"a": 1})).structured_content == {"a": 1}
+    for results, wrong in ((made(str), None), (made(str), {"result": 5}), (typed, {"a": "x"}), (made(dict), [1])):
+        with pytest.raises(NotSendable, match="does not fit the tool's output schema"):
+            results.convert(CallToolResult(content=[], structured_content=wrong))
+
+
+def test_a_whole_result_is_sent_as_it_is() -> None:
+    whole = ToolResult(content="3 users", structured_content={"result": "x"}, meta={"ms": 3})
+    for results in (made(), made(ToolResult), made(str), made(dict), made(str, structured=False)):
+        result = sent(results, whole)
+        assert (texts(result), result.structured_content, result.meta) == (["3 users"], {"result": "x"}, {"ms": 3})
+
+
+def test_a_whole_result_of_a_tool_with_a_schema_is_checked() -> None:
+    for results in (made(str), made(Node), made(output_schema={"type": "object", "required": ["a"]})):
+        for whole in (ToolResult(content="x"), ToolResult(structured_content={"b": 1})):
+            with pytest.raises(NotSendable, match="does not fit the tool's output schema"):
+                results.convert(whole)
+
+
+# Schemas given by hand.
+
+POINT: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+
+
+@pytest.mark.parametrize("value", [{"name": "Ada"}, Person("Ada"), Node(name="Ada"), {"name": "Ada", 5: NOON}])
+@pytest.mark.parametrize("annotation", [EMPTY, dict, int, Person, None])
+def test_a_given_schema_replaces_the_annotation_s(annotation: Any, value: Any) -> None:
+    results = made(annotation, output_schema=POINT)
+    assert results.output_schema == POINT
+    structured = sent(results, value).structured_content
+    assert structured is not None
+    assert structured["name"] == "Ada"
+
+
+@pytest.mark.parametrize("value", [{}, {"name": 5}, {"name": float("nan")}, "Ada", ["Ada"], None, 5, Image(data=b"")])
+def test_a_result_that_a_given_schema_does_not_allow_fails_the_call(value: Any) -> None:
+    with pytest.raises(NotSendable, match="does not fit the tool's output schema"):
+        made(output_schema=POINT).convert(value)
+
+
+def test_a_given_schema_with_the_marker_wraps() -> None:
+    schema = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"], MARKER: True}
+    results = made(output_schema=schema)
+    assert sent(results, 8).structured_content == {"result": 8}
+    with pytest.raises(NotSendable, match="result"):
+        results.convert("eight")
+
+
+@pytest.mark.parametrize("schema", [{}, {"type": "array"}, {"type": ["object", "null"]}, {"properties": {}}])
+def test_a_given_schema_has_to_be_of_an_object(schema: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSignature, match=r"tool 'tool': an output schema has to be of an object"):
+        made(output_schema=schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": {"type": "integr"}}},
+        {"type": "object", "required": "a"},
+        {"type": "object", "properties": 5},
+    ],
+)
+def test_a_given_schema_has_to_be_valid(schema: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSignature, match="output_schema is not a valid JSON schema"):
+        made(output_schema=schema)
+
+
+def test_a_given_schema_and_no_structured_output_exclude_each_other() -> None:
+    with pytest.raises(InvalidSignature, match="exclude each other"):
+        made(output_schema=POINT, structured=False)
+
+
+# Metadata that the SDK made.
+
+
+def test_metadata_that_publishes_a_schema_by_hand_stays_as_the_sdk_has_it() -> None:
+    def tool() -> None: ...
+
+    by_hand = FuncMetadata(arg_model=func_metadata(tool).arg_model, output_schema={"type": "object"})
+    results = results_for(by_hand, dict, tool="tool")
+    assert results.output_schema == {"type": "object"}
+    assert sent(results, {"a": 1}).structured_content is None
+
+
+@pytest.mark.parametrize(("annotation", "value"), [(str, "x"), (int, 5), (User, ADA), (dict[str, int], {"a": 1})])
+def test_typed_results_are_as_the_sdk_makes_them(annotation: Any, value: Any) -> None:
+    def tool() -> None: ...
+
+    tool.__annotations__["return"] = annotation
+    metadata = func_metadata(tool)
+    expected = metadata.convert_result(value)
+    returns = hints_of(tool)["return"]
+    assert results_for(metadata, returns, tool="tool").convert(value) == expected

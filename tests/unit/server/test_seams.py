@@ -1,0 +1,58 @@
+"""The private names of the SDK that `seams` uses are still there, and still mean what they did."""
+
+import inspect
+
+from mcp.server import MCPServer
+from mcp.server.connection import Connection
+from mcp.server.mcpserver.prompts import PromptManager
+from mcp.server.mcpserver.resources import ResourceManager
+from mcp.server.session import ServerSession
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+
+def test_the_sdk_looks_prompts_and_resources_up_in_its_managers_each_time() -> None:
+    managers = {
+        "self._prompt_manager.": (
+            MCPServer.list_prompts,
+            MCPServer.get_prompt,
+            MCPServer.add_prompt,
+            MCPServer.remove_prompt,
+        ),
+        "self._resource_manager.": (
+            MCPServer.list_resources,
+            MCPServer.list_resource_templates,
+            MCPServer.read_resource,
+            MCPServer.add_resource,
+            MCPServer.resource,
+        ),
+    }
+    for use, methods in managers.items():
+        for method in methods:
+            assert use in inspect.getsource(method), f"{method.__qualname__} does not use {use}"
+        assert inspect.getsource(MCPServer).count(use) == len(methods)
+
+
+def test_the_managers_keep_what_is_registered_under_the_names_that_are_shared() -> None:
+    assert vars(PromptManager(False)) == {"_prompts": {}, "warn_on_duplicate_prompts": False}
+    assert vars(ResourceManager(False)) == {"_resources": {}, "_templates": {}, "warn_on_duplicate_resources": False}
+
+
+def test_the_lookup_of_a_resource_is_the_one_that_is_replaced() -> None:
+    source = inspect.getsource(ResourceManager.get_resource)
+    for step in (
+        "self._resources.get(uri_str)",
+        "in self._templates.values()",
+        "template.matches(uri_str)",
+        "except ResourceSecurityError as e",
+        "await template.create_resource(uri_str, params, context=context)",
+        'ResourceNotFoundError(f"Unknown resource: {uri}")',
+    ):
+        assert step in source
+
+
+def test_a_session_knows_its_connection_and_a_connection_its_session() -> None:
+    assert "self._connection = connection" in inspect.getsource(ServerSession.__init__)
+    assert "session_id" in inspect.signature(Connection).parameters
+    # Only a session that the manager opened has an id, and no request can claim one.
+    manager = inspect.getsource(StreamableHTTPSessionManager)
+    assert manager.count("session_id=session_id,") == 1

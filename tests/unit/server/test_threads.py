@@ -1,0 +1,211 @@
+"""What runs in a worker thread comes back; one that is left behind keeps its slot until its function returns."""
+
+import gc
+import logging
+import threading
+import weakref
+from collections.abc import Generator
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from roundtrip.errors import ThreadsExhausted
+from roundtrip.server.threads import SHARED, LeavingThreads, Pool, RunInPool, run_in_thread
+from tests.hosts import WAIT
+
+pytestmark = pytest.mark.anyio
+
+runners = pytest.mark.parametrize("run", [run_in_thread, LeavingThreads().run], ids=["staying", "leaving"])
+
+
+class Hang:
+    """A function that runs until it is let go."""
+
+    def __init__(self) -> None:
+        self.started = threading.Event()
+        self.release = threading.Event()
+
+    def __call__(self) -> str:
+        self.started.set()
+        self.release.wait(WAIT)
+        return "done"
+
+
+@pytest.fixture
+def hang() -> Generator[Hang]:
+    hang = Hang()
+    yield hang
+    hang.release.set()
+
+
+async def leave(hang: Hang, pool: Pool) -> LeavingThreads:
+    """Leave a thread of a pool behind."""
+    threads = LeavingThreads()
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as group:
+
+            async def run() -> None:
+                await threads.run(hang, pool=pool)
+
+            group.start_soon(run)
+            while not hang.started.is_set():  # noqa: ASYNC110 - set by a thread
+                await anyio.sleep(0.001)
+            group.cancel_scope.cancel()
+    assert threads.left == 1
+    return threads
+
+
+async def runs_again(run: RunInPool, pool: Pool) -> None:
+    with anyio.fail_after(WAIT):
+        while True:
+            try:
+                assert await run(lambda: 1, pool=pool) == 1
+            except ThreadsExhausted:
+                await anyio.sleep(0.001)
+            else:
+                return
+
+
+@runners
+async def test_a_function_runs_in_a_thread_of_its_own_and_its_result_comes_back(run: RunInPool) -> None:
+    assert await run(threading.get_ident) != threading.get_ident()
+
+
+@runners
+async def test_what_a_function_raises_comes_back(run: RunInPool) -> None:
+    def crash() -> None:
+        raise ValueError("crash")
+
+    with pytest.raises(ValueError, match="crash") as caught:
+        await run(crash)
+    assert caught.traceback[-1].name == "crash"
+
+    def stop() -> None:
+        raise StopIteration
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await run(stop)
+
+
+@runners
+async def test_while_all_threads_are_left_behind_a_pool_refuses(run: RunInPool, hang: Hang) -> None:
+    pool = Pool(1)
+    await leave(hang, pool)
+    with pytest.raises(ThreadsExhausted, match="all 1 are held") as caught:
+        await run(lambda: 1, pool=pool)
+    assert caught.value.threads == 1
+    # Another pool has threads of its own.
+    assert await run(lambda: 1) == 1
+    hang.release.set()
+    await runs_again(run, pool)
+
+
+@runners
+async def test_the_shared_pool_is_as_large_as_the_event_loops(run: RunInPool, hang: Hang) -> None:
+    limiter = anyio.to_thread.current_default_thread_limiter()
+    limiter.total_tokens = 1
+    await leave(hang, SHARED)
+    with pytest.raises(ThreadsExhausted):
+        await run(lambda: 1)
+    limiter.total_tokens = 2
+    assert await run(lambda: 1) == 1
+    hang.release.set()
+    with anyio.fail_after(WAIT):
+        while limiter.borrowed_tokens:  # noqa: ASYNC110 - given back from a thread
+            await anyio.sleep(0.001)
+
+
+@runners
+async def test_a_function_that_waits_for_a_thread_runs_once_one_that_was_left_behind_has_ended(
+    run: RunInPool, hang: Hang
+) -> None:
+    pool = Pool(2)
+    await leave(hang, pool)
+    busy = Hang()
+    results: list[str] = []
+
+    async def wait() -> None:
+        results.append(await run(lambda: "waited", pool=pool))
+
+    try:
+        with anyio.fail_after(WAIT):
+            async with anyio.create_task_group() as group:
+
+                async def keep_busy() -> None:
+                    await run_in_thread(busy, pool=pool)
+
+                group.start_soon(keep_busy)
+                while not busy.started.is_set():  # noqa: ASYNC110 - set by a thread
+                    await anyio.sleep(0.001)
+                group.start_soon(wait)
+                await anyio.sleep(0.01)
+                hang.release.set()
+                while not results:  # noqa: ASYNC110 - comes of a thread's end
+                    await anyio.sleep(0.001)
+                busy.release.set()
+    finally:
+        busy.release.set()
+    assert results == ["waited"]
+
+
+async def test_a_function_whose_call_ends_before_its_thread_begins_never_runs() -> None:
+    pool, ran, threads = Pool(1), list[str](), LeavingThreads()
+    for _ in range(3):
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await threads.run(lambda: ran.append("ran"), pool=pool)
+    assert (ran, threads.left) == ([], 0)
+    assert await threads.run(lambda: "free", pool=pool) == "free"
+
+
+async def test_what_a_thread_that_was_left_behind_raises_is_only_logged(
+    caplog: pytest.LogCaptureFixture, hang: Hang
+) -> None:
+    caplog.set_level(logging.INFO, logger="roundtrip")
+    pool = Pool(1)
+
+    class Crash(Hang):
+        def __call__(self) -> str:
+            super().__call__()
+            raise ValueError("too late")
+
+    crash = Crash()
+    await leave(crash, pool)
+    crash.release.set()
+    await runs_again(run_in_thread, pool)
+    (record,) = caplog.records
+    assert record.getMessage() == "a thread that went on after its call had ended failed"
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == "too late"
+
+
+async def test_nothing_remains_of_a_pool_that_is_not_used_any_more() -> None:
+    pool = Pool(1)
+    await run_in_thread(lambda: 1, pool=pool)
+    gone = weakref.ref(pool)
+    del pool
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_thread_may_end_after_its_event_loop(hang: Hang) -> None:
+    pool = Pool(1)
+    before = threading.active_count()
+
+    async def lose() -> None:
+        await leave(hang, pool)
+        with pytest.raises(ThreadsExhausted):
+            await run_in_thread(lambda: 1, pool=pool)
+
+    async def use() -> int:
+        return await run_in_thread(lambda: 1, pool=pool)
+
+    anyio.run(lose)
+    # Another loop has the same number of threads, and does not wait for those of the first.
+    assert anyio.run(use) == 1
+    hang.release.set()
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(WAIT)
+    assert threading.active_count() <= before
