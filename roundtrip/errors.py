@@ -205,12 +205,13 @@ class QuestionsUnkeyed(BodyMistake):
 
 
 class AskedTooLate(BodyMistake):
-    """A question or step came after its leg had ended, from a task that nobody waited for."""
+    """A question or step came after its leg had ended, from a task or thread that nobody waited for."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"{key!r} was asked after its leg had ended. A task outlived the body, as those of asyncio.gather do; run "
-            "concurrent questions in a task group, or put them in one round with ctx.ask_all"
+            f"{key!r} was asked after its leg had ended. A task outlived the body, as those of asyncio.gather do (run "
+            "concurrent questions in a task group, or put them in one round with ctx.ask_all), or a thread did, whose "
+            "tool has timed out"
         )
         self.key = key
 

@@ -175,6 +175,7 @@ class Hopper:
         *,
         answers: Mapping[str, Reply | InputResponse] | None = None,
         state: str | None = None,
+        meta: dict[str, Any] | None = None,
     ) -> CallToolResult | InputRequiredResult:
         """One leg, on the next server."""
         responses: dict[str, InputResponse] | None = None
@@ -196,6 +197,7 @@ class Hopper:
                     arguments or {},
                     input_responses=responses,
                     request_state=state,
+                    meta=meta,
                     allow_input_required=True,
                 )
             except MCPError as error:

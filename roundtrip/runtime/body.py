@@ -48,6 +48,7 @@ class Body:
         "_lock",
         "_made",
         "_open",
+        "_over",
         "_plan",
         "_rounds",
         "_run_in_thread",
@@ -65,7 +66,7 @@ class Body:
         self._used: dict[str, None] = {}
         self._made: dict[str, int] = {}
         self._unkeyed = False
-        self._open = False
+        self._open = self._over = False
         self._ended_by: tuple[str, ...] = ()
         self._lock: anyio.Lock | None = None
         self.is_live = not rounds.retry
@@ -74,6 +75,11 @@ class Body:
     def is_running(self) -> bool:
         """Whether the body itself runs, rather than its resolvers, or nothing any more."""
         return self._open
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the body has run and ended."""
+        return self._over
 
     @contextmanager
     def running(self) -> Generator[None]:
@@ -88,6 +94,7 @@ class Body:
             yield
         finally:
             self._open = False
+            self._over = True
         if self._ended_by:
             raise SuspensionSwallowed(self._ended_by)
         if self._made:

@@ -96,6 +96,8 @@ class Leg:
     gate: tuple[str, Marker] | None = None
     """A question, with its name, that must be accepted before anything runs."""
     build: str = ""
+    version: str | None = None
+    """The version of the tool, which the call stays on."""
     journal: Journal | None = None
     responses: Mapping[str, InputResponse] | None = None
     timeout: float | None = None
@@ -123,6 +125,7 @@ class Leg:
             round=self.call.round,
             fingerprint=self.plan.fingerprint,
             build=self.build,
+            version=self.version,
             entries=answers.with_unread() if answers is not None else {},
             asked=answers.still_asked() if answers is not None else {},
             computed=answers.computed if answers is not None else {},

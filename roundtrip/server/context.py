@@ -31,9 +31,10 @@ from roundtrip.asks.outcomes import (
     Outcome,
 )
 from roundtrip.asks.samples import Sampled, read_structured, text_of
-from roundtrip.errors import BodyMistake, QuestionRefused
+from roundtrip.errors import AskedTooLate, BodyMistake, QuestionRefused
 from roundtrip.machine.journal import Action
 from roundtrip.runtime.body import Body
+from roundtrip.runtime.timeouts import clock_standing
 from roundtrip.server.blocking import BlockingAsks
 from roundtrip.server.calls import CallInfo
 from roundtrip.server.seams import session_id_of
@@ -219,7 +220,8 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         """Ask the user to fill in a form; as `ask`, with a name made of the question if none is given."""
         if self._body is None or not self._body.is_running:
             self._refuse_outside_a_body("elicit")
-            return await super().elicit(message, schema)
+            with clock_standing():
+                return await super().elicit(message, schema)
         outcome = await self._body.ask(key, Elicit(message, schema))
         return cast("ElicitationResult[ModelT]", outcome.as_result())
 
@@ -290,7 +292,8 @@ class Context(SdkContext[LifespanContextT, RequestT]):
             self._refuse_outside_a_body("elicit_url")
             if elicitation_id is None:
                 raise BodyMistake("ctx.elicit_url() outside of a body needs an elicitation_id")
-            return await super().elicit_url(message, url, elicitation_id)
+            with clock_standing():
+                return await super().elicit_url(message, url, elicitation_id)
         outcome = await self._body.ask(key, ElicitUrl(message, url, done=done, wait=wait))
         if done is None and outcome.action is Action.ACCEPT:
             return AcceptedUrlElicitation()
@@ -386,6 +389,8 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         return BlockingAsks(self)
 
     def _asks(self, key: str) -> Body:
+        if self._body is not None and self._body.is_over:
+            raise AskedTooLate(key)
         if self._body is None or not self._body.is_running:
             raise BodyMistake(
                 f"{key!r} is asked outside of a tool's body. A resolver asks by returning its question; in a body, "

@@ -45,6 +45,7 @@ class Signature:
         limits: Limits,
         build: str | None,
         timeout: float | None = None,
+        version: str | None = None,
     ) -> "AskingFunction":
         """The function with its plan, given the names by which its resolvers may ask for the client's arguments.
 
@@ -72,6 +73,7 @@ class Signature:
             build=build if build is not None else build_of([self.fn, *(node.fn for node in plan.nodes)]),
             arguments=arguments,
             timeout=timeout,
+            version=version,
             threads=Pool(_WAITING_THREADS) if self.contexts else SHARED,
         )
 
@@ -122,6 +124,8 @@ class AskingFunction:
     """The names by which resolvers may ask for the client's arguments, with the names they are passed under."""
     timeout: float | None
     """Seconds that the work of a leg may take."""
+    version: str | None
+    """Which version of its tool it is."""
     threads: Pool
     """For a plain body. Where it may wait for a person in its thread, those of the event loop are too few."""
 

@@ -106,6 +106,7 @@ class LegRunner:
             plan_for=function.plan_for,
             gate=gate,
             build=function.build,
+            version=function.version,
             journal=journal,
             responses=context.input_responses if journal is not None else None,
             timeout=function.timeout,

@@ -132,13 +132,14 @@ def register(
         structured=False if prepared is not None and prepared.output_schema is None else spec.structured_output,
     )
     arguments = ArgumentReader(metadata, _check_of(schema, tool=name) if defaults.strict else None)
+    version = version_text(spec.version, tool=name)
     serve = inlined if defaults.inline else _as_written
     return RegisteredTool(
         component=Component(
             kind="tool",
             name=name,
             tags=spec.label_set,
-            version=version_text(spec.version, tool=name),
+            version=version,
             since=since,
             enabled=spec.enabled is not False,
         ),
@@ -148,6 +149,7 @@ def register(
             limits=_limits_of(spec, defaults.limits),
             build=defaults.build,
             timeout=spec.timeout,
+            version=version,
         ),
         arguments=arguments,
         convert=results.convert,

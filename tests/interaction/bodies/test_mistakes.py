@@ -69,7 +69,7 @@ async def test_a_question_after_the_call_has_ended_is_refused(era: Era) -> None:
 
     async with connect(shop(body), era, Person()) as client:
         await client.call_tool("order")
-        with pytest.raises(Exception, match="'left' is asked outside of a tool's body"):
+        with pytest.raises(Exception, match="'left' was asked after its leg had ended"):
             await kept[0].ask("left", LEFT)
 
 

@@ -1,0 +1,166 @@
+"""Several versions of one tool: which is listed, which is called, and which a call in flight stays on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, InputRequiredResult
+
+from roundtrip import Context, Elicit, Server, State
+from tests.players import Era, Hopper, Person, Trace, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+KEY = b"k" * 32
+
+
+def shop(*versions: str | int | None, **options: Any) -> Server:
+    """A shop whose tool `quote` says which version of it was called, after asking whether to."""
+    server = Server("shop", keys=[KEY], **options)
+    for version in versions:
+        add_quote(server, version)
+    return server
+
+
+def add_quote(server: Server, version: str | int | None, **options: Any) -> None:
+    @server.tool(name="quote", version=version, **options)
+    async def quote(title: str, ctx: Context) -> str:
+        sure = await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True)
+        return f"{title} by {version}, {sure}"
+
+
+async def quoted(server: Server, era: Era, meta: Mapping[str, Any] | None = None) -> str:
+    async with connect(server, era, Person({"value": True})) as client:
+        return text_of(await client.call_tool("quote", {"title": "Dune"}, meta=dict(meta) if meta else None))
+
+
+async def test_the_highest_version_is_called_and_listed_whatever_order_they_came_in(era: Era) -> None:
+    server = shop("1.9", "1.10", "1.2")
+    assert await quoted(server, era) == "Dune by 1.10, True"
+    async with connect(server, era) as client:
+        (listed,) = (await client.list_tools()).tools
+    assert (listed.meta or {})["fastmcp"] == {"version": "1.10", "versions": ["1.10", "1.9", "1.2"]}
+
+
+@pytest.mark.parametrize("meta", [{"roundtrip/version": "1"}, {"fastmcp": {"version": "1.0"}}])
+async def test_a_caller_names_a_version(era: Era, meta: dict[str, Any]) -> None:
+    assert await quoted(shop(1, 2), era, meta) == "Dune by 1, True"
+
+
+async def test_a_version_that_is_not_there_is_an_unknown_tool(era: Era) -> None:
+    assert await quoted(shop(1, 2), era, {"roundtrip/version": "3"}) == "Unknown tool: quote"
+
+
+async def test_a_version_of_a_tool_without_any_is_an_unknown_tool(era: Era) -> None:
+    assert await quoted(shop(None), era, {"roundtrip/version": "3"}) == "Unknown tool: quote"
+
+
+async def test_a_hidden_version_is_answered_as_one_that_is_not_there(era: Era) -> None:
+    server = shop(1, 2)
+    server.disable(keys={"tool:quote@2"})
+    assert await quoted(server, era) == "Dune by 1, True"
+    assert await quoted(server, era, {"roundtrip/version": "2"}) == "Unknown tool: quote"
+
+
+async def test_a_version_is_taken_away_alone_or_with_the_others(era: Era) -> None:
+    server = shop(1, 2, 3)
+    server.remove_tool("quote", "3.0")
+    assert await quoted(server, era) == "Dune by 2, True"
+    server.remove_tool("quote")
+    assert await quoted(server, era) == "Unknown tool: quote"
+
+
+@pytest.mark.parametrize(("first", "second"), [(None, "1"), ("1", None)])
+def test_a_name_has_versions_or_it_has_none(first: str | None, second: str | None) -> None:
+    server = shop(first)
+    with pytest.raises(ValueError, match="'quote' is registered both with and without a version"):
+        add_quote(server, second)
+
+
+def test_two_spellings_of_one_version_are_duplicates() -> None:
+    with pytest.raises(ValueError, match=r"Tool already exists: quote@1\.0"):
+        shop("1", "1.0", on_duplicate_tools="error")
+
+
+async def test_a_server_calls_a_version_itself() -> None:
+    server = Server("shop")
+    for version in ("1", "2"):
+
+        @server.tool(name="tell", version=version)
+        async def tell(version: str = version) -> str:
+            return version
+
+    result = await server.call_tool("tell", {}, version="1")
+    assert isinstance(result, CallToolResult)
+    assert text_of(result) == "1"
+
+
+async def test_a_tool_called_from_within_a_tool_is_the_highest_whatever_the_request_names(era: Era) -> None:
+    server = shop(1, 2)
+    for version in ("1", "2"):
+
+        @server.tool(name="outer", version=version)
+        async def outer(ctx: Context, version: str = version) -> str:
+            inner = await server.call_tool("inner", {}, ctx)
+            assert isinstance(inner, CallToolResult)
+            return f"{version}: {text_of(inner)}"
+
+        @server.tool(name="inner", version=version)
+        async def inner(version: str = version) -> str:
+            return version
+
+    async with connect(server, era) as client:
+        assert text_of(await client.call_tool("outer", {}, meta={"roundtrip/version": "1"})) == "1: 2"
+
+
+# Calls in flight, which only the retry era has between requests.
+
+
+async def leg(
+    hopper: Hopper, state: str | None, meta: dict[str, Any] | None = None
+) -> CallToolResult | InputRequiredResult:
+    answers = {"sure": {"value": True}} if state is not None else None
+    return await hopper.leg("quote", {"title": "Dune"}, answers=answers, state=state, meta=meta)
+
+
+async def test_a_call_stays_on_the_version_it_began_with() -> None:
+    await leg(before := Hopper([shop(1)]), None)
+    after = await leg(Hopper([shop(1, 2)]), before.token)
+    assert text_of(after) == "Dune by 1, True"
+
+
+async def test_a_call_that_named_an_older_version_stays_on_it_without_naming_it_again() -> None:
+    server = shop(1, 2)
+    await leg(hopper := Hopper([server]), None, {"roundtrip/version": "1"})
+    assert text_of(await leg(hopper, hopper.token)) == "Dune by 1, True"
+
+
+async def test_a_leg_may_name_the_version_that_its_call_began_with() -> None:
+    server = shop(1, 2)
+    await leg(hopper := Hopper([server]), None)
+    assert text_of(await leg(hopper, hopper.token, {"roundtrip/version": "2.0"})) == "Dune by 2, True"
+
+
+@pytest.mark.parametrize("begun", [1, None])
+async def test_a_leg_that_names_another_version_is_refused_like_any_bad_token(
+    begun: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    trace = Trace()
+    await leg(before := Hopper([shop(begun)]), None)
+    with pytest.raises(MCPError) as refused:
+        await leg(Hopper([shop(1, 2, trace=trace)]), before.token, {"roundtrip/version": "2"})
+    assert refused.value.error.message == "Invalid or expired requestState"
+    assert refused.value.error.data == {"reason": "invalid_request_state"}
+    assert trace.path[-1] is State.REJECTED
+    assert "another version of the tool" in caplog.text
+
+
+async def test_a_call_whose_version_is_gone_has_no_tool_any_more() -> None:
+    await leg(before := Hopper([shop(1, 2)]), None)
+    assert text_of(await leg(Hopper([shop(1)]), before.token)) == "Unknown tool: quote"
+
+
+async def test_a_call_from_before_there_were_versions_goes_on_with_the_highest() -> None:
+    await leg(before := Hopper([shop(None)]), None)
+    assert text_of(await leg(Hopper([shop(1, 2)]), before.token)) == "Dune by 2, True"

@@ -1,0 +1,66 @@
+"""Versions of tools: which is higher, and which a request names."""
+
+import pytest
+
+from roundtrip import InvalidSignature
+from roundtrip.server.tools.versions import VersionKey, named_version, version_text
+
+
+@pytest.mark.parametrize(
+    ("lower", "higher"),
+    [
+        ("1", "2"),
+        ("2", "10"),
+        ("1.9", "1.10"),
+        ("1.0rc1", "1.0"),
+        ("1.0", "1.0.post1"),
+        ("v1", "v2"),
+        ("1!1.0", "2!0.1"),
+        ("9.9", "2025-01-15"),
+        ("2025-01-15", "2025-02-01"),
+        ("alpha", "beta"),
+    ],
+)
+def test_one_version_is_higher_than_another(lower: str, higher: str) -> None:
+    assert VersionKey(lower) < VersionKey(higher)
+    assert not VersionKey(higher) < VersionKey(lower)
+    assert VersionKey(lower) != VersionKey(higher)
+
+
+@pytest.mark.parametrize(("one", "other"), [("1", "1.0"), ("1.0", "v1.0"), ("1.0-rc.1", "1.0rc1")])
+def test_two_spellings_of_one_version_are_one(one: str, other: str) -> None:
+    assert VersionKey(one) == VersionKey(other)
+    assert hash(VersionKey(one)) == hash(VersionKey(other))
+
+
+def test_a_version_with_more_digits_than_python_reads_is_text() -> None:
+    assert VersionKey("1") < VersionKey("9" * 5000)
+
+
+@pytest.mark.parametrize(("version", "text"), [(None, None), ("1.0", "1.0"), (2, "2"), (2.5, "2.5")])
+def test_a_version_is_text_or_a_number(version: object, text: str | None) -> None:
+    assert version_text(version, tool="quote") == text
+
+
+@pytest.mark.parametrize("version", ["", "1@2", True, ["1"]])
+def test_what_is_no_version_is_refused(version: object) -> None:
+    with pytest.raises(InvalidSignature, match="tool 'quote': version="):
+        version_text(version, tool="quote")
+
+
+@pytest.mark.parametrize(
+    ("meta", "version"),
+    [
+        (None, None),
+        ({}, None),
+        ({"roundtrip/version": "1.0"}, "1.0"),
+        ({"roundtrip/version": 2}, "2"),
+        ({"fastmcp": {"version": "1.0"}}, "1.0"),
+        ({"roundtrip/version": "2.0", "fastmcp": {"version": "1.0"}}, "2.0"),
+        ({"fastmcp": "1.0"}, None),
+        ({"fastmcp": {"version": None}}, None),
+        ("1.0", None),
+    ],
+)
+def test_a_request_names_a_version_in_its_metadata(meta: object, version: str | None) -> None:
+    assert named_version({"name": "quote", "_meta": meta}) == version
