@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from functools import total_ordering
 from typing import Any, cast
 
-from packaging.version import Version
-
 from roundtrip.errors import InvalidSignature, RejectionReason
 from roundtrip.server.refusals import refusal
 from roundtrip.server.requests import CURRENT
@@ -23,6 +21,9 @@ class VersionKey:
     __slots__ = ("_order",)
 
     def __init__(self, text: str) -> None:
+        # Few servers have versions, and importing counts.
+        from packaging.version import Version
+
         try:
             self._order: tuple[int, Any] = (0, Version(text))
         except ValueError:  # no such version, or a number with more digits than Python reads
