@@ -323,7 +323,7 @@ class TokenTooLarge(RoundtripError):
 
 
 class ValueNotStorable(RoundtripError):
-    """A value that should ride in the token has no JSON form."""
+    """A value that should ride in the token has no JSON form. The value itself is not told: it is not the client's."""
 
     def __init__(self, key: str, *, reason: str) -> None:
         super().__init__(

@@ -18,6 +18,7 @@ from roundtrip.graph.plan import EMPTY, Input, Node, Plan, Source
 from roundtrip.graph.signatures import (
     arms_of,
     display_name,
+    given_by_partials,
     hints_of,
     identity,
     is_async,
@@ -39,11 +40,12 @@ def find_resolved(fn: Callable[..., Any], *, owner: str | None = None) -> dict[s
         InvalidSignature: A marker is buried where it would be ignored.
     """
     hints = hints_of(fn)
+    given = given_by_partials(fn)
     found: dict[str, tuple[SdkResolve, bool]] = {}
     for name in inspect.signature(fn).parameters:
         marker, filled = marker_of(hints.get(name))
         require_top_level(filled, parameter=name, function=display_name(fn), owner=owner)
-        if marker is not None:
+        if marker is not None and name not in given:
             found[name] = (marker, wants_outcome(filled))
     return found
 
@@ -164,7 +166,7 @@ class _Planner:
         self._check_arms(returns, label, path[-1])
         draft = _Draft(fn, label, key, was, once, path, [], {}, [], returns, filled)
         # What a partial has bound is filled; an argument of that name must not take its place.
-        bound = fn.keywords if isinstance(fn, functools.partial) else {}
+        bound = given_by_partials(fn)
         for parameter in signature.parameters.values():
             if parameter.name not in bound:
                 self._classify(draft, parameter, hints.get(parameter.name))

@@ -17,6 +17,7 @@ __all__ = [
     "arms_of",
     "buried_marker",
     "display_name",
+    "given_by_partials",
     "hints_of",
     "identity",
     "is_async",
@@ -60,6 +61,15 @@ def _hints_one_by_one(target: Any) -> dict[str, Any]:
         except Exception:  # noqa: BLE001, S112 - as above: this one stays unknown
             continue
     return hints
+
+
+def given_by_partials(fn: Callable[..., Any]) -> frozenset[str]:
+    """The parameters that partials have filled by name: they are the author's, and nothing else fills them."""
+    given: set[str] = set()
+    while isinstance(fn, functools.partial):
+        given.update(fn.keywords)
+        fn = fn.func
+    return frozenset(given)
 
 
 def display_name(fn: Callable[..., Any]) -> str:

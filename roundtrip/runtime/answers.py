@@ -22,7 +22,7 @@ from roundtrip.errors import AnswerRejected, QuestionVolatile, SchemaNotRenderab
 from roundtrip.graph.plan import Node, Plan
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, digest
 
-__all__ = ["UNNAMED", "VOLATILE_AFTER", "Answers", "Open"]
+__all__ = ["UNNAMED", "VOLATILE_AFTER", "Answers", "Open", "without_value"]
 
 _STAND_IN = "~"
 """Begins, among the computed values, the names of questions that something stands in for."""
@@ -259,7 +259,7 @@ class Answers:
         try:
             plain = _adapter(node).dump_python(value, mode="json", by_alias=True, warnings="error")
         except (PydanticSerializationError, PydanticUserError, ValueError) as error:
-            raise ValueNotStorable(node.key, reason=str(error)) from error
+            raise ValueNotStorable(node.key, reason=without_value(error)) from error
         self.computed[node.key] = Computed(plain)
 
     def is_fresh(self, key: str) -> bool:
@@ -354,7 +354,7 @@ class Answers:
             plain = waiting.question.plain(value)
             waiting.question.restore(Action.ACCEPT, plain)
         except (AnswerInvalid, AttributeError, PydanticSerializationError, ValueError) as error:
-            reason = f"{source} gave {type(value).__name__}, which is no answer to the question ({error})"
+            reason = f"{source} gave {type(value).__name__}, which is no answer to the question"
             raise ValueNotStorable(waiting.key, reason=reason) from error
         self.computed[_STAND_IN + waiting.key] = Computed(plain)
 
@@ -425,3 +425,14 @@ def _restore_answer(node: Node, entry: Entry) -> Any:
         return form.parse(entry.data)
     kind = CreateMessageResultWithTools if entry.schema == _WITH_TOOLS else CreateMessageResult
     return kind.model_validate(entry.data)
+
+
+def without_value(error: Exception) -> str:
+    """Why a value cannot be kept, in words that do not hold it: what the server computed is for nobody to read."""
+    if isinstance(error, ValidationError):
+        errors = error.errors(include_input=False, include_url=False, include_context=False)
+        return "; ".join(": ".join([*(str(part) for part in entry["loc"]), entry["msg"]]) for entry in errors)
+    text = str(error)
+    if text.startswith("Unable to serialize unknown type"):
+        return text
+    return "it is not what its annotation says"

@@ -32,7 +32,7 @@ from roundtrip.graph.plan import Plan
 from roundtrip.graph.signatures import hints_of, is_async
 from roundtrip.graph.walk import RunInThread
 from roundtrip.machine.journal import Action, Computed
-from roundtrip.runtime.answers import UNNAMED, Answers
+from roundtrip.runtime.answers import UNNAMED, Answers, without_value
 from roundtrip.runtime.endings import Revision, Suspension
 from roundtrip.runtime.rounds import Rounds
 
@@ -222,7 +222,7 @@ class Body:
             # Every leg sees the same value: the first one, too, gets it as it will come back from the token.
             restored = adapter.validate_python(plain)
         except (PydanticSerializationError, PydanticUserError, ValidationError, ValueError) as error:
-            raise ValueNotStorable(key, reason=str(error)) from error
+            raise ValueNotStorable(key, reason=without_value(error)) from error
         self._answers.computed[key] = Computed(plain)
         return restored
 

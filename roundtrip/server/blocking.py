@@ -11,6 +11,7 @@ from pydantic import AnyUrl, BaseModel
 from roundtrip.asks.markers import Elicit, ElicitUrl, Marker, SdkElicit, SdkListRoots, SdkSample
 from roundtrip.asks.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation, ElicitationResult
 from roundtrip.asks.samples import Sampled
+from roundtrip.errors import AskedTooLate
 
 if TYPE_CHECKING:
     from roundtrip.server.context import Context
@@ -57,29 +58,29 @@ class BlockingAsks:
     def ask(self, key: str, question: SdkElicit[Any], *, was: Sequence[str] = ..., unwrap: bool = ...) -> Any: ...
     def ask(self, key: str, question: Any, *, was: Sequence[str] = (), unwrap: Any = False) -> Any:
         """As `Context.ask`, waiting in place."""
-        return _wait(lambda: cast("Awaitable[Any]", self._context.ask(key, question, was=was, unwrap=unwrap)))
+        return self._wait(lambda: cast("Awaitable[Any]", self._context.ask(key, question, was=was, unwrap=unwrap)))
 
     def ask_all(self, questions: Mapping[str, Marker]) -> dict[str, Any]:
         """As `Context.ask_all`, waiting in place."""
-        return _wait(lambda: self._context.ask_all(questions))
+        return self._wait(lambda: self._context.ask_all(questions))
 
     def review(
         self, key: str, message: str, of: Sequence[str]
     ) -> AcceptedElicitation[Any] | DeclinedElicitation | CancelledElicitation:
         """As `Context.review`, waiting in place."""
-        return _wait(lambda: self._context.review(key, message, of))
+        return self._wait(lambda: self._context.review(key, message, of))
 
     def elicit(self, message: str, schema: type[ModelT], *, key: str | None = None) -> ElicitationResult[ModelT]:
         """As `Context.elicit`, waiting in place."""
-        return _wait(lambda: self._context.elicit(message, schema, key=key))
+        return self._wait(lambda: self._context.elicit(message, schema, key=key))
 
     def sample(self, messages: str | Sequence[SamplingMessage], **options: Any) -> Sampled[Any]:
         """As `Context.sample`, waiting in place."""
-        return _wait(lambda: self._context.sample(messages, **options))
+        return self._wait(lambda: self._context.sample(messages, **options))
 
     def list_roots(self, *, key: str | None = None) -> ListRootsResult:
         """As `Context.list_roots`, waiting in place."""
-        return _wait(lambda: self._context.list_roots(key=key))
+        return self._wait(lambda: self._context.list_roots(key=key))
 
     @overload
     def step(self, key: str, fn: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T: ...
@@ -87,7 +88,7 @@ class BlockingAsks:
     def step(self, key: str, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T: ...
     def step(self, key: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """As `Context.step`, waiting in place."""
-        return _wait(lambda: self._context.step(key, fn, *args, **kwargs))
+        return self._wait(lambda: self._context.step(key, fn, *args, **kwargs))
 
     def log(
         self,
@@ -98,35 +99,39 @@ class BlockingAsks:
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         """As `Context.log`, waiting until it is sent."""
-        _wait(lambda: self._context.log(level, data, logger_name=logger_name, extra=extra))
+        self._wait(lambda: self._context.log(level, data, logger_name=logger_name, extra=extra))
 
     def debug(self, data: Any, *, logger_name: str | None = None, extra: Mapping[str, Any] | None = None) -> None:
         """As `Context.debug`, waiting until it is sent."""
-        _wait(lambda: self._context.debug(data, logger_name=logger_name, extra=extra))
+        self._wait(lambda: self._context.debug(data, logger_name=logger_name, extra=extra))
 
     def info(self, data: Any, *, logger_name: str | None = None, extra: Mapping[str, Any] | None = None) -> None:
         """As `Context.info`, waiting until it is sent."""
-        _wait(lambda: self._context.info(data, logger_name=logger_name, extra=extra))
+        self._wait(lambda: self._context.info(data, logger_name=logger_name, extra=extra))
 
     def warning(self, data: Any, *, logger_name: str | None = None, extra: Mapping[str, Any] | None = None) -> None:
         """As `Context.warning`, waiting until it is sent."""
-        _wait(lambda: self._context.warning(data, logger_name=logger_name, extra=extra))
+        self._wait(lambda: self._context.warning(data, logger_name=logger_name, extra=extra))
 
     def error(self, data: Any, *, logger_name: str | None = None, extra: Mapping[str, Any] | None = None) -> None:
         """As `Context.error`, waiting until it is sent."""
-        _wait(lambda: self._context.error(data, logger_name=logger_name, extra=extra))
+        self._wait(lambda: self._context.error(data, logger_name=logger_name, extra=extra))
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """As `Context.report_progress`, waiting until it is sent."""
-        _wait(lambda: self._context.report_progress(progress, total, message))
+        self._wait(lambda: self._context.report_progress(progress, total, message))
 
     def read_resource(self, uri: str | AnyUrl) -> list[ReadResourceContents]:
         """As `Context.read_resource`, waiting in place."""
-        return _wait(lambda: self._context.read_resource(uri))
+        return self._wait(lambda: self._context.read_resource(uri))
 
+    def _wait(self, make: Callable[[], Awaitable[T]]) -> T:
+        # A thread that nobody waits for any more has no leg to ask in. Reaching for its event loop all the same would
+        # have anyio cancel it there for ever.
+        if self._context.is_over:
+            raise AskedTooLate("ctx.blocking")
 
-def _wait(make: Callable[[], Awaitable[T]]) -> T:
-    async def put() -> T:
-        return await make()
+        async def put() -> T:
+            return await make()
 
-    return anyio.from_thread.run(put)
+        return anyio.from_thread.run(put)

@@ -1,6 +1,7 @@
 """The prompts, resources and templates of one server as visibility knows them; the SDK keeps the things themselves."""
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from threading import Lock
 from typing import Literal
 
@@ -23,7 +24,8 @@ class Catalog:
         self._hidden: _Hidden = {"prompt": frozenset(), "resource": frozenset()}
         self._lock = Lock()
 
-    def add(
+    @contextmanager
+    def adding(
         self,
         kind: Shelf,
         identifier: str,
@@ -31,29 +33,48 @@ class Catalog:
         name: str | None = None,
         tags: str | Iterable[str] | None = None,
         enabled: bool = True,
-    ) -> bool:
-        """Note a prompt by its name, or a resource or template by its URI; whether that changes what clients see."""
-        component = Component(
-            kind=kind,
-            name=name or identifier,
-            uri=identifier if kind == "resource" else None,
-            tags=frozenset([tags] if isinstance(tags, str) else tags or ()),
-            since=self._visibility.stamp(),
-            enabled=enabled,
-        )
+        replaces: bool = False,
+    ) -> Generator[None]:
+        """Note a prompt by its name, or a resource or template by its URI, while it is registered.
+
+        Args:
+            kind: What it is.
+            identifier: Its name or URI.
+            name: The name of a resource.
+            tags: Labels to enable and disable by.
+            enabled: False hides it until it is enabled.
+            replaces: Whether it takes the place of one that is known already, as a template does.
+        """
+        key = (kind, identifier)
+        before = self._components.get(key)
+        if before is None or replaces:
+            component = Component(
+                kind=kind,
+                name=name or identifier,
+                uri=identifier if kind == "resource" else None,
+                tags=frozenset([tags] if isinstance(tags, str) else tags or ()),
+                since=self._visibility.stamp(),
+                enabled=enabled,
+            )
+            self._put(key, component)
+        try:
+            yield
+        except BaseException:
+            self._put(key, before)
+            raise
+
+    def _put(self, key: tuple[Shelf, str], component: Component | None) -> None:
         with self._lock:
-            if (kind, identifier) in self._components:
-                return False
-            self._components[kind, identifier] = component
+            if component is None:
+                self._components.pop(key, None)
+            else:
+                self._components[key] = component
             self._look()
-        return self.sees(kind, identifier)
 
     def remove(self, kind: Shelf, identifier: str) -> bool:
         """Forget it; whether that changes what clients see."""
-        with self._lock:
-            seen = self.sees(kind, identifier)
-            self._components.pop((kind, identifier), None)
-            self._look()
+        seen = self.sees(kind, identifier)
+        self._put((kind, identifier), None)
         return seen
 
     def sees(self, kind: Shelf, identifier: str) -> bool:

@@ -388,8 +388,13 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         """The same for a plain `def` tool, which waits in its worker thread."""
         return BlockingAsks(self)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the body that it was made for has ended."""
+        return self._body is not None and self._body.is_over
+
     def _asks(self, key: str) -> Body:
-        if self._body is not None and self._body.is_over:
+        if self.is_over:
             raise AskedTooLate(key)
         if self._body is None or not self._body.is_running:
             raise BodyMistake(

@@ -26,6 +26,7 @@ from roundtrip.errors import (
     ThreadsExhausted,
     ToolTimedOut,
     UrlRequired,
+    ValueNotStorable,
 )
 
 __all__ = ["prompt_failure", "tool_failure", "with_failures"]
@@ -58,14 +59,14 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
             message=f"Tool {name!r} cannot run: {error}",
             data={"reason": "threads_exhausted", "tool": name},
         )
+    prefix = f"Error executing tool {name}"
     if isinstance(error, UnexpectedToolError | UnexpectedResourceError):
-        return UnexpectedToolError(f"Error executing tool {name}: {error}")
-    # A signature that turns out wrong this late, and a result that cannot be sent, are crashes of the author's code.
+        return UnexpectedToolError(prefix if mask else f"{prefix}: {_sendable(str(error))}")
+    # A signature that turns out wrong this late, and a value that cannot be sent or kept, are the author's crashes.
     foreseen = isinstance(error, ToolError | ResourceError | RoundtripError)
-    if foreseen and not isinstance(error, InvalidSignature | NotSendable):
-        return ToolError(f"Error executing tool {name}: {error}")
-    told = "" if mask else f": {error}"
-    return UnexpectedToolError(f"Error executing tool {name}{told}")
+    if foreseen and not isinstance(error, InvalidSignature | NotSendable | ValueNotStorable):
+        return ToolError(f"{prefix}: {_sendable(str(error))}")
+    return UnexpectedToolError(prefix if mask else f"{prefix}: {_sendable(str(error) or type(error).__name__)}")
 
 
 async def with_failures(run: Awaitable[T], *, anticipated: Callable[[str], Exception]) -> T:
@@ -91,6 +92,11 @@ async def with_failures(run: Awaitable[T], *, anticipated: Callable[[str], Excep
 def prompt_failure(name: str, text: str) -> MCPError:
     """An anticipated failure of a prompt, which has no result of its own to carry one."""
     return MCPError(code=INTERNAL_ERROR, message=f"Error rendering prompt {name}: {text}")
+
+
+def _sendable(text: str) -> str:
+    """A text without what no transport carries: lone surrogates."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def cannot_ask(error: CannotAsk) -> MCPError:

@@ -1,5 +1,8 @@
 """A function of the author's that may ask: the body of a tool, a prompt or a resource template."""
 
+# The function that `run` makes on each leg would evaluate its annotations each time.
+from __future__ import annotations
+
 import functools
 import inspect
 import math
@@ -14,7 +17,14 @@ from roundtrip.errors import InvalidSignature
 from roundtrip.graph.markers import SdkResolve
 from roundtrip.graph.plan import EMPTY, Plan
 from roundtrip.graph.planner import find_resolved, make_plan
-from roundtrip.graph.signatures import arms_of, display_name, hints_of, is_async, returns_input_required
+from roundtrip.graph.signatures import (
+    arms_of,
+    display_name,
+    given_by_partials,
+    hints_of,
+    is_async,
+    returns_input_required,
+)
 from roundtrip.runtime.leg import DONE, Limits
 from roundtrip.server.builds import build_of
 from roundtrip.server.threads import SHARED, Pool, RunInPool, run_in_thread
@@ -46,7 +56,7 @@ class Signature:
         build: str | None,
         timeout: float | None = None,
         version: str | None = None,
-    ) -> "AskingFunction":
+    ) -> AskingFunction:
         """The function with its plan, given the names by which its resolvers may ask for the client's arguments.
 
         Raises:
@@ -84,7 +94,7 @@ def check_timeout(timeout: float | None, *, owner: str) -> None:
     Raises:
         ValueError: It is not a positive, finite number of seconds.
     """
-    if timeout is not None and not 0 < timeout < math.inf:
+    if timeout is not None and (isinstance(timeout, bool) or not 0 < timeout < math.inf):
         raise ValueError(f"{owner}: timeout= takes a positive, finite number of seconds, not {timeout}")
 
 
@@ -105,7 +115,8 @@ def read_signature(fn: Callable[..., Any], *, owner: str) -> Signature:
             "are asked by one of the two, not by both"
         )
     hints = hints_of(fn)
-    contexts = tuple(name for name, hint in hints.items() if name != "return" and _is_context(hint))
+    filled = {"return", *resolved, *given_by_partials(fn)}
+    contexts = tuple(name for name, hint in hints.items() if name not in filled and _is_context(hint))
     return Signature(fn, owner, resolved, contexts)
 
 
@@ -154,15 +165,21 @@ class AskingFunction:
         filled: Mapping[str, Any],
         context: Any,
         run_in_thread: RunInPool = run_in_thread,
+        convert: Callable[[Any], Any] | None = None,
     ) -> Any:
-        """Run it; a plain function in a worker thread."""
+        """Run it, and convert what it returned; a plain function in a worker thread, where files may be read too."""
         call = functools.partial(self.fn, **arguments, **filled, **dict.fromkeys(self.contexts, context))
+
+        def finish(result: Any) -> Any:
+            unfinished = isinstance(result, InputRequiredResult) or inspect.isawaitable(result)
+            return result if unfinished or convert is None else convert(result)
+
         if self.is_async:
-            result = await call()
+            result = finish(await call())
         else:
-            result = await run_in_thread(call, pool=self.threads)
+            result = await run_in_thread(lambda: finish(call()), pool=self.threads)
             if inspect.isawaitable(result):
-                result = await result
+                result = finish(await result)
         if isinstance(result, InputRequiredResult) and self.plan.nodes:
             raise InvalidSignature(
                 f"{self.owner} returned an InputRequiredResult, but its parameters are filled by Resolve(...): the "

@@ -114,8 +114,7 @@ class LegRunner:
         )
 
         async def execute(filled: dict[str, Any], made: Any) -> Any:
-            result = await function.run(arguments, filled, made, in_thread)
-            return result if convert is None or isinstance(result, InputRequiredResult) else convert(result)
+            return await function.run(arguments, filled, made, in_thread, convert)
 
         def make_context(body: Body) -> Context[Any, Any]:
             return Context(

@@ -3,8 +3,8 @@
 import inspect
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from threading import Lock
 from typing import Any, Final, Literal, TypeVar, overload
@@ -210,7 +210,8 @@ class Server(HookedServer[LifespanResultT]):
             middleware=middleware,
         )
         for resource in resources or ():
-            self._catalog.add("resource", str(resource.uri), name=resource.name)
+            with self._catalog.adding("resource", str(resource.uri), name=resource.name):
+                pass
         self._hide_prompts_and_resources()
         journals, policy = self._protection.journals, self._protection.policy
         place = next(i for i, entry in enumerate(self.middleware) if isinstance(entry, RequestStateBoundary))
@@ -371,7 +372,7 @@ class Server(HookedServer[LifespanResultT]):
             UnexpectedToolError: It crashed; `__cause__` is why.
             MCPError: A protocol error: one that the tool raised, or that its client cannot be asked.
         """
-        tool = self._tools.find(name, version if version is not None else requested_version())
+        tool = self._tools.find(name, version if version is not None else requested_version(name))
         if context is None:
             context = SdkContext(mcp_server=self, subscriptions=self._bus)
         try:
@@ -442,8 +443,11 @@ class Server(HookedServer[LifespanResultT]):
         for kind in self._catalog.refresh():
             self._announcer.note(_LISTINGS[kind])
 
-    def _note_added(self, kind: Shelf, identifier: str, **details: Any) -> None:
-        if self._catalog.add(kind, identifier, **details):
+    @contextmanager
+    def _adding(self, kind: Shelf, identifier: str, **details: Any) -> Generator[None]:
+        with self._catalog.adding(kind, identifier, **details):
+            yield
+        if self._catalog.sees(kind, identifier):
             self._announcer.note(_LISTINGS[kind])
 
     # Prompts and resource templates.
@@ -476,7 +480,6 @@ class Server(HookedServer[LifespanResultT]):
         def decorate(fn: _CallableT) -> _CallableT:
             label = name or display_name(fn)
             signature = read_signature(fn, owner=f"prompt {label!r}")
-            self._note_added("prompt", label, tags=tags, enabled=enabled)
             function = self._bind(signature)
 
             async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
@@ -484,7 +487,8 @@ class Server(HookedServer[LifespanResultT]):
                 return await with_failures(run, anticipated=partial(prompt_failure, label))
 
             register = super(Server, self).prompt(label, title, description, icons)
-            register(hide_parameters(signature, serve) if signature.hidden else fn)
+            with self._adding("prompt", label, tags=tags, enabled=enabled):
+                register(hide_parameters(signature, serve) if signature.hidden else fn)
             return fn
 
         return decorate
@@ -535,29 +539,34 @@ class Server(HookedServer[LifespanResultT]):
 
         def decorate(fn: _CallableT) -> _CallableT:
             signature = read_signature(fn, owner=f"resource {uri!r}")
-            self._note_added("resource", uri, name=name or display_name(fn), tags=tags, enabled=enabled)
-            if not signature.hidden or not UriTemplate.parse(uri).variable_names:
+            is_template = bool(UriTemplate.parse(uri).variable_names)
+            adding = self._adding(
+                "resource", uri, name=name or display_name(fn), tags=tags, enabled=enabled, replaces=is_template
+            )
+            if not signature.hidden or not is_template:
                 if signature.resolved:
                     raise InvalidSignature(
                         f"resource {uri!r} has no variables, so it is read without a call that could ask; fill its "
                         "parameters inside the function, or make it a template"
                     )
-                register(fn)
+                with adding:
+                    register(fn)
                 return fn
             function = self._bind(signature)
 
             async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
                 return await with_failures(self._legs.run(function, arguments, context), anticipated=ResourceError)
 
-            register(hide_parameters(signature, serve))
+            with adding:
+                register(hide_parameters(signature, serve))
             return fn
 
         return decorate
 
     def add_prompt(self, prompt: Prompt) -> None:
         """Register the SDK's own prompt object."""
-        super().add_prompt(prompt)
-        self._note_added("prompt", prompt.name)
+        with self._adding("prompt", prompt.name):
+            super().add_prompt(prompt)
 
     def remove_prompt(self, name: str) -> None:
         """Take a prompt away.
@@ -571,8 +580,8 @@ class Server(HookedServer[LifespanResultT]):
 
     def add_resource(self, resource: Resource) -> None:
         """Register the SDK's own resource object."""
-        super().add_resource(resource)
-        self._note_added("resource", str(resource.uri), name=resource.name)
+        with self._adding("resource", str(resource.uri), name=resource.name):
+            super().add_resource(resource)
 
     def _bind(self, signature: Signature) -> AskingFunction:
         """A prompt's or a template's function, whose resolvers may take its arguments by name."""

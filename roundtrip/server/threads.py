@@ -28,11 +28,11 @@ T = TypeVar("T")
 
 
 class Pool:
-    """So many worker threads on each event loop; without a size, those that all of an event loop shares."""
+    """So many worker threads on each event loop."""
 
     __slots__ = ("__weakref__", "_size")
 
-    def __init__(self, size: int | None = None) -> None:
+    def __init__(self, size: int) -> None:
         self._size = size
 
     def slots(self) -> "_Slots":
@@ -44,13 +44,12 @@ class Pool:
         except LookupError:
             pools = WeakKeyDictionary[Pool, _Slots]()
             _POOLS.set(pools)
-        shared = anyio.to_thread.current_default_thread_limiter
-        slots = pools[self] = _Slots(anyio.CapacityLimiter(self._size) if self._size is not None else shared())
+        slots = pools[self] = _Slots(anyio.CapacityLimiter(self._size))
         return slots
 
 
-SHARED: Final = Pool()
-"""The threads of the event loop, for functions that only compute."""
+SHARED: Final = Pool(40)
+"""For functions that only compute. Not those of anyio itself, for which others would have to queue."""
 
 
 class RunInPool(Protocol):
@@ -108,10 +107,10 @@ class LeavingThreads:
 class _Slots:
     """The slots of one pool on one event loop. All but a thread's own end happens on that loop."""
 
-    __slots__ = ("_left", "_limiter", "_waiting", "uncounted")
+    __slots__ = ("_left", "_waiting", "limiter", "uncounted")
 
     def __init__(self, limiter: anyio.CapacityLimiter) -> None:
-        self._limiter = limiter
+        self.limiter = limiter
         self._left = 0
         self._waiting: set[anyio.CancelScope] = set()
         # A slot is taken here, and given back when its thread ends; anyio would give it back with the call.
@@ -119,11 +118,11 @@ class _Slots:
 
     @property
     def _are_lost(self) -> bool:
-        return self._left >= self._limiter.total_tokens
+        return self._left >= self.limiter.total_tokens
 
     async def take(self, holder: object) -> None:
         try:
-            self._limiter.acquire_on_behalf_of_nowait(holder)
+            self.limiter.acquire_on_behalf_of_nowait(holder)
         except anyio.WouldBlock:
             await self._wait_for_one(holder)
 
@@ -132,14 +131,14 @@ class _Slots:
             with anyio.CancelScope() as waiting:
                 self._waiting.add(waiting)
                 try:
-                    await self._limiter.acquire_on_behalf_of(holder)
+                    await self.limiter.acquire_on_behalf_of(holder)
                 finally:
                     self._waiting.discard(waiting)
                 return
-        raise ThreadsExhausted(int(self._limiter.total_tokens))
+        raise ThreadsExhausted(int(self.limiter.total_tokens))
 
     def give_back(self, holder: object) -> None:
-        self._limiter.release_on_behalf_of(holder)
+        self.limiter.release_on_behalf_of(holder)
 
     def leave(self) -> None:
         self._left += 1

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from roundtrip.server.tools.versions import canonical_version
+
 __all__ = ["Component", "Kind", "Rules", "Visibility"]
 
 Kind = Literal["tool", "prompt", "resource"]
@@ -42,7 +44,7 @@ class Component:
     def keys(self) -> tuple[str, ...]:
         """The keys that select it."""
         key = f"{self.kind}:{self.name if self.uri is None else self.uri}"
-        return (key,) if self.version is None else (key, f"{key}@{self.version}")
+        return (key,) if self.version is None else (key, f"{key}@{canonical_version(self.version)}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -197,6 +199,8 @@ def _strings(criterion: str, given: Strings | None) -> frozenset[str] | None:
     if given is None:
         return None
     strings = frozenset([given] if isinstance(given, str) else given)
+    if not strings:
+        raise ValueError(f"{criterion}= is empty, and would match nothing; leave it out to choose by the others")
     for item in strings:
         if not isinstance(item, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"{criterion}= takes a string or an iterable of strings, not one of {type(item).__name__}")
@@ -208,4 +212,7 @@ def _read_key(key: str) -> str:
     kind = _PREFIXES.get(prefix)
     if kind is None or not colon or not identifier:
         raise ValueError(f"{key!r} is no key, and would match nothing; the forms are {_FORMS}")
+    name, at, version = identifier.rpartition("@")
+    if kind == "tool" and at:
+        identifier = f"{name}@{canonical_version(version)}"
     return f"{kind}:{identifier}"

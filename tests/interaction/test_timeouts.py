@@ -15,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult
 
 from roundtrip import Context, Elicit, ElicitUrl, Event, Resolve, Server
+from roundtrip.server.threads import SHARED
 from tests.hosts import WAIT
 from tests.interaction.pages.visitors import Visitor, visiting
 from tests.players import Era, Person, Trace, connect, text_of
@@ -66,7 +67,7 @@ def held() -> Generator[Held]:
 @asynccontextmanager
 async def few_threads(number: int) -> AsyncGenerator[anyio.CapacityLimiter]:
     """The event loop has so many threads; at the end none of them is held any more."""
-    limiter = anyio.to_thread.current_default_thread_limiter()
+    limiter = SHARED.slots().limiter
     limiter.total_tokens = number
     yield limiter
     await until(lambda: not limiter.borrowed_tokens)
@@ -559,7 +560,7 @@ async def test_sixty_slow_calls_take_forty_threads_and_give_them_all_back(era: E
     # Time enough for forty threads to start.
     server = slots_of(held, seconds=LONG)
     errors: list[MCPError] = []
-    limiter = anyio.to_thread.current_default_thread_limiter()
+    limiter = SHARED.slots().limiter
     assert limiter.total_tokens == 40
     with anyio.fail_after(WAIT):
         async with connect(server, era) as client:
@@ -660,7 +661,7 @@ async def test_a_body_whose_time_is_up_can_ask_nothing_any_more(era: Era, caplog
             release.set()
             await anyio.to_thread.run_sync(ended.wait, WAIT)
             await until(lambda: len(caplog.records) == 2)
-    assert [type(error).__name__ for error in raised] == ["BodyMistake"]
+    assert [type(error).__name__ for error in raised] == ["AskedTooLate"]
     assert person.asked == []
     timed_out, failed = [record for record in caplog.records if record.name == "roundtrip"]
     assert timed_out.levelno == logging.WARNING
@@ -691,7 +692,7 @@ def test_a_server_outlives_the_event_loop_that_its_threads_were_left_on(held: He
     server = slots_of(held)
 
     async def lose() -> int:
-        anyio.to_thread.current_default_thread_limiter().total_tokens = 1
+        SHARED.slots().limiter.total_tokens = 1
         assert_timed_out(await failure_of(server, Era.RETRY, "timed"), "timed", SHORT)
         assert_refused(await failure_of(server, Era.RETRY, "untimed"), "untimed", 1)
         return held.started

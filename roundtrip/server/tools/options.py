@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypedDict, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, cast, overload
 
 from mcp_types import Icon, ToolAnnotations
 from typing_extensions import Unpack
+
+from roundtrip.errors import InvalidSignature
 
 __all__ = ["ToolDetails", "ToolOptions", "ToolSpec", "spec_of", "tool"]
 
@@ -95,13 +97,18 @@ class ToolSpec:
         if not public:
             return self.meta
         meta: Mapping[str, Any] = self.meta or {}
-        return {**meta, "fastmcp": {**meta.get("fastmcp", {}), **public}}
+        given = meta.get("fastmcp", {})
+        if not isinstance(given, Mapping):
+            raise InvalidSignature(f"meta['fastmcp'] is {given!r}, and has to be a dict: tags and versions go there")
+        return {**meta, "fastmcp": {**cast("Mapping[str, Any]", given), **public}}
 
     @property
     def label_set(self) -> frozenset[str]:
         """The tags."""
-        tags = self.tags
-        return frozenset([tags] if isinstance(tags, str) else tags or ())
+        tags = frozenset([self.tags] if isinstance(self.tags, str) else self.tags or ())
+        if not all(isinstance(tag, str) for tag in tags):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidSignature(f"tags={self.tags!r} have to be strings")
+        return tags
 
 
 @overload

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any, get_args, get_origin
 
 from mcp.server.mcpserver.exceptions import ToolError
@@ -15,10 +14,10 @@ from mcp_types import Tool as WireTool
 from pydantic import PydanticUserError, ValidationError
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.graph.signatures import display_name, hints_of
+from roundtrip.graph.signatures import display_name, given_by_partials, hints_of
 from roundtrip.runtime.leg import Limits
 from roundtrip.server.functions import AskingFunction, Signature, read_signature
-from roundtrip.server.tools.arguments import ArgumentReader
+from roundtrip.server.tools.arguments import ArgumentReader, mistakes_in
 from roundtrip.server.tools.descriptions import describe
 from roundtrip.server.tools.gates import ConfirmationGate
 from roundtrip.server.tools.options import ToolSpec, spec_of
@@ -70,15 +69,22 @@ class RegisteredTool:
         """
         try:
             return self.arguments.read(arguments)
-        except (ValidationError, SchemaMismatch) as error:
+        except ValidationError as error:
             # The client's mistake. A ValidationError from anywhere else in a leg is the author's, and a crash.
+            raise ToolError(mistakes_in(error)) from error
+        except SchemaMismatch as error:
             raise ToolError(str(error)) from error
 
-    def listed(self, versions: Sequence[str]) -> WireTool:
-        """The tool as clients see it, beside the versions of it that they may call."""
-        if not versions:
+    def listed_with(self, lower: Sequence["RegisteredTool"]) -> WireTool:
+        """The tool as clients see it, who may call lower versions of it too."""
+        if self.version is None:
             return self.listing
-        return self.listing.model_copy(update={"meta": self.spec.listed_meta([*reversed(versions)])})
+        versions = [tool.version for tool in (self, *reversed(lower)) if tool.version is not None]
+        update: dict[str, Any] = {"meta": self.spec.listed_meta(versions)}
+        if any(tool.listing.output_schema != self.listing.output_schema for tool in lower):
+            # Clients hold every result of the name against this one schema.
+            update["output_schema"] = None
+        return self.listing.model_copy(update=update)
 
 
 def register(
@@ -217,7 +223,7 @@ def _metadata_of(signature: Signature, *, tool: str, structured: bool) -> FuncMe
     """The SDK's reading of a function, of whatever kind of callable it is."""
     fn = signature.fn
     hints = hints_of(fn)
-    bound = _given_by_partials(fn)
+    bound = given_by_partials(fn)
     visible: list[inspect.Parameter] = []
     original = inspect.signature(fn)
     for name, parameter in original.parameters.items():
@@ -239,15 +245,6 @@ def _metadata_of(signature: Signature, *, tool: str, structured: bool) -> FuncMe
         return func_metadata(stand_in, structured_output=None if structured else False)
     except PydanticUserError as error:
         raise InvalidSignature(f"tool {tool!r}: a parameter has no schema ({error.message})") from error
-
-
-def _given_by_partials(fn: Callable[..., Any]) -> frozenset[str]:
-    """The parameters that a partial has filled by name: they are the author's, and no client may set them."""
-    given: set[str] = set()
-    while isinstance(fn, partial):
-        given.update(fn.keywords)
-        fn = fn.func
-    return frozenset(given)
 
 
 def _described_by_annotation(fn: Callable[..., Any]) -> Mapping[str, str]:

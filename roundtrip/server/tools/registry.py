@@ -90,7 +90,8 @@ class ToolRegistry:
                     logger.warning("Tool already exists, and is replaced: %s", label)
             self._registered[tool.name] = {**versions, key: tool}
             self._seen = None
-        return self._visibility.sees(tool.component)
+        replaced = versions.get(key)
+        return any(self._visibility.sees(one.component) for one in (tool, replaced) if one is not None)
 
     def remove(self, name: str, version: str | None = None) -> bool:
         """Take a tool away, one version or all; whether that changes what clients see.
@@ -113,9 +114,9 @@ class ToolRegistry:
 
     def refresh(self) -> bool:
         """Look again at what clients see; whether that has changed."""
-        before = self._view()
-        self._seen = None
-        return before.versions != self._view().versions
+        with self._lock:
+            before, self._seen = self._seen, self._look()
+            return before is None or before.versions != self._seen.versions
 
     def _view(self) -> _Seen:
         seen = self._seen
@@ -137,7 +138,7 @@ class ToolRegistry:
             ordered = [shown[key] for key in sorted(key for key in shown if key is not None)] or [*shown.values()]
             tools[name] = ordered[-1]
             by_version.update({(name, key): tool for key, tool in shown.items()})
-            listing.append(ordered[-1].listed([tool.version for tool in ordered if tool.version is not None]))
+            listing.append(ordered[-1].listed_with(ordered[:-1]))
         return _Seen(MappingProxyType(tools), MappingProxyType(by_version), tuple(listing))
 
 

@@ -8,7 +8,7 @@ from roundtrip.errors import InvalidSignature, RejectionReason
 from roundtrip.server.refusals import refusal
 from roundtrip.server.requests import CURRENT
 
-__all__ = ["VersionKey", "named_version", "requested_version", "version_key", "version_text"]
+__all__ = ["VersionKey", "canonical_version", "named_version", "requested_version", "version_key", "version_text"]
 
 _OWN = "roundtrip/version"
 _FASTMCP = "fastmcp"
@@ -47,12 +47,22 @@ def version_text(version: object, *, tool: str) -> str | None:
     """
     if version is None:
         return None
-    if isinstance(version, bool) or not isinstance(version, str | int | float):
-        raise InvalidSignature(f"tool {tool!r}: version={version!r} must be text or a number, such as '1.2'")
+    if isinstance(version, bool) or not isinstance(version, str | int):
+        raise InvalidSignature(f"tool {tool!r}: version={version!r} must be text, such as '1.10', or a whole number")
     text = str(version)
     if not text or "@" in text:
         raise InvalidSignature(f"tool {tool!r}: version={text!r} must not be empty nor hold '@', which keys use")
     return text
+
+
+def canonical_version(text: str) -> str:
+    """One spelling for all spellings of a version."""
+    from packaging.utils import canonicalize_version
+
+    try:
+        return canonicalize_version(text)
+    except ValueError:
+        return text
 
 
 def version_key(version: str | None) -> VersionKey | None:
@@ -72,14 +82,16 @@ def named_version(params: Mapping[str, Any] | None) -> str | None:
     return None if version is None else str(version)
 
 
-def requested_version() -> str | None:
-    """The version to call for the request being served: the one its call began with, or else the one it names.
+def requested_version(name: str) -> str | None:
+    """The version of a tool that the request being served calls: the one its call began with, or else that it names.
 
     Raises:
         MCPError: It names another one than its call began with.
     """
     request = CURRENT.get()
-    if request is None or request.claimed:
+    if request is None or request.claimed or request.context.method != "tools/call":
+        return None
+    if (request.context.params or {}).get("name") != name:
         return None
     named = named_version(request.context.params)
     if request.journal is None:

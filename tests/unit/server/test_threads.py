@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Generator
 
 import anyio
-import anyio.to_thread
 import pytest
 
 from roundtrip.errors import ThreadsExhausted
@@ -102,8 +101,8 @@ async def test_while_all_threads_are_left_behind_a_pool_refuses(run: RunInPool, 
 
 
 @runners
-async def test_the_shared_pool_is_as_large_as_the_event_loops(run: RunInPool, hang: Hang) -> None:
-    limiter = anyio.to_thread.current_default_thread_limiter()
+async def test_a_pool_may_be_made_larger_while_threads_are_lost(run: RunInPool, hang: Hang) -> None:
+    limiter = SHARED.slots().limiter
     limiter.total_tokens = 1
     await leave(hang, SHARED)
     with pytest.raises(ThreadsExhausted):

@@ -37,12 +37,12 @@ def test_a_version_with_more_digits_than_python_reads_is_text() -> None:
     assert VersionKey("1") < VersionKey("9" * 5000)
 
 
-@pytest.mark.parametrize(("version", "text"), [(None, None), ("1.0", "1.0"), (2, "2"), (2.5, "2.5")])
+@pytest.mark.parametrize(("version", "text"), [(None, None), ("1.0", "1.0"), (2, "2")])
 def test_a_version_is_text_or_a_number(version: object, text: str | None) -> None:
     assert version_text(version, tool="quote") == text
 
 
-@pytest.mark.parametrize("version", ["", "1@2", True, ["1"]])
+@pytest.mark.parametrize("version", ["", "1@2", True, 1.1, ["1"]])
 def test_what_is_no_version_is_refused(version: object) -> None:
     with pytest.raises(InvalidSignature, match="tool 'quote': version="):
         version_text(version, tool="quote")

@@ -134,12 +134,10 @@ def test_a_call_without_a_criterion_is_told_what_to_pass(word: str) -> None:
         getattr(Visibility(), word)(only=True)
 
 
-def test_an_empty_criterion_matches_nothing() -> None:
-    assert hidden_by(names=[]) == []
-    assert hidden_by(names="add", tags=()) == []
-    visibility = Visibility()
-    visibility.enable(tags=[], only=True)
-    assert seen(visibility) == []
+@pytest.mark.parametrize("criteria", [{"names": []}, {"names": "add", "tags": ()}, {"keys": iter(())}])
+def test_an_empty_criterion_is_refused_as_it_would_match_nothing(criteria: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="is empty, and would match nothing"):
+        Visibility().enable(**criteria, only=True)
 
 
 @pytest.mark.parametrize("key", ["add", "tools:add", "tool", "tool:", ":add", ""])
@@ -222,9 +220,11 @@ switching = st.builds(
     criteria=st.fixed_dictionaries(
         {},
         optional={
-            "keys": st.frozensets(st.sampled_from([f"{kind}:{name}" for kind in ("tool", "prompt") for name in NAMES])),
-            "names": st.frozensets(st.sampled_from(NAMES)),
-            "tags": st.frozensets(st.sampled_from(TAGS)),
+            "keys": st.frozensets(
+                st.sampled_from([f"{kind}:{name}" for kind in ("tool", "prompt") for name in NAMES]), min_size=1
+            ),
+            "names": st.frozensets(st.sampled_from(NAMES), min_size=1),
+            "tags": st.frozensets(st.sampled_from(TAGS), min_size=1),
         },
     ).filter(bool),
 )

@@ -1,0 +1,287 @@
+"""Ways in which tools were once told on, starved or mistaken for others; each of them closed."""
+
+import os
+import time
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import pytest
+from mcp.shared.exceptions import MCPError
+from pydantic import BaseModel
+
+from roundtrip import Context, Elicit, Image, InvalidSignature, Resolve, Server
+from tests.players import Era, Person, call, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "quarterly-margin-31"
+
+
+class Approval(BaseModel):
+    ok: bool
+
+
+# What a server computed is told to nobody, however it fails.
+
+
+def margin() -> int:
+    return SECRET  # type: ignore[return-value]
+
+
+def secretive(**options: Any) -> Server:
+    server = Server("shop", **options)
+
+    @server.tool
+    async def by_step(ctx: Context) -> str:
+        await ctx.step("margin", margin)
+        return "kept"
+
+    @server.tool
+    async def by_resolver(kept: Annotated[int, Resolve(margin, once=True)]) -> str:
+        return "kept"
+
+    @server.prompt()
+    async def prompted(ctx: Context) -> str:
+        await ctx.step("margin", margin)
+        return "kept"
+
+    return server
+
+
+@pytest.mark.parametrize("mask", [False, True])
+@pytest.mark.parametrize("tool", ["by_step", "by_resolver"])
+async def test_a_value_that_cannot_be_kept_is_not_told(era: Era, tool: str, mask: bool) -> None:
+    result = await call(secretive(mask_error_details=mask), era, tool)
+    assert result.is_error
+    assert SECRET not in result.model_dump_json()
+
+
+async def test_nor_in_a_prompt(era: Era) -> None:
+    async with connect(secretive(), era) as client:
+        with pytest.raises(MCPError) as caught:
+            await client.get_prompt("prompted")
+    assert "cannot be remembered" in caught.value.error.message
+    assert SECRET not in str(caught.value.error)
+
+
+async def test_a_masking_server_does_not_pass_on_what_another_tells(era: Era) -> None:
+    inner, outer = Server("inner"), Server("outer", mask_error_details=True)
+
+    @inner.tool
+    async def crash() -> str:
+        raise RuntimeError(SECRET)
+
+    @outer.tool
+    async def calls(ctx: Context) -> str:
+        return str(await inner.call_tool("crash", {}))
+
+    assert text_of(await call(outer, era, "calls")) == "Error executing tool calls"
+
+
+# Threads.
+
+
+async def test_threads_left_behind_by_tools_do_not_starve_resources(era: Era) -> None:
+    server, hold = Server("shop"), anyio.Event()
+
+    @server.tool(timeout=0.1)
+    def slow() -> str:
+        deadline = time.monotonic() + 20
+        while not hold.is_set() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return "late"
+
+    @server.resource("shop://hours")
+    def hours() -> str:
+        return "9 to 5"
+
+    async with connect(server, era) as client:
+
+        async def calls() -> None:
+            with pytest.raises(MCPError):
+                await client.call_tool("slow")
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                for _ in range(41):
+                    tasks.start_soon(calls)
+            with anyio.fail_after(5):
+                assert (await client.read_resource("shop://hours")).contents
+        finally:
+            hold.set()
+
+
+async def test_a_thread_left_behind_reaches_for_nothing_any_more(era: Era) -> None:
+    server, raised = Server("shop"), list[Exception]()
+    over, done = anyio.Event(), anyio.Event()
+
+    @server.resource("shop://hours")
+    def hours() -> str:
+        return "9 to 5"
+
+    @server.tool(timeout=0.1)
+    def slow(ctx: Context) -> str:
+        deadline = time.monotonic() + 20
+        while not over.is_set() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        for late in (
+            partial(ctx.blocking.read_resource, "shop://hours"),
+            partial(ctx.blocking.report_progress, 1, 2),
+            partial(ctx.blocking.info, "late"),
+        ):
+            try:
+                late()
+            except Exception as error:  # noqa: BLE001 - to be looked at in the test
+                raised.append(error)
+        anyio.from_thread.run_sync(done.set)
+        return "late"
+
+    async with connect(server, era) as client:
+        with pytest.raises(MCPError, match="timed out"):
+            await client.call_tool("slow")
+        over.set()
+        with anyio.fail_after(5):
+            await done.wait()
+    assert [type(error).__name__ for error in raised] == ["AskedTooLate"] * 3
+
+
+async def test_a_file_that_a_plain_tool_returns_is_read_in_its_thread(era: Era, tmp_path: Path) -> None:
+    pipe = tmp_path / "picture.png"
+    os.mkfifo(pipe)
+    server = Server("shop")
+
+    @server.tool(timeout=0.2)
+    def picture() -> Image:
+        return Image(path=pipe)
+
+    async with connect(server, era) as client:
+        started = time.monotonic()
+        with pytest.raises(MCPError, match=r"timed out after 0\.2s"):
+            await client.call_tool("picture")
+        assert time.monotonic() - started < 5
+    with pipe.open("wb"):  # lets the thread go
+        pass
+
+
+# Who is meant.
+
+
+async def test_what_a_partial_has_filled_is_filled_by_nothing_else(era: Era) -> None:
+    async def approve() -> Elicit[Approval]:
+        return Elicit("Approve?", Approval)
+
+    async def pay(to: str, account: str, approval: Annotated[Approval, Resolve(approve)]) -> str:
+        return f"{to} {account} {approval.ok}"
+
+    server = Server("bank")
+    server.add_tool(partial(pay, approval=Approval(ok=False), account="ours"), "pay")
+    person = Person()
+    async with connect(server, era, person) as client:
+        (listed,) = (await client.list_tools()).tools
+        result = await client.call_tool("pay", {"to": "eve", "account": "theirs", "approval": {"ok": True}})
+    assert list(listed.input_schema["properties"]) == ["to"]
+    assert text_of(result) == "eve ours False"
+    assert person.asked == []
+
+
+async def test_a_template_that_is_registered_again_is_hidden_as_its_new_tags_say(era: Era) -> None:
+    server = Server("shop")
+
+    @server.resource("shop://{name}")
+    def public(name: str) -> str:
+        return "public"
+
+    @server.resource("shop://{name}", tags={"admin"})
+    def admin(name: str) -> str:
+        return "admin"
+
+    server.disable(tags={"admin"})
+    async with connect(server, era) as client:
+        with pytest.raises(MCPError, match="Unknown resource"):
+            await client.read_resource("shop://keys")
+
+
+async def test_a_registration_that_fails_leaves_nothing_behind(era: Era) -> None:
+    server = Server("shop")
+    with pytest.raises(InvalidSignature):
+
+        @server.prompt(name="greet", enabled=False)
+        async def wrong(ok: Annotated[Approval, Resolve(lambda nobody_knows: nobody_knows)]) -> str:  # type: ignore[misc]
+            return "never"
+
+    @server.prompt(name="greet")
+    async def right() -> str:
+        return "hello"
+
+    async with connect(server, era) as client:
+        assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["greet"]
+
+
+async def test_a_version_named_for_a_prompt_is_not_one_of_the_tools_it_calls(era: Era) -> None:
+    server = Server("shop")
+    for version in ("1", "2"):
+
+        @server.tool(name="tell", version=version)
+        async def tell(version: str = version) -> str:
+            return version
+
+    @server.prompt()
+    async def ask() -> str:
+        return str(await server.call_tool("tell", {}))
+
+    async with connect(server, era) as client:
+        prompt = await client.get_prompt("ask", meta={"roundtrip/version": "1"})
+    assert "'result': '2'" in str(prompt.messages[0].content)
+
+
+@pytest.mark.parametrize("key", ["tool:quote@1", "tool:quote@1.0", "tool:quote@v1.0.0"])
+async def test_a_key_names_a_version_in_any_of_its_spellings(era: Era, key: str) -> None:
+    server = Server("shop")
+
+    @server.tool(version="1.0")
+    async def quote() -> str:
+        return "1.0"
+
+    server.disable(keys={key})
+    assert text_of(await call(server, era, "quote")) == "Unknown tool: quote"
+
+
+async def test_versions_that_return_different_things_are_both_understood_by_a_client(era: Era) -> None:
+    server = Server("shop")
+
+    @server.tool(name="count", version="1")
+    async def count() -> int:
+        return 1
+
+    @server.tool(name="count", version="2")
+    async def count_in_words() -> str:
+        return "one"
+
+    async with connect(server, era) as client:
+        (listed,) = (await client.list_tools()).tools
+        first = await client.call_tool("count", meta={"roundtrip/version": "1"})
+        second = await client.call_tool("count")
+    assert listed.output_schema is None
+    assert [first.structured_content, second.structured_content] == [{"result": 1}, {"result": "one"}]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"meta": {"fastmcp": "x"}, "tags": {"a"}}, "has to be a dict"),
+        ({"tags": [1]}, "have to be strings"),
+        ({"version": 1.1}, "must be text, such as '1.10'"),
+        ({"timeout": True}, "positive, finite number"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises((InvalidSignature, ValueError), match=text):
+        Server("shop").add_tool(margin, **options)
+
+
+@pytest.mark.parametrize("criterion", ["keys", "names", "tags"])
+def test_an_empty_choice_is_refused_as_it_would_hide_everything_or_nothing(criterion: str) -> None:
+    with pytest.raises(ValueError, match=f"{criterion}= is empty"):
+        Server("shop").enable(**{criterion: []}, only=True)  # type: ignore[arg-type]

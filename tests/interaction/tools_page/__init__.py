@@ -1,0 +1,1 @@
+"""The page about tools as tables: a row for each behaviour."""
