@@ -20,8 +20,8 @@ from mcp_types import (
     TextContent,
 )
 
-from roundtrip.errors import NotSendable
 from roundtrip.server.media_types import UNKNOWN, extension_of, type_of_format, type_of_name
+from roundtrip.server.sendable import require_sendable, require_sendable_model, require_sendable_text, unsendable
 
 __all__ = [
     "CONTENT_TYPES",
@@ -33,7 +33,6 @@ __all__ = [
     "as_blocks",
     "as_json",
     "as_text",
-    "unsendable",
 ]
 
 
@@ -234,6 +233,7 @@ def as_blocks(value: Any) -> list[ContentBlock]:
     if value is None:
         return []
     if isinstance(value, str):
+        require_sendable_text(value)
         return [TextContent(type="text", text=value)]
     if isinstance(value, list | tuple):
         blocks: list[ContentBlock] = []
@@ -241,7 +241,10 @@ def as_blocks(value: Any) -> list[ContentBlock]:
             blocks += as_blocks(item)
         return blocks
     block = as_block(value)
-    return [block if block is not None else TextContent(type="text", text=as_text(value))]
+    if block is None:
+        return [TextContent(type="text", text=as_text(value))]
+    require_sendable_model(block)
+    return [block]
 
 
 def as_block(value: Any) -> ContentBlock | None:
@@ -283,21 +286,12 @@ def as_json(value: Any) -> Any:
         NotSendable: It has no JSON form.
     """
     try:
-        # JSON has no NaN and no infinity; on the wire they would be null in any case.
-        return pydantic_core.to_jsonable_python(value, fallback=_stand_in, inf_nan_mode="null")
+        # Not as null, which JSON has for it: the author would see it in the text and miss it in the data.
+        data = pydantic_core.to_jsonable_python(value, fallback=_stand_in, inf_nan_mode="constants")
     except ValueError as error:
         raise unsendable(error) from error
-
-
-def unsendable(error: ValueError) -> NotSendable:
-    """What pydantic's refusal to serialize a value means to the tool's author."""
-    if isinstance(error, UnicodeDecodeError) or "invalid utf-8" in str(error):
-        return NotSendable(
-            "a result holds bytes that are not UTF-8 text; return them by themselves or as File(data=...), "
-            "or encode them with base64"
-        )
-    reason = str(error).removeprefix("Error serializing to JSON: ").removeprefix("ValueError: ")
-    return NotSendable(f"a result has no JSON form: {reason}")
+    require_sendable(data)
+    return data
 
 
 def _stand_in(value: Any) -> Any:

@@ -8,6 +8,8 @@ middleware runs. roundtrip keeps its own registry of tools, and without this hoo
 to be missing exactly there: where the SDK finds none, it answers as it does for a name that never was, and goes on to
 the next template that matches.
 
+`FuncMetadata._output_adapter` reads the TypedDicts that pydantic refuses before Python 3.12.
+
 `ServerSession._connection` knows the session of a request. The header that names a session is checked on one transport
 only, and on the others it is whatever a client says.
 """
@@ -22,11 +24,12 @@ from mcp.server.mcpserver.exceptions import ResourceNotFoundError
 from mcp.server.mcpserver.prompts import Prompt, PromptManager
 from mcp.server.mcpserver.resources import Resource, ResourceManager
 from mcp.server.mcpserver.resources.templates import ResourceSecurityError, ResourceTemplate
+from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.server.session import ServerSession
 from mcp_types import InputRequiredResult, PromptReference
-from pydantic import AnyUrl
+from pydantic import AnyUrl, TypeAdapter
 
-__all__ = ["HookedServer", "session_id_of"]
+__all__ = ["HookedServer", "output_adapter", "session_id_of"]
 
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
@@ -126,3 +129,8 @@ class _VisibleResources(ResourceManager):
 def session_id_of(session: ServerSession) -> str | None:
     """The id of the streamable HTTP session that a request belongs to, if it belongs to one."""
     return session._connection.session_id  # pyright: ignore[reportPrivateUsage]
+
+
+def output_adapter(metadata: FuncMetadata) -> TypeAdapter[Any]:
+    """What validates and writes the results of a tool that has an output model."""
+    return metadata._output_adapter(metadata.output_model)  # pyright: ignore[reportPrivateUsage]

@@ -5,29 +5,30 @@ what can be prepared per tool is prepared once.
 """
 
 import dataclasses
-import datetime
-import decimal
 import enum
-import json
 import pathlib
-import uuid
 from collections.abc import Callable, Mapping
-from types import NoneType
 from typing import Any, Literal, cast, get_args, get_origin
 
+import pydantic_core
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
-from pydantic import BaseModel, Json, SecretBytes, SecretStr
+from pydantic import BaseModel, Json, SecretBytes, SecretStr, ValidationError, WithJsonSchema
 from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
 
 from roundtrip.graph.signatures import arms_of
 
-__all__ = ["ArgumentReader"]
+__all__ = ["ArgumentReader", "mistakes_in"]
 
+_SHOWN_MISTAKES = 2000
 _JSON_TEXT = cast("type[Any]", Json)
 _TEXTS: tuple[type, ...] = (str, bytes, bytearray, pathlib.PurePath, SecretStr, SecretBytes, _JSON_TEXT)
-_OTHER_SCALARS = (NoneType, int, float, complex, decimal.Decimal, datetime.date, datetime.time, datetime.timedelta)
-_SCALARS = (*_TEXTS, *_OTHER_SCALARS, uuid.UUID, enum.Enum)
+
+
+def mistakes_in(error: ValidationError) -> str:
+    """What pydantic has to say of arguments, cut short where it is of very many."""
+    text = str(error)
+    return text if len(text) <= _SHOWN_MISTAKES else f"{text[:_SHOWN_MISTAKES]}..."
 
 
 class ArgumentReader:
@@ -43,18 +44,21 @@ class ArgumentReader:
         self._check = check
         self._model = metadata.arg_model
         fields = self._model.model_fields
-        self._fields = tuple((field, info.alias or field) for field, info in fields.items())
+        self._fields = tuple((field, _parameter_of(field, info)) for field, info in fields.items())
         # A client may send a list or an object as JSON text.
         self._parsed = frozenset(
             name
             for field, info in fields.items()
             if check is None and _may_come_as_json(info)
-            for name in (field, info.alias)
-            if name is not None
+            for name in (field, info.alias, info.validation_alias)
+            if isinstance(name, str)
         )
+        aliases = {info.alias: field for field, info in fields.items() if info.alias is not None}
+        outputs = dict(self._fields)
         self.names: Mapping[str, str] = {
-            **dict(self._fields),
-            **{output: output for _, output in self._fields},
+            **outputs,
+            **{alias: outputs[field] for alias, field in aliases.items()},
+            **{output: output for output in outputs.values()},
         }
         """Every name by which a resolver may ask for an argument, with the name it is passed to the body under."""
 
@@ -81,20 +85,29 @@ class ArgumentReader:
 def _parse(text: str) -> object:
     """The list or object that a text spells in JSON; the text itself for anything else."""
     try:
-        parsed = cast("object", json.loads(text))
-    except (ValueError, RecursionError):
+        # As strict as the transports: what they refuse could not have been sent as a list or an object either.
+        parsed = cast("object", pydantic_core.from_json(text, allow_inf_nan=False))
+    except ValueError:
         return text
     return text if isinstance(parsed, str | int | float) else parsed
 
 
+def _parameter_of(field: str, info: FieldInfo) -> str:
+    """The body's own name of an argument: the SDK renames the fields that a model could not have."""
+    renamed = info.alias is not None and field == f"field_{info.alias}" and hasattr(BaseModel, info.alias)
+    return cast("str", info.alias) if renamed else field
+
+
 def _may_come_as_json(info: FieldInfo) -> bool:
-    """Whether a text for this parameter may be a list or an object in disguise."""
-    if any(extra is _JSON_TEXT or isinstance(extra, _JSON_TEXT) for extra in info.metadata):
-        return False
+    """Whether a text for this parameter may only be a list or an object in disguise."""
+    for extra in info.metadata:
+        if extra is _JSON_TEXT or isinstance(extra, _JSON_TEXT):
+            return False
+        # What the SDK says of a parameter without an annotation.
+        if isinstance(extra, WithJsonSchema) and (extra.json_schema or {}).get("type") == "string":
+            return False
     arms = [_plain(arm) for arm in arms_of(info.annotation)]
-    if any(map(_is_model, arms)):
-        return False
-    return not (any(map(_takes_text, arms)) and all(map(_is_scalar, arms)))
+    return not any(_is_model(arm) or _takes_text(arm) for arm in arms)
 
 
 def _plain(arm: Any) -> Any:
@@ -120,8 +133,3 @@ def _takes_text(arm: Any) -> bool:
     if issubclass(arm, enum.Enum):
         return any(isinstance(member.value, str) for member in arm)
     return issubclass(arm, _TEXTS)
-
-
-def _is_scalar(arm: Any) -> bool:
-    """Whether an arm is known to be neither a list nor an object."""
-    return get_origin(arm) is Literal or (isinstance(arm, type) and issubclass(arm, _SCALARS))

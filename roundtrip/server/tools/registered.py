@@ -22,7 +22,7 @@ from roundtrip.server.tools.descriptions import describe
 from roundtrip.server.tools.gates import ConfirmationGate
 from roundtrip.server.tools.options import ToolSpec, spec_of
 from roundtrip.server.tools.results import Converter, results_for, returned_type
-from roundtrip.server.tools.schemas import SchemaMismatch, checker, inlined, with_descriptions
+from roundtrip.server.tools.schemas import SchemaMismatch, inlined, input_checker, with_descriptions
 from roundtrip.server.tools.versions import version_text
 from roundtrip.server.visibility import Component
 
@@ -261,7 +261,7 @@ def _described_by_annotation(fn: Callable[..., Any]) -> Mapping[str, str]:
 
 def _check_of(schema: dict[str, Any], *, tool: str) -> Callable[[object], None]:
     try:
-        return checker(schema)
+        return input_checker(schema)
     except ValueError as error:
         raise InvalidSignature(f"tool {tool!r}: its input schema cannot be checked strictly: {error}") from error
 

@@ -2,7 +2,6 @@
 
 import collections
 import functools
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from typing import Any, cast
@@ -10,22 +9,24 @@ from typing import Any, cast
 import pydantic_core
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, StrictJsonSchema
 from mcp_types import CallToolResult, InputRequiredResult, TextContent
-from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError, create_model
+from pydantic import BaseModel, PydanticUserError, ValidationError, create_model
 
 from roundtrip.errors import InvalidSignature, NotSendable
-from roundtrip.server.content import ToolResult, as_block, as_blocks, as_json, as_text, unsendable
+from roundtrip.server.content import ToolResult, as_block, as_blocks, as_json, as_text
+from roundtrip.server.seams import output_adapter
+from roundtrip.server.sendable import require_sendable, require_sendable_model, require_sendable_text, unsendable
 from roundtrip.server.tools.returns import NOTHING, is_any_list, is_any_object, returned_type, unannotated
-from roundtrip.server.tools.schemas import SchemaMismatch, checker
+from roundtrip.server.tools.schemas import Check, SchemaMismatch, checker
 
-__all__ = ["WRAPPED", "Converter", "Results", "results_for", "returned_type"]
+__all__ = ["Converter", "Results", "results_for"]
 
-Check = Callable[[object], None]
 Converter = Callable[[Any], CallToolResult | InputRequiredResult]
 
 WRAPPED = "x-fastmcp-wrap-result"
 """Marks an output schema whose only property, `result`, is what the tool returned."""
 
 _SCALARS = (str, int, bool)
+_WRITTEN_OTHERWISE = frozenset(("serialization", "ser_json_inf_nan"))
 _NO_SCHEMA = (PydanticUserError, pydantic_core.SchemaError, ValidationError, TypeError, ValueError, NameError)
 
 
@@ -75,14 +76,15 @@ def results_for(
         return Results(None, _converter(_object_like))
     if metadata.output_model is None:
         # Made by hand: the SDK publishes such a schema and leaves it at that.
-        return Results(metadata.output_schema, metadata.convert_result)
+        return Results(metadata.output_schema, _converter(lambda value: None))
     if is_any_object(read) and not metadata.wrap_output:
         schema = {"type": "object", "additionalProperties": True}
         return Results(schema, _converter(_any_object, check=_later(schema)))
     schema = _published(metadata)
     if is_any_list(read):
         return Results(schema, _converter(_any_list, check=_later(schema)))
-    convert = _converter(_typed(metadata), check=_later(schema))
+    check = _later(schema)
+    convert = _converter(_typed(metadata, check), check=check)
     # By identity: a constraint, as in `Annotated[int, Ge(0)]`, has to be checked, which the short way does not.
     if metadata.wrap_output and any(read is scalar for scalar in _SCALARS):
         return Results(schema, _scalar_converter(read, convert))
@@ -128,8 +130,8 @@ def _published(metadata: FuncMetadata) -> dict[str, Any]:
     """The schema of what is sent, which with computed fields and serializers is not that of what is accepted."""
     schema = metadata.output_schema or {}
     try:
-        adapter = TypeAdapter[Any](metadata.output_model)
-        sent = _with_root(adapter.json_schema(mode="serialization", schema_generator=StrictJsonSchema))
+        sent = output_adapter(metadata).json_schema(mode="serialization", schema_generator=StrictJsonSchema)
+        sent = _with_root(sent)
     except _NO_SCHEMA:
         sent = schema
     if sent.get("type") == "object":
@@ -156,6 +158,7 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
 
     def convert(value: Any) -> CallToolResult | InputRequiredResult:
         if isinstance(value, InputRequiredResult):
+            require_sendable_model(value)
             return value
         try:
             if isinstance(value, CallToolResult | ToolResult):
@@ -176,8 +179,11 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
 
 def _whole(value: CallToolResult | ToolResult, check: Check | None) -> CallToolResult:
     result = value.to_call_tool_result() if isinstance(value, ToolResult) else value
+    require_sendable_model(result)
+    # Apart from the rest: as a part of a model, a number that JSON lacks is written as null.
+    structured, _ = as_json(result.structured_content), as_json(result.meta)
     if check is not None and not result.is_error:
-        check(as_json(result.structured_content))
+        check(structured)
     return result
 
 
@@ -221,37 +227,52 @@ def _with_blocks(value: Any) -> Any:
     return value if block is None else block.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _typed(metadata: FuncMetadata) -> Callable[[Any], Any]:
+def _typed(metadata: FuncMetadata, check: Check) -> Callable[[Any], Any]:
     """What a value is by the tool's return annotation, as the SDK validates and writes it."""
-    try:
-        adapter = TypeAdapter[Any](metadata.output_model)
-    except PydanticUserError:
-        # A `typing.TypedDict` before Python 3.12, which the SDK rebuilds for pydantic.
-        return lambda value: getattr(metadata.convert_result(value), "structured_content", None)
+    adapter = output_adapter(metadata)
     wraps = metadata.wrap_output
+    model = unannotated(metadata.output_model)
+    surprising = _has_serializers(adapter.core_schema)
 
     def structure(value: Any) -> Any:
-        if isinstance(value, float) and not math.isfinite(value):
-            raise NotSendable(f"a result has no JSON form: there is no number {value}; return None or a text for it")
         given = {"result": value} if wraps else value
         validated = adapter.validate_python(given, by_alias=True, by_name=True)
         try:
             if isinstance(validated, BaseModel):
                 # By the instance, so that one of a subclass keeps its own fields.
-                return validated.model_dump(mode="json", by_alias=True)
-            return adapter.dump_python(validated, mode="json", by_alias=True)
+                data = validated.model_dump(mode="json", by_alias=True)
+            else:
+                data = adapter.dump_python(validated, mode="json", by_alias=True)
         except ValueError as error:
             raise unsendable(error) from error
+        require_sendable(data)
+        if surprising or (type(validated) is not model and isinstance(validated, BaseModel)):
+            check(data)
+        return data
 
     return structure
 
 
+def _has_serializers(core_schema: Any) -> bool:
+    """Whether something in it may be written otherwise than the published schema says."""
+    if isinstance(core_schema, list | tuple):
+        return any(map(_has_serializers, cast("Iterable[Any]", core_schema)))
+    if not isinstance(core_schema, dict):
+        return False
+    parts = cast("dict[str, Any]", core_schema)
+    if not _WRITTEN_OTHERWISE.isdisjoint(parts):
+        return True
+    return any(_has_serializers(part) for key, part in parts.items() if key != "metadata")
+
+
 def _scalar_converter(kind: type[Any], otherwise: Converter) -> Converter:
     """The short way for the commonest results: what the SDK makes of them by way of a model with one field."""
+    require = require_sendable_text if kind is str else require_sendable
 
     def convert(value: Any) -> CallToolResult | InputRequiredResult:
         if type(value) is not kind:
             return otherwise(value)
+        require(value)
         text = TextContent(type="text", text=value if kind is str else as_text(value))
         return CallToolResult(content=[text], structured_content={"result": value})
 

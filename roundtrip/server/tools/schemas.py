@@ -1,21 +1,38 @@
 """JSON schemas of tools: without references, with descriptions, and as a check of values."""
 
 import copy
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
-    from jsonschema import SchemaError, ValidationError
+    from jsonschema import FormatChecker, SchemaError, ValidationError
+    from jsonschema.protocols import Validator
 
-__all__ = ["SchemaMismatch", "checker", "inlined", "with_descriptions"]
+__all__ = ["Check", "SchemaMismatch", "checker", "inlined", "input_checker", "with_descriptions"]
+
+Check = Callable[[object], None]
+"""Raises `SchemaMismatch` for a value that a schema does not allow."""
 
 _GROWTH = 4000
 """How many values a schema may gain by being inlined."""
 
 _SHOWN_VALUE = 80
 _SHOWN_TEXT = 400
+_COMPARED_ERRORS = 10
+
+_DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?([Zz]|[+-][0-9]{2}:?[0-9]{2})?"
+# What a text of a format looks like, a time without its zone too: pydantic writes and reads those.
+_FORMATS = {
+    "date": re.compile(_DATE),
+    "date-time": re.compile(f"{_DATE}[Tt ]{_TIME}"),
+    "duration": re.compile("[+-]?P[0-9DHMSTWY.,]+"),
+    "time": re.compile(_TIME),
+    "uuid": re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
+}
 
 # Where a schema has schemas in it; whatever else it holds is data, in which "$ref" is a word like any other.
 _NAMED = frozenset(("properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"))
@@ -73,7 +90,6 @@ class SchemaMismatch(ValueError):
     def __init__(self, place: str, problem: str) -> None:
         super().__init__(f"{place}: {problem}" if place else problem)
         self.place = place
-        self.problem = problem
 
 
 def inlined(schema: dict[str, Any]) -> dict[str, Any]:
@@ -252,7 +268,7 @@ def with_descriptions(schema: dict[str, Any], descriptions: Mapping[str, str]) -
     return {**schema, "properties": described}
 
 
-def checker(schema: Mapping[str, Any]) -> Callable[[object], None]:
+def checker(schema: Mapping[str, Any]) -> Check:
     """A function that raises `SchemaMismatch` for a value that the schema does not allow.
 
     Nothing is ever fetched: a reference out of the schema is a mistake in it.
@@ -260,35 +276,89 @@ def checker(schema: Mapping[str, Any]) -> Callable[[object], None]:
     Raises:
         ValueError: It is no valid JSON schema.
     """
+    return _checker(copy.deepcopy(dict(schema)))
+
+
+def input_checker(schema: Mapping[str, Any]) -> Check:
+    """A `checker` of values from outside, which takes no longer for the worst of them than for others of their size.
+
+    Patterns and uniqueness are left to pydantic. Dates, times, durations and UUIDs have to look like their `format`.
+
+    Raises:
+        ValueError: It is no valid JSON schema.
+    """
+    from jsonschema import FormatChecker
+
+    fixed = copy.deepcopy(dict(schema))
+    for part in _subschemas(fixed):
+        # The first may backtrack for ever in `re`, as may the patterns of names; the other compares each with each.
+        part.pop("pattern", None)
+        part.pop("uniqueItems", None)
+        named = part.pop("patternProperties", None)
+        if isinstance(named, dict):
+            part["additionalProperties"] = {"anyOf": [*cast("dict[str, Any]", named).values()]}
+    formats = FormatChecker(formats=())
+    for name, looks in _FORMATS.items():
+        formats.checks(name)(_looking_like(looks))
+    return _checker(fixed, formats)
+
+
+def _looking_like(looks: re.Pattern[str]) -> Callable[[object], bool]:
+    return lambda value: not isinstance(value, str) or looks.fullmatch(value) is not None
+
+
+def _checker(schema: dict[str, Any], formats: "FormatChecker | None" = None) -> Check:
     from jsonschema import Draft202012Validator, SchemaError
-    from jsonschema.validators import validator_for
+    from jsonschema.validators import extend, validator_for  # pyright: ignore[reportUnknownVariableType]
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
-    fixed = copy.deepcopy(dict(schema))
-    kind = validator_for(fixed, default=Draft202012Validator)
+    kind = validator_for(schema, default=Draft202012Validator)
     try:
-        kind.check_schema(fixed)
+        kind.check_schema(schema)
     except SchemaError as error:
         raise ValueError(f"not a valid JSON schema: {_mismatch(error)}") from error
     except RecursionError:
         raise ValueError("not a usable JSON schema: it is nested too deeply") from None
-    if (reference := _missing_reference(fixed)) is not None:
+    if (reference := _missing_reference(schema)) is not None:
         raise ValueError(f"not a valid JSON schema: it refers to {reference!r}, which is not in it")
+    brief = {word: _briefly(kind.VALIDATORS[word]) for word in ("anyOf", "oneOf") if word in kind.VALIDATORS}
     # An empty registry: the default one fetches what it does not know.
-    validator = kind(fixed, registry=Registry())
+    validator: Validator = cast("Any", extend)(kind, brief)(
+        schema, registry=cast("Any", Registry)(), format_checker=formats
+    )
 
     def check(value: object) -> None:
         try:
-            error = _best_match(validator.iter_errors(cast("Any", value)))
+            error = _best_match(itertools.islice(validator.iter_errors(cast("Any", value)), _COMPARED_ERRORS))
+            if error is not None:
+                raise _mismatch(error)
         except RecursionError:
             raise SchemaMismatch("", "the value is nested too deeply") from None
         except Unresolvable as unknown:
             raise SchemaMismatch("", f"the schema refers to {unknown.ref!r}, which is not in it") from unknown
-        if error is not None:
-            raise _mismatch(error)
 
     return check
+
+
+def _briefly(keyword: Callable[..., Any]) -> Callable[..., Any]:
+    """A keyword of several schemas that collects a few errors of each, and not one for every item of a value."""
+
+    def collect(validator: Any, *rest: Any) -> Any:
+        return keyword(_Brief(validator), *rest)
+
+    return collect
+
+
+class _Brief:
+    """The part of a validator that `anyOf` and `oneOf` use."""
+
+    def __init__(self, validator: Any) -> None:
+        self.evolve = validator.evolve
+        self._validator = validator
+
+    def descend(self, *args: Any, **options: Any) -> Iterator[Any]:
+        return itertools.islice(self._validator.descend(*args, **options), _COMPARED_ERRORS)
 
 
 def _missing_reference(schema: dict[str, Any]) -> str | None:

@@ -103,7 +103,7 @@ def test_a_file_s_type_is_told_by_its_extension(tmp_path: Path, name: str, expec
     assert base64.b64decode(contents.blob) == NOT_TEXT
 
 
-@pytest.mark.parametrize("name", ["a.webp", "a.m4a", "a.flac", "a.ogg", "a.md"])
+@pytest.mark.parametrize("name", ["a.webp", "a.m4a", "a.flac", "a.ogg", "a.md", "a.png", "a.pdf"])
 def test_types_do_not_depend_on_the_machine_s_own_list(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     here = File(data=b"", name=name).to_resource_content()
 
@@ -306,7 +306,7 @@ def test_structured_content_has_to_be_a_dict(wrong: Any) -> None:
 
 
 def test_structured_content_becomes_json_data() -> None:
-    result = ToolResult(structured_content={"report": Report(title="Q3"), 1: float("inf")})  # pyright: ignore[reportArgumentType]
+    result = ToolResult(structured_content={"report": Report(title="Q3"), 1: None})  # pyright: ignore[reportArgumentType]
     assert result.structured_content == {"report": {"title": "Q3"}, "1": None}
 
 
@@ -319,3 +319,47 @@ def test_what_has_no_json_form_is_refused_when_the_result_is_made() -> None:
     circle["self"] = circle
     with pytest.raises(NotSendable, match=r"[Cc]ircular"):
         ToolResult(structured_content=circle)
+    for number in (float("nan"), float("inf"), -float("inf")):
+        with pytest.raises(NotSendable, match=f"there is no number {number}"):
+            ToolResult(structured_content={"a": [number]})
+    with pytest.raises(NotSendable, match="more than 4300 digits"):
+        ToolResult(structured_content={"a": 10**4300})
+    ToolResult(structured_content={"a": 10**4300 - 1})
+
+
+LONE = "\ud800"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        LONE,
+        ["fine", LONE],
+        {"a": LONE},
+        {LONE: 1},
+        TextContent(type="text", text=LONE),
+        TextContent(type="text", text="", _meta={"a": [LONE]}),
+        EmbeddedResource(type="resource", resource=TextResourceContents(uri="file:///a", text=LONE)),
+        File(data=b"", format=f"text/{LONE}"),
+    ],
+    ids=ascii,
+)
+def test_text_that_is_not_valid_unicode_is_refused(content: Any) -> None:
+    with pytest.raises(NotSendable, match="not valid Unicode"):
+        ToolResult(content=content)
+
+
+def test_text_beyond_ascii_is_content_like_any_other() -> None:
+    for text in ("é", "\U0001f600", "\x00"):
+        assert ToolResult(content=text, structured_content={text: text}).structured_content == {text: text}
+
+
+def test_data_is_refused_that_is_nested_deeper_than_clients_read() -> None:
+    deep: list[Any] = []
+    for _ in range(150):
+        deep = [deep]
+    ToolResult(content="x", structured_content={"a": deep})
+    for _ in range(50):
+        deep = [deep]
+    with pytest.raises(NotSendable, match="levels deep"):
+        ToolResult(content="x", structured_content={"a": deep})

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
 from types import MappingProxyType
-from typing import Annotated, Any, Dict, List, Literal, NamedTuple, TypedDict  # noqa: UP035
+from typing import Annotated, Any, Dict, List, Literal, NamedTuple, TypedDict, cast  # noqa: UP035
 from uuid import UUID
 
 import pytest
@@ -30,7 +30,7 @@ from mcp_types import (
     TextContent,
 )
 from mcp_types import Tool as WireTool
-from pydantic import BaseModel, ConfigDict, Field, RootModel, computed_field, field_serializer
+from pydantic import BaseModel, ConfigDict, Field, RootModel, computed_field, field_serializer, model_serializer
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from typing_extensions import TypeAliasType
 from typing_extensions import TypedDict as PydanticTypedDict
@@ -38,7 +38,8 @@ from typing_extensions import TypedDict as PydanticTypedDict
 from roundtrip.errors import InvalidSignature, NotSendable
 from roundtrip.graph.signatures import hints_of
 from roundtrip.server.content import Audio, File, Image, ToolResult
-from roundtrip.server.tools.results import Results, results_for, returned_type
+from roundtrip.server.tools.results import Results, results_for
+from roundtrip.server.tools.returns import returned_type
 from tests.players import Era
 
 EMPTY = inspect.Signature.empty
@@ -64,6 +65,36 @@ class Person:
 @pydantic_dataclass
 class Strict:
     age: int
+
+
+class Measured(BaseModel):
+    x: float
+
+
+class Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    x: int
+
+
+class Opened(Closed):
+    y: int = 2
+
+
+class Shouted(BaseModel):
+    x: int
+
+    @field_serializer("x")
+    def shout(self, x: int):
+        return f"{x}!"
+
+
+class Spelled(BaseModel):
+    x: int
+
+    @model_serializer
+    def spell(self):
+        return str(self.x)
 
 
 class User(BaseModel):
@@ -268,7 +299,7 @@ def test_a_structure_that_holds_itself_is_refused() -> None:
 OBJECT_LIKE: list[tuple[Any, Any]] = [
     ({"a": 1}, {"a": 1}),
     ({}, {}),
-    ({1: float("nan"), "b": Color.RED, "c": NOON}, {"1": None, "b": "red", "c": "2026-01-01T12:00:00Z"}),
+    ({1: None, "b": Color.RED, "c": NOON}, {"1": None, "b": "red", "c": "2026-01-01T12:00:00Z"}),
     ({"a": Unknown()}, {"a": "an unknown object"}),
     (Named(a=1), {"a": 1}),
     (OrderedDict(a=1), {"a": 1}),
@@ -468,7 +499,7 @@ def test_a_subclass_of_the_annotated_model_keeps_its_own_fields() -> None:
 async def test_a_client_accepts_every_result_by_the_schema_that_was_listed(era: Era) -> None:
     cases = [(annotation, value) for annotation, _, value, _ in RESULT_OF]
     cases += [(annotation, value) for annotation, value, _ in OBJECTS]
-    cases += [(list, [Image(data=NOT_TEXT), "beside it", NOT_TEXT]), (EMPTY, {"a": float("nan")})]
+    cases += [(list, [Image(data=NOT_TEXT), "beside it", NOT_TEXT]), (EMPTY, {"a": None})]
     tools = {f"t{number}": (made(annotation), value) for number, (annotation, value) in enumerate(cases)}
 
     async def list_tools(
@@ -536,8 +567,56 @@ def test_a_value_against_its_annotation_fails_the_call(annotation: Any, value: A
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_number_that_json_lacks_is_refused_where_a_number_is_promised(value: float) -> None:
-    with pytest.raises(NotSendable, match="there is no number"):
-        made(float).convert(value)
+    cases: list[tuple[Any, Any]] = [
+        (float, value),
+        (list[float], [value]),
+        (dict[str, float], {"a": value}),
+        (Measured, Measured(x=value)),
+        (Measured, {"x": str(value)}),
+        (dict, {"a": value}),
+        (list, [value]),
+        (EMPTY, {"a": value}),
+        (EMPTY, ToolResult(content="x", meta={"a": value})),
+        (EMPTY, CallToolResult(content=[], structured_content={"a": value})),
+    ]
+    for annotation, returned in cases:
+        with pytest.raises(NotSendable, match="there is no number"):
+            made(annotation).convert(returned)
+
+
+@pytest.mark.parametrize(
+    ("value", "match"), [("\ud800", "not valid Unicode"), (10**4300, "more than 4300 digits")], ids=["text", "number"]
+)
+def test_what_no_transport_carries_is_refused_wherever_it_stands(value: Any, match: str) -> None:
+    kind: Any = type(cast("object", value))
+    cases: list[tuple[Any, Any]] = [
+        (kind, value),
+        (list[kind], [value]),
+        (dict, {"a": [value]}),
+        (EMPTY, {"a": value}),
+        (EMPTY, ToolResult(content="x", meta={"a": value})),
+        (EMPTY, CallToolResult(content=[], structured_content={"a": value})),
+        (EMPTY, CallToolResult(content=[TextContent(type="text", text="", _meta={"a": value})])),
+        (EMPTY, InputRequiredResult(request_state="\ud800")) if kind is str else (dict[str, int], {"a": value}),
+    ]
+    for annotation, returned in cases:
+        with pytest.raises(NotSendable, match=match):
+            made(annotation).convert(returned)
+
+
+def test_a_result_s_meta_has_to_be_json_data() -> None:
+    with pytest.raises(NotSendable, match=r"no JSON form: .*object"):
+        made().convert(ToolResult(content="x", meta={"a": object()}))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [(Closed, Opened(x=1)), (Shouted, Shouted(x=1)), (list[Shouted], [Shouted(x=1)]), (Spelled, Spelled(x=1))],
+    ids=str,
+)
+def test_a_model_that_is_written_otherwise_than_its_schema_says_fails_the_call(annotation: Any, value: Any) -> None:
+    with pytest.raises(NotSendable, match="does not fit the tool's output schema"):
+        made(annotation).convert(value)
 
 
 # Whole results.
@@ -595,7 +674,7 @@ def test_a_given_schema_replaces_the_annotation_s(annotation: Any, value: Any) -
     assert structured["name"] == "Ada"
 
 
-@pytest.mark.parametrize("value", [{}, {"name": 5}, {"name": float("nan")}, "Ada", ["Ada"], None, 5, Image(data=b"")])
+@pytest.mark.parametrize("value", [{}, {"name": 5}, {"name": None}, "Ada", ["Ada"], None, 5, Image(data=b"")])
 def test_a_result_that_a_given_schema_does_not_allow_fails_the_call(value: Any) -> None:
     with pytest.raises(NotSendable, match="does not fit the tool's output schema"):
         made(output_schema=POINT).convert(value)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
-from roundtrip.server.tools.schemas import SchemaMismatch, checker, inlined, with_descriptions
+from roundtrip.server.tools.schemas import SchemaMismatch, checker, inlined, input_checker, with_descriptions
 
 
 class Address(BaseModel):
@@ -388,6 +388,67 @@ def test_values_and_schemas_without_a_bottom_are_refused() -> None:
             checker(schema)(deep)
     while deep:  # one list at a time: freeing them all at once is a recursion too
         deep = deep.pop()
+
+
+PATTERN = r"^(a+)+$"
+
+
+def test_patterns_and_uniqueness_of_what_clients_send_are_left_to_pydantic() -> None:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string", "pattern": PATTERN},
+            "set": {"anyOf": [{"type": "array", "uniqueItems": True, "items": {"pattern": PATTERN}}]},
+            "names": {"patternProperties": {PATTERN: {"type": "integer"}}, "propertyNames": {"pattern": PATTERN}},
+        },
+    }
+    sent: dict[str, Any] = {"text": "a" * 50 + "!", "set": ["b", "b"], "names": {"a" * 50 + "!": 1}}
+
+    input_checker(schema)(sent)
+    for name, wrong in (("text", 5), ("set", "b"), ("names", {"a": "1"})):
+        with pytest.raises(SchemaMismatch, match=f"^{name}"):
+            input_checker(schema)({**sent, name: wrong})
+    with pytest.raises(SchemaMismatch, match="does not match"):
+        checker(schema)({"text": "b"})
+    assert schema["properties"]["text"] == {"type": "string", "pattern": PATTERN}
+
+
+class Counting(list[Any]):
+    """A list that knows how far it was read."""
+
+    read = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        self.read += 1
+        return super().__getitem__(place)
+
+
+@pytest.mark.parametrize("items", [list[int], list[int] | None, dict[str, int] | list[int]], ids=str)
+def test_a_check_stops_at_the_first_few_of_many_mistakes(items: Any) -> None:
+    value = Counting(["a"] * 1000)
+    with pytest.raises(SchemaMismatch, match="'a' is not of type 'integer'"):
+        input_checker(TypeAdapter[Any](items).json_schema())(value)
+    assert 0 < value.read < 100
+
+
+@pytest.mark.parametrize(
+    ("format", "allowed", "refused"),
+    [
+        ("date", ["2026-07-28"], ["1700000000", "2026-07-28T00:00:00"]),
+        ("date-time", ["2026-07-28T01:02:03Z", "2026-07-28T01:02:03.5+02:00", "2026-07-28T01:02"], ["1700000000", ""]),
+        ("time", ["01:02:03", "01:02Z"], ["3600", "01h02"]),
+        ("duration", ["P3D", "-PT1.5S"], ["5", "3 days", "P"]),
+        ("uuid", ["00000000-0000-0000-0000-000000000001"], ["0" * 32, "urn:uuid:x"]),
+        ("regex", ["("], []),
+    ],
+)
+def test_what_clients_send_has_to_look_like_its_format(format: str, allowed: list[str], refused: list[str]) -> None:
+    check = input_checker({"properties": {"at": {"anyOf": [{"type": "string", "format": format}, {"type": "null"}]}}})
+    for text in (*allowed, None):
+        check({"at": text})
+    for text in refused:
+        with pytest.raises(SchemaMismatch, match=f"is not a '{format}'"):
+            check({"at": text})
 
 
 SCALARS: list[Any] = [int, str, bool, None, Literal["a", "b"], Annotated[int, Field(ge=0)]]

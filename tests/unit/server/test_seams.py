@@ -6,6 +6,7 @@ from mcp.server import MCPServer
 from mcp.server.connection import Connection
 from mcp.server.mcpserver.prompts import PromptManager
 from mcp.server.mcpserver.resources import ResourceManager
+from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.server.session import ServerSession
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
@@ -56,3 +57,8 @@ def test_a_session_knows_its_connection_and_a_connection_its_session() -> None:
     # Only a session that the manager opened has an id, and no request can claim one.
     manager = inspect.getsource(StreamableHTTPSessionManager)
     assert manager.count("session_id=session_id,") == 1
+
+
+def test_the_metadata_of_a_function_makes_the_adapter_of_its_results() -> None:
+    assert list(inspect.signature(FuncMetadata._output_adapter).parameters) == ["self", "output_model"]  # pyright: ignore[reportPrivateUsage]
+    assert "self._output_adapter(output_model)" in inspect.getsource(FuncMetadata.convert_result)
