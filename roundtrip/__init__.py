@@ -10,11 +10,12 @@ from roundtrip.asks.outcomes import (
     ElicitationResult,
 )
 from roundtrip.errors import InvalidSignature, RoundtripError
-from roundtrip.graph.markers import Resolve
+from roundtrip.graph.markers import Depends, Resolve
 from roundtrip.machine.call import Step
 from roundtrip.machine.table import Event, State
 from roundtrip.server.content import Audio, File, Image, ToolResult
 from roundtrip.server.context import Context
+from roundtrip.server.current import get_access_token, get_context, get_http_headers, get_request
 from roundtrip.server.server import Server
 from roundtrip.server.tools.options import tool
 
@@ -24,6 +25,7 @@ __all__ = [
     "CancelledElicitation",
     "Context",
     "DeclinedElicitation",
+    "Depends",
     "Elicit",
     "ElicitUrl",
     "ElicitationResult",
@@ -40,5 +42,9 @@ __all__ = [
     "Step",
     "ToolError",
     "ToolResult",
+    "get_access_token",
+    "get_context",
+    "get_http_headers",
+    "get_request",
     "tool",
 ]

@@ -16,6 +16,7 @@
     │   ├── AskNotAwaited         a question was made and never put
     │   └── SuspensionSwallowed   a body caught what should have ended its leg
     ├── CallOutlived         a live call that still asks after its whole age
+    ├── DependencyEndedCall  a cancel scope of a dependency cancelled what it was entered for
     ├── ToolTimedOut         the work of one leg took longer than it may
     ├── ThreadsExhausted     every thread was left behind by a call that timed out, and still runs
     ├── CannotAsk            the client cannot be asked this way
@@ -46,6 +47,7 @@ __all__ = [
     "CannotAsk",
     "CapabilityMissing",
     "ChannelMissing",
+    "DependencyEndedCall",
     "IllegalTransition",
     "InvalidSignature",
     "KeyUsedTwice",
@@ -336,3 +338,11 @@ class ValueNotStorable(RoundtripError):
 
 class NotSendable(RoundtripError):
     """What a tool returned cannot be sent: it has no JSON form, or its output schema does not allow it."""
+
+
+class DependencyEndedCall(RoundtripError):
+    """A dependency's own cancel scope, as of `move_on_after`, cancelled the call and said nothing more."""
+
+    def __init__(self, dependency: str) -> None:
+        super().__init__(f"dependency {dependency!r} cancelled the call")
+        self.dependency = dependency

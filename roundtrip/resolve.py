@@ -13,9 +13,9 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import InputRequiredResult
 
 from roundtrip.errors import InvalidSignature, TokenRejected
-from roundtrip.graph.markers import Resolve, SdkResolve
+from roundtrip.graph.markers import Marker, Resolve, SdkResolve
 from roundtrip.graph.plan import Node, Plan
-from roundtrip.graph.planner import find_resolved, make_plan
+from roundtrip.graph.planner import ResolvedParameters, find_resolved, make_plan
 from roundtrip.graph.signatures import identity, returns_input_required
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.runtime.leg import DONE, Leg, Limits, Refused, Suspended, open_call, serve
@@ -43,7 +43,7 @@ class ResolverPlans(dict[Hashable, Node]):
         self.plan = plan
 
 
-def find_resolved_parameters(fn: Any) -> dict[str, tuple[SdkResolve, bool]]:
+def find_resolved_parameters(fn: Any) -> dict[str, tuple[Marker, bool]]:
     """The parameters of a function that a `Resolve` fills, each with whether it wants the outcome, not the value.
 
     Raises:
@@ -52,9 +52,7 @@ def find_resolved_parameters(fn: Any) -> dict[str, tuple[SdkResolve, bool]]:
     return find_resolved(fn)
 
 
-def build_resolver_plans(
-    resolved_params: Mapping[str, tuple[SdkResolve, bool]], tool_arg_names: Set[str]
-) -> ResolverPlans:
+def build_resolver_plans(resolved_params: ResolvedParameters, tool_arg_names: Set[str]) -> ResolverPlans:
     """Check the graph that starts at some filled parameters.
 
     Raises:
@@ -71,7 +69,7 @@ def build_resolver_plans(
 
 
 async def resolve_arguments(
-    resolved_params: Mapping[str, tuple[SdkResolve, bool]],
+    resolved_params: ResolvedParameters,
     plans: ResolverPlans,
     tool_args: Mapping[str, Any],
     context: Context[Any, Any],

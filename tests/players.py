@@ -175,7 +175,7 @@ class Hopper:
         *,
         answers: Mapping[str, Reply | InputResponse] | None = None,
         state: str | None = None,
-        meta: dict[str, Any] | None = None,
+        meta: Any = None,
     ) -> CallToolResult | InputRequiredResult:
         """One leg, on the next server."""
         responses: dict[str, InputResponse] | None = None

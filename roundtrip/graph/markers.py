@@ -1,11 +1,11 @@
-"""`Resolve`, the marker that fills a parameter by running a function."""
+"""`Resolve` and `Depends`, the markers that fill a parameter by running a function."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from mcp.server.mcpserver.resolve import Resolve as SdkResolve
 
-__all__ = ["Resolve", "SdkResolve"]
+__all__ = ["Dependency", "Depends", "Marker", "Resolve", "SdkResolve"]
 
 
 class Resolve(SdkResolve):
@@ -45,3 +45,49 @@ class Resolve(SdkResolve):
 
     def __repr__(self) -> str:
         return f"Resolve({getattr(self.fn, '__qualname__', self.fn)!r})"
+
+
+class Dependency:
+    """What `Depends` makes: a function, what goes into it by position, and whether its value is shared."""
+
+    __slots__ = ("fn", "subs", "use_cache")
+
+    def __init__(self, fn: Callable[..., Any], *subs: "Callable[..., Any] | Marker", use_cache: bool = True) -> None:
+        for part in (fn, *subs):
+            if not callable(part) and (part is fn or not isinstance(cast("object", part), _MARKERS)):
+                raise TypeError(f"Depends({part!r}) takes functions; give it one that returns the value")
+        self.fn: Callable[..., Any] = fn
+        self.subs: tuple[Marker, ...] = tuple(sub if isinstance(sub, _MARKERS) else Dependency(sub) for sub in subs)
+        self.use_cache = use_cache
+
+    def __repr__(self) -> str:
+        return f"Depends({getattr(self.fn, '__qualname__', self.fn)!r})"
+
+
+def Depends(fn: Callable[..., Any], *subs: "Callable[..., Any] | Marker", use_cache: bool = True) -> Any:
+    """Fill a parameter by running `fn`: `account: Account = Depends(current_account)`.
+
+    Another spelling of `Resolve`, as a default or in `Annotated`, for what a request needs rather than what it asks. A
+    generator function, or a class that is a context manager, is entered before the body and left when the leg ends.
+
+    Args:
+        fn: A function, coroutine function, generator function, method, class, callable object or partial.
+        *subs: Functions, or other `Depends`, whose values `fn` receives as its first positional arguments.
+        use_cache: Run it once, however many ask for it. False runs it for each.
+
+    Returns:
+        A marker; for type checkers anything, so that it may be the default of a parameter of any type.
+
+    Example:
+        ```python
+        @server.tool(enabled=Depends(is_pro, current_account))
+        async def forecast(city: str, account: Account = Depends(current_account)) -> str: ...
+        ```
+    """
+    return Dependency(fn, *subs, use_cache=use_cache)
+
+
+_MARKERS = (SdkResolve, Dependency)
+
+Marker = SdkResolve | Dependency
+"""Either way to say what fills a parameter."""

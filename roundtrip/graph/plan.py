@@ -4,7 +4,7 @@ A plan is a list of nodes in which each comes after all it needs. `planner.py` m
 walks it (see `walk.py`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -42,6 +42,8 @@ class Node:
     """One function of the graph. `index` is its place in the plan; what it needs comes before it."""
 
     index: int
+    who: Hashable
+    """What makes it the same node in another plan of the same request."""
     fn: Callable[..., Any]
     label: str
     key: str
@@ -51,6 +53,8 @@ class Node:
     """Its key, then its former ones: under any of them an answer may be on its way."""
     once: bool
     is_async: bool
+    enters: bool
+    """Whether what it makes is entered before what needs it runs, and left when the leg ends."""
     inputs: tuple[Input, ...]
     needs: tuple[int, ...]
     dependents: tuple[int, ...]
@@ -76,6 +80,10 @@ class Plan:
     bare_names: Mapping[str, tuple[int, ...]]
     steady: list[bool]
     """Per node, whether it has so far finished without ever waiting. Advice: a wrong entry costs time only."""
+    functions: Mapping[Hashable, Callable[..., Any]]
+    """Every function that was asked for, by what identifies it, whatever runs in its place."""
+    enters: bool
+    """Whether a leg has something to leave when it ends."""
 
     def downstream(self, index: int) -> tuple[int, ...]:
         """The nodes that need a node, directly or through others."""
@@ -91,4 +99,4 @@ class Plan:
         return any(node.once for node in self.nodes)
 
 
-EMPTY: Final = Plan("", (), (), "", {}, {}, [])
+EMPTY: Final = Plan("", (), (), "", {}, {}, [], {}, enters=False)

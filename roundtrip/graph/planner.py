@@ -4,8 +4,8 @@ import functools
 import hashlib
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar, get_args, get_origin
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 from pydantic import PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
@@ -13,37 +13,43 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from roundtrip.asks.forms import form_of
 from roundtrip.asks.markers import ElicitUrl, SdkElicit, SdkListRoots, SdkSample
 from roundtrip.errors import InvalidSignature
-from roundtrip.graph.markers import Resolve, SdkResolve
+from roundtrip.graph.markers import Dependency, Marker, Resolve
 from roundtrip.graph.plan import EMPTY, Input, Node, Plan, Source
 from roundtrip.graph.signatures import (
     arms_of,
     display_name,
+    enters,
     given_by_partials,
     hints_of,
     identity,
     is_async,
+    makes_manager,
     marker_of,
     require_top_level,
     wants_outcome,
 )
 
-__all__ = ["ResolvedParameters", "find_resolved", "make_plan"]
+__all__ = ["Replacements", "ResolvedParameters", "find_resolved", "make_plan"]
 
-ResolvedParameters = Mapping[str, tuple[SdkResolve, bool]]
+ResolvedParameters = Mapping[str, tuple[Marker, bool]]
 """A function's parameters that are filled: the marker, and whether the consumer wants the outcome."""
 
 
-def find_resolved(fn: Callable[..., Any], *, owner: str | None = None) -> dict[str, tuple[SdkResolve, bool]]:
-    """The parameters of a function that a `Resolve` fills.
+Replacements = Mapping[Hashable, Callable[..., Any]]
+"""What runs in the place of some functions, by what identifies those."""
+
+
+def find_resolved(fn: Callable[..., Any], *, owner: str | None = None) -> dict[str, tuple[Marker, bool]]:
+    """The parameters of a function that a `Resolve` or a `Dependency` fills.
 
     Raises:
         InvalidSignature: A marker is buried where it would be ignored.
     """
     hints = hints_of(fn)
     given = given_by_partials(fn)
-    found: dict[str, tuple[SdkResolve, bool]] = {}
-    for name in inspect.signature(fn).parameters:
-        marker, filled = marker_of(hints.get(name))
+    found: dict[str, tuple[Marker, bool]] = {}
+    for name, parameter in inspect.signature(fn).parameters.items():
+        marker, filled = marker_of(hints.get(name), parameter.default)
         require_top_level(filled, parameter=name, function=display_name(fn), owner=owner)
         if marker is not None and name not in given:
             found[name] = (marker, wants_outcome(filled))
@@ -54,68 +60,96 @@ def find_resolved(fn: Callable[..., Any], *, owner: str | None = None) -> dict[s
 class _Draft:
     """A node while the plan is being made."""
 
+    who: Hashable
+    base: Hashable
     fn: Callable[..., Any]
     label: str
     key: str | None
     was: tuple[str, ...]
     once: bool
+    enters: bool
     path: tuple[str, ...]
-    inputs: list[Input]
-    children: dict[str, Hashable]
-    needs: list[Hashable]
     returns: Any
     filled: Any
+    inputs: list[Input] = field(default_factory=list[Input])
+    mentions: dict[str, "_Mention"] = field(default_factory=dict[str, "_Mention"])
+    """By the parameter it fills, each node that this one needs."""
     consumer: str | None = None
 
 
+class _Mention(NamedTuple):
+    """A place where a node is asked for."""
+
+    who: Hashable
+    marker: Marker
+    filled: Any
+
+
 class _Planner:
-    def __init__(self, owner: str, arguments: Mapping[str, str], context_types: tuple[type, ...]) -> None:
+    def __init__(
+        self,
+        owner: str,
+        arguments: Mapping[str, str],
+        context_types: tuple[type, ...],
+        replacements: Replacements,
+    ) -> None:
         self._owner = owner
+        self._replacements = replacements
+        self._functions: dict[Hashable, Callable[..., Any]] = {}
         self._arguments = arguments
         self._context_types = context_types
+        self._bases: dict[int, tuple[Marker, Hashable]] = {}
         self._drafts: dict[Hashable, _Draft] = {}
         self._order: list[Hashable] = []
 
     def plan(self, resolved: ResolvedParameters, filled: Mapping[str, Any]) -> Plan:
-        for parameter, (marker, _) in resolved.items():
-            self._visit(marker, (parameter,), filled.get(parameter, Any))
-        self._shorten_paths(resolved)
+        roots = {
+            parameter: self._mention(marker, self._owner, parameter, filled.get(parameter, Any))
+            for parameter, (marker, _) in resolved.items()
+        }
+        for parameter, mention in roots.items():
+            self._visit(mention, (parameter,))
+        self._shorten_paths(roots)
         keys = self._name()
         places = {who: index for index, who in enumerate(self._order)}
-        roots = tuple(
-            Input(parameter, Source.NODE, node=places[identity(marker.fn)], outcome=outcome)
-            for parameter, (marker, outcome) in resolved.items()
+        inputs = tuple(
+            Input(parameter, Source.NODE, node=places[roots[parameter].who], outcome=outcome)
+            for parameter, (_, outcome) in resolved.items()
         )
-        self._note_consumers(resolved)
+        self._note_consumers(resolved, roots)
         dependents: dict[Hashable, list[int]] = {}
         for who in self._order:
-            for child in dict.fromkeys(self._drafts[who].needs):
+            for child in self._needs(who):
                 dependents.setdefault(child, []).append(places[who])
         nodes = tuple(self._finish(who, places, keys, dependents.get(who, [])) for who in self._order)
         return Plan(
             owner=self._owner,
             nodes=nodes,
-            roots=roots,
+            roots=inputs,
             fingerprint=_fingerprint(nodes),
             names=self._index_names(nodes),
             bare_names=_group(nodes),
             steady=[False] * len(nodes),
+            functions=self._functions,
+            enters=any(node.enters for node in nodes),
         )
 
     # Reading the functions. Depth first with a stack of our own: graphs may be deeper than Python's.
 
-    def _visit(self, marker: SdkResolve, path: tuple[str, ...], filled: Any) -> None:
-        open_: list[Hashable] = []
-        stack: list[tuple[SdkResolve, tuple[str, ...], Any, bool]] = [(marker, path, filled, False)]
+    def _visit(self, mention: _Mention, path: tuple[str, ...]) -> None:
+        open_: dict[Hashable, str] = {}
+        stack: list[tuple[_Mention, tuple[str, ...], bool]] = [(mention, path, False)]
         while stack:
-            marker, path, filled, leaving = stack.pop()
-            who = identity(marker.fn)
+            mention, path, leaving = stack.pop()
+            who, marker, filled = mention
             if leaving:
-                open_.pop()
+                open_.popitem()
                 self._order.append(who)
                 continue
-            if who in open_:
-                cycle = [self._drafts[step].label for step in open_[open_.index(who) :]]
+            base = self._base_of(marker)
+            if base in open_:
+                labels = list(open_.values())
+                cycle = labels[list(open_).index(base) :]
                 raise InvalidSignature(
                     f"{self._owner}: a cycle of resolvers, {' -> '.join([*cycle, cycle[0]])}; "
                     "one of them must get its value another way"
@@ -123,22 +157,38 @@ class _Planner:
             if who in self._drafts:
                 self._merge(self._drafts[who], marker)
                 continue
-            draft = self._drafts[who] = self._read(marker, path, filled)
-            open_.append(who)
-            stack.append((marker, path, filled, True))
-            nested = self._nested(draft)
-            stack.extend((child, (*path, name), type_, False) for name, child, type_ in reversed(nested))
+            draft = self._drafts[who] = self._read(who, base, marker, path, filled)
+            open_[base] = draft.label
+            stack.append((mention, path, True))
+            stack.extend((child, (*path, name), False) for name, child in reversed(draft.mentions.items()))
 
-    def _nested(self, draft: _Draft) -> list[tuple[str, SdkResolve, Any]]:
-        hints = hints_of(draft.fn)
-        nested: list[tuple[str, SdkResolve, Any]] = []
-        for name in draft.children:
-            marker, filled = marker_of(hints.get(name))
-            if marker is not None:
-                nested.append((name, marker, filled))
-        return nested
+    def _mention(self, marker: Marker, consumer: Hashable, parameter: str, filled: Any) -> _Mention:
+        base = self._base_of(marker)
+        shared = not isinstance(marker, Dependency) or marker.use_cache
+        return _Mention(base if shared else (base, _digest((consumer, parameter))), marker, filled)
 
-    def _merge(self, draft: _Draft, marker: SdkResolve) -> None:
+    def _base_of(self, marker: Marker) -> Hashable:
+        """What makes two mentions the same function with the same values put in."""
+        stack = [marker]
+        while stack:
+            last = stack[-1]
+            subs = last.subs if isinstance(last, Dependency) else ()
+            unread = [sub for sub in subs if id(sub) not in self._bases]
+            if unread:
+                stack += unread
+                continue
+            stack.pop()
+            who = identity(last.fn)
+            # Kept with the marker, whose id could be another's once it is gone.
+            base = (who, _digest([self._bases[id(sub)][1] for sub in subs])) if subs else who
+            self._bases[id(last)] = last, base
+        return self._bases[id(marker)][1]
+
+    def _needs(self, who: Hashable) -> dict[Hashable, None]:
+        """The nodes that one needs, each once."""
+        return dict.fromkeys(mention.who for mention in self._drafts[who].mentions.values())
+
+    def _merge(self, draft: _Draft, marker: Marker) -> None:
         """One function is one node: a second mention may repeat what the first said, not contradict it."""
         key, was, once = _options(marker)
         if key is not None and draft.key is not None and key != draft.key:
@@ -149,10 +199,15 @@ class _Planner:
         draft.key = draft.key or key
         draft.was = tuple(dict.fromkeys((*draft.was, *was)))
         draft.once = draft.once or once
+        draft.enters = draft.enters or _is_entered(marker, draft.fn)
 
-    def _read(self, marker: SdkResolve, path: tuple[str, ...], filled: Any) -> _Draft:
-        fn = marker.fn
-        label = display_name(fn)
+    def _read(self, who: Hashable, base: Hashable, marker: Marker, path: tuple[str, ...], filled: Any) -> _Draft:
+        label = display_name(marker.fn)
+        who_asked = identity(marker.fn)
+        self._functions[who_asked] = marker.fn
+        # It keeps its name, and with it the answers in flight.
+        fn = self._replacements.get(who_asked, marker.fn)
+        is_replaced = fn is not marker.fn
         try:
             signature = inspect.signature(fn)
         except (TypeError, ValueError) as error:
@@ -164,33 +219,70 @@ class _Planner:
         key, was, once = _options(marker)
         returns = fn if inspect.isclass(fn) else hints.get("return", Any)
         self._check_arms(returns, label, path[-1])
-        draft = _Draft(fn, label, key, was, once, path, [], {}, [], returns, filled)
+        draft = _Draft(who, base, fn, label, key, was, once, _is_entered(marker, fn), path, returns, filled)
         # What a partial has bound is filled; an argument of that name must not take its place.
         bound = given_by_partials(fn)
-        for parameter in signature.parameters.values():
-            if parameter.name not in bound:
-                self._classify(draft, parameter, hints.get(parameter.name))
+        parameters = [parameter for parameter in signature.parameters.values() if parameter.name not in bound]
+        if isinstance(marker, Dependency) and not is_replaced:
+            parameters = self._place(draft, marker, parameters, hints)
+        self._classify_all(draft, parameters, hints)
         return draft
+
+    def _place(
+        self, draft: _Draft, marker: Dependency, parameters: list[inspect.Parameter], hints: Mapping[str, Any]
+    ) -> list[inspect.Parameter]:
+        """Have the first parameters filled by the marker's own dependencies; those that are left."""
+        left = list(parameters)
+        for number, sub in enumerate(marker.subs):
+            first = left[0] if left else None
+            if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
+                raise InvalidSignature(
+                    f"{self._owner}: Depends({draft.label}, ...) passes {len(marker.subs)} values by position, "
+                    f"and {draft.label!r} takes {number}"
+                )
+            name = first.name
+            if first.kind is first.VAR_POSITIONAL:
+                name = f"{name}[{number}]"
+            else:
+                left.pop(0)
+            _, filled = marker_of(hints.get(first.name))
+            self._need(draft, name, sub, filled, positional=True)
+        return left
+
+    def _need(self, draft: _Draft, name: str, marker: Marker, filled: Any, *, positional: bool) -> None:
+        draft.mentions[name] = self._mention(marker, draft.who, name, filled)
+        draft.inputs.append(Input(name, Source.NODE, outcome=wants_outcome(filled), positional=positional))
+
+    def _classify_all(self, draft: _Draft, parameters: list[inspect.Parameter], hints: Mapping[str, Any]) -> None:
+        skipped = ""
+        for parameter in parameters:
+            before = len(draft.inputs)
+            self._classify(draft, parameter, hints.get(parameter.name))
+            if parameter.kind is not parameter.POSITIONAL_ONLY:
+                continue
+            if len(draft.inputs) == before:
+                skipped = skipped or parameter.name
+            elif skipped:
+                raise InvalidSignature(
+                    f"{self._owner}: {draft.label!r} takes {parameter.name!r} by position only, after {skipped!r}, "
+                    "which nothing fills; remove the '/'"
+                )
 
     def _classify(self, draft: _Draft, parameter: inspect.Parameter, annotation: Any) -> None:
         name = parameter.name
         positional = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
-        require_top_level(
-            marker_of(annotation)[1] if annotation is not None else None,
-            parameter=name,
-            function=draft.label,
-            owner=self._owner,
-        )
-        marker, filled = marker_of(annotation)
-        if marker is not None:
-            who = identity(marker.fn)
-            draft.children[name] = who
-            draft.needs.append(who)
-            draft.inputs.append(Input(name, Source.NODE, outcome=wants_outcome(filled), positional=positional))
+        marker, filled = marker_of(annotation, parameter.default)
+        require_top_level(filled, parameter=name, function=draft.label, owner=self._owner)
+        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            if marker is not None:
+                raise InvalidSignature(
+                    f"{self._owner}: parameter {name!r} of {draft.label!r} takes any number of values, and "
+                    f"{marker!r} is one; give it a parameter of its own"
+                )
+        elif marker is not None:
+            self._need(draft, name, marker, filled, positional=positional)
         elif self._is_context(annotation):
             draft.inputs.append(Input(name, Source.CONTEXT, positional=positional))
-        elif parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-            return
         elif name in self._arguments:
             argument = self._arguments[name]
             draft.inputs.append(Input(name, Source.ARGUMENT, name=argument, positional=positional))
@@ -202,7 +294,7 @@ class _Planner:
             )
             raise InvalidSignature(
                 f"{self._owner}: parameter {name!r} of resolver {draft.label!r} cannot be filled{unread}: "
-                "it is not a Context, has no Resolve(...) and no default, and the tool has no argument of that name"
+                "it is not a Context, has no Resolve(...), Depends(...) or default, and no argument has that name"
             )
 
     def _is_context(self, annotation: Any) -> bool:
@@ -230,17 +322,17 @@ class _Planner:
 
     # Names, paths and consumers.
 
-    def _shorten_paths(self, resolved: ResolvedParameters) -> None:
+    def _shorten_paths(self, roots: Mapping[str, _Mention]) -> None:
         """Give each node the shortest path of parameter names from the tool, the alphabetically first of those."""
-        layer = {identity(marker.fn): (parameter,) for parameter, (marker, _) in sorted(resolved.items(), reverse=True)}
+        layer = {mention.who: (parameter,) for parameter, mention in sorted(roots.items(), reverse=True)}
         seen: dict[Hashable, tuple[str, ...]] = dict(layer)
         while layer:
             below: dict[Hashable, tuple[str, ...]] = {}
             for who, path in layer.items():
-                for name, child in self._drafts[who].children.items():
+                for name, mention in self._drafts[who].mentions.items():
                     longer = (*path, name)
-                    if child not in seen and longer < below.get(child, ("\U0010ffff",)):
-                        below[child] = longer
+                    if mention.who not in seen and longer < below.get(mention.who, ("\U0010ffff",)):
+                        below[mention.who] = longer
             seen |= below
             layer = below
         for who, path in seen.items():
@@ -284,19 +376,19 @@ class _Planner:
                     )
         return names
 
-    def _note_consumers(self, resolved: ResolvedParameters) -> None:
+    def _note_consumers(self, resolved: ResolvedParameters, roots: Mapping[str, _Mention]) -> None:
         """Note who first takes each node's bare value, in the order in which a walk one by one would."""
         unread = iter(self._order)
         read: set[Hashable] = set()
-        for parameter, (marker, outcome) in resolved.items():
-            root = identity(marker.fn)
+        for parameter, (_, outcome) in resolved.items():
+            root = roots[parameter].who
             while root not in read:
                 who = next(unread)
                 read.add(who)
                 draft = self._drafts[who]
                 for entry in draft.inputs:
                     if entry.source is Source.NODE and not entry.outcome:
-                        child = self._drafts[draft.children[entry.parameter]]
+                        child = self._drafts[draft.mentions[entry.parameter].who]
                         child.consumer = child.consumer or entry.parameter
             if not outcome:
                 self._drafts[root].consumer = self._drafts[root].consumer or parameter
@@ -314,17 +406,23 @@ class _Planner:
                 entry.parameter,
                 entry.source,
                 name=entry.name,
-                node=places[draft.children[entry.parameter]] if entry.source is Source.NODE else -1,
+                node=places[draft.mentions[entry.parameter].who] if entry.source is Source.NODE else -1,
                 outcome=entry.outcome,
                 positional=entry.positional,
             )
             for entry in draft.inputs
         )
         asking = _asking_arms(draft.returns)
+        if draft.once and draft.enters:
+            raise InvalidSignature(
+                f"{self._owner}: Resolve({draft.label}, once=True) would keep what is left when the leg ends; "
+                "keep a plain value, and enter it in a function of its own"
+            )
         computed = self._once_adapter(draft) if draft.once else None
         key, bare_key = keys[who]
         return Node(
             index=places[who],
+            who=who,
             fn=draft.fn,
             label=draft.label,
             key=key,
@@ -333,8 +431,9 @@ class _Planner:
             names=(key, *draft.was),
             once=draft.once,
             is_async=is_async(draft.fn),
+            enters=draft.enters,
             inputs=inputs,
-            needs=tuple(dict.fromkeys(places[child] for child in draft.needs)),
+            needs=tuple(places[child] for child in self._needs(who)),
             dependents=tuple(dependents),
             path=".".join(draft.path),
             consumer=draft.consumer,
@@ -367,6 +466,7 @@ def make_plan(
     arguments: Mapping[str, str],
     context_types: tuple[type, ...],
     resolved: ResolvedParameters | None = None,
+    replacements: Replacements | None = None,
 ) -> Plan:
     """The plan of a function.
 
@@ -376,6 +476,7 @@ def make_plan(
         arguments: Names by which resolvers may ask for the tool's arguments, each with the argument's own name.
         context_types: The classes whose annotation means "give me the request's context".
         resolved: The parameters to fill, when the caller knows them already.
+        replacements: Functions to run in the place of others.
 
     Raises:
         InvalidSignature: The graph can never work.
@@ -388,10 +489,19 @@ def make_plan(
     if fn is not None:
         hints = hints_of(fn)
         filled = {name: marker_of(hints.get(name))[1] for name in resolved}
-    return _Planner(owner, arguments, context_types).plan(resolved, filled)
+    return _Planner(owner, arguments, context_types, replacements or {}).plan(resolved, filled)
 
 
-def _options(marker: SdkResolve) -> tuple[str | None, tuple[str, ...], bool]:
+def _digest(parts: object) -> bytes:
+    """Stands for what may be nested deeper, and in more ways, than a tuple of tuples can be compared."""
+    return hashlib.sha256(repr(parts).encode()).digest()
+
+
+def _is_entered(marker: Marker, fn: Callable[..., Any]) -> bool:
+    return enters(fn) or (isinstance(marker, Dependency) and makes_manager(fn))
+
+
+def _options(marker: Marker) -> tuple[str | None, tuple[str, ...], bool]:
     return (marker.key, marker.was, marker.once) if isinstance(marker, Resolve) else (None, (), False)
 
 

@@ -11,21 +11,24 @@ from mcp_types import InputRequiredResult
 
 from roundtrip.asks.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
 from roundtrip.errors import InvalidSignature
-from roundtrip.graph.markers import SdkResolve
+from roundtrip.graph.markers import Dependency, Marker, SdkResolve
 
 __all__ = [
     "arms_of",
     "buried_marker",
     "display_name",
+    "enters",
     "given_by_partials",
     "hints_of",
     "identity",
     "is_async",
+    "makes_manager",
     "marker_of",
     "returns_input_required",
     "wants_outcome",
 ]
 
+_MANAGERS = (("__aenter__", "__aexit__"), ("__enter__", "__exit__"))
 _OUTCOMES = (AcceptedElicitation, DeclinedElicitation, CancelledElicitation)
 
 
@@ -100,20 +103,37 @@ def is_async(fn: Callable[..., Any]) -> bool:
     )
 
 
-def marker_of(annotation: Any) -> tuple[SdkResolve | None, Any]:
-    """The `Resolve` an annotation carries at its top level, and the type it fills."""
+def enters(fn: Callable[..., Any]) -> bool:
+    """Whether what it makes is entered and left: it is a generator function, or makes a context manager of one."""
+    target = _annotated_part(fn)
+    return inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target)
+
+
+def makes_manager(fn: Callable[..., Any]) -> bool:
+    """Whether it is a class of context managers."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    if not inspect.isclass(fn):
+        return False
+    return any(hasattr(fn, enter) and hasattr(fn, leave) for enter, leave in _MANAGERS)
+
+
+def marker_of(annotation: Any, default: Any = None) -> tuple[Marker | None, Any]:
+    """What a parameter says that fills it, by its annotation's top level or as its default, and the type it takes."""
+    marker = default if isinstance(default, Dependency) else None
     if get_origin(annotation) is not Annotated:
-        return None, annotation
+        return marker, annotation
     filled, *extras = get_args(annotation)
-    return next((extra for extra in extras if isinstance(extra, SdkResolve)), None), filled
+    return next((extra for extra in extras if isinstance(extra, SdkResolve | Dependency)), marker), filled
 
 
-def buried_marker(annotation: Any) -> bool:
-    """Whether a `Resolve` hides inside an annotation, where it would be ignored (`Annotated[T, Resolve(f)] | None`)."""
+def buried_marker(annotation: Any) -> Marker | None:
+    """The marker that hides inside an annotation, where it would be ignored (`Annotated[T, Resolve(f)] | None`)."""
     if get_origin(annotation) is Annotated:
         inner, *extras = get_args(annotation)
-        return any(isinstance(extra, SdkResolve) for extra in extras) or buried_marker(inner)
-    return any(buried_marker(part) for part in get_args(annotation))
+        found = next((extra for extra in extras if isinstance(extra, SdkResolve | Dependency)), None)
+        return found or buried_marker(inner)
+    return next((found for part in get_args(annotation) if (found := buried_marker(part)) is not None), None)
 
 
 def wants_outcome(filled: Any) -> bool:
@@ -148,9 +168,11 @@ def returns_input_required(fn: Callable[..., Any]) -> bool:
 
 def require_top_level(annotation: Any, *, parameter: str, function: str, owner: str | None) -> None:
     """Refuse a marker that would silently be ignored."""
-    if buried_marker(annotation):
+    marker = buried_marker(annotation)
+    if marker is not None:
+        name = "Depends" if isinstance(marker, Dependency) else "Resolve"
         where = f"{owner}: " if owner is not None else ""
         raise InvalidSignature(
-            f"{where}parameter {parameter!r} of {function!r} has its Resolve(...) inside a union or another type; "
-            "put it at the top: Annotated[T | None, Resolve(fn)], not Annotated[T, Resolve(fn)] | None"
+            f"{where}parameter {parameter!r} of {function!r} has its {name}(...) inside a union or another type; "
+            f"put it at the top: Annotated[T | None, {name}(fn)], not Annotated[T, {name}(fn)] | None"
         )

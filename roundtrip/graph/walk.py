@@ -11,7 +11,7 @@ No coroutine changes its task on the way: cancel scopes and context variables in
 import functools
 import heapq
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,11 @@ from anyio.abc import TaskGroup
 
 from roundtrip.asks.markers import Marker, is_marker
 from roundtrip.asks.outcomes import Outcome
+from roundtrip.errors import InvalidSignature
 from roundtrip.graph.plan import Input, Node, Plan, Source
 from roundtrip.machine.journal import Action
 
-__all__ = ["Refusal", "RunInThread", "Walk"]
+__all__ = ["Enter", "Refusal", "RunInThread", "Walk", "enter_nothing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,14 @@ Remember = Callable[[Node, Any], None]
 RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a plain function in a worker thread."""
 
+Enter = Callable[[str, Any], Awaitable[Any]]
+"""Enters what a dependency of some name has made, and gives the value for those that need it."""
+
+
+async def enter_nothing(label: str, made: Any) -> Any:
+    """Refuse what would have to be left again, where there is nobody to leave it."""
+    raise InvalidSignature(f"{label!r} is to be entered and left, and cannot be here (it made {type(made).__name__})")
+
 
 class Walk:
     """The nodes of one leg. `advance` until it is quiet; what then waits is in `waiting`, in plan order."""
@@ -58,7 +67,10 @@ class Walk:
     __slots__ = (
         "_arguments",
         "_context",
+        "_enter",
+        "_entering",
         "_failure",
+        "_isolated",
         "_missing",
         "_outcomes",
         "_plan",
@@ -67,6 +79,7 @@ class Walk:
         "_remember",
         "_run_in_thread",
         "_settle",
+        "failed",
         "refusal",
         "waiting",
     )
@@ -81,7 +94,24 @@ class Walk:
         recall: Recall,
         remember: Remember,
         run_in_thread: RunInThread = anyio.to_thread.run_sync,
+        enter: Enter = enter_nothing,
+        known: Mapping[Hashable, Outcome] | None = None,
+        isolated: bool = False,
     ) -> None:
+        """Prepare to walk a plan.
+
+        Args:
+            plan: The plan.
+            arguments: The tool's arguments, by name.
+            context: Makes what a parameter annotated as context receives.
+            settle: As its type says.
+            recall: As its type says.
+            remember: As its type says.
+            run_in_thread: As its type says.
+            enter: As its type says.
+            known: Outcomes of nodes that have run for this request already, in another plan.
+            isolated: Let a failing node take only those with it that need it, and keep the error in `failed`.
+        """
         self._plan = plan
         self._arguments = arguments
         self._context = context
@@ -91,11 +121,21 @@ class Walk:
         self._run_in_thread = run_in_thread
         self._outcomes: list[Outcome | None] = [None] * len(plan.nodes)
         self._missing = [len(node.needs) for node in plan.nodes]
-        # A heap, so that of all that could run the first in plan order does.
-        self._ready = [node.index for node in plan.nodes if not node.needs]
+        # Heaps, so that of all that could run the first in plan order does. What is entered runs by itself: it has to
+        # be in the task of the leg, and not in one that is over when the body begins.
+        self._ready: list[int] = []
+        self._entering: list[int] = []
+        self._enter = enter
+        self._isolated = isolated
         self._failure: BaseException | None = None
+        self.failed: dict[int, Exception] = {}
         self.waiting: dict[int, Marker] = {}
         self.refusal: Refusal | None = None
+        if known:
+            self._accept(known)
+        for node in plan.nodes:
+            if not self._missing[node.index] and self._outcomes[node.index] is None:
+                self._push(node.index)
 
     async def advance(self) -> None:
         """Run everything that can run.
@@ -105,12 +145,13 @@ class Walk:
         Raises:
             Exception: Whatever the first failing node raised; those beside it are cancelled.
         """
-        while self._ready and self.refusal is None:
-            if len(self._ready) == 1:
-                # There is nothing it could hold up, so it needs no task of its own.
-                await self._run(self._next())
-            else:
+        while (self._ready or self._entering) and self.refusal is None:
+            if len(self._ready) > 1:
                 await self._run_together()
+            else:
+                # There is nothing it could hold up, so it needs no task of its own.
+                heap = self._ready or self._entering
+                await self._run(self._plan.nodes[heapq.heappop(heap)])
 
     def answered(self) -> None:
         """Look again for the outcomes of what waits, without running anything twice."""
@@ -131,9 +172,43 @@ class Walk:
         """Whether a node has not come to run, as something it needs is still out."""
         return self._outcomes[index] is None and index not in self.waiting
 
+    def failure_of(self, index: int) -> Exception | None:
+        """Why an isolated node has no value: its own failure, or that of one that it needs."""
+        below = [index]
+        while below:
+            place = below.pop()
+            if place in self.failed:
+                return self.failed[place]
+            if self._outcomes[place] is None:
+                below.extend(self._plan.nodes[place].needs)
+        return None
+
+    def outcomes(self) -> dict[Hashable, Outcome]:
+        """What has been settled, by what the nodes are."""
+        found = zip(self._plan.nodes, self._outcomes, strict=True)
+        return {node.who: outcome for node, outcome in found if outcome is not None}
+
     def order(self) -> list[tuple[Node, Marker]]:
         """What waits, in the plan's order."""
         return [(self._plan.nodes[index], self.waiting[index]) for index in sorted(self.waiting)]
+
+    def _accept(self, known: Mapping[Hashable, Outcome]) -> None:
+        """Take what is known, and keep from running what only that would need."""
+        nodes = self._plan.nodes
+        needed: set[int] = set()
+        open_ = [root.node for root in self._plan.roots]
+        while open_:
+            index = open_.pop()
+            if index not in needed:
+                needed.add(index)
+                self._outcomes[index] = known.get(nodes[index].who)
+                if self._outcomes[index] is None:
+                    open_.extend(nodes[index].needs)
+        for node in nodes:
+            self._missing[node.index] = sum(self._outcomes[need] is None for need in node.needs)
+            if node.index not in needed:
+                # One more than will ever be settled.
+                self._missing[node.index] += 1
 
     def _next(self) -> Node:
         return self._plan.nodes[heapq.heappop(self._ready)]
@@ -176,7 +251,13 @@ class Walk:
                     return
                 if entry.positional:
                     placed.append(named.pop(entry.parameter))
-            value = await self._invoke(node, placed, named, on_wait)
+            try:
+                value = await self._invoke(node, placed, named, on_wait)
+            except Exception as error:
+                if not self._isolated:
+                    raise
+                self.failed[node.index] = error
+                return
             if is_marker(value):
                 outcome = self._settle(node, value)
                 if outcome is None:
@@ -191,6 +272,14 @@ class Walk:
     async def _invoke(
         self, node: Node, placed: list[Any], named: dict[str, Any], on_wait: Callable[[], None] | None
     ) -> Any:
+        if node.enters:
+            made = node.fn(*placed, **named)
+            value = await self._enter(node.label, await made if inspect.isawaitable(made) else made)
+            if is_marker(value):
+                raise InvalidSignature(
+                    f"{node.label!r} is entered and left, and cannot ask; ask in a function it takes"
+                )
+            return value
         if node.is_async:
             watched = _Watched(node.fn(*placed, **named), on_wait)
             try:
@@ -227,8 +316,11 @@ class Walk:
             return
         for index in node.dependents:
             self._missing[index] -= 1
-            if not self._missing[index]:
-                heapq.heappush(self._ready, index)
+            if not self._missing[index] and self._outcomes[index] is None:
+                self._push(index)
+
+    def _push(self, index: int) -> None:
+        heapq.heappush(self._entering if self._plan.nodes[index].enters else self._ready, index)
 
 
 class _Watched:

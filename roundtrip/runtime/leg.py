@@ -7,7 +7,7 @@ the same way: a retry leg ends at `ask` and the next one starts with `resume`; a
 # The functions that `serve` makes on each leg would evaluate their annotations each time.
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from roundtrip.asks.markers import Marker
 from roundtrip.asks.outcomes import Outcome
 from roundtrip.errors import BodyMistake, CannotAsk, QuestionRefused, RoundtripError, ToolTimedOut
 from roundtrip.graph.plan import Node, Plan
-from roundtrip.graph.walk import Refusal, RunInThread, Walk
+from roundtrip.graph.walk import Enter, Refusal, RunInThread, Walk, enter_nothing
 from roundtrip.machine.call import Call, Observer
 from roundtrip.machine.journal import Action, Journal
 from roundtrip.machine.table import Event, State
@@ -27,6 +27,7 @@ from roundtrip.runtime.answers import Answers
 from roundtrip.runtime.body import Body
 from roundtrip.runtime.endings import Revision, Suspension, cancellations_restored, verdict_on
 from roundtrip.runtime.eras import Client
+from roundtrip.runtime.managers import Managers, Report
 from roundtrip.runtime.rounds import Rounds
 from roundtrip.runtime.timeouts import within
 
@@ -77,6 +78,14 @@ DONE: Final = "done"
 LegEnd = Finished | Suspended | Authored | Refused
 
 
+def _report_nothing(label: str, error: BaseException) -> None:
+    del label, error
+
+
+def _offer_nothing(context: Callable[[], Any]) -> None:
+    del context
+
+
 @dataclass(slots=True)
 class Leg:
     """What one leg works with. The clock and the ids are handed in: this floor has none of its own.
@@ -96,6 +105,13 @@ class Leg:
     gate: tuple[str, Marker] | None = None
     """A question, with its name, that must be accepted before anything runs."""
     build: str = ""
+    managers: Managers | None = None
+    """What has been entered for the request before the leg began, to be left with what the leg enters."""
+    known: Mapping[Hashable, Outcome] | None = None
+    """What nodes have yielded for the request before the leg began."""
+    report: Report = _report_nothing
+    offer: Callable[[Callable[[], Any]], object] = _offer_nothing
+    """Lets the author's code find the context, though it is handed none."""
     version: str | None = None
     """The version of the tool, which the call stays on."""
     journal: Journal | None = None
@@ -170,23 +186,30 @@ async def serve(
         Exception: What the author's code raised.
     """
     call = leg.call
-    if silent and not leg.plan.nodes and leg.gate is None:
+    if silent and not leg.plan.nodes and leg.gate is None and leg.managers is None:
         return await _serve_silent(leg, execute)
     answers = Answers(leg.plan, leg.journal, build=leg.build, call_id=call.id)
 
     run = _Run(leg, answers, make_context)
+    leg.offer(run.context)
 
     plans: dict[int, Plan] = {}
 
     async def finish(done: Callable[..., Any]) -> Any:
         # Asked again and again while a leg waits; its question keeps the function, and so its id, alive.
         plan = plans.get(id(done)) or plans.setdefault(id(done), leg.plan_for(done))
-        return await _finish(plan, leg.run_in_thread, arguments, run.context)
+        if not plan.enters:
+            return await _finish(plan, leg, arguments, run.context, enter_nothing)
+        managers = Managers(leg.report)
+        finishing = _finish(plan, leg, arguments, run.context, managers.enter)
+        return await managers.around(finishing, ended_by=lambda value: None)
 
     rounds = run.rounds = Rounds(call, leg.client, answers, finish, leg.outlived)
     try:
         _begin(call)
         work = _work(leg, answers, run, arguments, silent, execute)
+        if leg.managers is not None:
+            work = leg.managers.around(work, ended_by=_ended_by)
         end = await (work if leg.timeout is None else within(leg.timeout, work))
         if isinstance(end, Refused):
             call.apply(Event.REFUSE, reason=end.reason)
@@ -234,23 +257,49 @@ async def _work(
     if leg.gate is not None:
         await _pass(leg.gate, answers, rounds)
     while True:
-        values: dict[str, Any] = {}
-        if leg.plan.nodes:
-            refusal = await _resolve(leg, answers, rounds, arguments, run.context, values)
-            if refusal is not None:
-                return Refused(str(refusal))
-        call.apply(Event.EXECUTE)
         try:
-            if silent:
-                return Finished(await execute(values, None))
-            with run.body.running(), cancellations_restored():
-                return Finished(await execute(values, run.context()))
+            if not leg.plan.enters:
+                return await _run_once(leg, answers, run, arguments, silent, execute, enter_nothing)
+            managers = Managers(leg.report)
+            once = _run_once(leg, answers, run, arguments, silent, execute, managers.enter)
+            with cancellations_restored():
+                return await managers.around(once, ended_by=_ended_by)
         except (Revision, BaseExceptionGroup) as raised:
             if not isinstance(verdict_on(raised), Revision):
                 raise
             rounds.go_on()
             call.apply(Event.REVISE)
             run.renew()
+
+
+async def _run_once(
+    leg: Leg,
+    answers: Answers,
+    run: _Run,
+    arguments: Mapping[str, Any],
+    silent: bool,
+    execute: Callable[[dict[str, Any], Any], Awaitable[Any]],
+    enter: Enter,
+) -> Finished | Refused:
+    """Resolve, and run the body."""
+    values: dict[str, Any] = {}
+    if leg.plan.nodes:
+        refusal = await _resolve(leg, answers, run.rounds, arguments, run.context, values, enter)
+        if refusal is not None:
+            return Refused(str(refusal))
+    leg.call.apply(Event.EXECUTE)
+    if silent:
+        return Finished(await execute(values, None))
+    with run.body.running(), cancellations_restored():
+        return Finished(await execute(values, run.context()))
+
+
+def _ended_by(end: Finished | Refused) -> BaseException | None:
+    """What a refused call is to what it has entered: not a success."""
+    if isinstance(end, Refused):
+        return RoundtripError(end.reason)
+    # A body that asks by hand ends the leg as any other question does.
+    return Suspension() if isinstance(end.value, InputRequiredResult) else None
 
 
 class _Run:
@@ -355,6 +404,7 @@ async def _resolve(
     arguments: Mapping[str, Any],
     context: Callable[[], Any],
     values: dict[str, Any],
+    enter: Enter,
 ) -> Refusal | None:
     """Fill `values`, asking what has to be asked; a refusal is what the user would not answer."""
     walk = Walk(
@@ -365,6 +415,8 @@ async def _resolve(
         recall=answers.recall,
         remember=answers.remember,
         run_in_thread=leg.run_in_thread,
+        enter=enter,
+        known=leg.known,
     )
     await walk.advance()
     while walk.refusal is None and walk.waiting:
@@ -377,9 +429,7 @@ async def _resolve(
     return walk.refusal
 
 
-async def _finish(
-    plan: Plan, run_in_thread: RunInThread, arguments: Mapping[str, Any], context: Callable[[], Any]
-) -> Any:
+async def _finish(plan: Plan, leg: Leg, arguments: Mapping[str, Any], context: Callable[[], Any], enter: Enter) -> Any:
     """Call the `done` function of a page."""
 
     def settle(node: Node, marker: Marker) -> Outcome | None:
@@ -393,7 +443,8 @@ async def _finish(
         settle=settle,
         recall=lambda node: None,
         remember=lambda node, value: None,
-        run_in_thread=run_in_thread,
+        run_in_thread=leg.run_in_thread,
+        enter=enter,
     )
     await walk.advance()
     values: dict[str, Any] = {}

@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 
 from roundtrip.errors import ToolTimedOut
-from roundtrip.runtime.endings import Revision, Suspension
+from roundtrip.runtime.endings import Revision, Suspension, cancel_requests
 
 __all__ = ["clock_standing", "within"]
 
@@ -72,7 +72,7 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
         ToolTimedOut: It was not done in time; what it raised in the end, if anything, is the cause.
     """
     crash: Exception | None = None
-    requests = _cancel_requests()
+    requests = cancel_requests()
     scope = anyio.CancelScope(deadline=anyio.current_time() + seconds)
     before = _CURRENT.set(_Clock(scope, seconds, outer=_CURRENT.get()))
     try:
@@ -90,7 +90,7 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
     finally:
         _CURRENT.reset(before)
     await anyio.lowlevel.checkpoint_if_cancelled()
-    if _cancel_requests() > requests and (task := asyncio.current_task()) is not None:
+    if cancel_requests() > requests and (task := asyncio.current_task()) is not None:
         # A failed asyncio.TaskGroup has left it behind, on Python 3.11. The scope took it for somebody else's.
         task.uncancel()
     raise ToolTimedOut(seconds) from crash
@@ -102,12 +102,3 @@ def _holds_more(raised: BaseException) -> bool:
         return False
     group = cast("BaseExceptionGroup[BaseException]", raised)
     return group.split((Exception, Revision, Suspension))[1] is not None
-
-
-def _cancel_requests() -> int:
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        # Another event loop than asyncio's, which has no such groups.
-        return 0
-    return task.cancelling() if task is not None else 0

@@ -3,16 +3,28 @@
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from threading import Lock
-from typing import Literal
+from typing import Final, Literal, NamedTuple
 
+from roundtrip.server.admission import Gate, Gates
 from roundtrip.server.visibility import Component, Visibility
 
-__all__ = ["Catalog", "Shelf"]
+__all__ = ["Catalog", "Listed", "Shelf"]
 
 Shelf = Literal["prompt", "resource"]
 """A template is a resource, known by its URI template."""
 
+Listed = Literal["prompts", "resources", "templates"]
+"""What clients list; a template and a resource are asked for in one way, and listed in two."""
+
+_LISTS: Final[tuple[Listed, ...]] = ("prompts", "resources", "templates")
+
 _Hidden = dict[Shelf, frozenset[str]]
+
+
+class _Entry(NamedTuple):
+    component: Component
+    gate: Gate | None
+    listed: Listed
 
 
 class Catalog:
@@ -20,8 +32,10 @@ class Catalog:
 
     def __init__(self, visibility: Visibility) -> None:
         self._visibility = visibility
-        self._components: dict[tuple[Shelf, str], Component] = {}
+        self._entries: dict[tuple[Shelf, str], _Entry] = {}
         self._hidden: _Hidden = {"prompt": frozenset(), "resource": frozenset()}
+        self._gates: dict[Listed, Gates] = {listed: Gates(()) for listed in _LISTS}
+        self._gated_kinds: frozenset[Shelf] = frozenset()
         self._lock = Lock()
 
     @contextmanager
@@ -33,9 +47,12 @@ class Catalog:
         name: str | None = None,
         tags: str | Iterable[str] | None = None,
         enabled: bool = True,
-        replaces: bool = False,
+        gate: Gate | None = None,
+        template: bool = False,
     ) -> Generator[None]:
         """Note a prompt by its name, or a resource or template by its URI, while it is registered.
+
+        As the SDK has it, a second template of one URI replaces the first, and a second one of the rest is ignored.
 
         Args:
             kind: What it is.
@@ -43,11 +60,12 @@ class Catalog:
             name: The name of a resource.
             tags: Labels to enable and disable by.
             enabled: False hides it until it is enabled.
-            replaces: Whether it takes the place of one that is known already, as a template does.
+            gate: What decides for each request whether it is there.
+            template: Whether it is a template.
         """
         key = (kind, identifier)
-        before = self._components.get(key)
-        if before is None or replaces:
+        before = self._entries.get(key)
+        if before is None or template:
             component = Component(
                 kind=kind,
                 name=name or identifier,
@@ -56,19 +74,20 @@ class Catalog:
                 since=self._visibility.stamp(),
                 enabled=enabled,
             )
-            self._put(key, component)
+            listed: Listed = "prompts" if kind == "prompt" else "templates" if template else "resources"
+            self._put(key, _Entry(component, gate, listed))
         try:
             yield
         except BaseException:
             self._put(key, before)
             raise
 
-    def _put(self, key: tuple[Shelf, str], component: Component | None) -> None:
+    def _put(self, key: tuple[Shelf, str], entry: _Entry | None) -> None:
         with self._lock:
-            if component is None:
-                self._components.pop(key, None)
+            if entry is None:
+                self._entries.pop(key, None)
             else:
-                self._components[key] = component
+                self._entries[key] = entry
             self._look()
 
     def remove(self, kind: Shelf, identifier: str) -> bool:
@@ -81,6 +100,23 @@ class Catalog:
         """Whether clients may see it."""
         return identifier not in self._hidden[kind]
 
+    def knows(self, kind: Shelf, identifier: str) -> bool:
+        """Whether there is one at all."""
+        return (kind, identifier) in self._entries
+
+    def gate_of(self, kind: Shelf, identifier: str) -> Gate | None:
+        """What decides for each request whether it is there."""
+        entry = self._entries.get((kind, identifier))
+        return None if entry is None else entry.gate
+
+    def gates_of(self, listed: Listed) -> Gates:
+        """The gates of all in a list that are not hidden from everybody."""
+        return self._gates[listed]
+
+    def has_gates(self, kind: Shelf) -> bool:
+        """Whether anything of the kind has a gate."""
+        return kind in self._gated_kinds
+
     def refresh(self) -> list[Shelf]:
         """Look again at what clients see; where that has changed."""
         with self._lock:
@@ -91,7 +127,12 @@ class Catalog:
     def _look(self) -> None:
         rules = self._visibility.rules
         hidden: dict[Shelf, set[str]] = {"prompt": set(), "resource": set()}
-        for (kind, identifier), component in self._components.items():
-            if not rules.sees(component):
+        gates: dict[Listed, list[Gate]] = {listed: [] for listed in _LISTS}
+        for (kind, identifier), entry in self._entries.items():
+            if not rules.sees(entry.component):
                 hidden[kind].add(identifier)
+            elif entry.gate is not None:
+                gates[entry.listed].append(entry.gate)
         self._hidden = {kind: frozenset(identifiers) for kind, identifiers in hidden.items()}
+        self._gates = {listed: Gates(some) for listed, some in gates.items()}
+        self._gated_kinds = frozenset(kind for (kind, _), entry in self._entries.items() if entry.gate is not None)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,9 @@ from mcp.server.mcpserver import Context as SdkContext
 from mcp_types import InputRequiredResult
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.graph.markers import SdkResolve
-from roundtrip.graph.plan import EMPTY, Plan
-from roundtrip.graph.planner import find_resolved, make_plan
+from roundtrip.graph.markers import Marker, SdkResolve
+from roundtrip.graph.plan import Plan
+from roundtrip.graph.planner import ResolvedParameters, find_resolved, make_plan
 from roundtrip.graph.signatures import (
     arms_of,
     display_name,
@@ -27,6 +27,7 @@ from roundtrip.graph.signatures import (
 )
 from roundtrip.runtime.leg import DONE, Limits
 from roundtrip.server.builds import build_of
+from roundtrip.server.overrides import Planned
 from roundtrip.server.threads import SHARED, Pool, RunInPool, run_in_thread
 
 __all__ = ["AskingFunction", "Signature", "check_timeout", "read_signature"]
@@ -40,8 +41,10 @@ class Signature:
 
     fn: Callable[..., Any]
     owner: str
-    resolved: Mapping[str, tuple[SdkResolve, bool]]
+    resolved: ResolvedParameters
     contexts: tuple[str, ...]
+    unpassed: frozenset[str] = frozenset()
+    """Of what is resolved, what is no parameter: it is run, and its value is nobody's."""
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -64,23 +67,26 @@ class Signature:
             ValueError: No time can be so long.
         """
         check_timeout(timeout, owner=self.owner)
-        plan = EMPTY
-        if self.resolved:
-            plan = make_plan(
+        planned = Planned(
+            lambda replacements: make_plan(
                 self.fn,
                 owner=self.owner,
                 arguments=arguments,
                 context_types=(SdkContext,),
                 resolved=self.resolved,
+                replacements=replacements,
             )
+        )
         return AskingFunction(
             fn=self.fn,
             owner=self.owner,
             is_async=is_async(self.fn),
             contexts=self.contexts,
-            plan=plan,
+            planned=planned,
+            unpassed=self.unpassed,
+            resolves=any(isinstance(marker, SdkResolve) for marker, _ in self.resolved.values()),
             limits=limits,
-            build=build if build is not None else build_of([self.fn, *(node.fn for node in plan.nodes)]),
+            build=build if build is not None else build_of([self.fn, *(node.fn for node in planned.plan.nodes)]),
             arguments=arguments,
             timeout=timeout,
             version=version,
@@ -98,26 +104,28 @@ def check_timeout(timeout: float | None, *, owner: str) -> None:
         raise ValueError(f"{owner}: timeout= takes a positive, finite number of seconds, not {timeout}")
 
 
-def read_signature(fn: Callable[..., Any], *, owner: str) -> Signature:
+def read_signature(fn: Callable[..., Any], *, owner: str, dependencies: Sequence[Marker] = ()) -> Signature:
     """Tell a function's parameters apart.
 
     Args:
         fn: The function.
         owner: What it is registered as, for error messages: `tool 'order'`.
+        dependencies: What is to run before it, though no parameter takes its value.
 
     Raises:
         InvalidSignature: A marker would be ignored, or the function asks in two ways.
     """
     resolved = find_resolved(fn, owner=owner)
-    if resolved and returns_input_required(fn):
+    if any(isinstance(marker, SdkResolve) for marker, _ in resolved.values()) and returns_input_required(fn):
         raise InvalidSignature(
             f"{owner} fills parameters with Resolve(...) and returns an InputRequiredResult: the questions of a call "
             "are asked by one of the two, not by both"
         )
+    unpassed = {f"dependencies[{number}]": (marker, False) for number, marker in enumerate(dependencies)}
     hints = hints_of(fn)
     filled = {"return", *resolved, *given_by_partials(fn)}
     contexts = tuple(name for name, hint in hints.items() if name not in filled and _is_context(hint))
-    return Signature(fn, owner, resolved, contexts)
+    return Signature(fn, owner, {**resolved, **unpassed}, contexts, frozenset(unpassed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +136,10 @@ class AskingFunction:
     owner: str
     is_async: bool
     contexts: tuple[str, ...]
-    plan: Plan
+    planned: Planned
+    unpassed: frozenset[str]
+    resolves: bool
+    """Whether a `Resolve` fills any of its parameters: then it is that which asks, and not the body by hand."""
     limits: Limits
     build: str
     arguments: Mapping[str, str]
@@ -139,6 +150,11 @@ class AskingFunction:
     """Which version of its tool it is."""
     threads: Pool
     """For a plain body. Where it may wait for a person in its thread, those of the event loop are too few."""
+
+    @property
+    def plan(self) -> Plan:
+        """What fills its parameters."""
+        return self.planned.plan
 
     @property
     def seals(self) -> bool:
@@ -157,6 +173,7 @@ class AskingFunction:
             arguments=self.arguments,
             context_types=(SdkContext,),
             resolved={DONE: (SdkResolve(done), False)},
+            replacements=self.planned.replacements,
         )
 
     async def run(
@@ -168,6 +185,8 @@ class AskingFunction:
         convert: Callable[[Any], Any] | None = None,
     ) -> Any:
         """Run it, and convert what it returned; a plain function in a worker thread, where files may be read too."""
+        if self.unpassed:
+            filled = {name: value for name, value in filled.items() if name not in self.unpassed}
         call = functools.partial(self.fn, **arguments, **filled, **dict.fromkeys(self.contexts, context))
 
         def finish(result: Any) -> Any:
@@ -180,7 +199,7 @@ class AskingFunction:
             result = await run_in_thread(lambda: finish(call()), pool=self.threads)
             if inspect.isawaitable(result):
                 result = finish(await result)
-        if isinstance(result, InputRequiredResult) and self.plan.nodes:
+        if isinstance(result, InputRequiredResult) and self.resolves:
             raise InvalidSignature(
                 f"{self.owner} returned an InputRequiredResult, but its parameters are filled by Resolve(...): the "
                 "questions of a call are asked by one of the two, not by both"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from mcp.server import MCPServer
@@ -17,20 +17,23 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, InputRequiredResult, InputResponseRequestParams
 
 from roundtrip.asks.markers import Marker
+from roundtrip.asks.outcomes import Outcome
 from roundtrip.errors import RoundtripError, ToolTimedOut
 from roundtrip.machine.call import Call, Observer
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.runtime.body import Body
 from roundtrip.runtime.leg import Authored, Finished, Leg, Limits, Refused, open_call, serve
+from roundtrip.runtime.managers import Managers
 from roundtrip.server.calls import CallInfo
 from roundtrip.server.clients import RequestClient
 from roundtrip.server.context import Context
+from roundtrip.server.current import offer, take_back
 from roundtrip.server.functions import AskingFunction
 from roundtrip.server.requests import CURRENT, InFlight
 from roundtrip.server.security import Protection
 from roundtrip.server.threads import LeavingThreads, run_in_thread
 
-__all__ = ["LegRunner", "RefusedByUser"]
+__all__ = ["LegRunner", "RefusedByUser", "log_teardown"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -68,8 +71,19 @@ class LegRunner:
         *,
         gate: tuple[str, Marker] | None = None,
         convert: Callable[[Any], Any] | None = None,
+        known: Mapping[Hashable, Outcome] | None = None,
+        managers: Managers | None = None,
     ) -> Any:
         """Serve one leg: the function's (converted) result, or the questions to return in its place.
+
+        Args:
+            function: The function.
+            arguments: The client's arguments, as it receives them.
+            context: The context of the request.
+            gate: A question, with its name, that must be accepted before anything runs.
+            convert: Makes the result of what the function returns.
+            known: What nodes have yielded for the request before.
+            managers: What has been entered for the request before, to be left with what the leg enters.
 
         Raises:
             RefusedByUser: The user would not answer.
@@ -111,12 +125,16 @@ class LegRunner:
             responses=context.input_responses if journal is not None else None,
             timeout=function.timeout,
             run_in_thread=in_thread,
+            report=log_teardown,
+            offer=offer,
+            known=known,
+            managers=managers,
         )
 
         async def execute(filled: dict[str, Any], made: Any) -> Any:
             return await function.run(arguments, filled, made, in_thread, convert)
 
-        def make_context(body: Body) -> Context[Any, Any]:
+        def make_context(body: Body | None) -> Context[Any, Any]:
             return Context(
                 request_context=wire,
                 mcp_server=self._server,
@@ -133,6 +151,8 @@ class LegRunner:
             expires = leg.born + leg.limits.max_age
             return self._protection.ticket_office().issue(leg.call.id, purpose, expires=expires, principal=principal)
 
+        # A leg that runs nothing that could ask makes no context of its own.
+        offered = offer(lambda: make_context(None))
         try:
             end = await serve(
                 leg,
@@ -144,6 +164,8 @@ class LegRunner:
         except ToolTimedOut as error:
             _log_timeout(function, error, left=threads.left if threads is not None else 0)
             raise
+        finally:
+            take_back(offered)
         if isinstance(end, Finished):
             return end.value
         if isinstance(end, Refused):
@@ -187,6 +209,11 @@ class LegRunner:
 
     def _open_call(self, journal: Journal | None) -> Call:
         return open_call(journal, fresh_id=_fresh_id, observers=self._observers)
+
+
+def log_teardown(label: str, error: BaseException) -> None:
+    """Tell the log of what a dependency raised while it was left."""
+    logger.error("dependency %r failed while it was left; its call is not affected", label, exc_info=error)
 
 
 def _log_timeout(function: AskingFunction, error: ToolTimedOut, *, left: int) -> None:

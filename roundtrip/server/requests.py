@@ -7,9 +7,9 @@ and on the way out wraps any state that an author returned by hand, so that it t
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -17,6 +17,7 @@ from mcp.server.request_state import RequestStateCodec, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 from mcp_types.methods import INPUT_REQUIRED_METHODS
 
+from roundtrip.asks.outcomes import Outcome
 from roundtrip.errors import RejectionReason, TokenRejected
 from roundtrip.machine.call import Call, Observer
 from roundtrip.machine.journal import Journal
@@ -24,7 +25,7 @@ from roundtrip.machine.table import Event, State
 from roundtrip.server.refusals import deduce_reason, is_refusal, refusal
 from roundtrip.tokens import JournalCodec
 
-__all__ = ["CURRENT", "Explainer", "InFlight", "Restorer", "WatchedCodec"]
+__all__ = ["CURRENT", "REQUEST", "Explainer", "InFlight", "Restorer", "WatchedCodec"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -46,12 +47,18 @@ class InFlight:
     payload: bytes | None = None
     """The envelope of an authentic token, to be read if the boundary refuses it."""
     reason: RejectionReason | None = None
+    found: dict[object, dict[Hashable, Outcome]] = field(default_factory=dict[object, dict[Hashable, Outcome]])
+    """What the gates of each server found out, which holds until the request ends."""
 
 
 Wrap = Callable[[ServerRequestContext[Any, Any], InFlight, str], str]
 """Puts a state that an author wrote by hand under the seal."""
 
-CURRENT: ContextVar[InFlight | None] = ContextVar("roundtrip_request", default=None)
+REQUEST: ContextVar[InFlight | None] = ContextVar("roundtrip_request", default=None)
+"""The request being served, whatever its method."""
+
+CURRENT: ContextVar[InFlight | None] = ContextVar("roundtrip_asking_request", default=None)
+"""The same, where its method is one that may ask."""
 
 
 class WatchedCodec:
@@ -144,18 +151,19 @@ class Explainer:
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message, as the SDK's middlewares do."""
-        if ctx.method not in INPUT_REQUIRED_METHODS:
-            return await call_next(ctx)
         request = InFlight(ctx)
-        reset = CURRENT.set(request)
+        # A server may be called from within a request of another's, which is none of this one's.
+        served = REQUEST.set(request)
+        reset = CURRENT.set(request if ctx.method in INPUT_REQUIRED_METHODS else None)
         try:
             return await call_next(ctx)
         except MCPError as error:
-            if is_refusal(error):
+            if is_refusal(error) and ctx.method in INPUT_REQUIRED_METHODS:
                 self._explain(ctx, request)
             raise
         finally:
             CURRENT.reset(reset)
+            REQUEST.reset(served)
 
     def _journal_of(self, payload: bytes | None) -> Journal | None:
         """The journal in an authentic token that was refused all the same, to say whose call it was."""

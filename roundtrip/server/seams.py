@@ -14,7 +14,7 @@ the next template that matches.
 only, and on the others it is whatever a client says.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Literal, TypeVar
 
 from mcp.server import MCPServer
@@ -31,6 +31,7 @@ from pydantic import AnyUrl, TypeAdapter
 
 __all__ = ["HookedServer", "output_adapter", "session_id_of"]
 
+T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
 Sees = Callable[[Literal["prompt", "resource"], str], bool]
@@ -54,22 +55,33 @@ class HookedServer(MCPServer[LifespanResultT]):
         """
         raise NotImplementedError
 
+    async def completing(
+        self, kind: Literal["prompt", "resource"], identifier: str, ask: Callable[[], Awaitable[T]]
+    ) -> T | None:
+        """What completes an argument of a prompt or template; None where clients may not know of it."""
+        return await ask() if self.is_visible(kind, identifier) else None
+
     def completion(self):
         """Register the decorated function to complete arguments; for hidden prompts and templates it is not asked."""
         register = super().completion()
 
         def decorate(func: _CallableT) -> _CallableT:
             async def complete(ref: Any, argument: Any, context: Any) -> Any:
+                def ask() -> Awaitable[Any]:
+                    return func(ref, argument, context)
+
                 if isinstance(ref, PromptReference):
-                    visible = self.is_visible("prompt", ref.name)
-                else:
-                    visible = self.is_visible("resource", ref.uri)
-                return await func(ref, argument, context) if visible else None
+                    return await self.completing("prompt", ref.name, ask)
+                return await self.completing("resource", ref.uri, ask)
 
             register(complete)
             return func
 
         return decorate
+
+    def resources_for(self, uri: str) -> Iterator[str]:
+        """The URIs and URI templates of what is registered that matches a URI, in the order in which they serve it."""
+        return self._resource_manager.matching(uri)
 
     def _hide_prompts_and_resources(self) -> None:
         """Have the SDK find only what is visible, of all that is registered already or will be."""
@@ -118,6 +130,18 @@ class _VisibleResources(ResourceManager):
             if variables is not None:
                 return await template.create_resource(text, variables, context=context)
         raise ResourceNotFoundError(f"Unknown resource: {uri}")
+
+    def matching(self, uri: str) -> Iterator[str]:
+        if uri in self._resources:
+            yield uri
+        for template in self._templates.values():
+            try:
+                matches = template.matches(uri) is not None
+            except ResourceSecurityError:
+                # It would refuse the URI, and so decide what is answered.
+                matches = True
+            if matches:
+                yield template.uri_template
 
     def list_resources(self) -> list[Resource]:
         return [resource for resource in super().list_resources() if self._sees("resource", str(resource.uri))]

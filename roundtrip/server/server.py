@@ -1,11 +1,9 @@
 """`Server`: an `MCPServer` whose tools may ask, on every protocol revision, and resume on any instance."""
 
-import inspect
 import logging
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from functools import partial
 from threading import Lock
 from typing import Any, Final, Literal, TypeVar, overload
 
@@ -23,36 +21,33 @@ from mcp.server.extension import Extension
 from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import DEFAULT_RESOURCE_SECURITY, ResourceSecurity
 from mcp.server.mcpserver import Context as SdkContext
-from mcp.server.mcpserver.exceptions import ResourceError
-from mcp.server.mcpserver.prompts import Prompt
 from mcp.server.mcpserver.resources import Resource
 from mcp.server.mcpserver.tools import Tool as SdkTool
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity, compact_json
 from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
-from mcp.shared.uri_template import UriTemplate
-from mcp_types import Annotations, CallToolResult, Icon, InputRequiredResult, ToolAnnotations
+from mcp_types import CallToolResult, Icon, InputRequiredResult, ToolAnnotations
 from mcp_types import Tool as WireTool
 from typing_extensions import Unpack
 
-from roundtrip.errors import InvalidSignature, TicketReason, TicketRejected
+from roundtrip.errors import TicketReason, TicketRejected
 from roundtrip.graph.plan import Plan
-from roundtrip.graph.signatures import display_name
 from roundtrip.machine.call import Observer, Step
 from roundtrip.runtime.leg import Limits
+from roundtrip.server.admission import Admission, Doorkeeper, PrivateAnswers
 from roundtrip.server.catalog import Catalog, Shelf
-from roundtrip.server.changes import Announcer, Listing
-from roundtrip.server.failures import prompt_failure, tool_failure, with_failures
-from roundtrip.server.functions import AskingFunction, Signature, read_signature
-from roundtrip.server.legs import LegRunner
+from roundtrip.server.changes import Announcer
+from roundtrip.server.failures import tool_failure
+from roundtrip.server.headers import check_headers
+from roundtrip.server.legs import LegRunner, log_teardown
+from roundtrip.server.overrides import Overrides
+from roundtrip.server.prompts_and_resources import LISTINGS, PromptsAndResources
 from roundtrip.server.requests import Explainer, Restorer
-from roundtrip.server.seams import HookedServer
 from roundtrip.server.security import Keys, Principal, protect
 from roundtrip.server.tools.options import ToolDetails, ToolOptions, ToolSpec
-from roundtrip.server.tools.registered import ToolDefaults, register
-from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry
+from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
+from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, unknown_tool
 from roundtrip.server.tools.versions import requested_version
 from roundtrip.server.visibility import Strings, Visibility
-from roundtrip.server.wrappers import hide_parameters
 from roundtrip.tickets import Ticket
 from roundtrip.tokens import MAX_JOURNAL_BYTES, MAX_TOKEN_BYTES, JournalCodec
 
@@ -60,11 +55,17 @@ __all__ = ["Server"]
 
 logger = logging.getLogger("roundtrip")
 
+T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
-_LISTINGS: Final[Mapping[Shelf, Listing]] = {"prompt": "prompts", "resource": "resources"}
+_GATED_BY: Final[Mapping[str, Shelf]] = {
+    "prompts/list": "prompt",
+    "resources/list": "resource",
+    "resources/templates/list": "resource",
+    "resources/read": "resource",
+}
 
 
-class Server(HookedServer[LifespanResultT]):
+class Server(PromptsAndResources[LifespanResultT]):
     """An MCP server whose tools can ask the client before they finish, whatever instance serves the next leg.
 
     It is the SDK's `MCPServer`: the same constructor, decorators and `run`. What it adds are these arguments.
@@ -145,7 +146,7 @@ class Server(HookedServer[LifespanResultT]):
     ) -> None:
         # Extensions register their tools from inside the SDK's constructor, so all of this must stand before it runs.
         self._visibility = Visibility()
-        self._deciding = Lock()
+        self._decision = Lock()
         self._tools = ToolRegistry(
             on_duplicate_tools or ("warn" if warn_on_duplicate_tools else "ignore"), self._visibility
         )
@@ -162,6 +163,9 @@ class Server(HookedServer[LifespanResultT]):
         if not 0 < ttl <= max_age:
             raise ValueError(f"ttl={ttl} and max_age={max_age}: both in seconds, and no leg outlives its call")
         self._announcer = Announcer(self._bus)
+        self._overrides = Overrides()
+        self._hidden_of = {}
+        self._doorkeeper = Doorkeeper(self, bus=self._bus, overrides=self._overrides, report=log_teardown)
         self._protection = protect(
             request_state_security,
             name=name,
@@ -218,6 +222,7 @@ class Server(HookedServer[LifespanResultT]):
         self.middleware.insert(place + 1, Restorer(journals, time.time, wrap=self._legs.wrap_authored))
         stated = policy.audience if policy.audience is not None else self.name
         self.middleware.insert(0, Explainer(policy, journals=journals, audience=stated, observers=self._observers))
+        self.middleware.insert(0, PrivateAnswers(self._answers_differ))
         self.middleware.insert(0, self._announcer)
 
     # Tools.
@@ -254,6 +259,8 @@ class Server(HookedServer[LifespanResultT]):
         )
         tool = register(fn, spec, defaults=self._defaults, since=self._visibility.stamp())
         self._require_seal(tool.function)
+        self._overrides.track(tool.function.planned)
+        self._doorkeeper.track(tool.admission)
         # One clock of the boundary serves all tools; a tool's own, if shorter, is in its journal.
         policy = self._protection.policy
         policy.ttl = max(policy.ttl, tool.function.limits.ttl)
@@ -305,7 +312,9 @@ class Server(HookedServer[LifespanResultT]):
             structured_output: Whether results carry structured content; by default as the return annotation allows.
             name: The tool's name; by default the function's.
             **options: Those of roundtrip:
-                tags (labels to enable and disable by), enabled (False hides it at first),
+                tags (labels to enable and disable by),
+                enabled (False hides it at first; a function or `Depends` decides for each request whether it is there,
+                and takes no arguments of the tool's),
                 version (of several of one name, the highest is listed and called),
                 timeout (seconds that the work of one leg may take),
                 output_schema (the JSON schema of its result, an object),
@@ -338,13 +347,22 @@ class Server(HookedServer[LifespanResultT]):
         return self
 
     async def list_tools(self) -> list[WireTool]:
-        """The tools as clients see them."""
-        return list(self._tools.listing)
+        """The tools as the client of the request sees them."""
+        gates = self._tools.gates
+        if not gates:
+            return list(self._tools.listing)
+        return self._tools.listing_for((await self._doorkeeper.admit_all(gates)).gates)
 
     def tool_schema(self, name: str) -> dict[str, Any] | None:
-        """The input schema of a tool that clients see, or None where there is none of that name."""
+        """The input schema of a tool that all clients see, or None where there is none of that name."""
         tool = self._tools.seen.get(name)
-        return None if tool is None else tool.listing.input_schema
+        # It is asked for before there is a request to ask a gate for; see `check_headers`.
+        return None if tool is None or name in self._tools.by_request else tool.listing.input_schema
+
+    @property
+    def overrides(self) -> Overrides:
+        """Functions of the graph, and what runs in their place: for tests, which need no monkeypatching then."""
+        return self._overrides
 
     @property
     def plans(self) -> Mapping[str, Plan]:
@@ -372,15 +390,53 @@ class Server(HookedServer[LifespanResultT]):
             UnexpectedToolError: It crashed; `__cause__` is why.
             MCPError: A protocol error: one that the tool raised, or that its client cannot be asked.
         """
-        tool = self._tools.find(name, version if version is not None else requested_version(name))
+        wanted = version if version is not None else requested_version(name)
+        tool = self._tools.find(name, wanted)
         if context is None:
             context = SdkContext(mcp_server=self, subscriptions=self._bus)
+        versions = self._tools.by_request.get(name)
+        if versions is None:
+            return await self._call(tool, arguments, context)
+        for candidate in versions if wanted is None else (tool,):
+            gate = candidate.admission
+            admission = await self._doorkeeper.admit(gate, context) if gate is not None else None
+            if admission is not None:
+                return await admission.around(self._call_chosen(candidate, arguments, context, admission))
+            if gate is None:
+                return await self._call_chosen(candidate, arguments, context, None)
+        raise unknown_tool(name)
+
+    async def _call_chosen(
+        self,
+        tool: RegisteredTool,
+        arguments: dict[str, Any],
+        context: SdkContext[LifespanResultT, Any],
+        admission: Admission | None,
+    ) -> CallToolResult | InputRequiredResult:
+        check_headers(tool.listing)
+        return await self._call(tool, arguments, context, admission)
+
+    async def _call(
+        self,
+        tool: RegisteredTool,
+        arguments: dict[str, Any],
+        context: SdkContext[LifespanResultT, Any],
+        admission: Admission | None = None,
+    ) -> CallToolResult | InputRequiredResult:
         try:
             validated = tool.validate(arguments)
             gate = (tool.gate.key, tool.gate.question(validated)) if tool.gate is not None else None
-            return await self._legs.run(tool.function, validated, context, gate=gate, convert=tool.convert)
+            return await self._legs.run(
+                tool.function,
+                validated,
+                context,
+                gate=gate,
+                convert=tool.convert,
+                known=admission.known if admission is not None else None,
+                managers=admission.managers if admission is not None else None,
+            )
         except Exception as error:
-            failure = tool_failure(name, error, mask=self._mask_errors)
+            failure = tool_failure(tool.name, error, mask=self._mask_errors)
             if failure is error:
                 raise
             raise failure from error
@@ -406,9 +462,8 @@ class Server(HookedServer[LifespanResultT]):
         Raises:
             ValueError: Nothing was chosen, or a key is of none of these forms.
         """
-        with self._deciding:
+        with self._deciding():
             self._visibility.enable(keys=keys, names=names, tags=tags, only=only)
-            self._look_again()
 
     def disable(
         self,
@@ -429,166 +484,37 @@ class Server(HookedServer[LifespanResultT]):
         Raises:
             ValueError: Nothing was chosen, or a key is of none of these forms.
         """
-        with self._deciding:
+        with self._deciding():
             self._visibility.disable(keys=keys, names=names, tags=tags, only=only)
-            self._look_again()
 
-    def is_visible(self, kind: Shelf, identifier: str) -> bool:
-        """Whether clients may see a prompt of this name, or a resource or template of this URI."""
-        return self._catalog.sees(kind, identifier)
-
-    def _look_again(self) -> None:
-        if self._tools.refresh():
-            self._announcer.note("tools")
-        for kind in self._catalog.refresh():
-            self._announcer.note(_LISTINGS[kind])
-
-    @contextmanager
-    def _adding(self, kind: Shelf, identifier: str, **details: Any) -> Generator[None]:
-        with self._catalog.adding(kind, identifier, **details):
-            yield
-        if self._catalog.sees(kind, identifier):
-            self._announcer.note(_LISTINGS[kind])
-
-    # Prompts and resource templates.
-
-    def prompt(
-        self,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        icons: list[Icon] | None = None,
-        *,
-        tags: Strings | None = None,
-        enabled: bool = True,
-    ) -> Callable[[_CallableT], _CallableT]:
-        """Register the decorated function as a prompt; it may ask as a tool does.
-
-        Parameters filled by `Resolve` are no arguments of the prompt.
-
-        Args:
-            name: The prompt's name; by default the function's.
-            title: A name for people.
-            description: What it is for; by default the docstring.
-            icons: Icons for people.
-            tags: Labels to enable and disable by.
-            enabled: False hides it until it is enabled.
-        """
-        if callable(name):
-            return super().prompt(name)
-
-        def decorate(fn: _CallableT) -> _CallableT:
-            label = name or display_name(fn)
-            signature = read_signature(fn, owner=f"prompt {label!r}")
-            function = self._bind(signature)
-
-            async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
-                run = self._legs.run(function, arguments, context)
-                return await with_failures(run, anticipated=partial(prompt_failure, label))
-
-            register = super(Server, self).prompt(label, title, description, icons)
-            with self._adding("prompt", label, tags=tags, enabled=enabled):
-                register(hide_parameters(signature, serve) if signature.hidden else fn)
-            return fn
-
-        return decorate
-
-    def resource(
-        self,
-        uri: str,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        icons: list[Icon] | None = None,
-        annotations: Annotations | None = None,
-        meta: dict[str, Any] | None = None,
-        security: ResourceSecurity | None = None,
-        tags: Strings | None = None,
-        enabled: bool = True,
-    ) -> Callable[[_CallableT], _CallableT]:
-        """Register the decorated function as a resource, or, if the URI has variables, as a template.
-
-        A template may ask as a tool does; parameters filled by `Resolve` are no variables of its URI.
-
-        Args:
-            uri: The URI, or a template of it with `{variables}`.
-            name: The resource's name; by default the function's.
-            title: A name for people.
-            description: What it is; by default the docstring.
-            mime_type: The type of its content.
-            icons: Icons for people.
-            annotations: Hints for the client.
-            meta: Metadata passed on to the client.
-            security: What the variables of the URI may hold; by default the server's policy.
-            tags: Labels to enable and disable by.
-            enabled: False hides it until it is enabled.
-        """
-        register = super().resource(
-            uri,
-            name=name,
-            title=title,
-            description=description,
-            mime_type=mime_type,
-            icons=icons,
-            annotations=annotations,
-            meta=meta,
-            security=security,
-        )
-
-        def decorate(fn: _CallableT) -> _CallableT:
-            signature = read_signature(fn, owner=f"resource {uri!r}")
-            is_template = bool(UriTemplate.parse(uri).variable_names)
-            adding = self._adding(
-                "resource", uri, name=name or display_name(fn), tags=tags, enabled=enabled, replaces=is_template
-            )
-            if not signature.hidden or not is_template:
-                if signature.resolved:
-                    raise InvalidSignature(
-                        f"resource {uri!r} has no variables, so it is read without a call that could ask; fill its "
-                        "parameters inside the function, or make it a template"
-                    )
-                with adding:
-                    register(fn)
-                return fn
-            function = self._bind(signature)
-
-            async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
-                return await with_failures(self._legs.run(function, arguments, context), anticipated=ResourceError)
-
-            with adding:
-                register(hide_parameters(signature, serve))
-            return fn
-
-        return decorate
-
-    def add_prompt(self, prompt: Prompt) -> None:
-        """Register the SDK's own prompt object."""
-        with self._adding("prompt", prompt.name):
-            super().add_prompt(prompt)
-
-    def remove_prompt(self, name: str) -> None:
-        """Take a prompt away.
+    def allow_tools(self, names: Iterable[str] | None) -> None:
+        """Have clients see no other tools than these, whatever else is enabled; None lifts that again.
 
         Raises:
-            ValueError: There is none of that name.
+            TypeError: It is one string.
+            ValueError: There is no tool of one of the names.
         """
-        super().remove_prompt(name)
-        if self._catalog.remove("prompt", name):
-            self._announcer.note("prompts")
+        with self._deciding():
+            self._tools.allow(names)
 
-    def add_resource(self, resource: Resource) -> None:
-        """Register the SDK's own resource object."""
-        with self._adding("resource", str(resource.uri), name=resource.name):
-            super().add_resource(resource)
+    def _answers_differ(self, method: str) -> bool:
+        """Whether what a method answers depends on who asks, and could be cached for others."""
+        if method == "tools/list":
+            return self._tools.has_gates
+        kind = _GATED_BY.get(method)
+        return kind is not None and self._catalog.has_gates(kind)
 
-    def _bind(self, signature: Signature) -> AskingFunction:
-        """A prompt's or a template's function, whose resolvers may take its arguments by name."""
-        names = [name for name in inspect.signature(signature.fn).parameters if name not in signature.hidden]
-        function = signature.bind({name: name for name in names}, limits=self._limits, build=self._defaults.build)
-        self._require_seal(function)
-        return function
+    @contextmanager
+    def _deciding(self) -> Generator[None]:
+        """Surround a change of what clients see, one at a time."""
+        with self._decision:
+            before = self._tools.seen_versions
+            yield
+            self._tools.refresh()
+            if self._tools.seen_versions != before:
+                self._announcer.note("tools")
+            for kind in self._catalog.refresh():
+                self._announcer.note(LISTINGS[kind])
 
     def verify_ticket(self, ticket: str, *, principal: str | AccessToken | None, purpose: str | None = None) -> Ticket:
         """Read the ticket that a browser brought to the page behind an `ElicitUrl`.
@@ -613,13 +539,6 @@ class Server(HookedServer[LifespanResultT]):
     def journal_codec(self) -> JournalCodec:
         """Writes and reads what calls remember."""
         return self._protection.journals
-
-    def _require_seal(self, function: AskingFunction) -> None:
-        if function.seals and not self._protection.journals.can_seal:
-            raise InvalidSignature(
-                f"{function.owner} has to keep something from the client's eyes (once=True, or a request_state of "
-                "its own), and request_state_security= gives no key for that; add seal_keys="
-            )
 
 
 def _harmless(observer: Observer) -> Observer:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 from mcp.client.session import ClientRequestContext
@@ -14,7 +15,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
-from examples import login_page, wizard
+from examples import allow_list, login_page, wizard
 from roundtrip import Server
 from tests.hosts import http
 from tests.players import Era, Hopper, Person, Reply, call, connect, text_of
@@ -165,3 +166,35 @@ async def test_a_user_who_does_not_want_to_go_to_the_page_ends_the_call(era: Era
     assert said == (
         "Error executing tool loans: Resolver for parameter 'pin' could not resolve: elicitation was decline"
     )
+
+
+# The allow list.
+
+
+@asynccontextmanager
+async def showing(url: str, user: str) -> AsyncGenerator[Tap]:
+    """A connection with a user's bearer token."""
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer token-of-{user}"}) as web:
+        yield Tap(streamable_http_client(url, http_client=web))
+
+
+async def test_what_an_account_sees_depends_on_its_plan(era: Era) -> None:
+    city = {"city": "Bergen"}
+    async with http(allow_list.server) as url:
+        async with showing(url, "ada") as transport, connect(transport, era) as client:
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["today", "ten_days"]
+            assert text_of(await client.call_tool("ten_days", city)) == "Bergen: rain, ten times, ada"
+        async with showing(url, "bob") as transport, connect(transport, era) as client:
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["today"]
+            assert text_of(await client.call_tool("ten_days", city)) == "Unknown tool: ten_days"
+            assert text_of(await client.call_tool("today", city)) == "Bergen: rain"
+
+
+@pytest.mark.parametrize(
+    ("user", "sees"),
+    [("ada", "['today', 'ten_days']\nten_days: Bergen: rain, ten times, ada"), ("bob", "['today']\nten_days: Unknown")],
+)
+async def test_the_allow_list_is_looked_at_from_the_command_line(user: str, sees: str) -> None:
+    command = [sys.executable, str(Path(allow_list.__file__)), "--user", user]
+    done = await anyio.run_process(command, cwd=Path(allow_list.__file__).parent.parent)
+    assert f"{user} sees {sees}" in done.stdout.decode().replace("\r", "")

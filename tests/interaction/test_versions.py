@@ -1,6 +1,5 @@
 """Several versions of one tool: which is listed, which is called, and which a call in flight stays on."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -30,9 +29,9 @@ def add_quote(server: Server, version: str | int | None, **options: Any) -> None
         return f"{title} by {version}, {sure}"
 
 
-async def quoted(server: Server, era: Era, meta: Mapping[str, Any] | None = None) -> str:
+async def quoted(server: Server, era: Era, meta: Any = None) -> str:
     async with connect(server, era, Person({"value": True})) as client:
-        return text_of(await client.call_tool("quote", {"title": "Dune"}, meta=dict(meta) if meta else None))
+        return text_of(await client.call_tool("quote", {"title": "Dune"}, meta=meta))
 
 
 async def test_the_highest_version_is_called_and_listed_whatever_order_they_came_in(era: Era) -> None:

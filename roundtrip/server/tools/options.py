@@ -1,6 +1,6 @@
 """What an author says of a tool: by the arguments of `@server.tool` and `add_tool`, or by the standalone `@tool`."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypedDict, TypeVar, cast, overload
 
@@ -8,6 +8,8 @@ from mcp_types import Icon, ToolAnnotations
 from typing_extensions import Unpack
 
 from roundtrip.errors import InvalidSignature
+from roundtrip.graph.markers import Dependency
+from roundtrip.server.admission import Enabled
 
 __all__ = ["ToolDetails", "ToolOptions", "ToolSpec", "spec_of", "tool"]
 
@@ -27,8 +29,10 @@ class ToolOptions(TypedDict, total=False):
     """Its version, where several of one name are registered; the highest is listed and called."""
     output_schema: dict[str, Any] | None
     """The JSON schema of its result, in place of the one that the return annotation gives."""
-    enabled: bool | None
-    """Whether it is seen at first; `server.enable` and `server.disable` change that."""
+    enabled: Enabled | None
+    """Whether it is seen at first; or a function or `Depends` that decides it for each request."""
+    dependencies: Sequence[Dependency | Callable[..., Any]] | None
+    """What runs before it, though no parameter takes its value."""
     confirm: str | None
     """A question to have accepted before anything runs, with arguments in braces: `"Delete {path}?"`."""
     ttl: float | None
@@ -65,7 +69,8 @@ class ToolSpec:
     timeout: float | None = None
     version: str | int | None = None
     output_schema: dict[str, Any] | None = None
-    enabled: bool | None = None
+    enabled: Enabled | None = None
+    dependencies: Sequence[Dependency | Callable[..., Any]] | None = None
     confirm: str | None = None
     ttl: float | None = None
     max_age: float | None = None

@@ -14,8 +14,10 @@ from mcp_types import Tool as WireTool
 from pydantic import PydanticUserError, ValidationError
 
 from roundtrip.errors import InvalidSignature
+from roundtrip.graph.markers import Dependency
 from roundtrip.graph.signatures import display_name, given_by_partials, hints_of
 from roundtrip.runtime.leg import Limits
+from roundtrip.server.admission import Gate, read_enabled
 from roundtrip.server.functions import AskingFunction, Signature, read_signature
 from roundtrip.server.tools.arguments import ArgumentReader, mistakes_in
 from roundtrip.server.tools.descriptions import describe
@@ -49,6 +51,8 @@ class RegisteredTool:
     arguments: ArgumentReader
     convert: Converter
     gate: ConfirmationGate | None
+    admission: Gate | None
+    """What decides for each request whether it is there."""
     listing: WireTool
 
     @property
@@ -76,10 +80,10 @@ class RegisteredTool:
             raise ToolError(str(error)) from error
 
     def listed_with(self, lower: Sequence["RegisteredTool"]) -> WireTool:
-        """The tool as clients see it, who may call lower versions of it too."""
+        """The tool as clients see it, who may call lower versions of it too, the highest first."""
         if self.version is None:
             return self.listing
-        versions = [tool.version for tool in (self, *reversed(lower)) if tool.version is not None]
+        versions = [tool.version for tool in (self, *lower) if tool.version is not None]
         update: dict[str, Any] = {"meta": self.spec.listed_meta(versions)}
         if any(tool.listing.output_schema != self.listing.output_schema for tool in lower):
             # Clients hold every result of the name against this one schema.
@@ -117,7 +121,7 @@ def register(
             "tool a timeout= that is long enough"
         )
     _require_bound(fn, tool=name)
-    signature = read_signature(fn, owner=f"tool {name!r}")
+    signature = read_signature(fn, owner=f"tool {name!r}", dependencies=_markers_of(spec.dependencies, tool=name))
     metadata = prepared or _metadata_of(signature, tool=name, structured=spec.structured_output is not False)
     schema = metadata.arg_model.model_json_schema(by_alias=True)
     names = {field: info.alias or field for field, info in metadata.arg_model.model_fields.items()}
@@ -140,6 +144,9 @@ def register(
     arguments = ArgumentReader(metadata, _check_of(schema, tool=name) if defaults.strict else None)
     version = version_text(spec.version, tool=name)
     serve = inlined if defaults.inline else _as_written
+    seen_at_first, admission = read_enabled(
+        spec.enabled, owner=f"tool {name!r}" if version is None else f"tool {name!r}, version {version}"
+    )
     return RegisteredTool(
         component=Component(
             kind="tool",
@@ -147,7 +154,7 @@ def register(
             tags=spec.label_set,
             version=version,
             since=since,
-            enabled=spec.enabled is not False,
+            enabled=seen_at_first,
         ),
         spec=spec,
         function=signature.bind(
@@ -160,6 +167,7 @@ def register(
         arguments=arguments,
         convert=results.convert,
         gate=ConfirmationGate.of(spec.confirm, tool=name, arguments=arguments.names) if spec.confirm else None,
+        admission=admission,
         listing=WireTool(
             name=name,
             title=spec.title,
@@ -242,9 +250,15 @@ def _metadata_of(signature: Signature, *, tool: str, structured: bool) -> FuncMe
         visible, return_annotation=returned_type(inspect.Signature.empty if isinstance(returns, str) else returns)
     )
     try:
-        return func_metadata(stand_in, structured_output=None if structured else False)
+        metadata = func_metadata(stand_in, structured_output=None if structured else False)
     except PydanticUserError as error:
         raise InvalidSignature(f"tool {tool!r}: a parameter has no schema ({error.message})") from error
+    if len(metadata.arg_model.model_fields) < len(visible):
+        raise InvalidSignature(
+            f"tool {tool!r}: it has two parameters such as 'copy' and 'field_copy', which become one as the first is "
+            "renamed; rename one of them"
+        )
+    return metadata
 
 
 def _described_by_annotation(fn: Callable[..., Any]) -> Mapping[str, str]:
@@ -268,6 +282,14 @@ def _check_of(schema: dict[str, Any], *, tool: str) -> Callable[[object], None]:
 
 def _as_written(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
+
+
+def _markers_of(given: Sequence[Dependency | Callable[..., Any]] | None, *, tool: str) -> list[Dependency]:
+    if given is None:
+        return []
+    if isinstance(given, Dependency) or callable(given):
+        raise InvalidSignature(f"tool {tool!r}: dependencies= takes a list, as in dependencies=[Depends(check)]")
+    return [marker if isinstance(marker, Dependency) else Dependency(marker) for marker in given]
 
 
 def _limits_of(spec: ToolSpec, general: Limits) -> Limits:

@@ -1,7 +1,7 @@
 """The tools of one server: every version of each, and which of them clients see."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from threading import Lock
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import Tool as WireTool
 
+from roundtrip.server.admission import Gate, Gates
 from roundtrip.server.tools.registered import RegisteredTool
 from roundtrip.server.tools.versions import VersionKey, version_key
 from roundtrip.server.visibility import Visibility
@@ -30,6 +31,10 @@ class _Seen(NamedTuple):
     """The highest version of each."""
     versions: Mapping[tuple[str, VersionKey | None], RegisteredTool] = MappingProxyType({})
     listing: tuple[WireTool, ...] = ()
+    """As clients see them whose requests open every gate."""
+    gates: Gates = Gates(())
+    by_request: Mapping[str, tuple[RegisteredTool, ...]] = MappingProxyType({})
+    """What a request chooses from: the versions of each tool that has several, or a gate; the highest first."""
 
 
 class ToolRegistry:
@@ -41,6 +46,7 @@ class ToolRegistry:
         self._on_duplicate = on_duplicate
         self._visibility = visibility
         self._registered: dict[str, _Versions] = {}
+        self._allowed: frozenset[str] | None = None
         self._seen: _Seen | None = None
         self._lock = Lock()
 
@@ -53,6 +59,33 @@ class ToolRegistry:
     def listing(self) -> tuple[WireTool, ...]:
         """The tools that clients see, as they see them."""
         return self._view().listing
+
+    @property
+    def gates(self) -> Gates:
+        """The gates of the tools that are not hidden from everybody."""
+        return self._view().gates
+
+    @property
+    def by_request(self) -> Mapping[str, Sequence[RegisteredTool]]:
+        """What a request chooses from: the versions of each tool that has several, or a gate; the highest first."""
+        return self._view().by_request
+
+    @property
+    def has_gates(self) -> bool:
+        """Whether any tool has a gate, hidden or not."""
+        return any(tool.admission is not None for versions in self._registered.values() for tool in versions.values())
+
+    def listing_for(self, opened: Collection[Gate]) -> list[WireTool]:
+        """The tools as a request sees them that opens some of the gates."""
+        view = self._view()
+        listing: list[WireTool] = []
+        for tool in view.listing:
+            versions = view.by_request.get(tool.name)
+            if versions is None:
+                listing.append(tool)
+            elif shown := [one for one in versions if one.admission is None or one.admission in opened]:
+                listing.append(_listed(shown))
+        return listing
 
     def find(self, name: str, version: str | None = None) -> RegisteredTool:
         """A tool that clients see: the given version, or the highest.
@@ -91,7 +124,7 @@ class ToolRegistry:
             self._registered[tool.name] = {**versions, key: tool}
             self._seen = None
         replaced = versions.get(key)
-        return any(self._visibility.sees(one.component) for one in (tool, replaced) if one is not None)
+        return any(self._sees(one) for one in (tool, replaced) if one is not None)
 
     def remove(self, name: str, version: str | None = None) -> bool:
         """Take a tool away, one version or all; whether that changes what clients see.
@@ -110,13 +143,41 @@ class ToolRegistry:
             else:
                 del self._registered[name]
             self._seen = None
-        return any(self._visibility.sees(tool.component) for other, tool in versions.items() if other not in left)
+        return any(self._sees(tool) for other, tool in versions.items() if other not in left)
 
-    def refresh(self) -> bool:
-        """Look again at what clients see; whether that has changed."""
+    def allow(self, names: Iterable[str] | None) -> None:
+        """Show no other tools than these, whatever else is enabled; None lifts that. To be followed by `refresh`.
+
+        Raises:
+            TypeError: It is one string, or no iterable of strings.
+            ValueError: There is no such tool.
+        """
+        if isinstance(names, str | bytes):
+            raise TypeError(f"allow_tools({names!r}) takes an iterable of names: allow_tools([{names!r}])")
+        allowed = None if names is None else frozenset(names)
+        if allowed is not None and (strangers := [name for name in allowed if not isinstance(name, str)]):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"allow_tools() takes the names of tools, not {strangers[0]!r}")
         with self._lock:
-            before, self._seen = self._seen, self._look()
-            return before is None or before.versions != self._seen.versions
+            if allowed is not None and (unknown := allowed.difference(self._registered)):
+                known = ", ".join(sorted(self._registered)) or "none"
+                raise ValueError(
+                    f"allow_tools() was given names of no tool: {', '.join(sorted(unknown))}. The tools are: {known}"
+                )
+            self._allowed = allowed
+
+    def _sees(self, tool: RegisteredTool) -> bool:
+        allowed = self._allowed
+        return (allowed is None or tool.name in allowed) and self._visibility.sees(tool.component)
+
+    def refresh(self) -> None:
+        """Look again at what clients see."""
+        with self._lock:
+            self._seen = self._look()
+
+    @property
+    def seen_versions(self) -> Mapping[tuple[str, VersionKey | None], RegisteredTool]:
+        """Every version that clients see; to be compared after a change."""
+        return self._view().versions
 
     def _view(self) -> _Seen:
         seen = self._seen
@@ -127,19 +188,39 @@ class ToolRegistry:
         return seen
 
     def _look(self) -> _Seen:
-        rules = self._visibility.rules
+        rules, allowed = self._visibility.rules, self._allowed
         tools: dict[str, RegisteredTool] = {}
         by_version: dict[tuple[str, VersionKey | None], RegisteredTool] = {}
         listing: list[WireTool] = []
+        gates: list[Gate] = []
+        by_request: dict[str, tuple[RegisteredTool, ...]] = {}
         for name, versions in self._registered.items():
+            if allowed is not None and name not in allowed:
+                continue
             shown = {key: tool for key, tool in versions.items() if rules.sees(tool.component)}
             if not shown:
                 continue
-            ordered = [shown[key] for key in sorted(key for key in shown if key is not None)] or [*shown.values()]
-            tools[name] = ordered[-1]
+            keys = sorted((key for key in shown if key is not None), reverse=True)
+            ordered = tuple(shown[key] for key in keys) or tuple(shown.values())
+            tools[name] = ordered[0]
             by_version.update({(name, key): tool for key, tool in shown.items()})
-            listing.append(ordered[-1].listed_with(ordered[:-1]))
-        return _Seen(MappingProxyType(tools), MappingProxyType(by_version), tuple(listing))
+            listing.append(_listed(ordered))
+            some = [tool.admission for tool in ordered if tool.admission is not None]
+            gates.extend(some)
+            if some or len(ordered) > 1:
+                by_request[name] = ordered
+        return _Seen(
+            MappingProxyType(tools),
+            MappingProxyType(by_version),
+            tuple(listing),
+            Gates(gates),
+            MappingProxyType(by_request),
+        )
+
+
+def _listed(shown: Sequence[RegisteredTool]) -> WireTool:
+    """The highest of some versions, as clients see it."""
+    return shown[0].listed_with(shown[1:])
 
 
 def unknown_tool(name: str) -> ToolError:

@@ -16,5 +16,6 @@ def shop(
 ) -> Server[Any]:
     """A server whose tool `order` is `body`; `tool` are options of the tool, the others of the server."""
     server = Server[Any]("shop", keys=[KEY], build=build, **options)
-    server.tool(name="order", **tool or {})(body)
+    said: dict[str, Any] = tool or {}
+    server.tool(name="order", **said)(body)
     return server

@@ -114,7 +114,7 @@ def test_several_tools_are_framed_in_one_document(format: Format) -> None:
     assert "subgraph" not in draw(format, "order")
 
 
-def test_an_argument_known_by_an_alias_is_drawn_under_the_alias() -> None:
+def test_an_argument_known_by_an_alias_is_drawn_under_the_name_that_the_function_has_for_it() -> None:
     server: Server[Any] = Server("shop")
 
     def shout(title: str) -> str:
@@ -125,5 +125,5 @@ def test_an_argument_known_by_an_alias_is_drawn_under_the_alias() -> None:
         return title + loud
 
     del order
-    assert "title <- book-title (argument)" in draw_plans(server.plans, Format.TEXT)
-    assert re.search(r'^    t0_a0\(\["book-title<br/>', draw_plans(server.plans, Format.MERMAID), re.MULTILINE)
+    assert "title <- title (argument)" in draw_plans(server.plans, Format.TEXT)
+    assert re.search(r'^    t0_a0\(\["title<br/>', draw_plans(server.plans, Format.MERMAID), re.MULTILINE)

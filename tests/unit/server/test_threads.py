@@ -190,7 +190,7 @@ async def test_nothing_remains_of_a_pool_that_is_not_used_any_more() -> None:
 
 def test_a_thread_may_end_after_its_event_loop(hang: Hang) -> None:
     pool = Pool(1)
-    before = threading.active_count()
+    before = set(threading.enumerate())
 
     async def lose() -> None:
         await leave(hang, pool)
@@ -204,7 +204,7 @@ def test_a_thread_may_end_after_its_event_loop(hang: Hang) -> None:
     # Another loop has the same number of threads, and does not wait for those of the first.
     assert anyio.run(use) == 1
     hang.release.set()
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread():
-            thread.join(WAIT)
-    assert threading.active_count() <= before
+    started = set(threading.enumerate()) - before
+    for thread in started:
+        thread.join(WAIT)
+    assert not any(thread.is_alive() for thread in started)

@@ -1,0 +1,133 @@
+"""Replacing functions of the graph, for tests: `server.overrides`."""
+
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, MutableMapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from weakref import WeakSet
+
+from roundtrip.graph.plan import Plan
+from roundtrip.graph.planner import Replacements
+from roundtrip.graph.signatures import display_name, identity
+
+__all__ = ["Overrides", "Planned"]
+
+Function = Callable[..., Any]
+
+
+class Planned:
+    """A plan, and how to make it again when functions of it are replaced."""
+
+    __slots__ = ("__weakref__", "_make", "functions", "plan", "replacements")
+
+    def __init__(self, make: Callable[[Replacements], Plan]) -> None:
+        self._make = make
+        self.replacements: Replacements = {}
+        self.plan = make(self.replacements)
+        self.functions = self.plan.functions
+        """Every function that may be replaced, by what identifies it."""
+
+    def replace(self, replacements: Replacements) -> None:
+        """Make the plan with other functions in the place of some.
+
+        Raises:
+            InvalidSignature: It cannot work that way.
+        """
+        self.plan = self._make(replacements)
+        self.replacements = replacements
+
+
+class Overrides(MutableMapping[Function, Function]):
+    """Functions that resolve parameters or gate tools, each with the one that runs in its place.
+
+    Example:
+        ```python
+        server.overrides[current_account] = lambda: Account("ada")
+
+        with server.overrides({current_account: lambda: Account("ada")}):
+            ...
+        ```
+    """
+
+    def __init__(self) -> None:
+        self._planned: WeakSet[Planned] = WeakSet()
+        self._pairs: dict[Hashable, tuple[Function, Function]] = {}
+
+    def track(self, planned: Planned) -> None:
+        """Have a plan follow what is replaced from now on."""
+        self._planned.add(planned)
+        if self._pairs:
+            planned.replace(self._replacements(self._pairs))
+
+    def __call__(self, replacements: Mapping[Function, Function]) -> AbstractContextManager["Overrides"]:
+        """Replace functions inside a `with` block, and put back afterwards what ran before."""
+        return _overriding(self, replacements)
+
+    def __getitem__(self, fn: Function) -> Function:
+        return self._pairs[identity(fn)][1]
+
+    def __setitem__(self, fn: Function, other: Function) -> None:
+        self._change({**self._pairs, self._known(fn): (fn, other)})
+
+    def __delitem__(self, fn: Function) -> None:
+        who = identity(fn)
+        if who not in self._pairs:
+            raise KeyError(fn)
+        self._change({other: pair for other, pair in self._pairs.items() if other != who})
+
+    def __iter__(self) -> Iterator[Function]:
+        return iter([fn for fn, _ in self._pairs.values()])
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def clear(self) -> None:
+        """Put everything back."""
+        self._change({})
+
+    def update_all(self, replacements: Mapping[Function, Function]) -> None:
+        """Replace several functions, all or none.
+
+        Raises:
+            KeyError: One of them is used nowhere.
+            InvalidSignature: A replacement cannot be filled.
+        """
+        self._change(self._pairs | {self._known(fn): (fn, other) for fn, other in replacements.items()})
+
+    def _known(self, fn: Function) -> Hashable:
+        who = identity(fn)
+        functions = {who: fn for planned in self._planned for who, fn in planned.functions.items()}
+        functions |= {who: fn for planned in self._planned for who, fn in planned.plan.functions.items()}
+        if who not in functions:
+            names = ", ".join(sorted({display_name(known) for known in functions.values()})) or "none"
+            raise KeyError(
+                f"{display_name(fn)!r} fills no parameter and gates nothing on this server, so replacing it would "
+                f"change nothing. What can be replaced: {names}"
+            )
+        return who
+
+    def _change(self, pairs: dict[Hashable, tuple[Function, Function]]) -> None:
+        changed: list[tuple[Planned, Replacements]] = []
+        try:
+            for planned in list(self._planned):
+                before = planned.replacements
+                planned.replace(self._replacements(pairs))
+                changed.append((planned, before))
+        except Exception:
+            for planned, before in changed:
+                planned.replace(before)
+            raise
+        self._pairs = pairs
+
+    def _replacements(self, pairs: Mapping[Hashable, tuple[Function, Function]]) -> Replacements:
+        return {who: other for who, (_, other) in pairs.items()}
+
+
+@contextmanager
+def _overriding(overrides: Overrides, replacements: Mapping[Function, Function]) -> Generator[Overrides]:
+    before = dict(overrides)
+    overrides.update_all(replacements)
+    try:
+        yield overrides
+    finally:
+        overrides.clear()
+        overrides.update_all(before)

@@ -1,0 +1,328 @@
+"""Prompts, resources and templates that may ask as tools do, and that may be hidden or gated."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from mcp.server.lowlevel.helper_types import ReadResourceContents
+from mcp.server.lowlevel.server import LifespanResultT
+from mcp.server.mcpserver import Context as SdkContext
+from mcp.server.mcpserver import ResourceSecurity
+from mcp.server.mcpserver.exceptions import ResourceError
+from mcp.server.mcpserver.prompts import Prompt
+from mcp.server.mcpserver.resources import Resource
+from mcp.shared.uri_template import UriTemplate
+from mcp_types import Annotations, GetPromptResult, Icon, InputRequiredResult
+from mcp_types import Prompt as WirePrompt
+from mcp_types import Resource as WireResource
+from mcp_types import ResourceTemplate as WireTemplate
+from pydantic import AnyUrl
+
+from roundtrip.errors import InvalidSignature
+from roundtrip.graph.signatures import display_name
+from roundtrip.server.admission import Admission, Doorkeeper, Enabled, read_enabled
+from roundtrip.server.catalog import Catalog, Listed, Shelf
+from roundtrip.server.changes import Announcer, Listing
+from roundtrip.server.failures import prompt_failure, with_failures
+from roundtrip.server.functions import AskingFunction, Signature, read_signature
+from roundtrip.server.legs import LegRunner
+from roundtrip.server.overrides import Overrides
+from roundtrip.server.seams import HookedServer
+from roundtrip.server.security import Protection
+from roundtrip.server.tools.registered import ToolDefaults
+from roundtrip.server.visibility import Strings
+from roundtrip.server.wrappers import hide_parameters
+
+__all__ = ["LISTINGS", "PromptsAndResources"]
+
+T = TypeVar("T")
+_CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
+
+LISTINGS: Final[Mapping[Shelf, Listing]] = {"prompt": "prompts", "resource": "resources"}
+"""The list that each kind is in, as clients are told of its changes."""
+
+
+class PromptsAndResources(HookedServer[LifespanResultT]):
+    """The part of `Server` that has to do with prompts, resources and templates. What it works with is made there."""
+
+    _announcer: Announcer
+    _catalog: Catalog
+    _defaults: ToolDefaults
+    _doorkeeper: Doorkeeper
+    _hidden_of: dict[str, frozenset[str]]
+    """By the names of prompts, the parameters that are no arguments."""
+    _legs: LegRunner
+    _overrides: Overrides
+    _protection: Protection
+
+    def prompt(
+        self,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: list[Icon] | None = None,
+        *,
+        tags: Strings | None = None,
+        enabled: Enabled = True,
+    ) -> Callable[[_CallableT], _CallableT]:
+        """Register the decorated function as a prompt; it may ask as a tool does.
+
+        Parameters filled by `Resolve` are no arguments of the prompt.
+
+        Args:
+            name: The prompt's name; by default the function's.
+            title: A name for people.
+            description: What it is for; by default the docstring.
+            icons: Icons for people.
+            tags: Labels to enable and disable by.
+            enabled: False hides it until it is enabled; a function or `Depends` decides for each request whether it
+                is there.
+        """
+        if callable(name):
+            return super().prompt(name)
+
+        def decorate(fn: _CallableT) -> _CallableT:
+            label = name or display_name(fn)
+            signature = read_signature(fn, owner=f"prompt {label!r}")
+            seen_at_first, gate = read_enabled(enabled, owner=f"prompt {label!r}")
+            self._doorkeeper.track(gate)
+            function = self._bind(signature)
+
+            async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
+                run = self._run(function, arguments, context, self._doorkeeper.admission_of(gate))
+                return await with_failures(run, anticipated=partial(prompt_failure, label))
+
+            register = super(PromptsAndResources, self).prompt(label, title, description, icons)
+            in_leg = signature.hidden or (gate is not None and gate.enters)
+            with self._adding("prompt", label, tags=tags, enabled=seen_at_first, gate=gate):
+                register(hide_parameters(signature, serve) if in_leg else fn)
+            self._hidden_of[label] = frozenset(signature.hidden)
+            return fn
+
+        return decorate
+
+    def resource(
+        self,
+        uri: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        icons: list[Icon] | None = None,
+        annotations: Annotations | None = None,
+        meta: dict[str, Any] | None = None,
+        security: ResourceSecurity | None = None,
+        tags: Strings | None = None,
+        enabled: Enabled = True,
+    ) -> Callable[[_CallableT], _CallableT]:
+        """Register the decorated function as a resource, or, if the URI has variables, as a template.
+
+        A template may ask as a tool does; parameters filled by `Resolve` are no variables of its URI.
+
+        Args:
+            uri: The URI, or a template of it with `{variables}`.
+            name: The resource's name; by default the function's.
+            title: A name for people.
+            description: What it is; by default the docstring.
+            mime_type: The type of its content.
+            icons: Icons for people.
+            annotations: Hints for the client.
+            meta: Metadata passed on to the client.
+            security: What the variables of the URI may hold; by default the server's policy.
+            tags: Labels to enable and disable by.
+            enabled: False hides it until it is enabled; a function or `Depends` decides for each request whether it
+                is there.
+        """
+        register = super().resource(
+            uri,
+            name=name,
+            title=title,
+            description=description,
+            mime_type=mime_type,
+            icons=icons,
+            annotations=annotations,
+            meta=meta,
+            security=security,
+        )
+
+        def decorate(fn: _CallableT) -> _CallableT:
+            signature = read_signature(fn, owner=f"resource {uri!r}")
+            seen_at_first, gate = read_enabled(enabled, owner=f"resource {uri!r}")
+            self._doorkeeper.track(gate)
+            is_template = bool(UriTemplate.parse(uri).variable_names)
+            adding = self._adding(
+                "resource",
+                uri,
+                name=name or display_name(fn),
+                tags=tags,
+                enabled=seen_at_first,
+                gate=gate,
+                template=is_template,
+            )
+            in_leg = signature.hidden or (gate is not None and gate.enters)
+            if not in_leg or not is_template:
+                if signature.resolved:
+                    raise InvalidSignature(
+                        f"resource {uri!r} has no variables, so it is read without a call that could ask; fill its "
+                        "parameters inside the function, or make it a template"
+                    )
+                with adding:
+                    register(fn)
+                return fn
+            function = self._bind(signature)
+
+            async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
+                run = self._run(function, arguments, context, self._doorkeeper.admission_of(gate))
+                return await with_failures(run, anticipated=ResourceError)
+
+            with adding:
+                register(hide_parameters(signature, serve))
+            return fn
+
+        return decorate
+
+    def _run(
+        self,
+        function: AskingFunction,
+        arguments: dict[str, Any],
+        context: SdkContext[Any, Any],
+        admission: Admission | None,
+    ) -> Awaitable[Any]:
+        """Serve a leg of a prompt or a template."""
+        if admission is None:
+            return self._legs.run(function, arguments, context)
+        return self._legs.run(function, arguments, context, known=admission.known, managers=admission.managers)
+
+    async def list_prompts(self) -> list[WirePrompt]:
+        """The prompts as the client of the request sees them."""
+        return await self._admitting_all("prompts", super().list_prompts)
+
+    async def list_resources(self) -> list[WireResource]:
+        """The resources as the client of the request sees them."""
+        return await self._admitting_all("resources", super().list_resources)
+
+    async def list_resource_templates(self) -> list[WireTemplate]:
+        """The resource templates as the client of the request sees them."""
+        return await self._admitting_all("templates", super().list_resource_templates)
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        context: SdkContext[LifespanResultT, Any] | None = None,
+    ) -> GetPromptResult | InputRequiredResult:
+        """Serve one leg of a prompt; as the SDK's. What a client sends for a filled parameter is ignored."""
+        hidden = self._hidden_of.get(name)
+        if hidden and arguments:
+            arguments = {key: value for key, value in arguments.items() if key not in hidden}
+        get = partial(super().get_prompt, name, arguments, context)
+        if self._catalog.gate_of("prompt", name) is None:
+            return await get()
+        return await self._admitting("prompt", [name], get, context)
+
+    async def read_resource(
+        self, uri: AnyUrl | str, context: SdkContext[LifespanResultT, Any] | None = None
+    ) -> Iterable[ReadResourceContents] | InputRequiredResult:
+        """Serve one leg of reading a resource; as the SDK's."""
+        read = partial(super().read_resource, uri, context)
+        if not self._catalog.has_gates("resource"):
+            return await read()
+        return await self._admitting("resource", self.resources_for(str(uri)), read, context)
+
+    def add_prompt(self, prompt: Prompt) -> None:
+        """Register the SDK's own prompt object."""
+        with self._adding("prompt", prompt.name):
+            super().add_prompt(prompt)
+
+    def remove_prompt(self, name: str) -> None:
+        """Take a prompt away.
+
+        Raises:
+            ValueError: There is none of that name.
+        """
+        super().remove_prompt(name)
+        if self._catalog.remove("prompt", name):
+            self._announcer.note("prompts")
+
+    def add_resource(self, resource: Resource) -> None:
+        """Register the SDK's own resource object."""
+        with self._adding("resource", str(resource.uri), name=resource.name):
+            super().add_resource(resource)
+
+    def _bind(self, signature: Signature) -> AskingFunction:
+        """A prompt's or a template's function, whose resolvers may take its arguments by name."""
+        names = [name for name in inspect.signature(signature.fn).parameters if name not in signature.hidden]
+        function = signature.bind(
+            {name: name for name in names}, limits=self._defaults.limits, build=self._defaults.build
+        )
+        self._require_seal(function)
+        self._overrides.track(function.planned)
+        return function
+
+    def is_visible(self, kind: Shelf, identifier: str) -> bool:
+        """Whether the request being served may see a prompt of this name, or a resource or template of this URI."""
+        if not self._catalog.sees(kind, identifier):
+            return False
+        gate = self._catalog.gate_of(kind, identifier)
+        return gate is None or self._doorkeeper.admission_of(gate) is not None
+
+    async def completing(self, kind: Shelf, identifier: str, ask: Callable[[], Awaitable[T]]) -> T | None:
+        """What completes an argument of a prompt or template; None where the client may not know of it.
+
+        Where one of the kind has a gate, nothing is completed for what is not registered either.
+        """
+        if not self._catalog.has_gates(kind):
+            return await super().completing(kind, identifier, ask)
+        if self._catalog.knows(kind, identifier):
+            candidates = [identifier]
+        else:
+            candidates = [*self.resources_for(identifier)] if kind == "resource" else []
+
+        async def complete() -> T | None:
+            return await ask() if any(self.is_visible(kind, candidate) for candidate in candidates) else None
+
+        return await self._admitting(kind, candidates, complete)
+
+    async def _admitting(
+        self,
+        kind: Shelf,
+        candidates: Iterable[str],
+        serve: Callable[[], Awaitable[T]],
+        context: SdkContext[Any, Any] | None = None,
+    ) -> T:
+        """Serve with the first of the candidates that the request may see; with none, if there is none."""
+        for identifier in candidates:
+            if not self._catalog.sees(kind, identifier):
+                continue
+            gate = self._catalog.gate_of(kind, identifier)
+            if gate is None:
+                return await serve()
+            admission = await self._doorkeeper.admit(gate, context)
+            if admission is not None:
+                return await admission.around(serve())
+        return await self._doorkeeper.shut_out(serve())
+
+    async def _admitting_all(self, listed: Listed, serve: Callable[[], Awaitable[T]]) -> T:
+        """Serve a list with those of it that the request may see."""
+        gates = self._catalog.gates_of(listed)
+        if not gates:
+            return await serve()
+        admission = await self._doorkeeper.admit_all(gates)
+        return await admission.around(serve())
+
+    @contextmanager
+    def _adding(self, kind: Shelf, identifier: str, **details: Any) -> Generator[None]:
+        with self._catalog.adding(kind, identifier, **details):
+            yield
+        if self._catalog.sees(kind, identifier):
+            self._announcer.note(LISTINGS[kind])
+
+    def _require_seal(self, function: AskingFunction) -> None:
+        if function.seals and not self._protection.journals.can_seal:
+            raise InvalidSignature(
+                f"{function.owner} has to keep something from the client's eyes (once=True, or a request_state of "
+                "its own), and request_state_security= gives no key for that; add seal_keys="
+            )

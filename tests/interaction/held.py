@@ -1,0 +1,76 @@
+"""Dependencies that log how they begin and what they are told at their end, for the tests of teardown."""
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from roundtrip import Depends, Elicit, Server
+from tests.hosts import WAIT
+from tests.players import Era, Person, Reply, Trace, connect, text_of
+
+SHORT = 0.05
+"""For what never gets done anyway."""
+LOG: list[str] = []
+
+
+@contextmanager
+def logged(name: str) -> Generator[str]:
+    """Logs how it begins, and whether it ended well."""
+    LOG.append(f"open {name}")
+    try:
+        yield name
+    except BaseException as error:
+        LOG.append(f"{name}: {type(error).__name__}")
+        raise
+    else:
+        LOG.append(f"close {name}")
+
+
+async def connection() -> AsyncGenerator[str]:
+    with logged("connection"):
+        yield "connection"
+
+
+def session(connection: str = Depends(connection)) -> Generator[str]:
+    with logged("session"):
+        yield f"session on {connection}"
+
+
+OPENED = ["open connection", "open session"]
+CLOSED = ["close session", "close connection"]
+
+
+def ended_by(error: str) -> list[str]:
+    return [*OPENED, f"session: {error}", f"connection: {error}"]
+
+
+async def sure() -> Elicit[bool]:
+    return Elicit("Sure?", bool)
+
+
+def server_of(tool: Callable[..., Any], *, name: str = "order", trace: Trace | None = None, **options: Any) -> Server:
+    """A server with one tool."""
+    server = Server("shop", trace=trace)
+    server.tool(name=name, **options)(tool)
+    return server
+
+
+async def play(server: Server, era: Era, *replies: Reply) -> str:
+    """The text of one call, or of the error that answers it."""
+    with anyio.fail_after(WAIT):
+        async with connect(server, era, Person(*replies)) as client:
+            try:
+                return text_of(await client.call_tool("order"))
+            except MCPError as error:
+                return error.message
+
+
+def failures(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was logged of dependencies that failed while they were left."""
+    records = [record for record in caplog.records if record.name == "roundtrip" and record.levelno == logging.ERROR]
+    return [f"{record.getMessage()}: {record.exc_info[1]!r}" for record in records if record.exc_info]

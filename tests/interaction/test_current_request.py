@@ -1,0 +1,139 @@
+"""`get_context` and its kin: the request being served, for code that is handed nothing."""
+
+import anyio.to_thread
+import httpx2
+import pytest
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server.auth.provider import AccessToken
+
+from roundtrip import (
+    Context,
+    Depends,
+    Elicit,
+    Server,
+    get_access_token,
+    get_context,
+    get_http_headers,
+    get_request,
+)
+from tests.hosts import http
+from tests.players import Era, Person, call, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+def deep_down() -> str:
+    """Somewhere in the application, far from any parameter."""
+    return f"{len(get_context().request_id) > 0}"
+
+
+@pytest.mark.parametrize("function", [get_context, get_request, get_access_token, get_http_headers])
+def test_outside_of_a_request_there_is_none(function: object) -> None:
+    with pytest.raises(RuntimeError, match=r"outside of a request"):
+        function()  # type: ignore[operator]
+
+
+async def test_a_function_finds_the_context_in_every_kind_of_body(era: Era) -> None:
+    server = Server("shop")
+
+    @server.tool
+    async def plain() -> str:
+        return deep_down()
+
+    @server.tool
+    def in_a_thread() -> str:
+        return deep_down()
+
+    @server.tool
+    async def by_dependency(found: str = Depends(deep_down)) -> str:
+        return found
+
+    @server.tool
+    async def in_another_thread() -> str:
+        return await anyio.to_thread.run_sync(deep_down)
+
+    async with connect(server, era) as client:
+        for name in ("plain", "in_a_thread", "by_dependency", "in_another_thread"):
+            assert text_of(await client.call_tool(name)) == "True", name
+
+
+async def test_it_is_the_context_that_the_body_has_and_can_ask(era: Era) -> None:
+    server = Server("shop")
+
+    @server.tool
+    async def order(ctx: Context, same: Context = Depends(get_context)) -> str:
+        assert ctx is same
+        assert ctx is get_context()
+        return str(await get_context().ask("sure", Elicit("Sure?", bool), unwrap=True))
+
+    assert text_of(await call(server, era, "order", {}, {"value": True})) == "True"
+
+
+async def test_a_call_within_a_call_has_a_context_of_its_own(era: Era) -> None:
+    server = Server("shop")
+    seen: list[str] = []
+
+    @server.tool
+    async def inner(ctx: Context) -> str:
+        assert get_context() is ctx
+        seen.append(ctx.call.id)
+        return "inner"
+
+    @server.tool
+    async def outer(ctx: Context) -> str:
+        await server.call_tool("inner", {}, ctx)
+        assert get_context() is ctx
+        seen.append(ctx.call.id)
+        return "outer"
+
+    await call(server, era, "outer")
+    assert len(set(seen)) == 2
+
+
+async def test_over_http_there_are_a_request_and_headers_and_else_there_are_none(era: Era) -> None:
+    server = Server("shop")
+
+    @server.tool
+    async def shows() -> list[str]:
+        return [get_request().url.path, get_http_headers()["x-shop"]]
+
+    @server.tool
+    async def headers() -> int:
+        return len(get_http_headers())
+
+    async with connect(server, era) as client:
+        failed = await client.call_tool("shows")
+        assert failed.is_error
+        assert "came over HTTP, and this one did not" in text_of(failed)
+        assert text_of(await client.call_tool("headers")) == "0"
+
+    async with (
+        http(server) as url,
+        httpx2.AsyncClient(headers={"X-Shop": "corner"}) as web,
+        Client(streamable_http_client(url, http_client=web), mode=era.value) as client,
+    ):
+        shown = (await client.call_tool("shows")).structured_content
+    assert shown == {"result": ["/mcp", "corner"]}
+
+
+async def test_without_authentication_there_is_no_access_token(era: Era) -> None:
+    server = Server("shop")
+
+    @server.tool
+    async def who(token: AccessToken | None = Depends(get_access_token)) -> str:
+        return "nobody" if token is None else token.client_id
+
+    assert text_of(await call(server, era, "who")) == "nobody"
+
+
+async def test_a_person_is_asked_through_it_in_an_earlier_revision_as_in_the_latest(era: Era) -> None:
+    server = Server("shop")
+
+    @server.tool
+    async def order(ctx: Context) -> str:
+        asking = get_context().ask("copies", Elicit("How many?", int), unwrap=True)
+        return str(await asking)
+
+    async with connect(server, era, Person({"value": 3})) as client:
+        assert text_of(await client.call_tool("order")) == "3"

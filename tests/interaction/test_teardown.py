@@ -1,0 +1,364 @@
+"""What follows the `yield` of a dependency: it runs when the leg ends, and is told in which way it ended."""
+
+import threading
+from collections.abc import AsyncGenerator, Generator
+from typing import Annotated, Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from mcp.client.session import ClientRequestContext
+from mcp_types import ElicitRequestParams, ElicitResult, InputRequiredResult
+
+from roundtrip import Context, Depends, Elicit, Event, Resolve, Server, ToolError
+from tests.hosts import WAIT, http
+from tests.interaction.held import (
+    CLOSED,
+    LOG,
+    OPENED,
+    SHORT,
+    connection,
+    ended_by,
+    logged,
+    play,
+    server_of,
+    session,
+    sure,
+)
+from tests.players import Era, Hopper, Person, Trace, connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def empty_log() -> None:
+    LOG.clear()
+
+
+async def test_after_a_success_the_last_that_was_entered_is_left_first(era: Era) -> None:
+    async def order(session: str = Depends(session)) -> str:
+        LOG.append("body")
+        return session
+
+    assert await play(server_of(order), era) == "session on connection"
+    assert [*OPENED, "body", *CLOSED] == LOG
+
+
+@pytest.mark.parametrize("error", [ToolError("no"), ValueError("no")], ids=["ToolError", "ValueError"])
+async def test_an_error_of_the_body_is_thrown_in(era: Era, error: Exception) -> None:
+    async def order(session: str = Depends(session)) -> str:
+        raise error
+
+    assert await play(server_of(order), era) == "Error executing tool order: no"
+    assert ended_by(type(error).__name__) == LOG
+
+
+async def test_an_error_of_a_plain_body_is_thrown_in(era: Era) -> None:
+    def order(session: str = Depends(session)) -> str:
+        raise ValueError("no")
+
+    assert await play(server_of(order), era) == "Error executing tool order: no"
+    assert ended_by("ValueError") == LOG
+
+
+async def test_a_result_that_does_not_fit_its_type_is_no_success(era: Era) -> None:
+    async def order(session: str = Depends(session)) -> int:
+        return session  # type: ignore[return-value]
+
+    assert "Error executing tool order" in await play(server_of(order), era)
+    assert LOG[:2] == OPENED
+    assert not set(LOG) & set(CLOSED)
+    assert len(LOG) == 4
+
+
+async def test_a_question_that_a_resolver_asks_suspends_what_is_open_and_its_answer_opens_it_anew(era: Era) -> None:
+    async def order(certain: Annotated[bool, Resolve(sure)], session: str = Depends(session)) -> str:
+        return f"{session} {certain}"
+
+    assert await play(server_of(order), era, {"value": True}) == "session on connection True"
+    retried = ended_by("Suspension") if era is Era.RETRY else []
+    assert [*retried, *OPENED, *CLOSED] == LOG
+
+
+async def test_a_question_that_a_body_asks_suspends_what_is_open_and_its_answer_opens_it_anew(era: Era) -> None:
+    async def order(ctx: Context, session: str = Depends(session)) -> str:
+        return f"{session} {await ctx.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
+
+    assert await play(server_of(order), era, {"value": True}) == "session on connection True"
+    retried = ended_by("Suspension") if era is Era.RETRY else []
+    assert [*retried, *OPENED, *CLOSED] == LOG
+
+
+async def test_a_question_that_a_body_asks_in_its_thread_suspends_what_is_open(era: Era) -> None:
+    def order(ctx: Context, session: str = Depends(session)) -> str:
+        return f"{session} {ctx.blocking.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
+
+    assert await play(server_of(order), era, {"value": True}) == "session on connection True"
+    retried = ended_by("Suspension") if era is Era.RETRY else []
+    assert [*retried, *OPENED, *CLOSED] == LOG
+
+
+async def test_a_question_that_a_dependency_asks_with_the_context_suspends_nothing_that_is_not_open(era: Era) -> None:
+    """It cannot: it returns its questions, and what it holds open it takes from another."""
+
+    async def asks(certain: bool = Depends(sure), connection: str = Depends(connection)) -> AsyncGenerator[str]:
+        with logged("asks"):
+            yield f"{certain} {connection}"
+
+    async def order(value: str = Depends(asks)) -> str:
+        return value
+
+    assert await play(server_of(order), era, {"value": True}) == "True connection"
+    retried = ["open connection", "connection: Suspension"] if era is Era.RETRY else []
+    assert [*retried, "open connection", "open asks", "close asks", "close connection"] == LOG
+
+
+async def test_a_dependency_that_is_held_open_cannot_ask(era: Era) -> None:
+    async def asks() -> AsyncGenerator[Elicit[bool]]:
+        with logged("asks"):
+            yield Elicit("Sure?", bool)
+
+    async def order(value: bool = Depends(asks), session: str = Depends(session)) -> str:
+        raise AssertionError("the body must not run")
+
+    assert await play(server_of(order), era) == (
+        "Error executing tool order: 'asks' is entered and left, and cannot ask; ask in a function it takes"
+    )
+    assert LOG == ["open asks", "asks: InvalidSignature"]
+
+
+@pytest.mark.parametrize("word", ["decline", "cancel"])
+async def test_a_refusal_is_not_a_success(era: Era, word: str) -> None:
+    trace = Trace()
+
+    async def order(certain: Annotated[bool, Resolve(sure)], session: str = Depends(session)) -> str:
+        raise AssertionError("the body must not run")
+
+    assert f"elicitation was {word}" in await play(server_of(order, trace=trace), era, word)
+    assert trace.events[-1] is Event.REFUSE
+    # The retry era's second leg hears of the refusal before it opens anything.
+    assert (ended_by("Suspension") if era is Era.RETRY else ended_by("RoundtripError")) == LOG
+
+
+async def test_a_refusal_in_the_body_is_thrown_in(era: Era) -> None:
+    trace = Trace()
+
+    async def order(ctx: Context, session: str = Depends(session)) -> str:
+        return str(await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True))
+
+    assert "decline" in await play(server_of(order, trace=trace), era, "decline")
+    assert trace.events[-1] is Event.REFUSE
+    retried = ended_by("Suspension") if era is Era.RETRY else []
+    assert [*retried, *ended_by("QuestionRefused")] == LOG
+
+
+async def test_a_revision_leaves_all_and_the_next_run_enters_it_anew(era: Era) -> None:
+    async def order(ctx: Context, copies: Annotated[int, Resolve(how_many)], session: str = Depends(session)) -> str:
+        LOG.append(f"body {copies}")
+        await ctx.review("check", "All right?", of=["how_many"])
+        return f"{copies}"
+
+    assert await play(server_of(order), era, {"value": 1}, {"how_many": 2}, {"how_many": 2}) == "2"
+    # Both eras run it with 1, are told of the change, and go on from there.
+    assert LOG.count("body 1") == (2 if era is Era.RETRY else 1)
+    assert "session: Revision" in LOG
+    assert LOG[-3:] == ["body 2", *CLOSED]
+    assert_each_is_left_before_it_is_entered_again()
+
+
+async def how_many() -> Elicit[int]:
+    return Elicit("How many?", int)
+
+
+def assert_each_is_left_before_it_is_entered_again() -> None:
+    marks = [line for line in LOG if not line.startswith("body")]
+    for place in range(0, len(marks), 4):
+        one, other, inner, outer = marks[place : place + 4]
+        assert [one, other] == OPENED
+        assert inner.startswith(("session: ", "close session"))
+        assert outer == inner.replace("session", "connection")
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_body_that_takes_too_long_has_its_dependencies_cancelled(era: Era, plain: bool) -> None:
+    release = threading.Event()
+
+    async def order(session: str = Depends(session)) -> str:
+        await anyio.sleep_forever()
+        return "never"
+
+    def order_in_a_thread(session: str = Depends(session)) -> str:
+        release.wait(WAIT)
+        return "too late"
+
+    server = server_of(order_in_a_thread if plain else order, timeout=SHORT)
+    try:
+        assert "timed out" in await play(server, era)
+    finally:
+        release.set()
+    assert ended_by("CancelledError") == LOG
+
+
+async def test_a_dependency_that_takes_too_long_to_be_left_is_timed_out_too(era: Era) -> None:
+    async def slow() -> AsyncGenerator[str]:
+        with logged("slow"):
+            yield "slow"
+            await anyio.sleep_forever()
+
+    async def order(slow: str = Depends(slow), session: str = Depends(session)) -> str:
+        return slow
+
+    assert "timed out" in await play(server_of(order, timeout=SHORT), era)
+    # The last one was left well, and before the time was up.
+    assert ["open slow", *OPENED, *CLOSED, "slow: CancelledError"] == LOG
+
+
+async def test_a_call_that_its_client_cancels_has_its_dependencies_cancelled(era: Era) -> None:
+    trace, entered, over = Trace(), anyio.Event(), anyio.Event()
+
+    async def told() -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            over.set()
+
+    async def order(told: None = Depends(told), session: str = Depends(session)) -> str:
+        entered.set()
+        await anyio.sleep_forever()
+        return "never"
+
+    with anyio.fail_after(WAIT):
+        async with connect(server_of(order, trace=trace), era) as client:
+            async with anyio.create_task_group() as group:
+                group.start_soon(client.call_tool, "order")
+                await entered.wait()
+                group.cancel_scope.cancel()
+            await over.wait()
+    assert ended_by("CancelledError") == LOG
+    assert trace.steps[-1].detail == {"error": "cancelled"}
+
+
+async def test_a_client_that_goes_away_over_http_has_its_dependencies_cancelled(era: Era) -> None:
+    entered, over = anyio.Event(), anyio.Event()
+
+    async def told() -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            over.set()
+
+    async def order(told: None = Depends(told), session: str = Depends(session)) -> str:
+        entered.set()
+        await anyio.sleep_forever()
+        return "never"
+
+    with anyio.fail_after(WAIT):
+        async with http(server_of(order)) as url:
+            async with connect(url, era) as client, anyio.create_task_group() as group:
+                group.start_soon(client.call_tool, "order")
+                await entered.wait()
+                group.cancel_scope.cancel()
+            await over.wait()
+    assert ended_by("CancelledError") == LOG
+
+
+async def test_a_client_that_goes_away_while_it_is_asked_has_its_dependencies_cancelled() -> None:
+    asked, over = anyio.Event(), anyio.Event()
+
+    class Away(Person):
+        async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+            asked.set()
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    async def told() -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            over.set()
+
+    async def order(ctx: Context, told: None = Depends(told), session: str = Depends(session)) -> str:
+        return str(await ctx.ask("sure", Elicit("Sure?", bool)))
+
+    with anyio.fail_after(WAIT):
+        async with connect(server_of(order), Era.LIVE, Away()) as client:
+            async with anyio.create_task_group() as group:
+                group.start_soon(client.call_tool, "order")
+                await asked.wait()
+                group.cancel_scope.cancel()
+            await over.wait()
+    assert ended_by("CancelledError") == LOG
+
+
+async def test_a_body_that_asks_by_hand_may_have_dependencies_which_are_told_that_it_asks() -> None:
+    async def order(ctx: Context, session: str = Depends(session)) -> Any:
+        return InputRequiredResult(request_state="mine") if ctx.request_state is None else "done"
+
+    hopper = Hopper([server_of(order)])
+    assert isinstance(await hopper.leg("order"), InputRequiredResult)
+    assert ended_by("Suspension") == LOG
+    assert text_of(await hopper.leg("order", state=hopper.token)) == "done"
+
+
+async def test_what_a_gate_holds_is_suspended_by_a_body_that_asks_by_hand() -> None:
+    server = Server("shop")
+
+    @server.tool(enabled=Depends(session))
+    async def order(ctx: Context) -> str | InputRequiredResult:
+        LOG.append("body")
+        return InputRequiredResult(request_state="mine") if ctx.request_state is None else "done"
+
+    hopper = Hopper([server])
+    first = await hopper.leg("order")
+    assert isinstance(first, InputRequiredResult)
+    told = [line for line in LOG if line.endswith("Suspension")]
+    assert told == ["session: Suspension", "connection: Suspension"]
+    LOG.clear()
+    assert text_of(await hopper.leg("order", state=hopper.token)) == "done"
+    # The client lists the tools too, to check the result.
+    body = LOG.index("body")
+    assert LOG[body - 2 : body + 3] == [*OPENED, "body", *CLOSED]
+
+
+async def test_a_dependency_that_fails_has_those_left_that_were_entered_before(era: Era) -> None:
+    async def fails(session: str = Depends(session)) -> str:
+        raise ValueError("no")
+
+    async def order(value: str = Depends(fails)) -> str:
+        raise AssertionError("the body must not run")
+
+    assert await play(server_of(order), era) == "Error executing tool order: no"
+    assert ended_by("ValueError") == LOG
+
+
+async def test_a_generator_that_fails_before_it_yields_has_those_left_that_were_entered_before(era: Era) -> None:
+    def fails(session: str = Depends(session)) -> Generator[str]:
+        if session:
+            raise ValueError("no")
+        yield "never"
+
+    async def order(value: str = Depends(fails)) -> str:
+        raise AssertionError("the body must not run")
+
+    assert await play(server_of(order), era) == "Error executing tool order: no"
+    assert ended_by("ValueError") == LOG
+
+
+async def test_a_sibling_that_fails_beside_others_has_those_left_that_were_entered_before(era: Era) -> None:
+    async def waits(session: str = Depends(session)) -> str:
+        try:
+            await anyio.sleep_forever()
+        except BaseException as error:
+            LOG.append(f"waits: {type(error).__name__}")
+            raise
+        return "never"
+
+    async def fails(session: str = Depends(session)) -> str:
+        await anyio.lowlevel.checkpoint()
+        raise ValueError("no")
+
+    async def order(one: str = Depends(waits), other: str = Depends(fails)) -> str:
+        raise AssertionError("the body must not run")
+
+    assert await play(server_of(order), era) == "Error executing tool order: no"
+    assert [*OPENED, "waits: CancelledError", "session: ValueError", "connection: ValueError"] == LOG
