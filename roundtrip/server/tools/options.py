@@ -16,6 +16,7 @@ __all__ = ["ToolDetails", "ToolOptions", "ToolSpec", "spec_of", "tool"]
 _ATTACHED = "__roundtrip_tool__"
 
 _T = TypeVar("_T")
+_CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
 
 class ToolOptions(TypedDict, total=False):
@@ -117,7 +118,7 @@ class ToolSpec:
 
 
 @overload
-def tool(target: Callable[..., Any], /, *, name: str | None = ..., **details: Unpack[ToolDetails]) -> Any: ...
+def tool(target: _CallableT, /, *, name: str | None = ..., **details: Unpack[ToolDetails]) -> _CallableT: ...
 @overload
 def tool(
     target: str | None = ..., /, *, name: str | None = ..., **details: Unpack[ToolDetails]

@@ -1,6 +1,6 @@
 """The server is the SDK's, and its decorators keep the types of functions."""
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Annotated, Any, assert_type
 
 from mcp.client import Client
@@ -8,7 +8,21 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.mcpserver.exceptions import InvalidSignature as SdkInvalidSignature
 
-from roundtrip import Context, Event, InvalidSignature, Resolve, RoundtripError, Server, State, Step
+from roundtrip import (
+    Context,
+    Depends,
+    Event,
+    InvalidSignature,
+    Resolve,
+    RoundtripError,
+    Server,
+    State,
+    Step,
+    ToolResult,
+    get_context,
+    get_http_headers,
+    tool,
+)
 
 
 def watch(step: Step) -> None:
@@ -43,6 +57,51 @@ assert_type(films(), list[str])
 awaitable: Awaitable[str] = book("Solaris", ["back"], Context(mcp_server=server))
 
 server.add_tool(book, "book_v2", max_age=60, ttl=30)
+
+
+def account() -> str:
+    return "ada"
+
+
+async def database() -> AsyncGenerator[str]:
+    yield "session"
+
+
+def is_ada(account: str) -> bool:
+    return account == "ada"
+
+
+@server.tool
+def halls() -> int:
+    return 3
+
+
+@server.tool(enabled=Depends(is_ada, account), tags={"office"}, timeout=1, version="1.0", dependencies=[account])
+async def refund(number: int, db: str = Depends(database), who: Annotated[str, Depends(account)] = "") -> ToolResult:
+    return ToolResult(content=f"{number} {db} {who}")
+
+
+class Box:
+    @tool
+    def sell(self, film: str) -> str:
+        return film
+
+    @tool("count", annotations={"readOnlyHint": True})
+    def count(self) -> int:
+        return 1
+
+
+assert_type(halls(), int)
+assert_type(server.tool(films, name="films_too")(), list[str])
+assert_type(Box().sell("Solaris"), str)
+assert_type(Box().count(), int)
+server.add_tool(Box().sell, enabled=is_ada)
+server.disable(tags={"office"}, names="book")
+server.overrides[account] = lambda: "eve"
+with server.overrides({account: lambda: "eve"}):
+    context: Context = get_context()
+    assert_type(context.request_id, str)
+assert_type(get_http_headers(), dict[str, str])
 Client(server, mode="2026-07-28")
 
 

@@ -28,3 +28,7 @@ def book(film: str) -> str:
 
 book(1)  # error: reportArgumentType
 server.add_tool("book")  # error: reportArgumentType
+server.add_tool(book, timeout="1")  # error: reportArgumentType
+server.add_tool(book, colour="red")  # error: reportCallIssue
+server.disable(labels={"office"})  # error: reportCallIssue
+server.allow_tools(7)  # error: reportArgumentType
