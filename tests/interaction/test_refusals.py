@@ -85,10 +85,12 @@ def expect_refused(caught: MCPError, shop: Shop, caplog: pytest.LogCaptureFixtur
 
 
 def flip(token: str, position: int) -> str:
-    """One bit of one character changed, inside the alphabet."""
-    alphabet = string.ascii_letters + string.digits + "-_"
-    other = next(c for bit in range(6) if (c := chr(ord(token[position]) ^ (1 << bit))) in alphabet)
-    return token[:position] + other + token[position + 1 :] if position != -1 else token[:-1] + other
+    """One bit of what one character stands for changed."""
+    alphabet = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
+    other = alphabet[alphabet.index(token[position]) ^ 1]
+    spoilt = list(token)
+    spoilt[position] = other
+    return "".join(spoilt)
 
 
 def same_signature_otherwise_spelt(token: str) -> str:
