@@ -66,6 +66,12 @@ class Node:
     asked: Any
     """The schema or result type that its annotation says it asks for, for `once`."""
 
+    @property
+    def shared_as(self) -> Hashable:
+        """By what its value is known in other plans of the same request."""
+        # What is entered is another value than what is not.
+        return (self.who, self.enters)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -96,7 +96,7 @@ class Walk:
         run_in_thread: RunInThread = anyio.to_thread.run_sync,
         enter: Enter = enter_nothing,
         known: Mapping[Hashable, Outcome] | None = None,
-        isolated: bool = False,
+        isolated: Callable[[BaseException], bool] | None = None,
     ) -> None:
         """Prepare to walk a plan.
 
@@ -110,7 +110,8 @@ class Walk:
             run_in_thread: As its type says.
             enter: As its type says.
             known: Outcomes of nodes that have run for this request already, in another plan.
-            isolated: Let a failing node take only those with it that need it, and keep the error in `failed`.
+            isolated: Whether an error is a node's own, and takes only those with it that need the node; it is kept in
+                `failed`. By default none is.
         """
         self._plan = plan
         self._arguments = arguments
@@ -128,7 +129,7 @@ class Walk:
         self._enter = enter
         self._isolated = isolated
         self._failure: BaseException | None = None
-        self.failed: dict[int, Exception] = {}
+        self.failed: dict[int, BaseException] = {}
         self.waiting: dict[int, Marker] = {}
         self.refusal: Refusal | None = None
         if known:
@@ -172,7 +173,7 @@ class Walk:
         """Whether a node has not come to run, as something it needs is still out."""
         return self._outcomes[index] is None and index not in self.waiting
 
-    def failure_of(self, index: int) -> Exception | None:
+    def failure_of(self, index: int) -> BaseException | None:
         """Why an isolated node has no value: its own failure, or that of one that it needs."""
         below = [index]
         while below:
@@ -186,7 +187,7 @@ class Walk:
     def outcomes(self) -> dict[Hashable, Outcome]:
         """What has been settled, by what the nodes are."""
         found = zip(self._plan.nodes, self._outcomes, strict=True)
-        return {node.who: outcome for node, outcome in found if outcome is not None}
+        return {node.shared_as: outcome for node, outcome in found if outcome is not None}
 
     def order(self) -> list[tuple[Node, Marker]]:
         """What waits, in the plan's order."""
@@ -195,13 +196,20 @@ class Walk:
     def _accept(self, known: Mapping[Hashable, Outcome]) -> None:
         """Take what is known, and keep from running what only that would need."""
         nodes = self._plan.nodes
+        # What takes arguments of the call, or is kept for it, is another value here than where there is no call.
+        of_call: set[int] = set()
+        for node in nodes:
+            takes = node.once or any(entry.source is Source.ARGUMENT for entry in node.inputs)
+            if takes or not of_call.isdisjoint(node.needs):
+                of_call.add(node.index)
         needed: set[int] = set()
         open_ = [root.node for root in self._plan.roots]
         while open_:
             index = open_.pop()
             if index not in needed:
                 needed.add(index)
-                self._outcomes[index] = known.get(nodes[index].who)
+                if index not in of_call:
+                    self._outcomes[index] = known.get(nodes[index].shared_as)
                 if self._outcomes[index] is None:
                     open_.extend(nodes[index].needs)
         for node in nodes:
@@ -253,8 +261,8 @@ class Walk:
                     placed.append(named.pop(entry.parameter))
             try:
                 value = await self._invoke(node, placed, named, on_wait)
-            except Exception as error:
-                if not self._isolated:
+            except BaseException as error:
+                if self._isolated is None or not self._isolated(error):
                     raise
                 self.failed[node.index] = error
                 return

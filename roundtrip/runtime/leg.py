@@ -208,9 +208,10 @@ async def serve(
     try:
         _begin(call)
         work = _work(leg, answers, run, arguments, silent, execute)
-        if leg.managers is not None:
-            work = leg.managers.around(work, ended_by=_ended_by)
-        end = await (work if leg.timeout is None else within(leg.timeout, work))
+        if leg.timeout is not None:
+            work = within(leg.timeout, work)
+        # What was entered before the leg is left outside of its clock, as it was entered.
+        end = await (work if leg.managers is None else leg.managers.around(work, ended_by=_ended_by))
         if isinstance(end, Refused):
             call.apply(Event.REFUSE, reason=end.reason)
             return end
@@ -288,7 +289,7 @@ async def _run_once(
         if refusal is not None:
             return Refused(str(refusal))
     leg.call.apply(Event.EXECUTE)
-    if silent:
+    if silent and not run.has_context:
         return Finished(await execute(values, None))
     with run.body.running(), cancellations_restored():
         return Finished(await execute(values, run.context()))
@@ -326,6 +327,11 @@ class _Run:
         if self._body is None:
             self._body = Body(self._leg.plan, self._answers, self.rounds, self._leg.run_in_thread)
         return self._body
+
+    @property
+    def has_context(self) -> bool:
+        """Whether anything has been handed the context, and may have handed it on."""
+        return self._context is not None
 
     def context(self) -> Any:
         """What a parameter annotated as context receives."""

@@ -9,12 +9,16 @@ something entered is the exception: it is passed inwards only, and left with the
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, TypeVar, cast, get_args, get_origin
 
+import anyio
 from mcp.server import MCPServer
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context as SdkContext
@@ -30,6 +34,7 @@ from roundtrip.graph.planner import Replacements, make_plan
 from roundtrip.graph.signatures import arms_of, hints_of
 from roundtrip.graph.walk import Walk
 from roundtrip.runtime.body import Body
+from roundtrip.runtime.endings import cancel_requests
 from roundtrip.runtime.eras import is_retry_era
 from roundtrip.runtime.managers import Managers, Report
 from roundtrip.server.context import Context
@@ -48,6 +53,20 @@ Enabled = bool | Callable[..., Any] | Marker
 """What `enabled=` takes: whether it is seen at first, or what decides that for each request."""
 
 _Found = dict[Hashable, Outcome]
+
+_UNRUN = (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncIterator,
+    BaseException,
+    Dependency,
+    Future,
+    InputRequiredResult,
+    Iterator,
+    SdkResolve,
+    type,
+)
+"""What is true only for being there, whatever it would say if it were entered, run or waited for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,7 +151,7 @@ def _round(gates: tuple[Gate, ...], plan: Plan) -> _Round:
     for node in plan.nodes:
         if not node.enters and lasting.issuperset(node.needs):
             lasting.add(node.index)
-    return _Round(gates, plan, frozenset(plan.nodes[index].who for index in lasting))
+    return _Round(gates, plan, frozenset(plan.nodes[index].shared_as for index in lasting))
 
 
 class Gates:
@@ -185,6 +204,11 @@ class Admission:
     managers: Managers | None = None
     """What was entered, to be left when the item has been served."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether its request has ended, which a task of it may outlive."""
+        return self.request is not None and self.request.ended
+
     async def around(self, work: Awaitable[T]) -> T:
         """Serve the item, and leave what was entered for it."""
         inside = _INSIDE.set(self)
@@ -218,7 +242,7 @@ class Doorkeeper:
     def admission_of(self, gate: Gate | None) -> Admission | None:
         """How an item was let in that is being served here; None where its gate is shut, or was not asked."""
         inside = _INSIDE.get()
-        if inside is None or gate not in inside.gates or inside.request is not REQUEST.get():
+        if inside is None or gate not in inside.gates or inside.request is not REQUEST.get() or inside.is_over:
             return None
         return inside
 
@@ -285,37 +309,47 @@ class Doorkeeper:
             run_in_thread=run_in_thread,
             enter=managers.enter,
             known=known,
-            isolated=True,
+            isolated=_its_own(),
         )
         offered = offer(context)
         try:
             await walk.advance()
         finally:
             take_back(offered)
-        outcomes = walk.outcomes()
+        # The context of a gate cannot ask, and is nothing for a body.
+        outcomes = {who: found for who, found in walk.outcomes().items() if not isinstance(found.value, GateContext)}
         opened: set[Gate] = set()
-        failures: dict[int, tuple[Exception, list[Gate]]] = {}
+        failures: dict[int, tuple[BaseException, list[Gate]]] = {}
+        own = _its_own()
         for gate, root in zip(round_.gates, round_.plan.roots, strict=True):
-            outcome = outcomes.get(round_.plan.nodes[root.node].who)
-            try:
-                if outcome is None:
-                    raise walk.failure_of(root.node) or BodyMistake("a gate returned a question, and may not ask")
-                if _is_true(outcome.value):
-                    opened.add(gate)
-            except Exception as error:  # noqa: BLE001 - as above
-                failures.setdefault(id(error), (error, []))[1].append(gate)
+            outcome = outcomes.get(round_.plan.nodes[root.node].shared_as)
+            failure = None
+            if outcome is None:
+                failure = walk.failure_of(root.node) or BodyMistake(
+                    "a gate yielded a question, and may not ask, or its own context, which says nothing"
+                )
+            else:
+                try:
+                    if _is_true(outcome.value):
+                        opened.add(gate)
+                except BaseException as error:
+                    if not own(error):
+                        raise
+                    failure = error
+            if failure is not None:
+                failures.setdefault(id(failure), (failure, []))[1].append(gate)
         for error, failed in failures.values():
             _log_failure(failed, error)
         return frozenset(opened), outcomes
 
     def _found(self, request: InFlight | None) -> _Found:
         """What gates of this server found out for the request, and that holds until it ends; may be added to."""
-        return {} if request is None else request.found.setdefault(self, {})
+        return {} if request is None or request.ended else request.found.setdefault(self, {})
 
     def _held(self, request: InFlight | None) -> Mapping[Hashable, Outcome]:
         """What was found out for the item that is being served here."""
         inside = _INSIDE.get()
-        mine = inside is not None and inside.doorkeeper is self and inside.request is request
+        mine = inside is not None and inside.doorkeeper is self and inside.request is request and not inside.is_over
         return inside.known if inside is not None and mine else {}
 
     def _context(self, wire: ServerRequestContext[Any, Any] | None) -> "GateContext":
@@ -388,16 +422,32 @@ def _lasting(round_: _Round, outcomes: Mapping[Hashable, Outcome]) -> _Found:
     return {who: outcome for who, outcome in outcomes.items() if who in round_.lasting}
 
 
+def _its_own() -> Callable[[BaseException], bool]:
+    """Tells what a gate has raised itself from a cancellation of the request, and from what ends the process."""
+    before = cancel_requests()
+
+    def is_own(error: BaseException) -> bool:
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            return False
+        if isinstance(error, Exception):
+            return True
+        return cancel_requests() <= before and anyio.current_effective_deadline() > -math.inf
+
+    return is_own
+
+
 def _is_true(value: object) -> bool:
     """Whether what a gate yielded opens it.
 
     Raises:
         InvalidSignature: It is true only for being there: what would have to be run or answered first.
     """
-    unrun = inspect.isgenerator(value) or inspect.isasyncgen(value) or inspect.isroutine(value)
-    if unrun or inspect.isawaitable(value) or isinstance(value, SdkResolve | Dependency | InputRequiredResult):
-        raise InvalidSignature(f"a gate yielded a {type(value).__name__}, which says nothing; have it yield a bool")
-    return bool(value)
+    says_itself = hasattr(type(value), "__bool__") or hasattr(type(value), "__len__")
+    unrun = isinstance(value, _UNRUN) or inspect.isawaitable(value) or (callable(value) and not says_itself)
+    if unrun or value is NotImplemented:
+        kind = type(cast("object", value)).__name__
+        raise InvalidSignature(f"a gate yielded a {kind}, which says nothing; have it yield a bool")
+    return bool(cast("object", value))
 
 
 def _log_failure(gates: Sequence[Gate], error: BaseException) -> None:

@@ -12,6 +12,7 @@ from roundtrip.graph.signatures import display_name, identity
 __all__ = ["Overrides", "Planned"]
 
 Function = Callable[..., Any]
+Pairs = dict[Hashable, tuple[Function, Function]]
 
 
 class Planned:
@@ -50,7 +51,7 @@ class Overrides(MutableMapping[Function, Function]):
 
     def __init__(self) -> None:
         self._planned: WeakSet[Planned] = WeakSet()
-        self._pairs: dict[Hashable, tuple[Function, Function]] = {}
+        self._pairs: Pairs = {}
 
     def track(self, planned: Planned) -> None:
         """Have a plan follow what is replaced from now on."""
@@ -93,6 +94,22 @@ class Overrides(MutableMapping[Function, Function]):
         """
         self._change(self._pairs | {self._known(fn): (fn, other) for fn, other in replacements.items()})
 
+    @property
+    def pairs(self) -> Pairs:
+        """Every function that is replaced, with its replacement, by what identifies it."""
+        return self._pairs
+
+    def restore(self, replacements: Mapping[Function, Function], before: Pairs) -> None:
+        """Put back what stood in the place of some functions, unless something else has replaced them meanwhile."""
+        pairs = dict(self._pairs)
+        for fn, other in replacements.items():
+            who = identity(fn)
+            if who in pairs and pairs[who][1] is other:
+                del pairs[who]
+                if who in before:
+                    pairs[who] = before[who]
+        self._change(pairs)
+
     def _known(self, fn: Function) -> Hashable:
         who = identity(fn)
         functions = {who: fn for planned in self._planned for who, fn in planned.functions.items()}
@@ -105,7 +122,7 @@ class Overrides(MutableMapping[Function, Function]):
             )
         return who
 
-    def _change(self, pairs: dict[Hashable, tuple[Function, Function]]) -> None:
+    def _change(self, pairs: Pairs) -> None:
         changed: list[tuple[Planned, Replacements]] = []
         try:
             for planned in list(self._planned):
@@ -124,10 +141,9 @@ class Overrides(MutableMapping[Function, Function]):
 
 @contextmanager
 def _overriding(overrides: Overrides, replacements: Mapping[Function, Function]) -> Generator[Overrides]:
-    before = dict(overrides)
+    before = overrides.pairs
     overrides.update_all(replacements)
     try:
         yield overrides
     finally:
-        overrides.clear()
-        overrides.update_all(before)
+        overrides.restore(replacements, before)

@@ -98,7 +98,8 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             in_leg = signature.hidden or (gate is not None and gate.enters)
             with self._adding("prompt", label, tags=tags, enabled=seen_at_first, gate=gate):
                 register(hide_parameters(signature, serve) if in_leg else fn)
-            self._hidden_of[label] = frozenset(signature.hidden)
+            # The SDK keeps the first of two.
+            self._hidden_of.setdefault(label, frozenset(signature.hidden))
             return fn
 
         return decorate
@@ -244,6 +245,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             ValueError: There is none of that name.
         """
         super().remove_prompt(name)
+        self._hidden_of.pop(name, None)
         if self._catalog.remove("prompt", name):
             self._announcer.note("prompts")
 

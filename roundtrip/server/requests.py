@@ -22,6 +22,7 @@ from roundtrip.errors import RejectionReason, TokenRejected
 from roundtrip.machine.call import Call, Observer
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event, State
+from roundtrip.server.current import offer, take_back
 from roundtrip.server.refusals import deduce_reason, is_refusal, refusal
 from roundtrip.tokens import JournalCodec
 
@@ -49,6 +50,8 @@ class InFlight:
     reason: RejectionReason | None = None
     found: dict[object, dict[Hashable, Outcome]] = field(default_factory=dict[object, dict[Hashable, Outcome]])
     """What the gates of each server found out, which holds until the request ends."""
+    ended: bool = False
+    """Whether it has been served; a task that it started may go on."""
 
 
 Wrap = Callable[[ServerRequestContext[Any, Any], InFlight, str], str]
@@ -143,7 +146,9 @@ class Explainer:
         journals: JournalCodec,
         audience: str | None,
         observers: Sequence[Observer],
+        make_context: Callable[[ServerRequestContext[Any, Any]], Any],
     ) -> None:
+        self._make_context = make_context
         self._journals = journals
         self._security = security
         self._audience = audience
@@ -154,6 +159,7 @@ class Explainer:
         request = InFlight(ctx)
         # A server may be called from within a request of another's, which is none of this one's.
         served = REQUEST.set(request)
+        offered = offer(lambda: self._make_context(ctx))
         reset = CURRENT.set(request if ctx.method in INPUT_REQUIRED_METHODS else None)
         try:
             return await call_next(ctx)
@@ -162,6 +168,8 @@ class Explainer:
                 self._explain(ctx, request)
             raise
         finally:
+            request.ended = True
+            take_back(offered)
             CURRENT.reset(reset)
             REQUEST.reset(served)
 

@@ -36,6 +36,7 @@ from roundtrip.runtime.leg import Limits
 from roundtrip.server.admission import Admission, Doorkeeper, PrivateAnswers
 from roundtrip.server.catalog import Catalog, Shelf
 from roundtrip.server.changes import Announcer
+from roundtrip.server.context import Context
 from roundtrip.server.failures import tool_failure
 from roundtrip.server.headers import check_headers
 from roundtrip.server.legs import LegRunner, log_teardown
@@ -221,7 +222,16 @@ class Server(PromptsAndResources[LifespanResultT]):
         place = next(i for i, entry in enumerate(self.middleware) if isinstance(entry, RequestStateBoundary))
         self.middleware.insert(place + 1, Restorer(journals, time.time, wrap=self._legs.wrap_authored))
         stated = policy.audience if policy.audience is not None else self.name
-        self.middleware.insert(0, Explainer(policy, journals=journals, audience=stated, observers=self._observers))
+        self.middleware.insert(
+            0,
+            Explainer(
+                policy,
+                journals=journals,
+                audience=stated,
+                observers=self._observers,
+                make_context=lambda ctx: Context(request_context=ctx, mcp_server=self, subscriptions=self._bus),
+            ),
+        )
         self.middleware.insert(0, PrivateAnswers(self._answers_differ))
         self.middleware.insert(0, self._announcer)
 
