@@ -6,9 +6,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Final, Protocol, TypeAlias
 
-from benchmarks.asgi import serving
+from benchmarks.asgi import Endpoint, serving
 from benchmarks.dialogue import Leg, play
 from benchmarks.variants import Variant
 from benchmarks.wire import WrongReply, list_tools, read_list
@@ -79,20 +80,14 @@ class Conversation:
         """The lines of the table it fills."""
         return tuple(reading.row for reading in self.readings)
 
-    @asynccontextmanager
-    async def prepared(self, variant: Variant) -> AsyncGenerator[Call | None]:
+    def prepared(self, variant: Variant) -> AbstractAsyncContextManager[Call | None]:
         """Start a server of the variant that has the workload's tool."""
-        app = variant.build(self.workload)
-        if app is None:
-            yield None
-            return
-        async with serving(app) as endpoint:
 
-            async def once() -> tuple[float, ...]:
-                legs = await play(endpoint, self.workload)
-                return tuple(reading.take(legs) for reading in self.readings)
+        async def once(endpoint: Endpoint) -> tuple[float, ...]:
+            legs = await play(endpoint, self.workload)
+            return tuple(reading.take(legs) for reading in self.readings)
 
-            yield once
+        return _served(variant, self.workload, once)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,24 +99,18 @@ class Listing:
     calls: int
     most_rounds: int | None = None
 
-    @asynccontextmanager
-    async def prepared(self, variant: Variant) -> AsyncGenerator[Call | None]:
+    def prepared(self, variant: Variant) -> AbstractAsyncContextManager[Call | None]:
         """Start a server of the variant that has the workload's tools."""
-        app = variant.build(self.workload)
-        if app is None:
-            yield None
-            return
-        async with serving(app) as endpoint:
 
-            async def once() -> tuple[float, ...]:
-                request = list_tools()
-                response = await endpoint.post(request.body, headers=request.headers)
-                names = read_list(response)
-                if TOOL not in names or len(names) != self.workload.tools:
-                    raise WrongReply(f"listed {len(names)} tools where there are {self.workload.tools}")
-                return (response.elapsed_ns,)
+        async def once(endpoint: Endpoint) -> tuple[float, ...]:
+            request = list_tools()
+            response = await endpoint.post(request.body, headers=request.headers)
+            names = read_list(response)
+            if TOOL not in names or len(names) != self.workload.tools:
+                raise WrongReply(f"listed {len(names)} tools where there are {self.workload.tools}")
+            return (response.elapsed_ns,)
 
-            yield once
+        return _served(variant, self.workload, once)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +138,19 @@ class Importing:
             return (float(output.split()[-1]),)
 
         yield once
+
+
+@asynccontextmanager
+async def _served(
+    variant: Variant, workload: Workload, once: Callable[[Endpoint], Awaitable[tuple[float, ...]]]
+) -> AsyncGenerator[Call | None]:
+    """A call of something on a server of the variant; `None` where the peer has no such feature."""
+    app = variant.build(workload)
+    if app is None:
+        yield None
+        return
+    async with serving(app) as endpoint:
+        yield partial(once, endpoint)
 
 
 def _whole(legs: Sequence[Leg]) -> float:

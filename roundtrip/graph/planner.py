@@ -29,7 +29,7 @@ from roundtrip.graph.signatures import (
     wants_outcome,
 )
 
-__all__ = ["Replacements", "ResolvedParameters", "find_resolved", "make_plan"]
+__all__ = ["Replacements", "ResolvedParameters", "asking_arms", "find_resolved", "make_plan"]
 
 ResolvedParameters = Mapping[str, tuple[Marker, bool]]
 """A function's parameters that are filled: the marker, and whether the consumer wants the outcome."""
@@ -304,7 +304,7 @@ class _Planner:
         )
 
     def _check_arms(self, returns: Any, label: str, parameter: str) -> None:
-        asking = _asking_arms(returns)
+        asking = asking_arms(returns)
         if len(asking) > 1:
             raise InvalidSignature(
                 f"{self._owner}, parameter {parameter!r}: the return annotation of resolver {label!r} has "
@@ -412,7 +412,7 @@ class _Planner:
             )
             for entry in draft.inputs
         )
-        asking = _asking_arms(draft.returns)
+        asking = asking_arms(draft.returns)
         if draft.once and draft.enters:
             raise InvalidSignature(
                 f"{self._owner}: Resolve({draft.label}, once=True) would keep what is left when the leg ends; "
@@ -443,7 +443,7 @@ class _Planner:
 
     def _once_adapter(self, draft: _Draft) -> TypeAdapter[Any]:
         """How a value of this node is kept, from its return annotation, else from what its consumer expects."""
-        plain = [arm for arm in arms_of(draft.returns) if arm not in _asking_arms(draft.returns)]
+        plain = [arm for arm in arms_of(draft.returns) if arm not in asking_arms(draft.returns)]
         if draft.returns is Any or not plain:
             plain = [Any] if wants_outcome(draft.filled) else list(arms_of(draft.filled))
         kept: Any = functools.reduce(lambda union, arm: union | arm, plain)
@@ -505,7 +505,8 @@ def _options(marker: Marker) -> tuple[str | None, tuple[str, ...], bool]:
     return (marker.key, marker.was, marker.once) if isinstance(marker, Resolve) else (None, (), False)
 
 
-def _asking_arms(returns: Any) -> list[Any]:
+def asking_arms(returns: Any) -> list[Any]:
+    """The members of a return annotation that are questions."""
     kinds = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots)
     found: list[Any] = []
     for arm in arms_of(returns):

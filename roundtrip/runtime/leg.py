@@ -41,6 +41,12 @@ class Limits:
     ttl: float
     max_age: float
 
+    def __post_init__(self) -> None:
+        if not 0 < self.ttl <= self.max_age:
+            raise ValueError(
+                f"ttl={self.ttl} and max_age={self.max_age}: both in seconds, and no leg outlives its call"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Finished:
@@ -447,8 +453,6 @@ async def _finish(plan: Plan, leg: Leg, arguments: Mapping[str, Any], context: C
         arguments=arguments,
         context=context,
         settle=settle,
-        recall=lambda node: None,
-        remember=lambda node, value: None,
         run_in_thread=leg.run_in_thread,
         enter=enter,
     )

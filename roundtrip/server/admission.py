@@ -15,8 +15,8 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import reduce
-from typing import Any, TypeVar, cast, get_args, get_origin
+from functools import cache, reduce
+from typing import Any, TypeVar, cast
 
 import anyio
 from mcp.server import MCPServer
@@ -29,9 +29,9 @@ from roundtrip.asks.markers import Marker as Question
 from roundtrip.asks.outcomes import Outcome
 from roundtrip.errors import BodyMistake, InvalidSignature
 from roundtrip.graph.markers import Dependency, Marker, SdkResolve
-from roundtrip.graph.plan import EMPTY, Node, Plan
-from roundtrip.graph.planner import Replacements, make_plan
-from roundtrip.graph.signatures import arms_of, hints_of
+from roundtrip.graph.plan import Node, Plan
+from roundtrip.graph.planner import Replacements, asking_arms, make_plan
+from roundtrip.graph.signatures import hints_of, returns_input_required
 from roundtrip.graph.walk import Walk
 from roundtrip.runtime.body import Body
 from roundtrip.runtime.endings import cancel_requests
@@ -130,10 +130,8 @@ def _plan(owner: str, roots: Mapping[str, Marker], replacements: Replacements) -
 
 
 def _asks(fn: Callable[..., Any]) -> bool:
-    kinds = (*(get_origin(kind) or kind for kind in get_args(Question)), InputRequiredResult)
     returns = fn if inspect.isclass(fn) else hints_of(fn).get("return")
-    arms = (get_origin(arm) or arm for arm in arms_of(returns))
-    return any(isinstance(arm, type) and issubclass(arm, kinds) for arm in arms)
+    return bool(asking_arms(returns)) or returns_input_required(fn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +228,6 @@ class Doorkeeper:
         self._bus = bus
         self._report = report
         self._overrides = overrides
-        # It plans nothing: its replacements are another object whenever they change.
-        self._replaced = Planned(lambda replacements: EMPTY)
-        overrides.track(self._replaced)
 
     def track(self, gate: Gate | None) -> None:
         """Have a gate's functions replaced as those of parameters are."""
@@ -250,9 +245,9 @@ class Doorkeeper:
         """Ask all the gates of a list."""
         request = REQUEST.get()
         found = self._found(request)
-        context = _ContextOnce(lambda: self._context(_wire(request)))
+        context = cache(lambda: self._context(_wire(request)))
         opened: set[Gate] = set()
-        for round_ in gates.rounds(self._replaced.replacements):
+        for round_ in gates.rounds(self._overrides.replacements):
             managers = Managers(self._report)
             asking = self._ask(round_, context, {**self._held(request), **found}, managers)
             try:
@@ -267,10 +262,10 @@ class Doorkeeper:
     async def admit(self, gate: Gate, context: SdkContext[Any, Any] | None = None) -> Admission | None:
         """Ask the gate of one item; None if it is shut. Whoever is let in has to go on with `around`."""
         request = REQUEST.get()
-        made = _ContextOnce(lambda: self._context(_wire(request, context)))
+        made = cache(lambda: self._context(_wire(request, context)))
         found = self._found(request)
         known = {**self._held(request), **found}
-        (round_,) = _together((gate,), self._replaced.replacements)
+        round_ = _round((gate,), gate.planned.plan)
         managers = Managers(self._report)
         try:
             opened, outcomes = await self._ask(round_, made, known, managers)
@@ -296,7 +291,7 @@ class Doorkeeper:
             _INSIDE.reset(inside)
 
     async def _ask(
-        self, round_: _Round, context: "_ContextOnce", known: Mapping[Hashable, Outcome], managers: Managers
+        self, round_: _Round, context: Callable[[], Any], known: Mapping[Hashable, Outcome], managers: Managers
     ) -> tuple[frozenset[Gate], _Found]:
         """Which gates are open, and all that was found out."""
         walk = Walk(
@@ -304,8 +299,6 @@ class Doorkeeper:
             arguments={},
             context=context,
             settle=_leave_unanswered,
-            recall=_recall_nothing,
-            remember=_remember_nothing,
             run_in_thread=run_in_thread,
             enter=managers.enter,
             known=known,
@@ -359,6 +352,7 @@ class Doorkeeper:
 class GateContext(Context[Any, Any]):
     """The context that gates receive: of a request that may be a list, and so without anything to ask with."""
 
+    # Said again for type checkers: to them a model's subclass has a constructor of its own making.
     def __init__(
         self,
         *,
@@ -373,22 +367,6 @@ class GateContext(Context[Any, Any]):
 
     def _refuse_outside_a_body(self, what: str) -> None:
         raise BodyMistake(f"ctx.{what}() is called in a gate, which may not ask: a list has to be answered at once")
-
-
-class _ContextOnce:
-    """Makes a context when it is first needed."""
-
-    __slots__ = ("_made", "_make")
-
-    def __init__(self, make: Callable[[], GateContext]) -> None:
-        self._make = make
-        self._made: GateContext | None = None
-
-    def __call__(self) -> GateContext:
-        made = self._made
-        if made is None:
-            made = self._made = self._make()
-        return made
 
 
 class PrivateAnswers:
@@ -457,11 +435,3 @@ def _log_failure(gates: Sequence[Gate], error: BaseException) -> None:
 
 def _leave_unanswered(node: Node, question: Question) -> None:
     del node, question
-
-
-def _recall_nothing(node: Node) -> None:
-    del node
-
-
-def _remember_nothing(node: Node, value: object) -> None:
-    del node, value

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mcp.server import MCPServer
@@ -17,13 +17,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, InputRequiredResult, InputResponseRequestParams
 
 from roundtrip.asks.markers import Marker
-from roundtrip.asks.outcomes import Outcome
 from roundtrip.errors import RoundtripError, ToolTimedOut
 from roundtrip.machine.call import Call, Observer
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.runtime.body import Body
 from roundtrip.runtime.leg import Authored, Finished, Leg, Limits, Refused, open_call, serve
-from roundtrip.runtime.managers import Managers
+from roundtrip.server.admission import Admission
 from roundtrip.server.calls import CallInfo
 from roundtrip.server.clients import RequestClient
 from roundtrip.server.context import Context
@@ -71,8 +70,7 @@ class LegRunner:
         *,
         gate: tuple[str, Marker] | None = None,
         convert: Callable[[Any], Any] | None = None,
-        known: Mapping[Hashable, Outcome] | None = None,
-        managers: Managers | None = None,
+        admission: Admission | None = None,
     ) -> Any:
         """Serve one leg: the function's (converted) result, or the questions to return in its place.
 
@@ -82,8 +80,7 @@ class LegRunner:
             context: The context of the request.
             gate: A question, with its name, that must be accepted before anything runs.
             convert: Makes the result of what the function returns.
-            known: What nodes have yielded for the request before.
-            managers: What has been entered for the request before, to be left with what the leg enters.
+            admission: What the gate has found out and entered for it, if it has one.
 
         Raises:
             RefusedByUser: The user would not answer.
@@ -127,8 +124,8 @@ class LegRunner:
             run_in_thread=in_thread,
             report=log_teardown,
             offer=offer,
-            known=known,
-            managers=managers,
+            known=admission.known if admission is not None else None,
+            managers=admission.managers if admission is not None else None,
         )
 
         async def execute(filled: dict[str, Any], made: Any) -> Any:

@@ -52,12 +52,14 @@ class Overrides(MutableMapping[Function, Function]):
     def __init__(self) -> None:
         self._planned: WeakSet[Planned] = WeakSet()
         self._pairs: Pairs = {}
+        self.replacements: Replacements = {}
+        """What runs in whose place now; another object after each change."""
 
     def track(self, planned: Planned) -> None:
         """Have a plan follow what is replaced from now on."""
         self._planned.add(planned)
         if self._pairs:
-            planned.replace(self._replacements(self._pairs))
+            planned.replace(self.replacements)
 
     def __call__(self, replacements: Mapping[Function, Function]) -> AbstractContextManager["Overrides"]:
         """Replace functions inside a `with` block, and put back afterwards what ran before."""
@@ -123,20 +125,18 @@ class Overrides(MutableMapping[Function, Function]):
         return who
 
     def _change(self, pairs: Pairs) -> None:
+        replacements = {who: other for who, (_, other) in pairs.items()}
         changed: list[tuple[Planned, Replacements]] = []
         try:
             for planned in list(self._planned):
                 before = planned.replacements
-                planned.replace(self._replacements(pairs))
+                planned.replace(replacements)
                 changed.append((planned, before))
         except Exception:
             for planned, before in changed:
                 planned.replace(before)
             raise
-        self._pairs = pairs
-
-    def _replacements(self, pairs: Mapping[Hashable, tuple[Function, Function]]) -> Replacements:
-        return {who: other for who, (_, other) in pairs.items()}
+        self._pairs, self.replacements = pairs, replacements
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from pydantic import AnyUrl
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.graph.signatures import display_name
-from roundtrip.server.admission import Admission, Doorkeeper, Enabled, read_enabled
+from roundtrip.server.admission import Doorkeeper, Enabled, read_enabled
 from roundtrip.server.catalog import Catalog, Listed, Shelf
 from roundtrip.server.changes import Announcer, Listing
 from roundtrip.server.failures import prompt_failure, with_failures
@@ -91,7 +91,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             function = self._bind(signature)
 
             async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
-                run = self._run(function, arguments, context, self._doorkeeper.admission_of(gate))
+                run = self._legs.run(function, arguments, context, admission=self._doorkeeper.admission_of(gate))
                 return await with_failures(run, anticipated=partial(prompt_failure, label))
 
             register = super(PromptsAndResources, self).prompt(label, title, description, icons)
@@ -176,7 +176,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             function = self._bind(signature)
 
             async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
-                run = self._run(function, arguments, context, self._doorkeeper.admission_of(gate))
+                run = self._legs.run(function, arguments, context, admission=self._doorkeeper.admission_of(gate))
                 return await with_failures(run, anticipated=ResourceError)
 
             with adding:
@@ -184,18 +184,6 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             return fn
 
         return decorate
-
-    def _run(
-        self,
-        function: AskingFunction,
-        arguments: dict[str, Any],
-        context: SdkContext[Any, Any],
-        admission: Admission | None,
-    ) -> Awaitable[Any]:
-        """Serve a leg of a prompt or a template."""
-        if admission is None:
-            return self._legs.run(function, arguments, context)
-        return self._legs.run(function, arguments, context, known=admission.known, managers=admission.managers)
 
     async def list_prompts(self) -> list[WirePrompt]:
         """The prompts as the client of the request sees them."""
@@ -260,8 +248,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         function = signature.bind(
             {name: name for name in names}, limits=self._defaults.limits, build=self._defaults.build
         )
-        self._require_seal(function)
-        self._overrides.track(function.planned)
+        self._adopt(function)
         return function
 
     def is_visible(self, kind: Shelf, identifier: str) -> bool:
@@ -322,9 +309,11 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         if self._catalog.sees(kind, identifier):
             self._announcer.note(LISTINGS[kind])
 
-    def _require_seal(self, function: AskingFunction) -> None:
+    def _adopt(self, function: AskingFunction) -> None:
+        """Refuse a function that this server could not serve, and have its graph follow what is overridden."""
         if function.seals and not self._protection.journals.can_seal:
             raise InvalidSignature(
                 f"{function.owner} has to keep something from the client's eyes (once=True, or a request_state of "
                 "its own), and request_state_security= gives no key for that; add seal_keys="
             )
+        self._overrides.track(function.planned)

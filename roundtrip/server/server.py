@@ -161,8 +161,6 @@ class Server(PromptsAndResources[LifespanResultT]):
         self._bus: SubscriptionBus = (
             InMemorySubscriptionBus() if subscriptions is None or subscriptions is False else subscriptions
         )
-        if not 0 < ttl <= max_age:
-            raise ValueError(f"ttl={ttl} and max_age={max_age}: both in seconds, and no leg outlives its call")
         self._announcer = Announcer(self._bus)
         self._overrides = Overrides()
         self._hidden_of = {}
@@ -268,8 +266,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             **options,
         )
         tool = register(fn, spec, defaults=self._defaults, since=self._visibility.stamp())
-        self._require_seal(tool.function)
-        self._overrides.track(tool.function.planned)
+        self._adopt(tool.function)
         self._doorkeeper.track(tool.admission)
         # One clock of the boundary serves all tools; a tool's own, if shorter, is in its journal.
         policy = self._protection.policy
@@ -442,8 +439,7 @@ class Server(PromptsAndResources[LifespanResultT]):
                 context,
                 gate=gate,
                 convert=tool.convert,
-                known=admission.known if admission is not None else None,
-                managers=admission.managers if admission is not None else None,
+                admission=admission,
             )
         except Exception as error:
             failure = tool_failure(tool.name, error, mask=self._mask_errors)

@@ -23,7 +23,8 @@ from roundtrip.server.tools.arguments import ArgumentReader, mistakes_in
 from roundtrip.server.tools.descriptions import describe
 from roundtrip.server.tools.gates import ConfirmationGate
 from roundtrip.server.tools.options import ToolSpec, spec_of
-from roundtrip.server.tools.results import Converter, results_for, returned_type
+from roundtrip.server.tools.results import Converter, results_for
+from roundtrip.server.tools.returns import returned_type
 from roundtrip.server.tools.schemas import SchemaMismatch, inlined, input_checker, with_descriptions
 from roundtrip.server.tools.versions import version_text
 from roundtrip.server.visibility import Component
@@ -293,12 +294,7 @@ def _markers_of(given: Sequence[Dependency | Callable[..., Any]] | None, *, tool
 
 
 def _limits_of(spec: ToolSpec, general: Limits) -> Limits:
-    limits = Limits(
+    return Limits(
         ttl=spec.ttl if spec.ttl is not None else general.ttl,
         max_age=spec.max_age if spec.max_age is not None else max(general.max_age, spec.ttl or 0.0),
     )
-    if not 0 < limits.ttl <= limits.max_age:
-        raise ValueError(
-            f"ttl={limits.ttl} and max_age={limits.max_age}: both in seconds, and no leg outlives its call"
-        )
-    return limits

@@ -1,7 +1,6 @@
 """Versions of a tool: how they compare, and which one a request names."""
 
 from collections.abc import Mapping
-from functools import total_ordering
 from typing import Any, cast
 
 from roundtrip.errors import InvalidSignature, RejectionReason
@@ -14,7 +13,6 @@ _OWN = "roundtrip/version"
 _FASTMCP = "fastmcp"
 
 
-@total_ordering
 class VersionKey:
     """How a version compares: by PEP 440; what that does not know is plain text, and above what it knows."""
 
