@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from roundtrip import Event, State
-from roundtrip.cli.drawings import machine_mermaid
+from roundtrip.drawings.machine import machine_mermaid
 from roundtrip.machine.journal import FORMAT
 from roundtrip.machine.table import ARROWS, FINAL
 from specs.requirements import REQUIREMENTS, Requirement

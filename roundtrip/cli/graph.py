@@ -3,9 +3,9 @@
 from argparse import ArgumentParser, Namespace
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.drawings import Format, draw_machine
 from roundtrip.cli.loading import TARGET_HELP, load_server
-from roundtrip.cli.plan_drawings import draw_plans
+from roundtrip.drawings.machine import Format, draw_machine
+from roundtrip.drawings.plans import draw_plans
 
 __all__ = ["COMMAND"]
 

@@ -8,8 +8,8 @@ from mcp_types import CreateMessageResult, ListRootsResult
 from pydantic import BaseModel, Field
 
 from roundtrip import Context, Elicit, ElicitationResult, ListRoots, Resolve, Sample, Server
-from roundtrip.cli.drawings import Format
-from roundtrip.cli.plan_drawings import draw_plans
+from roundtrip.drawings.machine import Format
+from roundtrip.drawings.plans import draw_plans
 
 
 class Consent(BaseModel):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from roundtrip.cli.drawings import Format, draw_machine
+from roundtrip.drawings.machine import Format, draw_machine
 from roundtrip.machine.table import ARROWS, FINAL, Event, State
 
 Arrows = set[tuple[str, str, str]]

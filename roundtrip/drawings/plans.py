@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from roundtrip.asks.markers import SdkElicit, SdkListRoots, SdkSample
-from roundtrip.cli.drawings import Format
+from roundtrip.drawings.machine import Format
 from roundtrip.graph.plan import Input, Node, Plan, Source
 
 __all__ = ["draw_plans"]

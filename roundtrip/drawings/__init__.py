@@ -1,0 +1,1 @@
+"""Drawings of what roundtrip works with: the machine of every call, and what tools depend on."""

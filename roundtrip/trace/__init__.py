@@ -1,0 +1,1 @@
+"""Reading transcripts: what happened to each call, why, and ways to show it."""
