@@ -1,0 +1,256 @@
+"""Calls as transcripts tell of them: the lines of all instances, joined and put in order."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from roundtrip.machine.table import Event, State
+from roundtrip.recording.lines import (
+    AnsweredLine,
+    AskedLine,
+    BeganLine,
+    EndedLine,
+    Line,
+    ReadAnswer,
+    RefusedLine,
+    ShownQuestion,
+)
+from roundtrip.runtime.reasons import Reason
+
+__all__ = ["Mark", "Round", "Serving", "Traced", "TracedCall", "join"]
+
+HappenedLine = AskedLine | AnsweredLine | EndedLine
+
+
+class Mark(StrEnum):
+    """What became of a question in a round."""
+
+    ASKED = "asked"
+    ASKED_AGAIN = "asked again"
+    REUSED = "reused"
+    """Its answer came out of the token."""
+    PENDING = "pending"
+    """It is out, and the call waits for it."""
+
+
+@dataclass(slots=True)
+class Serving:
+    """One request that reached its function, on one instance."""
+
+    instance: str
+    number: int
+    leg: int
+    lines: list[BeganLine | HappenedLine] = field(default_factory=list[BeganLine | HappenedLine])
+
+    @property
+    def began(self) -> BeganLine | None:
+        """Its first line; None where the transcript lacks it, as after a rotation."""
+        first = self.lines[0]
+        return first if isinstance(first, BeganLine) else None
+
+    @property
+    def started_at(self) -> float:
+        """When it began, in seconds since the epoch."""
+        first = self.lines[0]
+        return first.at if isinstance(first, BeganLine) else first.at - first.ms / 1000
+
+    @property
+    def happened(self) -> list[HappenedLine]:
+        """Its lines but for the first."""
+        return [line for line in self.lines if not isinstance(line, BeganLine)]
+
+    @property
+    def waited_ms(self) -> float:
+        """How long it waited for answers over the open connection."""
+        return sum(line.waited for line in self.lines if isinstance(line, AnsweredLine))
+
+    @property
+    def server_ms(self) -> float:
+        """How long it worked, without the waiting."""
+        last = self.lines[-1]
+        return 0.0 if isinstance(last, BeganLine) else max(0.0, last.ms - self.waited_ms)
+
+
+@dataclass(slots=True)
+class Round:
+    """Questions that went out together, and what is known of the answers."""
+
+    asked: AskedLine
+    serving: Serving
+    answered_at: float | None = None
+    """When the answers arrived; None while they have not."""
+    answers: list[ReadAnswer] = field(default_factory=list[ReadAnswer])
+
+    @property
+    def number(self) -> int:
+        """Which round of its call it is."""
+        return self.asked.round
+
+    @property
+    def waited_ms(self) -> float | None:
+        """How long the answers took."""
+        return None if self.answered_at is None else max(0.0, self.answered_at - self.asked.at) * 1000
+
+
+@dataclass(slots=True)
+class TracedCall:
+    """One call, over all of its legs and instances."""
+
+    id: str
+    servings: list[Serving]
+    rounds: list[Round]
+    refusals: list[RefusedLine]
+    """Tokens of this call that were refused."""
+
+    @property
+    def began(self) -> BeganLine | None:
+        """The first line that tells what was called."""
+        return next((serving.began for serving in self.servings if serving.began is not None), None)
+
+    @property
+    def tool(self) -> str:
+        """What was called; `?` where no line tells."""
+        return self.began.tool if self.began is not None else "?"
+
+    @property
+    def ended(self) -> EndedLine | None:
+        """The line that ended it, the last one if it was replayed."""
+        ends = [line for serving in self.servings for line in serving.lines if isinstance(line, EndedLine)]
+        return ends[-1] if ends else None
+
+    @property
+    def state(self) -> State:
+        """Where it stands."""
+        if self.ended is not None:
+            return State(self.ended.state)
+        if not self.servings:
+            return State.REJECTED
+        last = self.servings[-1].lines[-1]
+        if isinstance(last, AskedLine):
+            return State.AWAITING_INPUT
+        moved = [move for line in self.servings[-1].happened for move in line.moves]
+        if moved:
+            return moved[-1][1]
+        return State.RECEIVED if self.servings[-1].leg == 1 else State.AWAITING_INPUT
+
+    @property
+    def pending(self) -> tuple[ShownQuestion, ...]:
+        """The questions that it waits for."""
+        if self.state is not State.AWAITING_INPUT or not self.rounds or self.rounds[-1].answered_at is not None:
+            return ()
+        return self.rounds[-1].asked.questions
+
+    @property
+    def started_at(self) -> float:
+        """When its first line was written, in seconds since the epoch."""
+        return self.servings[0].started_at if self.servings else self.refusals[0].at
+
+    @property
+    def last_at(self) -> float:
+        """When its last line was written, in seconds since the epoch."""
+        lines = [line.at for serving in self.servings for line in serving.lines]
+        return max([*lines, *(line.at for line in self.refusals)])
+
+    @property
+    def server_ms(self) -> float:
+        """How long instances worked for it."""
+        return sum(serving.server_ms for serving in self.servings)
+
+    @property
+    def waited_ms(self) -> float:
+        """How long it waited for people."""
+        return sum(round_.waited_ms or 0.0 for round_ in self.rounds)
+
+    @property
+    def bodies(self) -> int:
+        """How often its body was begun."""
+        return sum(line.bodies for serving in self.servings for line in serving.happened)
+
+    @property
+    def instances(self) -> list[str]:
+        """Who served it, in order, each once."""
+        return list(dict.fromkeys(serving.instance for serving in self.servings))
+
+    @property
+    def reasons(self) -> frozenset[str]:
+        """Why its questions were put, and why tokens of it were refused."""
+        asked = {question.reason.value for round_ in self.rounds for question in round_.asked.questions}
+        return frozenset(asked | {refusal.reason.value for refusal in self.refusals})
+
+    @property
+    def path(self) -> list[tuple[Event, State]]:
+        """Every move of the machine, in order."""
+        lines = [line for serving in self.servings for line in serving.happened]
+        return [(event, state) for line in lines for event, state, _ in line.moves]
+
+    def marks(self) -> dict[str, list[Mark | None]]:
+        """For each question, what became of it in each round, and, in one column more, after the last."""
+        columns = len(self.rounds) + 1
+        marks: dict[str, list[Mark | None]] = {}
+
+        def row(key: str) -> list[Mark | None]:
+            return marks.setdefault(key, [None] * columns)
+
+        for place, round_ in enumerate(self.rounds):
+            for question in round_.asked.questions:
+                first = question.reason is Reason.NEW
+                row(question.key)[place] = Mark.ASKED if first else Mark.ASKED_AGAIN
+            for key in round_.asked.reused:
+                row(key)[place] = Mark.REUSED
+        for question in self.pending:
+            row(question.key)[-2] = Mark.PENDING
+        for key in self.ended.reused if self.ended is not None else ():
+            row(key)[-1] = Mark.REUSED
+        return marks
+
+
+@dataclass(slots=True)
+class Traced:
+    """All calls of some transcripts, by the time of their first line, and refusals of tokens that name no call."""
+
+    calls: dict[str, TracedCall]
+    strays: list[RefusedLine]
+
+
+def join(lines: Iterable[Line]) -> Traced:
+    """Put the lines of all instances together, call by call."""
+    servings: dict[tuple[str, str, int], Serving] = {}
+    refusals: dict[str, list[RefusedLine]] = {}
+    strays: list[RefusedLine] = []
+    for line in lines:
+        if isinstance(line, RefusedLine):
+            (strays if line.call is None else refusals.setdefault(line.call, [])).append(line)
+            continue
+        name = (line.call, line.instance, line.serving)
+        serving = servings.setdefault(name, Serving(line.instance, line.serving, line.leg))
+        serving.lines.append(line)
+    by_call: dict[str, list[Serving]] = {call: [] for call in refusals}
+    for (call, _, _), serving in servings.items():
+        by_call.setdefault(call, []).append(serving)
+    calls = [
+        _call(call, sorted(found, key=lambda serving: (serving.leg, serving.started_at)), refusals.get(call, []))
+        for call, found in by_call.items()
+    ]
+    return Traced({call.id: call for call in sorted(calls, key=lambda call: call.started_at)}, strays)
+
+
+def _call(id: str, servings: list[Serving], refusals: list[RefusedLine]) -> TracedCall:
+    rounds: list[Round] = []
+    for serving in servings:
+        if serving.leg > 1 and rounds and (out := _question_round(rounds, before=serving.leg)) is not None:
+            out.answered_at = out.answered_at or serving.started_at
+        for line in serving.lines:
+            if isinstance(line, BeganLine):
+                continue
+            if rounds and line.answers:
+                rounds[-1].answers.extend(line.answers)
+            if isinstance(line, AskedLine):
+                rounds.append(Round(line, serving))
+            elif isinstance(line, AnsweredLine) and rounds:
+                rounds[-1].answered_at = line.at
+    return TracedCall(id, servings, rounds, refusals)
+
+
+def _question_round(rounds: Sequence[Round], *, before: int) -> Round | None:
+    """The round that a leg brings the answers to."""
+    return next((round_ for round_ in reversed(rounds) if round_.serving.leg < before), None)
