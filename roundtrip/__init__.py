@@ -13,6 +13,7 @@ from roundtrip.errors import InvalidSignature, RoundtripError
 from roundtrip.graph.markers import Depends, Resolve
 from roundtrip.machine.call import Step
 from roundtrip.machine.table import Event, State
+from roundtrip.recording.recorder import Recorder
 from roundtrip.server.content import Audio, File, Image, ToolResult
 from roundtrip.server.context import Context
 from roundtrip.server.current import get_access_token, get_context, get_http_headers, get_request
@@ -34,6 +35,7 @@ __all__ = [
     "Image",
     "InvalidSignature",
     "ListRoots",
+    "Recorder",
     "Resolve",
     "RoundtripError",
     "Sample",

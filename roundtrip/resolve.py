@@ -93,7 +93,7 @@ async def resolve_arguments(
     journal = _restore(codec, context.request_state)
     request = context.request_context if context.protocol_version is not None else None
     leg = Leg(
-        call=open_call(journal, fresh_id=lambda: to_text(os.urandom(9)), observers=()),
+        call=open_call(journal, fresh_id=lambda: to_text(os.urandom(9))),
         plan=plans.plan,
         client=RequestClient(request),
         born=journal.born if journal is not None else time.time(),

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from roundtrip.asks.markers import Elicit
 from roundtrip.graph.markers import Resolve
-from roundtrip.machine.call import Observer
+from roundtrip.recording.configuration import Trace
 from roundtrip.server.server import Server
 
 __all__ = ["TOOL", "Receipt", "make_shop"]
@@ -51,7 +51,7 @@ class Receipt(BaseModel):
     summary: str
 
 
-def make_shop(instance: str, *, key: str, trace: Observer) -> Server[Any]:
+def make_shop(instance: str, *, key: str, trace: Trace) -> Server[Any]:
     """One instance's own server object; equal in all of them but for the name it puts under a quote."""
     server: Server[Any] = Server("demo-bookshop", keys=[key], trace=trace)
 

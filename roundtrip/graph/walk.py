@@ -23,6 +23,7 @@ from roundtrip.asks.markers import Marker, is_marker
 from roundtrip.asks.outcomes import Outcome
 from roundtrip.errors import InvalidSignature
 from roundtrip.graph.plan import Input, Node, Plan, Source
+from roundtrip.machine.facts import NodeBegan, NodeEnded, NodeHow, Watch
 from roundtrip.machine.journal import Action
 
 __all__ = ["Enter", "Refusal", "RunInThread", "Walk", "enter_nothing"]
@@ -79,6 +80,7 @@ class Walk:
         "_remember",
         "_run_in_thread",
         "_settle",
+        "_watch",
         "failed",
         "refusal",
         "waiting",
@@ -97,6 +99,7 @@ class Walk:
         enter: Enter = enter_nothing,
         known: Mapping[Hashable, Outcome] | None = None,
         isolated: Callable[[BaseException], bool] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         """Prepare to walk a plan.
 
@@ -112,6 +115,7 @@ class Walk:
             known: Outcomes of nodes that have run for this request already, in another plan.
             isolated: Whether an error is a node's own, and takes only those with it that need the node; it is kept in
                 `failed`. By default none is.
+            watch: Told which nodes run.
         """
         self._plan = plan
         self._arguments = arguments
@@ -128,6 +132,7 @@ class Walk:
         self._entering: list[int] = []
         self._enter = enter
         self._isolated = isolated
+        self._watch = watch
         self._failure: BaseException | None = None
         self.failed: dict[int, BaseException] = {}
         self.waiting: dict[int, Marker] = {}
@@ -250,13 +255,25 @@ class Walk:
             group.cancel_scope.cancel()
 
     async def _run(self, node: Node, on_wait: Callable[[], None] | None = None) -> None:
+        if self._watch is None:
+            await self._run_node(node, on_wait)
+            return
+        self._watch(NodeBegan(node.key))
+        how: NodeHow = "failed"
+        try:
+            how = await self._run_node(node, on_wait)
+        finally:
+            self._watch(NodeEnded(node.key, how))
+
+    async def _run_node(self, node: Node, on_wait: Callable[[], None] | None) -> NodeHow:
         outcome = self._recall(node) if node.once else None
+        how: NodeHow = "recalled"
         if outcome is None:
             named: dict[str, Any] = {}
             placed: list[Any] = []
             for entry in node.inputs:
                 if not self._take(entry, named):
-                    return
+                    return "failed"
                 if entry.positional:
                     placed.append(named.pop(entry.parameter))
             try:
@@ -265,17 +282,20 @@ class Walk:
                 if self._isolated is None or not self._isolated(error):
                     raise
                 self.failed[node.index] = error
-                return
+                return "failed"
             if is_marker(value):
                 outcome = self._settle(node, value)
                 if outcome is None:
                     self.waiting[node.index] = value
-                    return
+                    return "asked"
+                how = "answered"
             else:
                 if node.once:
                     self._remember(node, value)
                 outcome = Outcome(value)
+                how = "entered" if node.enters else "computed"
         self._settled(node, outcome)
+        return how
 
     async def _invoke(
         self, node: Node, placed: list[Any], named: dict[str, Any], on_wait: Callable[[], None] | None

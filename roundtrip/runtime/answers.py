@@ -7,9 +7,16 @@ two functions share a name and are told apart by their paths, `adopt` finds what
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final, Literal
 
-from mcp_types import CreateMessageResult, CreateMessageResultWithTools, InputRequest, InputResponse, ListRootsResult
+from mcp_types import (
+    CreateMessageResult,
+    CreateMessageResultWithTools,
+    ElicitResult,
+    InputRequest,
+    InputResponse,
+    ListRootsResult,
+)
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
@@ -20,7 +27,9 @@ from roundtrip.asks.questions import URL_SCHEMA, FormQuestion, Question, UrlQues
 from roundtrip.asks.reviews import Review
 from roundtrip.errors import AnswerRejected, QuestionVolatile, SchemaNotRenderable, ValueNotStorable
 from roundtrip.graph.plan import Node, Plan
+from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored, Watch
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, digest
+from roundtrip.runtime.reasons import Reason
 
 __all__ = ["UNNAMED", "VOLATILE_AFTER", "Answers", "Open", "without_value"]
 
@@ -39,15 +48,16 @@ _WITH_TOOLS = digest(CreateMessageResultWithTools.__name__)
 
 @dataclass(slots=True)
 class Open:
-    """One question that has no answer yet, as it will be put and as the journal will note it.
-
-    `reason` says why it is put, for the trace: `new`, `unanswered`, `invalid`, or what of it changed.
-    """
+    """One question that has no answer yet, as it will be put and as the journal will note it."""
 
     key: str
     question: Question
     asked: Asked
-    reason: str = "new"
+    reason: Reason = Reason.NEW
+    changed: tuple[str, ...] = ()
+    """What differs from the wording that was answered, or at least shown."""
+    former: str | None = None
+    """The name under which an answer to it is known."""
     complaint: str | None = None
     consented: bool = False
     """Whether the user agreed to go to the page, and may be done there by now."""
@@ -64,10 +74,16 @@ class Open:
 class Answers:
     """What is known of the client's answers while one leg runs."""
 
-    def __init__(self, plan: Plan, journal: Journal | None, *, build: str, call_id: str = "") -> None:
+    def __init__(
+        self, plan: Plan, journal: Journal | None, *, build: str, call_id: str = "", watch: Watch | None = None
+    ) -> None:
         self._plan = plan
         self._call_id = call_id
+        self._watch = watch
         self._same_build = journal is not None and journal.build == build
+        self._other_build = journal is not None and journal.build != build
+        self._other_plan = self._other_build and journal is not None and journal.fingerprint != plan.fingerprint
+        self._revised: set[str] = set()
         self._asked: dict[str, Asked] = {}
         self._responses: dict[str, InputResponse | None] = {}
         self._fresh: set[str] = set()
@@ -82,6 +98,8 @@ class Answers:
         """Take the answers of one round (None for a malformed one); those to what was not asked are ignored (S8)."""
         self._asked = dict(asked)
         self._responses = {key: response for key, response in responses.items() if key in asked}
+        if self._watch is not None and len(self._responses) < len(responses):
+            self._watch(AnswersIgnored(len(responses) - len(self._responses)))
         self._fresh = set()
         self.open = {}
 
@@ -119,27 +137,34 @@ class Answers:
         restored = self._restore(names, question) if self.entries or self.computed else None
         if restored is not None:
             self.open.pop(key, None)
+            self._tell_reused(key)
             return restored
         name = next((name for name in names if name in self._asked), None) if self._asked else None
         if name is None:
-            return self._leave_new(key, question, decisive=decisive)
+            return self._leave_new(names, question, decisive=decisive)
         asked, answered = self._asked[name], name in self._responses
         changed = _changes(asked, question)
         if changed:
             lost = answered and self._same_build and not question.volatile_ok
             again = Asked(question.message, question.schema, discards=asked.discards + 1 if lost else 0)
-            reason = " and ".join(changed) + " changed"
-            return self._leave_open(Open(key, question, again, reason, decisive=decisive, lost=changed if lost else ()))
+            if answered:
+                self._tell_read(key, self._responses[name], "lost")
+            return self._leave_open(
+                Open(key, question, again, _reworded(changed), changed, decisive=decisive, lost=changed if lost else ())
+            )
         if not answered:
-            return self._leave_open(Open(key, question, asked._replace(discards=0), "unanswered", decisive=decisive))
+            return self._leave_open(Open(key, question, asked._replace(discards=0), Reason.MISSING, decisive=decisive))
+        response = self._responses.pop(name)
         try:
-            outcome, data = self._read(question, self._responses.pop(name))
+            outcome, data = self._read(question, response)
         except AnswerInvalid as error:
+            self._tell_read(key, response, "invalid")
             attempts = asked.attempts + 1
             if attempts >= question.attempts:
                 raise AnswerRejected(key, attempts=attempts, reason=str(error)) from error
             again = Asked(question.message, question.schema, attempts=attempts)
-            return self._leave_open(Open(key, question, again, "invalid", complaint=str(error), decisive=decisive))
+            return self._leave_open(Open(key, question, again, Reason.INVALID, complaint=str(error), decisive=decisive))
+        self._tell_read(key, response, "taken")
         for former in names[1:]:
             self.entries.pop(former, None)
         self.entries[key] = Entry(outcome.action, question.message, question.schema, data)
@@ -153,11 +178,14 @@ class Answers:
         kept = next((self.computed[_STAND_IN + name] for name in names if _STAND_IN + name in self.computed), None)
         if kept is not None:
             self.open.pop(key, None)
+            self._tell_reused(key)
             return question.restore(Action.ACCEPT, kept.value)
         name = next((name for name in names if name in self._asked), key)
         asked = self._asked.get(name) or Asked(question.message, question.schema)
         if name in self._responses and not _changes(asked, question):
-            outcome, _ = self._read(question, self._responses.pop(name))
+            response = self._responses.pop(name)
+            outcome, _ = self._read(question, response)
+            self._tell_read(key, response, "taken")
             for former in names[1:]:
                 self.entries.pop(former, None)
             # Agreeing a second time is no news: the page is still not done.
@@ -170,8 +198,8 @@ class Answers:
             self.open.pop(key, None)
             return Outcome(action=entry.action)
         if name not in self._asked and not agreed:
-            return self._leave_new(key, question, decisive=decisive)
-        reason = "unfinished" if agreed else "unanswered"
+            return self._leave_new(names, question, decisive=decisive)
+        reason = Reason.UNFINISHED if agreed else Reason.MISSING
         again = Asked(question.message, question.schema)
         return self._leave_open(Open(key, question, again, reason, consented=agreed, decisive=decisive))
 
@@ -187,7 +215,7 @@ class Answers:
             return False
         if self._plan.names.keys() >= self.entries.keys() | self._asked.keys():
             return False
-        for waiting in [waiting for waiting in self.open.values() if waiting.reason == "new"]:
+        for waiting in [waiting for waiting in self.open.values() if waiting.reason in _UNKNOWN]:
             node = self._plan.nodes[self._plan.names[waiting.key]]
             rivals = [self._plan.nodes[i] for i in self._plan.bare_names[node.bare_key] if i != node.index]
             if any(blocked(rival.index) or self._fits(rival, waiting.question) for rival in rivals):
@@ -217,9 +245,11 @@ class Answers:
             if not waiting.lost:
                 continue
             if self._fresh:
-                self.open[key] = replace(waiting, asked=waiting.asked._replace(discards=0))
+                waiting.asked = waiting.asked._replace(discards=0)
             elif waiting.asked.discards >= VOLATILE_AFTER:
                 raise QuestionVolatile(key, changed=waiting.lost)
+            else:
+                waiting.reason = Reason.VOLATILE
 
     def recall(self, node: Node) -> Outcome | None:
         """What a `once` node yielded on an earlier leg, computed or answered."""
@@ -244,6 +274,7 @@ class Answers:
                         # The function does not run to show it, and a review may want it.
                         self.forms[node.key] = form
                     self.entries[node.key] = self.entries.pop(name)
+                    self._tell_reused(node.key)
                     return Outcome(value, entry.action)
             except (ValidationError, AnswerInvalid, SchemaNotRenderable):
                 # Another build kept a value that no longer fits this one's type: it is made anew.
@@ -270,6 +301,7 @@ class Answers:
         """Put another answer in the place of an earlier one, and forget what depended on that."""
         self.entries[key] = self.entries[key]._replace(data=dict(content))
         for name in stale:
+            self._revised.add(name)
             self.entries.pop(name, None)
             self.computed.pop(name, None)
             self.computed.pop(_STAND_IN + name, None)
@@ -314,14 +346,69 @@ class Answers:
         index = self._plan.names.get(name)
         return index is not None and self._plan.nodes[index].once
 
-    def _leave_new(self, key: str, question: Question, *, decisive: bool) -> None:
+    def _leave_new(self, names: tuple[str, ...], question: Question, *, decisive: bool) -> None:
+        key = names[0]
         discards = 0
         if key.startswith(UNNAMED) and self._same_build and not question.volatile_ok:
             # Its wording is its name, so an answer lost to a change shows as one to a name that nobody asks any more.
             lost = [name for name in self._responses if name.startswith(UNNAMED)]
             discards = max((self._asked[name].discards + 1 for name in lost), default=0)
         asked = Asked(question.message, question.schema, discards=discards)
-        self._leave_open(Open(key, question, asked, decisive=decisive, lost=("message",) if discards else ()))
+        if self.entries or self._asked or self._revised:
+            reason, changed, former = self._why_new(names, question)
+        else:
+            reason, changed, former = Reason.NEW, (), None
+        self._leave_open(
+            Open(
+                key,
+                question,
+                asked,
+                reason,
+                changed,
+                former,
+                decisive=decisive,
+                lost=("message",) if discards else (),
+            )
+        )
+
+    def _why_new(self, names: tuple[str, ...], question: Question) -> tuple[Reason, tuple[str, ...], str | None]:
+        """Why a question is put that is not out, in a call that has answers already."""
+        if any(name in self._revised for name in names):
+            return Reason.REVISED, (), None
+        entry = next((self.entries[name] for name in names if name in self.entries), None)
+        if entry is not None:
+            changed = _changes(entry, question)
+            # An answer that once fitted this very form, and does not now.
+            return (_reworded(changed), changed, None) if changed else (Reason.OTHER_BUILD, (), None)
+        if not self._other_build:
+            return Reason.NEW, (), None
+        known: dict[str, Entry | Asked] = {**self._asked, **self.entries}
+        for name, pinned in known.items():
+            if name not in self._plan.names and name not in self._seen and not _changes(pinned, question):
+                return Reason.RENAMED, (), name
+        return (Reason.OTHER_BUILD if self._was_in_reach(names[0]) else Reason.NEW), (), None
+
+    def _was_in_reach(self, key: str) -> bool:
+        """Whether the leg before would have put a resolver's question, had its build known of it."""
+        index = self._plan.names.get(key)
+        if index is None or not self._other_plan:
+            return False
+        out = (self._plan.names[name] for name in self._asked if name in self._plan.names)
+        return not any(index in self._plan.downstream(place) for place in out)
+
+    def _tell_reused(self, key: str) -> None:
+        if self._watch is not None and key not in self._fresh:
+            self._watch(AnswerReused(key))
+
+    def _tell_read(self, key: str, response: InputResponse | None, how: Literal["taken", "invalid", "lost"]) -> None:
+        if self._watch is None:
+            return
+        if response is None:
+            self._watch(AnswerRead(key, None, how))
+        elif isinstance(response, ElicitResult):
+            self._watch(AnswerRead(key, response.action, how, response.content))
+        else:
+            self._watch(AnswerRead(key, "accept", how, response))
 
     def _leave_open(self, waiting: Open) -> None:
         self.open[waiting.key] = waiting
@@ -383,6 +470,14 @@ class Answers:
         """Whether another open node asks this very question."""
         waiting = self.open.get(node.key)
         return waiting is not None and not _changes(waiting.asked, question)
+
+
+_UNKNOWN: Final = (Reason.NEW, Reason.RENAMED, Reason.OTHER_BUILD)
+"""Why a question may be put of which this call has no answer under its name."""
+
+
+def _reworded(changed: tuple[str, ...]) -> Reason:
+    return Reason.SCHEMA_CHANGED if "schema" in changed else Reason.REWORDED
 
 
 def _changes(known: Entry | Asked, question: Question) -> tuple[str, ...]:

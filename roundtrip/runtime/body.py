@@ -31,6 +31,7 @@ from roundtrip.errors import (
 from roundtrip.graph.plan import Plan
 from roundtrip.graph.signatures import hints_of, is_async
 from roundtrip.graph.walk import RunInThread
+from roundtrip.machine.facts import StepBegan, StepEnded, Watch
 from roundtrip.machine.journal import Action, Computed
 from roundtrip.runtime.answers import UNNAMED, Answers, without_value
 from roundtrip.runtime.endings import Revision, Suspension
@@ -54,10 +55,14 @@ class Body:
         "_run_in_thread",
         "_unkeyed",
         "_used",
+        "_watch",
         "is_live",
     )
 
-    def __init__(self, plan: Plan, answers: Answers, rounds: Rounds, run_in_thread: RunInThread) -> None:
+    def __init__(
+        self, plan: Plan, answers: Answers, rounds: Rounds, run_in_thread: RunInThread, *, watch: Watch | None = None
+    ) -> None:
+        self._watch = watch
         self._plan = plan
         self._answers = answers
         self._rounds = rounds
@@ -209,22 +214,40 @@ class Body:
         kept = self._answers.computed.get(key)
         if kept is not None:
             try:
-                return adapter.validate_python(kept.value)
+                restored = adapter.validate_python(kept.value)
             except ValidationError:
                 # Another build's result does not fit this one's type: compute it anew.
                 del self._answers.computed[key]
-        call = functools.partial(fn, *args, **kwargs)
-        value = await call() if is_async(fn) else await self._run_in_thread(call)
+            else:
+                self._tell(StepEnded(key, "recalled", kept.value))
+                return restored
+        self._tell(StepBegan(key))
+        try:
+            plain, restored = await self._run_step(key, functools.partial(fn, *args, **kwargs), is_async(fn), adapter)
+        except BaseException:
+            self._tell(StepEnded(key, "failed"))
+            raise
+        self._tell(StepEnded(key, "ran", plain))
+        self._answers.computed[key] = Computed(plain)
+        return restored
+
+    async def _run_step(
+        self, key: str, call: Callable[[], Any], in_place: bool, adapter: TypeAdapter[Any]
+    ) -> tuple[Any, Any]:
+        """What a step yields: in its JSON form, and as every leg will see it."""
+        value = await call() if in_place else await self._run_in_thread(call)
         if inspect.isawaitable(value):
             value = await value
         try:
             plain = adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
             # Every leg sees the same value: the first one, too, gets it as it will come back from the token.
-            restored = adapter.validate_python(plain)
+            return plain, adapter.validate_python(plain)
         except (PydanticSerializationError, PydanticUserError, ValidationError, ValueError) as error:
             raise ValueNotStorable(key, reason=without_value(error)) from error
-        self._answers.computed[key] = Computed(plain)
-        return restored
+
+    def _tell(self, fact: StepBegan | StepEnded) -> None:
+        if self._watch is not None:
+            self._watch(fact)
 
     def _enter(self, key: str) -> None:
         if not self._open:

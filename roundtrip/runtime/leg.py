@@ -7,7 +7,7 @@ the same way: a retry leg ends at `ask` and the next one starts with `resume`; a
 # The functions that `serve` makes on each leg would evaluate their annotations each time.
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,7 +20,8 @@ from roundtrip.asks.outcomes import Outcome
 from roundtrip.errors import BodyMistake, CannotAsk, QuestionRefused, RoundtripError, ToolTimedOut
 from roundtrip.graph.plan import Node, Plan
 from roundtrip.graph.walk import Enter, Refusal, RunInThread, Walk, enter_nothing
-from roundtrip.machine.call import Call, Observer
+from roundtrip.machine.call import Call
+from roundtrip.machine.facts import BodyBegan, Watch
 from roundtrip.machine.journal import Action, Journal
 from roundtrip.machine.table import Event, State
 from roundtrip.runtime.answers import Answers
@@ -31,7 +32,7 @@ from roundtrip.runtime.managers import Managers, Report
 from roundtrip.runtime.rounds import Rounds
 from roundtrip.runtime.timeouts import within
 
-__all__ = ["DONE", "Authored", "Finished", "Leg", "Limits", "Refused", "Suspended", "open_call", "serve"]
+__all__ = ["DONE", "Authored", "Finished", "Leg", "LegEnd", "Limits", "Refused", "Suspended", "open_call", "serve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,16 +157,16 @@ class Leg:
         return self.write(journal)
 
 
-def open_call(journal: Journal | None, *, fresh_id: Callable[[], str], observers: Sequence[Observer]) -> Call:
+def open_call(journal: Journal | None, *, fresh_id: Callable[[], str], watch: Watch | None = None) -> Call:
     """The call a leg belongs to: a new one, or the one its journal tells of."""
     if journal is None:
-        return Call(fresh_id(), observers=observers)
+        return Call(fresh_id(), watch=watch)
     return Call(
         journal.call_id,
         leg=journal.leg + 1,
         round=journal.round,
         state=State.AWAITING_INPUT,
-        observers=observers,
+        watch=watch,
     )
 
 
@@ -194,7 +195,7 @@ async def serve(
     call = leg.call
     if silent and not leg.plan.nodes and leg.gate is None and leg.managers is None:
         return await _serve_silent(leg, execute)
-    answers = Answers(leg.plan, leg.journal, build=leg.build, call_id=call.id)
+    answers = Answers(leg.plan, leg.journal, build=leg.build, call_id=call.id, watch=call.watch)
 
     run = _Run(leg, answers, make_context)
     leg.offer(run.context)
@@ -295,6 +296,8 @@ async def _run_once(
         if refusal is not None:
             return Refused(str(refusal))
     leg.call.apply(Event.EXECUTE)
+    if leg.call.watch is not None:
+        leg.call.watch(BodyBegan())
     if silent and not run.has_context:
         return Finished(await execute(values, None))
     with run.body.running(), cancellations_restored():
@@ -331,7 +334,9 @@ class _Run:
     def body(self) -> Body:
         """The asking side."""
         if self._body is None:
-            self._body = Body(self._leg.plan, self._answers, self.rounds, self._leg.run_in_thread)
+            self._body = Body(
+                self._leg.plan, self._answers, self.rounds, self._leg.run_in_thread, watch=self._leg.call.watch
+            )
         return self._body
 
     @property
@@ -352,6 +357,8 @@ async def _serve_silent(leg: Leg, execute: Callable[[dict[str, Any], Any], Await
     try:
         _begin(call)
         call.apply(Event.EXECUTE)
+        if call.watch is not None:
+            call.watch(BodyBegan())
         work = execute({}, None)
         return _end(leg, Finished(await (work if leg.timeout is None else within(leg.timeout, work))))
     except anyio.get_cancelled_exc_class():
@@ -373,7 +380,8 @@ def _begin(call: Call) -> None:
 def _end(leg: Leg, end: Finished) -> LegEnd:
     value = end.value
     if isinstance(value, InputRequiredResult):
-        leg.call.apply(Event.ASK, keys=tuple(value.input_requests or ()), authored=True)
+        requests = value.input_requests or {}
+        leg.call.apply(Event.ASK, keys=tuple(requests), authored=True, requests=requests)
         state = value.request_state
         return Authored(value, leg.remember(authored=state) if state is not None else None)
     leg.call.apply(Event.FINISH)
@@ -429,6 +437,7 @@ async def _resolve(
         run_in_thread=leg.run_in_thread,
         enter=enter,
         known=leg.known,
+        watch=leg.call.watch,
     )
     await walk.advance()
     while walk.refusal is None and walk.waiting:

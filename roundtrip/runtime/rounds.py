@@ -76,7 +76,7 @@ class Rounds:
         with clock_standing():
             responses = await ask_live(self._client, batch)
         self.batch.clear()
-        self._call.apply(Event.RESUME)
+        self._call.apply(Event.RESUME, keys=tuple(responses))
         self._call.apply(Event.RESOLVE)
         if executing:
             self._call.apply(Event.EXECUTE)
@@ -147,7 +147,8 @@ class Rounds:
     def note_ask(self) -> None:
         """Move the call to where it waits for the batch."""
         detail: dict[str, Any] = {}
-        if self._call.observed:
+        if self._call.watch is not None:
             detail["keys"] = tuple(self.batch)
             detail["reasons"] = {key: waiting.reason for key, waiting in self.batch.items()}
+            detail["questions"] = tuple(self.batch.values())
         self._call.apply(Event.ASK, **detail)

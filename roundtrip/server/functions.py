@@ -8,7 +8,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from mcp.server.mcpserver import Context as SdkContext
 from mcp_types import InputRequiredResult
@@ -30,7 +30,9 @@ from roundtrip.server.builds import build_of
 from roundtrip.server.overrides import Planned
 from roundtrip.server.threads import SHARED, Pool, RunInPool, run_in_thread
 
-__all__ = ["AskingFunction", "Signature", "check_timeout", "read_signature"]
+__all__ = ["AskingFunction", "Kind", "Signature", "check_timeout", "read_signature"]
+
+Kind = Literal["tool", "prompt", "resource"]
 
 _WAITING_THREADS = 128
 
@@ -40,11 +42,17 @@ class Signature:
     """Which parameters of a function are not the client's: those that resolvers fill, and those for the context."""
 
     fn: Callable[..., Any]
-    owner: str
+    kind: Kind
+    name: str
     resolved: ResolvedParameters
     contexts: tuple[str, ...]
     unpassed: frozenset[str] = frozenset()
     """Of what is resolved, what is no parameter: it is run, and its value is nobody's."""
+
+    @property
+    def owner(self) -> str:
+        """What it is registered as, for error messages: `tool 'order'`."""
+        return f"{self.kind} {self.name!r}"
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -79,7 +87,8 @@ class Signature:
         )
         return AskingFunction(
             fn=self.fn,
-            owner=self.owner,
+            kind=self.kind,
+            name=self.name,
             is_async=is_async(self.fn),
             contexts=self.contexts,
             planned=planned,
@@ -104,17 +113,19 @@ def check_timeout(timeout: float | None, *, owner: str) -> None:
         raise ValueError(f"{owner}: timeout= takes a positive, finite number of seconds, not {timeout}")
 
 
-def read_signature(fn: Callable[..., Any], *, owner: str, dependencies: Sequence[Marker] = ()) -> Signature:
+def read_signature(fn: Callable[..., Any], *, kind: Kind, name: str, dependencies: Sequence[Marker] = ()) -> Signature:
     """Tell a function's parameters apart.
 
     Args:
         fn: The function.
-        owner: What it is registered as, for error messages: `tool 'order'`.
+        kind: What it is registered as.
+        name: The name that it is registered under; of a resource, its URI or template.
         dependencies: What is to run before it, though no parameter takes its value.
 
     Raises:
         InvalidSignature: A marker would be ignored, or the function asks in two ways.
     """
+    owner = f"{kind} {name!r}"
     resolved = find_resolved(fn, owner=owner)
     if any(isinstance(marker, SdkResolve) for marker, _ in resolved.values()) and returns_input_required(fn):
         raise InvalidSignature(
@@ -125,7 +136,7 @@ def read_signature(fn: Callable[..., Any], *, owner: str, dependencies: Sequence
     hints = hints_of(fn)
     filled = {"return", *resolved, *given_by_partials(fn)}
     contexts = tuple(name for name, hint in hints.items() if name not in filled and _is_context(hint))
-    return Signature(fn, owner, {**resolved, **unpassed}, contexts, frozenset(unpassed))
+    return Signature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +144,8 @@ class AskingFunction:
     """A function, what fills its parameters, and how long its calls live."""
 
     fn: Callable[..., Any]
-    owner: str
+    kind: Kind
+    name: str
     is_async: bool
     contexts: tuple[str, ...]
     planned: Planned
@@ -150,6 +162,11 @@ class AskingFunction:
     """Which version of its tool it is."""
     threads: Pool
     """For a plain body. Where it may wait for a person in its thread, those of the event loop are too few."""
+
+    @property
+    def owner(self) -> str:
+        """What it is registered as, for error messages: `tool 'order'`."""
+        return f"{self.kind} {self.name!r}"
 
     @property
     def plan(self) -> Plan:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
 
 from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
@@ -18,16 +18,21 @@ from mcp_types import INTERNAL_ERROR, InputRequiredResult, InputResponseRequestP
 
 from roundtrip.asks.markers import Marker
 from roundtrip.errors import RoundtripError, ToolTimedOut
-from roundtrip.machine.call import Call, Observer
+from roundtrip.machine.call import Call
+from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal, to_text
+from roundtrip.recording.tracing import Beginning, Closed, Raised, Returned, Tracers, Wrote
+from roundtrip.recording.tracing import Refused as RefusedFact
 from roundtrip.runtime.body import Body
-from roundtrip.runtime.leg import Authored, Finished, Leg, Limits, Refused, open_call, serve
+from roundtrip.runtime.eras import is_retry_era
+from roundtrip.runtime.leg import Authored, Finished, Leg, LegEnd, Limits, Refused, open_call, serve
 from roundtrip.server.admission import Admission
 from roundtrip.server.calls import CallInfo
 from roundtrip.server.clients import RequestClient
 from roundtrip.server.context import Context
 from roundtrip.server.current import offer, take_back
 from roundtrip.server.functions import AskingFunction
+from roundtrip.server.rehearsal import REHEARSED
 from roundtrip.server.requests import CURRENT, InFlight
 from roundtrip.server.security import Protection
 from roundtrip.server.threads import LeavingThreads, run_in_thread
@@ -38,6 +43,7 @@ logger = logging.getLogger("roundtrip")
 
 _ID_BYTES = 9
 _FEW = 2
+_METHODS: Final = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
 
 
 class RefusedByUser(RoundtripError):
@@ -52,13 +58,13 @@ class LegRunner:
         server: MCPServer[Any],
         *,
         protection: Protection,
-        observers: Sequence[Observer],
+        tracers: Tracers,
         bus: SubscriptionBus,
         limits: Limits,
     ) -> None:
         self._server = server
         self._protection = protection
-        self._observers = observers
+        self._tracers = tracers
         self._bus = bus
         self._limits = limits
 
@@ -100,13 +106,27 @@ class LegRunner:
         else:
             wire = context.request_context if context.protocol_version is not None else None
 
+        call = open_call(journal, fresh_id=_fresh_id)
+        watch: Watch | None = None
+        rehearsed = REHEARSED.get()
+        tracers = rehearsed or self._tracers
+        if tracers:
+            watch = call.watch = tracers.begin(
+                self._beginning(function, call, journal, arguments, request, wire, outermost=outermost)
+            )
+        if request is not None and outermost:
+            request.call_id = call.id
+
         def write(journal: Journal) -> str:
-            return self._protection.write(journal, target=_target(wire))
+            state = self._protection.write(journal, target=_target(wire))
+            if watch is not None:
+                watch(Wrote(journal))
+            return state
 
         threads = LeavingThreads() if function.timeout is not None else None
         in_thread = threads.run if threads is not None else run_in_thread
         leg = Leg(
-            call=self._open_call(journal),
+            call=call,
             plan=function.plan,
             client=RequestClient(wire),
             # In milliseconds, as the journal keeps it: every leg must reckon with the same birth.
@@ -129,6 +149,8 @@ class LegRunner:
         )
 
         async def execute(filled: dict[str, Any], made: Any) -> Any:
+            if rehearsed is not None:
+                rehearsed.stop(function.owner, outermost=outermost)
             return await function.run(arguments, filled, made, in_thread, convert)
 
         def make_context(body: Body | None) -> Context[Any, Any]:
@@ -158,11 +180,17 @@ class LegRunner:
                 silent=not function.contexts,
                 execute=execute,
             )
-        except ToolTimedOut as error:
-            _log_timeout(function, error, left=threads.left if threads is not None else 0)
+        except BaseException as error:
+            if watch is not None:
+                watch(Raised(error))
+                watch(Closed(None))
+            if isinstance(error, ToolTimedOut):
+                _log_timeout(function, error, left=threads.left if threads is not None else 0)
             raise
         finally:
             take_back(offered)
+        if watch is not None:
+            _conclude(end, watch, request if outermost else None)
         if isinstance(end, Finished):
             return end.value
         if isinstance(end, Refused):
@@ -187,7 +215,7 @@ class LegRunner:
             MCPError: It cannot be carried; the log says why.
         """
         journal = request.journal
-        call = self._open_call(journal)
+        call = open_call(journal, fresh_id=_fresh_id)
         now = time.time()
         born = journal.born if journal is not None else now
         note = Journal(
@@ -204,8 +232,48 @@ class LegRunner:
             logger.error("cannot carry the request state of %s: %s", ctx.method, error)
             raise MCPError(code=INTERNAL_ERROR, message="Internal error") from error
 
-    def _open_call(self, journal: Journal | None) -> Call:
-        return open_call(journal, fresh_id=_fresh_id, observers=self._observers)
+    def _beginning(
+        self,
+        function: AskingFunction,
+        call: Call,
+        journal: Journal | None,
+        arguments: Mapping[str, Any],
+        request: InFlight | None,
+        wire: ServerRequestContext[Any, Any] | None,
+        *,
+        outermost: bool,
+    ) -> Beginning:
+        """What there is to tell of a leg when it begins."""
+        sent = (wire.params or {}).get("arguments") if wire is not None and outermost else None
+        return Beginning(
+            call_id=call.id,
+            leg=call.leg,
+            round=call.round,
+            method=_METHODS[function.kind],
+            tool=function.name,
+            version=function.version,
+            era="direct" if wire is None else "retry" if is_retry_era(wire.protocol_version) else "live",
+            protocol=wire.protocol_version if wire is not None else None,
+            principal=self._protection.principal(wire),
+            build=function.build,
+            plan=function.plan.fingerprint,
+            journal=journal,
+            token_bytes=request.token_in if request is not None and outermost else None,
+            arguments=cast("Mapping[str, Any]", sent) if isinstance(sent, Mapping) else arguments,
+            within=request.call_id if request is not None and not outermost else None,
+        )
+
+
+def _conclude(end: LegEnd, watch: Watch, request: InFlight | None) -> None:
+    """Tell how a leg ended; how large its token is shows when the request has been served."""
+    if isinstance(end, Finished):
+        watch(Returned(end.value))
+    elif isinstance(end, Refused):
+        watch(RefusedFact(end.reason))
+    elif request is not None:
+        request.watch = watch
+        return
+    watch(Closed(None))
 
 
 def log_teardown(label: str, error: BaseException) -> None:

@@ -53,6 +53,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
     _doorkeeper: Doorkeeper
     _hidden_of: dict[str, frozenset[str]]
     """By the names of prompts, the parameters that are no arguments."""
+    _in_legs: set[tuple[Shelf, str]]
     _legs: LegRunner
     _overrides: Overrides
     _protection: Protection
@@ -85,7 +86,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
 
         def decorate(fn: _CallableT) -> _CallableT:
             label = name or display_name(fn)
-            signature = read_signature(fn, owner=f"prompt {label!r}")
+            signature = read_signature(fn, kind="prompt", name=label)
             seen_at_first, gate = read_enabled(enabled, owner=f"prompt {label!r}")
             self._doorkeeper.track(gate)
             function = self._bind(signature)
@@ -100,6 +101,8 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
                 register(hide_parameters(signature, serve) if in_leg else fn)
             # The SDK keeps the first of two.
             self._hidden_of.setdefault(label, frozenset(signature.hidden))
+            if in_leg:
+                self._in_legs.add(("prompt", label))
             return fn
 
         return decorate
@@ -150,7 +153,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         )
 
         def decorate(fn: _CallableT) -> _CallableT:
-            signature = read_signature(fn, owner=f"resource {uri!r}")
+            signature = read_signature(fn, kind="resource", name=uri)
             seen_at_first, gate = read_enabled(enabled, owner=f"resource {uri!r}")
             self._doorkeeper.track(gate)
             is_template = bool(UriTemplate.parse(uri).variable_names)
@@ -181,9 +184,14 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
 
             with adding:
                 register(hide_parameters(signature, serve))
+            self._in_legs.add(("resource", uri))
             return fn
 
         return decorate
+
+    def is_served_in_legs(self, kind: Shelf, identifier: str) -> bool:
+        """Whether a prompt of this name, or a template of this URI, may ask, and so is served by this package."""
+        return (kind, identifier) in self._in_legs
 
     async def list_prompts(self) -> list[WirePrompt]:
         """The prompts as the client of the request sees them."""
@@ -234,6 +242,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         """
         super().remove_prompt(name)
         self._hidden_of.pop(name, None)
+        self._in_legs.discard(("prompt", name))
         if self._catalog.remove("prompt", name):
             self._announcer.note("prompts")
 

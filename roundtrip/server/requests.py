@@ -2,12 +2,12 @@
 
 `Restorer` stands just inside the SDK's request-state boundary: it turns a verified state into a journal on the way in,
 and on the way out wraps any state that an author returned by hand, so that it travels sealed.
-`Explainer` stands just outside: it sees every refusal, works out the reason, and tells the log and the observers.
+`Explainer` stands just outside: it sees every refusal, works out the reason, and tells the log and the tracers.
 """
 
 import json
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -19,9 +19,9 @@ from mcp_types.methods import INPUT_REQUIRED_METHODS
 
 from roundtrip.asks.outcomes import Outcome
 from roundtrip.errors import RejectionReason, TokenRejected
-from roundtrip.machine.call import Call, Observer
+from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal
-from roundtrip.machine.table import Event, State
+from roundtrip.recording.tracing import Closed, Refusal, Tracers
 from roundtrip.server.current import offer, take_back
 from roundtrip.server.refusals import deduce_reason, is_refusal, refusal
 from roundtrip.tokens import JournalCodec
@@ -30,7 +30,6 @@ __all__ = ["CURRENT", "REQUEST", "Explainer", "InFlight", "Restorer", "WatchedCo
 
 logger = logging.getLogger("roundtrip")
 
-_SHOWN = 100
 _SKEW = 60.0
 """How far, in seconds, the clocks of two instances may differ."""
 
@@ -43,6 +42,13 @@ class InFlight:
     journal: Journal | None = None
     claimed: bool = False
     """Whether a leg has taken the journal; a tool called from within a tool is a call of its own."""
+    call_id: str | None = None
+    """The call that the leg belongs to."""
+    watch: Watch | None = None
+    """To be told, when the request has been served, how large a token went out."""
+    token_in: int | None = None
+    token_out: int | None = None
+    """The sizes of the tokens that came and go."""
     minted: str | None = None
     """The state that the request's own leg wrote, as opposed to one an author wrote by hand."""
     payload: bytes | None = None
@@ -71,12 +77,18 @@ class WatchedCodec:
         self._codec = codec
 
     def seal(self, payload: bytes) -> str:
-        """As the codec does."""
-        return self._codec.seal(payload)
+        """As the codec does, with a note of the token's size."""
+        token = self._codec.seal(payload)
+        request = CURRENT.get()
+        if request is not None:
+            request.token_out = len(token)
+        return token
 
     def unseal(self, token: str) -> bytes:
         """As the codec does, with a note of the outcome."""
         request = CURRENT.get()
+        if request is not None:
+            request.token_in = len(token)
         try:
             payload = self._codec.unseal(token)
         except TokenRejected as error:
@@ -145,14 +157,16 @@ class Explainer:
         *,
         journals: JournalCodec,
         audience: str | None,
-        observers: Sequence[Observer],
+        tracers: Tracers,
+        subject_of: Callable[[ServerRequestContext[Any, Any]], str | None],
         make_context: Callable[[ServerRequestContext[Any, Any]], Any],
     ) -> None:
         self._make_context = make_context
         self._journals = journals
         self._security = security
         self._audience = audience
-        self._observers = observers
+        self._tracers = tracers
+        self._subject_of = subject_of
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message, as the SDK's middlewares do."""
@@ -169,6 +183,8 @@ class Explainer:
             raise
         finally:
             request.ended = True
+            if request.watch is not None:
+                request.watch(Closed(request.token_out))
             take_back(offered)
             CURRENT.reset(reset)
             REQUEST.reset(served)
@@ -191,18 +207,22 @@ class Explainer:
                 principal=self._security.bind_principal,
             )
         reason = reason or RejectionReason.MALFORMED
-        target = str((ctx.params or {}).get("name") or (ctx.params or {}).get("uri"))[:_SHOWN]
-        logger.warning("request state refused on %s %r: %s", ctx.method, target, reason.value)
-        if self._observers:
-            journal = request.journal or self._journal_of(request.payload)
-            call = Call(
-                journal.call_id if journal is not None else "unknown",
-                leg=journal.leg + 1 if journal is not None else 1,
-                round=journal.round if journal is not None else 0,
-                state=State.AWAITING_INPUT if journal is not None else State.RECEIVED,
-                observers=self._observers,
+        # A name that nothing here has may be anything that a client wants to see in a log.
+        subject = self._subject_of(ctx)
+        logger.warning("request state refused on %s %r: %s", ctx.method, subject or "(unknown)", reason.value)
+        if self._tracers:
+            principal = self._security.bind_principal
+            self._tracers.refuse(
+                Refusal(
+                    reason,
+                    method=ctx.method,
+                    tool=subject,
+                    protocol=ctx.protocol_version,
+                    principal=principal(ctx) if principal is not None else None,
+                    journal=request.journal or self._journal_of(request.payload),
+                    token_bytes=request.token_in,
+                )
             )
-            call.apply(Event.REJECT, reason=reason.value)
 
 
 def _claims(payload: bytes) -> dict[str, Any]:

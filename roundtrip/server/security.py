@@ -37,6 +37,8 @@ class Protection:
     journals: JournalCodec
     tokens: TokenCodec | None
     tickets: TicketOffice | None
+    trace_key: bytes | None
+    """What transcripts make digests with."""
 
     def principal(self, request: ServerRequestContext[Any, Any] | None) -> str | None:
         """Whom a request comes from, as tokens are bound to them."""
@@ -101,7 +103,8 @@ def protect(
             audience=given.audience,
         )
         journals = JournalCodec(_sealer(ring), max_bytes=max_journal_bytes)
-        return Protection(policy, journals, None, TicketOffice(ring) if ring is not None else None)
+        tickets = TicketOffice(ring) if ring is not None else None
+        return Protection(policy, journals, None, tickets, _trace_key(ring))
     if seal_keys is not None:
         raise ValueError("seal_keys= goes with request_state_security=; keys= seals by itself")
     if not name and audience is None:
@@ -122,7 +125,12 @@ def protect(
     )
     bind = None if principal is False else (principal or authenticated_principal)
     policy = RequestStateSecurity(codec=WatchedCodec(tokens), ttl=ttl, bind_principal=bind, audience=audience)
-    return Protection(policy, JournalCodec(_sealer(ring), max_bytes=max_journal_bytes), tokens, TicketOffice(ring))
+    journals = JournalCodec(_sealer(ring), max_bytes=max_journal_bytes)
+    return Protection(policy, journals, tokens, TicketOffice(ring), _trace_key(ring))
+
+
+def _trace_key(ring: KeyRing | None) -> bytes | None:
+    return ring.derive(b"trace")[0] if ring is not None else None
 
 
 def _sealer(ring: KeyRing | None) -> Sealer | None:

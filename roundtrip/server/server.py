@@ -1,6 +1,6 @@
 """`Server`: an `MCPServer` whose tools may ask, on every protocol revision, and resume on any instance."""
 
-import logging
+import os
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -16,7 +16,7 @@ from mcp.server.auth.provider import (
 )
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.caching import CacheableMethod, CacheHint
-from mcp.server.context import ServerMiddleware
+from mcp.server.context import ServerMiddleware, ServerRequestContext
 from mcp.server.extension import Extension
 from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import DEFAULT_RESOURCE_SECURITY, ResourceSecurity
@@ -31,7 +31,7 @@ from typing_extensions import Unpack
 
 from roundtrip.errors import TicketReason, TicketRejected
 from roundtrip.graph.plan import Plan
-from roundtrip.machine.call import Observer, Step
+from roundtrip.recording.configuration import Trace, tracers_of
 from roundtrip.runtime.leg import Limits
 from roundtrip.server.admission import Admission, Doorkeeper, PrivateAnswers
 from roundtrip.server.catalog import Catalog, Shelf
@@ -53,8 +53,6 @@ from roundtrip.tickets import Ticket
 from roundtrip.tokens import MAX_JOURNAL_BYTES, MAX_TOKEN_BYTES, JournalCodec
 
 __all__ = ["Server"]
-
-logger = logging.getLogger("roundtrip")
 
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
@@ -83,7 +81,9 @@ class Server(PromptsAndResources[LifespanResultT]):
         request_state_security: The SDK's policy, instead of `keys`: its codec then carries the journal.
         seal_keys: With `request_state_security`, the keys that seal what the server computed.
         build: A name for this build of the application. By default a digest of the tools' source.
-        trace: Called with each change of state of each call.
+        trace: Where to record what happens to calls: the path of a transcript, a `Recorder`, another tracer, a function
+            that is called with each change of state (`Step`), or several of those. By default the transcript that the
+            environment variable ROUNDTRIP_TRACE names, if it does; False for none at all.
         max_token_bytes: A longer token is neither minted nor accepted.
         max_journal_bytes: How much a call may remember.
         strict_input_validation: Check arguments against the tool's JSON schema as they are, and coerce nothing.
@@ -137,7 +137,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         audience: str | None = None,
         seal_keys: Keys | None = None,
         build: str | None = None,
-        trace: Observer | None = None,
+        trace: Trace = None,
         max_token_bytes: int = MAX_TOKEN_BYTES,
         max_journal_bytes: int = MAX_JOURNAL_BYTES,
         strict_input_validation: bool = False,
@@ -157,13 +157,13 @@ class Server(PromptsAndResources[LifespanResultT]):
             self._limits, build=build, strict=strict_input_validation, inline=dereference_schemas
         )
         self._mask_errors = mask_error_details
-        self._observers: tuple[Observer, ...] = () if trace is None else (_harmless(trace),)
         self._bus: SubscriptionBus = (
             InMemorySubscriptionBus() if subscriptions is None or subscriptions is False else subscriptions
         )
         self._announcer = Announcer(self._bus)
         self._overrides = Overrides()
         self._hidden_of = {}
+        self._in_legs = set()
         self._doorkeeper = Doorkeeper(self, bus=self._bus, overrides=self._overrides, report=log_teardown)
         self._protection = protect(
             request_state_security,
@@ -177,10 +177,11 @@ class Server(PromptsAndResources[LifespanResultT]):
             max_token_bytes=max_token_bytes,
             max_journal_bytes=max_journal_bytes,
         )
+        self._tracers = tracers_of(trace, environment=os.environ, key=self._protection.trace_key)
         self._legs = LegRunner(
             self,
             protection=self._protection,
-            observers=self._observers,
+            tracers=self._tracers,
             bus=self._bus,
             limits=self._limits,
         )
@@ -226,7 +227,8 @@ class Server(PromptsAndResources[LifespanResultT]):
                 policy,
                 journals=journals,
                 audience=stated,
-                observers=self._observers,
+                tracers=self._tracers,
+                subject_of=self._subject_of,
                 make_context=lambda ctx: Context(request_context=ctx, mcp_server=self, subscriptions=self._bus),
             ),
         )
@@ -503,6 +505,17 @@ class Server(PromptsAndResources[LifespanResultT]):
         with self._deciding():
             self._tools.allow(names)
 
+    def _subject_of(self, ctx: ServerRequestContext[Any, Any]) -> str | None:
+        """The name of what a request calls, where something of that name is registered; of a resource, its template."""
+        params = ctx.params or {}
+        named = params.get("uri" if ctx.method == "resources/read" else "name")
+        if not isinstance(named, str):
+            return None
+        if ctx.method == "resources/read":
+            return next(self.resources_for(named), None)
+        known = named in self._tools if ctx.method == "tools/call" else self._catalog.knows("prompt", named)
+        return named if known else None
+
     def _answers_differ(self, method: str) -> bool:
         """Whether what a method answers depends on who asks, and could be cached for others."""
         if method == "tools/list":
@@ -545,15 +558,3 @@ class Server(PromptsAndResources[LifespanResultT]):
     def journal_codec(self) -> JournalCodec:
         """Writes and reads what calls remember."""
         return self._protection.journals
-
-
-def _harmless(observer: Observer) -> Observer:
-    """An observer whose own failure is logged and does not end the call it watches."""
-
-    def observe(step: Step) -> None:
-        try:
-            observer(step)
-        except Exception:
-            logger.exception("the trace observer raised on %s", step.event)
-
-    return observe

@@ -120,7 +120,7 @@ async def test_missing_answers_are_asked_again_and_cost_no_attempt() -> None:
     for answers in (None, {}, {}, {}, {"whose": {"name": "Ada"}}):
         await hopper.leg("order", answers=answers, state=hopper.token)
     assert list(hopper.questions) == ["how_many"]
-    assert trace.asked[-1] == {"how_many": "unanswered"}
+    assert trace.asked[-1] == {"how_many": "missing"}
     result = await hopper.leg("order", answers={"how_many": {"copies": 1}}, state=hopper.token)
     assert text_of(result) == "1 for Ada"
 

@@ -140,9 +140,9 @@ async def test_a_reworded_question_is_asked_again_and_the_trace_says_why() -> No
 
 async def test_a_question_reworded_while_it_is_out_is_asked_again_and_the_trace_says_what_changed() -> None:
     for message, schema, reason in (
-        ("Your name, please?", Name, "message changed"),
+        ("Your name, please?", Name, "reworded"),
         ("Name?", FullName, "schema changed"),
-        ("Both?", FullName, "message and schema changed"),
+        ("Both?", FullName, "schema changed"),
     ):
         trace = Trace()
         hopper = Hopper([deploy(two_questions("Name?"), "1"), deploy(two_questions(message, schema), "2", trace)])

@@ -59,7 +59,7 @@ async def test_a_timestamp_in_a_question_ends_the_call_naming_the_question_and_t
     # Two answers were lost before it was sure; the client's own limit of ten rounds was not what ended it.
     assert len(person.asked) == 2
     assert trace.events[-1] is Event.FAIL
-    assert trace.asked == [{"confirm": "new"}, {"confirm": "message changed"}]
+    assert trace.asked == [{"confirm": "new"}, {"confirm": "volatile"}]
 
 
 async def test_the_live_era_asks_the_same_question_once_and_is_done() -> None:

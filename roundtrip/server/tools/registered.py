@@ -122,7 +122,7 @@ def register(
             "tool a timeout= that is long enough"
         )
     _require_bound(fn, tool=name)
-    signature = read_signature(fn, owner=f"tool {name!r}", dependencies=_markers_of(spec.dependencies, tool=name))
+    signature = read_signature(fn, kind="tool", name=name, dependencies=_markers_of(spec.dependencies, tool=name))
     metadata = prepared or _metadata_of(signature, tool=name, structured=spec.structured_output is not False)
     schema = metadata.arg_model.model_json_schema(by_alias=True)
     names = {field: info.alias or field for field, info in metadata.arg_model.model_fields.items()}

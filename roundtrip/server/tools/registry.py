@@ -70,6 +70,9 @@ class ToolRegistry:
         """What a request chooses from: the versions of each tool that has several, or a gate; the highest first."""
         return self._view().by_request
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._registered
+
     @property
     def has_gates(self) -> bool:
         """Whether any tool has a gate, hidden or not."""

@@ -82,7 +82,7 @@ async def test_without_an_answer_nothing_is_waited_for_and_the_page_is_shown_aga
     await hopper.leg("export", BOOK, answers={}, state=hopper.token)
     assert list(hopper.questions) == ["login"]
     assert looked == []
-    assert trace.asked == [{"login": "new"}, {"login": "unanswered"}]
+    assert trace.asked == [{"login": "new"}, {"login": "missing"}]
 
 
 @places

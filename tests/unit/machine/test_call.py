@@ -1,4 +1,4 @@
-"""One call on its way through the table, and the steps its observers are told."""
+"""One call on its way through the table, and the steps that who watches is told."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def test_a_call_starts_received_in_leg_one_before_any_round() -> None:
 
 def test_each_event_is_reported_as_one_step_in_order() -> None:
     steps: list[Step] = []
-    call = Call("c1", observers=[steps.append])
+    call = Call("c1", watch=steps.append)
     for event in (Event.BEGIN, Event.EXECUTE, Event.FINISH):
         call.apply(event)
     assert steps == [
@@ -24,22 +24,16 @@ def test_each_event_is_reported_as_one_step_in_order() -> None:
     ]
 
 
-def test_every_observer_is_told_after_the_call_has_moved() -> None:
-    seen: list[tuple[str, State, State]] = []
-    call = Call(
-        "c1",
-        observers=[
-            lambda step: seen.append(("first", call.state, step.target)),
-            lambda step: seen.append(("second", call.state, step.target)),
-        ],
-    )
+def test_who_watches_is_told_after_the_call_has_moved() -> None:
+    seen: list[tuple[State, State]] = []
+    call = Call("c1", watch=lambda step: seen.append((call.state, step.target)))
     call.apply(Event.BEGIN)
-    assert seen == [("first", State.RESOLVING, State.RESOLVING), ("second", State.RESOLVING, State.RESOLVING)]
+    assert seen == [(State.RESOLVING, State.RESOLVING)]
 
 
 def test_asking_opens_a_round_and_the_step_already_counts_it() -> None:
     steps: list[Step] = []
-    call = Call("c1", observers=[steps.append])
+    call = Call("c1", watch=steps.append)
     for event in (Event.BEGIN, Event.ASK, Event.RESUME, Event.RESOLVE, Event.ASK):
         call.apply(event)
     assert [step.round for step in steps] == [0, 1, 1, 1, 2]
@@ -48,7 +42,7 @@ def test_asking_opens_a_round_and_the_step_already_counts_it() -> None:
 
 def test_a_restored_call_goes_on_counting_where_its_journal_ended() -> None:
     steps: list[Step] = []
-    call = Call("c1", leg=3, round=2, state=State.AWAITING_INPUT, observers=[steps.append])
+    call = Call("c1", leg=3, round=2, state=State.AWAITING_INPUT, watch=steps.append)
     call.apply(Event.RESUME)
     call.apply(Event.RESOLVE)
     call.apply(Event.ASK)
@@ -57,7 +51,7 @@ def test_a_restored_call_goes_on_counting_where_its_journal_ended() -> None:
 
 def test_the_detail_of_a_step_is_what_was_given_with_the_event() -> None:
     steps: list[Step] = []
-    call = Call("c1", observers=[steps.append])
+    call = Call("c1", watch=steps.append)
     call.apply(Event.BEGIN)
     call.apply(Event.FAIL, error="boom")
     assert [dict(step.detail) for step in steps] == [{}, {"error": "boom"}]
@@ -65,7 +59,7 @@ def test_the_detail_of_a_step_is_what_was_given_with_the_event() -> None:
 
 def test_an_illegal_event_leaves_the_call_where_it_was_and_is_not_reported() -> None:
     steps: list[Step] = []
-    call = Call("c1", state=State.RESUMED, round=1, observers=[steps.append])
+    call = Call("c1", state=State.RESUMED, round=1, watch=steps.append)
     with pytest.raises(IllegalTransition) as caught:
         call.apply(Event.ASK)
     assert (call.state, call.round, steps) == (State.RESUMED, 1, [])

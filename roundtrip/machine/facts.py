@@ -1,0 +1,81 @@
+"""What happens to a call besides its steps through the table, as whoever watches is told it.
+
+Nothing here carries a time: whoever watches has a clock, and is told when a thing begins and when it ends.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+__all__ = [
+    "AnswerRead",
+    "AnswerReused",
+    "AnswersIgnored",
+    "BodyBegan",
+    "NodeBegan",
+    "NodeEnded",
+    "NodeHow",
+    "StepBegan",
+    "StepEnded",
+    "Watch",
+]
+
+NodeHow = Literal["computed", "asked", "answered", "recalled", "entered", "failed"]
+
+
+class NodeBegan(NamedTuple):
+    """A resolver or another dependency is being run."""
+
+    key: str
+
+
+class NodeEnded(NamedTuple):
+    """It has yielded, asked, or failed; `recalled` was not run, as its first outcome is final."""
+
+    key: str
+    how: NodeHow
+
+
+class BodyBegan(NamedTuple):
+    """The body is being run from its top."""
+
+
+class StepBegan(NamedTuple):
+    """A step of the body is being run."""
+
+    key: str
+
+
+class StepEnded(NamedTuple):
+    """A step has a result, in its JSON form, or failed; `recalled` was not run."""
+
+    key: str
+    how: Literal["ran", "recalled", "failed"]
+    value: Any = None
+
+
+class AnswerRead(NamedTuple):
+    """An answer that this round brought was looked at; `lost` was given to another wording."""
+
+    key: str
+    action: Literal["accept", "decline", "cancel"] | None
+    how: Literal["taken", "invalid", "lost"]
+    data: Any = None
+
+
+class AnswerReused(NamedTuple):
+    """The answer of an earlier round counted."""
+
+    key: str
+
+
+class AnswersIgnored(NamedTuple):
+    """Answers came to what was not asked."""
+
+    number: int
+
+
+Watch = Callable[[Any], None]
+"""Told every fact of one call's leg, in order: `Step`, these, and what the floors above have to tell.
+
+What it raises would end the leg, so it must not raise.
+"""

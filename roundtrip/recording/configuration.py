@@ -1,0 +1,72 @@
+"""What `Server(trace=...)` and the environment ask for, as tracers."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, cast
+
+from roundtrip.machine.call import Step
+from roundtrip.recording.recorder import Recorder
+from roundtrip.recording.redaction import read_reveal
+from roundtrip.recording.tracing import StepObserver, Tracer, Tracers
+
+__all__ = ["REVEAL_VARIABLE", "TRACE_VARIABLE", "Trace", "tracers_of"]
+
+TRACE_VARIABLE: Final = "ROUNDTRIP_TRACE"
+REVEAL_VARIABLE: Final = "ROUNDTRIP_TRACE_REVEAL"
+
+OneTrace = str | os.PathLike[str] | Tracer | Callable[[Step], None]
+Trace = OneTrace | Sequence[OneTrace] | Literal[False] | None
+
+
+def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | None) -> Tracers:
+    """The tracers that are asked for.
+
+    The environment's recorder is added, unless a transcript is asked for anyway, or `False` forbids it.
+
+    Args:
+        trace: What the server was given.
+        environment: The variables of the process.
+        key: What recorders make digests with; without one, each has a key of its own.
+
+    Raises:
+        TypeError: Something is neither a path, nor a tracer, nor a function.
+        ValueError: `ROUNDTRIP_TRACE_REVEAL` names something unknown.
+    """
+    if trace is False:
+        return Tracers(())
+    tracers = [_tracer(one) for one in _given(trace)]
+    path = environment.get(TRACE_VARIABLE)
+    if path and not any(isinstance(tracer, Recorder) for tracer in tracers):
+        tracers.append(Recorder(path, reveal=_revealed(environment.get(REVEAL_VARIABLE, ""))))
+    for tracer in tracers:
+        if isinstance(tracer, Recorder) and key is not None:
+            tracer.use_key(key)
+    return Tracers(tracers)
+
+
+def _given(trace: Any) -> Sequence[Any]:
+    if trace is None:
+        return ()
+    return cast("Sequence[Any]", trace) if isinstance(trace, list | tuple) else (trace,)
+
+
+def _tracer(given: Any) -> Tracer:
+    if isinstance(given, str | os.PathLike):
+        return Recorder(cast("str | os.PathLike[str]", given))
+    if isinstance(given, Tracer):
+        return given
+    if callable(given):
+        return StepObserver(cast("Callable[[Step], None]", given))
+    raise TypeError(
+        f"trace= takes a file's path, a Recorder, another tracer, a function of a Step, or a list of those, "
+        f"not {type(given).__name__}"
+    )
+
+
+def _revealed(text: str) -> Any:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    try:
+        read_reveal("all" if names == ["all"] else names)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise ValueError(f"{REVEAL_VARIABLE}: {error}") from error
+    return "all" if names == ["all"] else names

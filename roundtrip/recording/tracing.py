@@ -1,0 +1,179 @@
+"""What a server tells its tracers: of each request that reaches a function, and of each token it refuses.
+
+A tracer is asked to watch a serving when it begins, and is told every fact of it in order: those of the runtime
+(`roundtrip.machine.facts`), and those below, which only the server knows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from roundtrip.errors import RejectionReason
+from roundtrip.machine.call import Call, Step
+from roundtrip.machine.facts import Watch
+from roundtrip.machine.journal import Journal
+from roundtrip.machine.table import Event, State
+
+__all__ = [
+    "Beginning",
+    "Closed",
+    "Raised",
+    "Refusal",
+    "Refused",
+    "Returned",
+    "StepObserver",
+    "Tracer",
+    "Tracers",
+    "Wrote",
+]
+
+logger = logging.getLogger("roundtrip")
+
+Era = Literal["retry", "live", "direct"]
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A request reached its function."""
+
+    call_id: str
+    leg: int
+    round: int
+    method: str
+    tool: str
+    version: str | None
+    era: Era
+    protocol: str | None
+    principal: str | None
+    build: str
+    plan: str
+    journal: Journal | None
+    """What the client brought."""
+    token_bytes: int | None
+    arguments: Mapping[str, Any]
+    within: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A token was refused. `journal` is what it held, where it is authentic."""
+
+    reason: RejectionReason
+    method: str
+    tool: str | None
+    protocol: str | None
+    principal: str | None
+    journal: Journal | None
+    token_bytes: int | None
+
+
+class Wrote(NamedTuple):
+    """What the call remembers was written, for the client to bring along."""
+
+    journal: Journal
+
+
+class Returned(NamedTuple):
+    """The function's result, as the client will have it."""
+
+    value: Any
+
+
+class Raised(NamedTuple):
+    """What ended the leg that did not end well."""
+
+    error: BaseException
+
+
+class Refused(NamedTuple):
+    """What the user would not answer."""
+
+    reason: str
+
+
+class Closed(NamedTuple):
+    """The request has been served; the last fact. The size is that of the token that goes out, if one does."""
+
+    token_bytes: int | None
+
+
+@runtime_checkable
+class Tracer(Protocol):
+    """Watches what a server serves; give it to `Server(trace=...)`."""
+
+    def begin(self, beginning: Beginning) -> Watch:
+        """Watch one serving."""
+        ...
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Take note of a token that was refused."""
+        ...
+
+
+class StepObserver:
+    """A plain function as a tracer: it is told each change of state of each call."""
+
+    def __init__(self, observe: Callable[[Step], None]) -> None:
+        self._observe = observe
+
+    def begin(self, beginning: Beginning) -> Watch:
+        """Watch one serving."""
+        del beginning
+        observe = self._observe
+
+        def watch(fact: Any) -> None:
+            if isinstance(fact, Step):
+                observe(fact)
+
+        return watch
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Tell of a token that was refused, as a step of its call."""
+        journal = refusal.journal
+        call = Call(
+            journal.call_id if journal is not None else "unknown",
+            leg=journal.leg + 1 if journal is not None else 1,
+            round=journal.round if journal is not None else 0,
+            state=State.AWAITING_INPUT if journal is not None else State.RECEIVED,
+            watch=self._observe,
+        )
+        call.apply(Event.REJECT, reason=refusal.reason.value)
+
+
+class Tracers:
+    """All tracers of a server as one, none of which can end the call that it watches."""
+
+    def __init__(self, tracers: Iterable[Tracer]) -> None:
+        self._tracers = tuple(tracers)
+
+    def __bool__(self) -> bool:
+        return bool(self._tracers)
+
+    def begin(self, beginning: Beginning) -> Watch:
+        """Have one serving watched by all."""
+        watches: list[Watch] = []
+        for tracer in self._tracers:
+            try:
+                watches.append(tracer.begin(beginning))
+            except Exception:
+                logger.exception("a tracer failed at the beginning of a call; it will not see this one")
+
+        def watch(fact: Any) -> None:
+            for each in watches:
+                try:
+                    each(fact)
+                except Exception:
+                    logger.exception("a tracer failed on %s; the call is not affected", type(fact).__name__)
+
+        return watch
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Tell all of a token that was refused."""
+        for tracer in self._tracers:
+            try:
+                tracer.refuse(refusal)
+            except Exception:
+                logger.exception("a tracer failed on a refused token")
