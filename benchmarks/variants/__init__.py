@@ -11,6 +11,7 @@ __all__ = ["Variant", "installed"]
 _MODULES: Final = {
     "sdk_server": "mcp",
     "roundtrip_server": "roundtrip",
+    "recording_server": "roundtrip",
     "lowlevel_server": "mcp",
     "fastmcp_server": "fastmcp",
 }

@@ -1,17 +1,19 @@
 """roundtrip's `Server`, with the same tools as the SDK's and roundtrip's markers."""
 
+from typing import Literal
+
 from starlette.types import ASGIApp
 
 from benchmarks.asgi import PATH
 from benchmarks.variants.resolvers import Markers, register
 from benchmarks.variants.variant import Variant
 from benchmarks.workloads import KEY, Workload
-from roundtrip import Elicit, Resolve, Server
+from roundtrip import Elicit, Recorder, Resolve, Server
 
 
-def build(workload: Workload) -> ASGIApp:
+def build(workload: Workload, *, trace: Recorder | Literal[False] = False) -> ASGIApp:
     """Make a `Server` with the workload's tool."""
-    server = Server("bench", keys=[KEY])
+    server = Server("bench", keys=[KEY], trace=trace)
     register(server, workload, markers=Markers(resolve=Resolve, elicit=Elicit))
     return server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True)
 

@@ -1,18 +1,18 @@
 """One call on its way through the table, telling whoever watches each step."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from roundtrip.machine.table import FINAL, Event, State, follow
 
 __all__ = ["Call", "Step"]
 
-NO_DETAIL: Mapping[str, Any] = {}
+NO_DETAIL: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+# A tuple, as one is made for each change of each call that is watched.
+class Step(NamedTuple):
     """One change of state of one call, as who watches is told it.
 
     `leg` counts requests of the call and `round` its batches of questions, both from one (`round` is 0 before the
@@ -25,7 +25,7 @@ class Step:
     event: Event
     target: State
     round: int
-    detail: Mapping[str, Any] = field(default_factory=lambda: NO_DETAIL)
+    detail: Mapping[str, Any] = NO_DETAIL
 
 
 class Call:

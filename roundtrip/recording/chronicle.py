@@ -1,8 +1,13 @@
-"""One serving on its way into a transcript: facts are gathered, and told in lines (see `lines.py`)."""
+"""One serving on its way into a transcript: facts are gathered, and told in lines (see `lines.py`).
+
+Every leg of a recorded server comes through here, so lines are put together as text: with objects in between, writing
+them cost six times as much.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from json.encoder import encode_basestring_ascii as quoted
 from time import perf_counter
 from typing import Any, ClassVar, Final
 
@@ -28,11 +33,9 @@ from roundtrip.recording.tracing import Beginning, Closed, Raised, Refused, Retu
 from roundtrip.runtime.answers import Open
 from roundtrip.runtime.reasons import Reason
 
-__all__ = ["Chronicle", "Head"]
+__all__ = ["Chronicle", "array"]
 
-Write = Callable[[dict[str, Any]], None]
-Head = Mapping[str, Any]
-"""The instance, and the number of the serving."""
+Write = Callable[[str], None]
 
 _ENDS: Final = frozenset(state.value for state in FINAL)
 
@@ -45,9 +48,7 @@ class Chronicle:
         "_asked_at",
         "_beginning",
         "_bodies",
-        "_call",
         "_clock",
-        "_ended",
         "_error",
         "_gathered",
         "_head",
@@ -56,6 +57,7 @@ class Chronicle:
         "_redaction",
         "_refusal",
         "_result",
+        "_round",
         "_running",
         "_started",
         "_state",
@@ -63,16 +65,25 @@ class Chronicle:
     )
 
     def __init__(
-        self, beginning: Beginning, *, head: Head, redaction: Redaction, clock: Callable[[], float], write: Write
+        self, beginning: Beginning, *, head: str, redaction: Redaction, clock: Callable[[], float], write: Write
     ) -> None:
+        """Watch a serving.
+
+        Args:
+            beginning: What there is to tell of it when it begins.
+            head: The members of each line that name it: the instance, and the number of the serving.
+            redaction: Puts confidential values.
+            clock: The time of day.
+            write: Takes each line, without a newline.
+        """
         self._beginning = beginning
-        self._head = head
         self._redaction = redaction
         self._clock = clock
         self._write = write
         self._started = perf_counter()
-        self._call = {"call": beginning.call_id, "leg": beginning.leg, "round": beginning.round}
-        self._gathered: dict[str, list[Any]] = {}
+        self._head = f'{head},"call":{quoted(beginning.call_id)},"leg":{beginning.leg}'
+        self._round = beginning.round
+        self._gathered: dict[str, list[str]] = {}
         self._running: dict[str, float] = {}
         self._bodies = self._ignored = 0
         self._state = State.RECEIVED if beginning.journal is None else State.AWAITING_INPUT
@@ -82,7 +93,6 @@ class Chronicle:
         self._result: tuple[Any] | None = None
         self._error: BaseException | None = None
         self._refusal: str | None = None
-        self._ended = False
         self._begin()
 
     def __call__(self, fact: object) -> None:
@@ -95,23 +105,24 @@ class Chronicle:
     # Facts.
 
     def _moved(self, step: Step) -> None:
-        self._gather("moves", (step.event.value, step.target.value, self._ms()))
-        self._state = step.target
-        self._call["round"] = step.round
-        if step.event is Event.ASK:
+        _, _, _, event, target, self._round, detail = step
+        self._gather("moves", f'["{event.value}","{target.value}",{self._ms():.3f}]')
+        self._state = target
+        if event is Event.ASK:
             self._asked = step
-            if self._beginning.era == "live" and "authored" not in step.detail:
+            if self._beginning.era == "live" and "authored" not in detail:
                 self._tell_asked(None)
                 self._asked_at = self._ms()
-        elif step.event is Event.RESUME and step.leg == self._beginning.leg and self._asked is not None:
+        elif event is Event.RESUME and self._asked is not None:
             self._asked = None
-            self._tell("answered", keys=step.detail.get("keys", ()), waited=max(0.0, self._ms() - self._asked_at))
+            keys = array([quoted(key) for key in detail.get("keys", ())])
+            self._tell("answered", f'"keys":{keys},"waited":{max(0.0, self._ms() - self._asked_at):.3f}')
 
     def _node_began(self, fact: NodeBegan) -> None:
         self._running[fact.key] = self._ms()
 
     def _node_ended(self, fact: NodeEnded) -> None:
-        self._gather("nodes", {"key": fact.key, "how": fact.how, **self._span(fact.key)})
+        self._gather("nodes", f'{{"key":{quoted(fact.key)},"how":"{fact.how}",{self._span(fact.key)}}}')
 
     def _body_began(self, fact: BodyBegan) -> None:
         del fact
@@ -121,21 +132,16 @@ class Chronicle:
         self._running[fact.key] = self._ms()
 
     def _step_ended(self, fact: StepEnded) -> None:
-        run: dict[str, Any] = {"key": fact.key, "how": fact.how, **self._span(fact.key)}
-        if fact.how != "failed":
-            run["value"] = self._redaction.put("steps", fact.value)
-        self._gather("steps", run)
+        value = "" if fact.how == "failed" else f',"value":{self._redaction.put("steps", fact.value)}'
+        self._gather("steps", f'{{"key":{quoted(fact.key)},"how":"{fact.how}",{self._span(fact.key)}{value}}}')
 
     def _answer_read(self, fact: AnswerRead) -> None:
-        answer: dict[str, Any] = {"key": fact.key, "action": fact.action, "how": fact.how}
-        if fact.data is not None:
-            answer["data"] = self._redaction.put("answers", fact.data)
-        if answer not in self._gathered.get("answers", ()):
-            self._gather("answers", answer)
+        action = "null" if fact.action is None else f'"{fact.action}"'
+        data = "" if fact.data is None else f',"data":{self._redaction.put("answers", fact.data)}'
+        self._gather_once("answers", f'{{"key":{quoted(fact.key)},"action":{action},"how":"{fact.how}"{data}}}')
 
     def _answer_reused(self, fact: AnswerReused) -> None:
-        if fact.key not in self._gathered.get("reused", ()):
-            self._gather("reused", fact.key)
+        self._gather_once("reused", quoted(fact.key))
 
     def _answers_ignored(self, fact: AnswersIgnored) -> None:
         self._ignored += fact.number
@@ -180,27 +186,24 @@ class Chronicle:
     def _begin(self) -> None:
         beginning = self._beginning
         journal = beginning.journal
-        line: dict[str, Any] = {
-            "method": beginning.method,
-            "tool": beginning.tool,
-            "era": beginning.era,
-            "build": beginning.build,
-            "plan": beginning.plan,
-            "arguments": self._redaction.put("arguments", beginning.arguments),
-        }
+        line = (
+            f'"method":"{beginning.method}","tool":{quoted(beginning.tool)},"era":"{beginning.era}",'
+            f'"build":{quoted(beginning.build)},"plan":{quoted(beginning.plan)},'
+            f'"arguments":{self._redaction.put("arguments", beginning.arguments)}'
+        )
         if beginning.protocol is not None:
-            line["protocol"] = beginning.protocol
+            line += f',"protocol":{quoted(beginning.protocol)}'
         if beginning.version is not None:
-            line["version"] = beginning.version
+            line += f',"version":{quoted(beginning.version)}'
         if beginning.principal is not None:
-            line["principal"] = self._redaction.fingerprint(beginning.principal)
+            line += f',"principal":"{self._redaction.fingerprint(beginning.principal)}"'
         if journal is not None and journal.build != beginning.build:
-            line["previous_build"] = journal.build
+            line += f',"previous_build":{quoted(journal.build)}'
         if beginning.token_bytes is not None:
-            line["token_bytes"] = beginning.token_bytes
+            line += f',"token_bytes":{beginning.token_bytes}'
         if beginning.within is not None:
-            line["within"] = beginning.within
-        self._write({"v": 1, "event": "began", "at": self._clock(), **self._head, **self._call, **line})
+            line += f',"within":{quoted(beginning.within)}'
+        self._write(f'{{"v":1,"event":"began","at":{self._clock():.6f},{self._head},"round":{self._round},{line}}}')
 
     def _tell_asked(self, token_bytes: int | None) -> None:
         asked = self._asked
@@ -208,124 +211,131 @@ class Chronicle:
             return
         detail = asked.detail
         by = "author" if "authored" in detail else "body" if asked.source is State.EXECUTING else "resolvers"
-        line: dict[str, Any] = {"by": by}
         if "questions" in detail:
-            line["questions"] = [self._question(waiting) for waiting in detail["questions"]]
+            questions = [self._question(waiting) for waiting in detail["questions"]]
         else:
-            line["questions"] = [self._request(key, request) for key, request in detail.get("requests", {}).items()]
+            questions = [
+                f"{{{_named(key, Reason.NEW)},{self._request(request)}}}"
+                for key, request in detail.get("requests", {}).items()
+            ]
+        line = f'"by":"{by}","questions":{array(questions)}'
         if self._journal is not None:
-            line["until"] = self._journal.deadline
-            line["token"] = {"bytes": token_bytes or 0, **_difference(self._beginning.journal, self._journal)}
-        self._tell("asked", **line)
+            difference = _difference(self._beginning.journal, self._journal)
+            line += f',"until":{self._journal.deadline:.3f},"token":{{"bytes":{token_bytes or 0}{difference}}}'
+        self._tell("asked", line)
 
     def _end(self) -> None:
-        if self._ended:
-            return
-        self._ended = True
-        state = self._state.value if self._state.value in _ENDS else "failed"
-        line: dict[str, Any] = {"state": state}
+        line = f'"state":"{self._state.value if self._state.value in _ENDS else State.FAILED.value}"'
         if self._result is not None:
             (value,) = self._result
-            line["result"] = self._redaction.put("results", value)
+            line += f',"result":{self._redaction.put("results", value)}'
             if isinstance(value, CallToolResult) and value.is_error:
-                line["is_error"] = True
+                line += ',"is_error":true'
         if self._refusal is not None:
-            line["refusal"] = self._refusal
+            line += f',"refusal":{quoted(self._refusal)}'
         if self._error is not None:
-            error = self._error
-            line["error"] = {"type": type(error).__name__, "text": self._redaction.put("errors", str(error))}
-        self._tell("ended", **line)
+            text = self._redaction.put("errors", str(self._error))
+            line += f',"error":{{"type":{quoted(type(self._error).__name__)},"text":{text}}}'
+        self._tell("ended", line)
 
-    def _tell(self, event: str, **line: Any) -> None:
-        head = {"v": 1, "event": event, "at": self._clock(), **self._head, **self._call, "ms": self._ms()}
-        head |= self._gathered
+    def _tell(self, event: str, line: str) -> None:
+        happened = "".join([f'"{part}":{array(what)},' for part, what in self._gathered.items()])
         if self._bodies:
-            head["bodies"] = self._bodies
+            happened += f'"bodies":{self._bodies},'
         if self._ignored:
-            head["ignored"] = self._ignored
+            happened += f'"ignored":{self._ignored},'
         self._gathered = {}
         self._bodies = self._ignored = 0
-        self._write(head | line)
+        self._write(
+            f'{{"v":1,"event":"{event}","at":{self._clock():.6f},{self._head},"round":{self._round},'
+            f'"ms":{self._ms():.3f},{happened}{line}}}'
+        )
 
     # Parts of lines.
 
-    def _question(self, waiting: Open) -> dict[str, Any]:
+    def _question(self, waiting: Open) -> str:
         question, put = waiting.question, self._redaction.put
-        shown: dict[str, Any] = {"key": waiting.key, "reason": waiting.reason.value}
         if isinstance(question, FormQuestion):
-            shown["kind"] = "form"
-            shown["message"] = put("questions", question.text)
             form = question.form
-            shown["form"] = (
+            schema = (
                 self._redaction.put_known("questions", form.digest, form.schema)
                 if isinstance(form, Form)
                 else put("questions", form.schema)
             )
+            shown = f'"kind":"form","message":{put("questions", question.text)},"form":{schema}'
         elif isinstance(question, UrlQuestion):
-            shown["kind"] = "page"
-            shown["message"] = put("questions", question.text)
-            shown["url"] = put("questions", question.url)
+            shown = f'"kind":"page","message":{put("questions", question.text)},"url":{put("questions", question.url)}'
         else:
-            shown |= self._request(waiting.key, question.wire)
-            shown["reason"] = waiting.reason.value
+            shown = self._request(question.wire)
         if waiting.changed:
-            shown["changed"] = waiting.changed
+            shown += f',"changed":{array([quoted(part) for part in waiting.changed])}'
         if waiting.former is not None:
-            shown["former"] = waiting.former
+            shown += f',"former":{quoted(waiting.former)}'
         if waiting.asked.attempts:
-            shown["attempt"] = waiting.asked.attempts + 1
+            shown += f',"attempt":{waiting.asked.attempts + 1}'
         if waiting.complaint is not None:
-            shown["complaint"] = put("answers", waiting.complaint)
-        return shown
+            shown += f',"complaint":{put("answers", waiting.complaint)}'
+        return f"{{{_named(waiting.key, waiting.reason)},{shown}}}"
 
-    def _request(self, key: str, request: Any) -> dict[str, Any]:
+    def _request(self, request: Any) -> str:
         """A question as the wire has it."""
-        shown: dict[str, Any] = {"key": key, "reason": Reason.NEW.value}
         put = self._redaction.put
         if isinstance(request, ElicitRequest):
             params = request.params
-            shown["message"] = put("questions", params.message)
+            message = put("questions", params.message)
             if isinstance(params, ElicitRequestURLParams):
-                return shown | {"kind": "page", "url": put("questions", params.url)}
-            return shown | {"kind": "form", "form": put("questions", params.requested_schema)}
+                return f'"kind":"page","message":{message},"url":{put("questions", params.url)}'
+            return f'"kind":"form","message":{message},"form":{put("questions", params.requested_schema)}'
         if isinstance(request, CreateMessageRequest):
-            return shown | {"kind": "sample", "message": put("questions", request.params)}
-        if isinstance(request, ListRootsRequest):
-            return shown | {"kind": "roots"}
-        return shown | {"kind": "form"}
+            return f'"kind":"sample","message":{put("questions", request.params)}'
+        return '"kind":"roots"' if isinstance(request, ListRootsRequest) else '"kind":"form"'
 
-    def _gather(self, part: str, what: Any) -> None:
+    def _gather(self, part: str, what: str) -> None:
         gathered = self._gathered.get(part)
         if gathered is None:
             self._gathered[part] = [what]
         else:
             gathered.append(what)
 
-    def _span(self, key: str) -> dict[str, float]:
+    def _gather_once(self, part: str, what: str) -> None:
+        if what not in self._gathered.get(part, ()):
+            self._gather(part, what)
+
+    def _span(self, key: str) -> str:
         now = self._ms()
         start = self._running.pop(key, now)
-        return {"start": start, "ms": round(now - start, 3)}
+        return f'"start":{start:.3f},"ms":{now - start:.3f}'
 
     def _ms(self) -> float:
-        return round((perf_counter() - self._started) * 1000, 3)
+        return (perf_counter() - self._started) * 1000
 
 
-def _difference(before: Journal | None, after: Journal) -> dict[str, list[str]]:
-    """What is held that was not, no more, or otherwise than before."""
+def array(items: list[str]) -> str:
+    """JSON texts as one array."""
+    return f"[{','.join(items)}]"
+
+
+def _named(key: str, reason: Reason) -> str:
+    return f'"key":{quoted(key)},"reason":"{reason.value}"'
+
+
+def _difference(before: Journal | None, after: Journal) -> str:
+    """What is held that was not, no more, or otherwise than before, as members of an object."""
     old = _parts(before) if before is not None else {}
     new = _parts(after)
     difference = {
-        "added": [part for part in new if part not in old],
-        "dropped": [part for part in old if part not in new],
-        "changed": [part for part, value in new.items() if part in old and old[part] != value],
+        "added": [quoted(part) for part in new if part not in old],
+        "dropped": [quoted(part) for part in old if part not in new],
+        "changed": [quoted(part) for part, value in new.items() if part in old and old[part] != value],
     }
-    return {how: parts for how, parts in difference.items() if parts}
+    return "".join([f',"{how}":{array(parts)}' for how, parts in difference.items() if parts])
 
 
 def _parts(journal: Journal) -> dict[str, Any]:
     parts: dict[str, Any] = {f"answer:{key}": entry for key, entry in journal.entries.items()}
     parts |= {f"asked:{key}": asked for key, asked in journal.asked.items()}
-    parts |= {f"computed:{key}": computed for key, computed in journal.computed.items()}
+    if journal.computed:
+        parts |= {f"computed:{key}": computed for key, computed in journal.computed.items()}
     if journal.authored is not None:
         parts["authored"] = journal.authored
     return parts

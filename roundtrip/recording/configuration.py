@@ -66,7 +66,7 @@ def _tracer(given: Any) -> Tracer:
 def _revealed(text: str) -> Any:
     names = [name.strip() for name in text.split(",") if name.strip()]
     try:
-        read_reveal("all" if names == ["all"] else names)  # type: ignore[arg-type]
+        read_reveal(names)  # type: ignore[arg-type]
     except ValueError as error:
         raise ValueError(f"{REVEAL_VARIABLE}: {error}") from error
-    return "all" if names == ["all"] else names
+    return names

@@ -18,6 +18,8 @@ __all__ = ["LineFile"]
 logger = logging.getLogger("roundtrip")
 
 _MODE: Final = 0o600
+_LOOKS: Final = 16
+"""With each look a file of this many writers is at least looked at before it is too full."""
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -34,6 +36,8 @@ class LineFile:
         self._keep = keep
         self._fd: int | None = None
         self._rotates = False
+        self._unseen = self._room = 0
+        """Bytes written since the last look at the file's size, and how many may be until the next."""
         self._torn = False
         self._failing = False
         self._lock = threading.Lock()
@@ -57,8 +61,10 @@ class LineFile:
 
     def _write(self, line: bytes) -> None:
         fd = self._fd if self._fd is not None else self._open()
-        if self._rotates and os.fstat(fd).st_size + len(line) > self._max_bytes:
-            fd = self._move_on(fd)
+        if self._rotates:
+            self._unseen += len(line)
+            if self._unseen > self._room:
+                fd = self._look(fd, len(line))
         if self._torn:
             line = b"\n" + line
         written = os.write(fd, line)
@@ -71,6 +77,16 @@ class LineFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fd = self._fd = os.open(self.path, _FLAGS, _MODE)
         self._rotates = self._max_bytes > 0 and stat.S_ISREG(os.fstat(fd).st_mode)
+        return fd
+
+    def _look(self, fd: int, length: int) -> int:
+        """See how full the file is, as others write to it too; seldom, as asking takes longer than writing."""
+        left = self._max_bytes - os.fstat(fd).st_size - length
+        if left < 0:
+            fd = self._move_on(fd)
+            left = self._max_bytes - os.fstat(fd).st_size
+        self._unseen = 0
+        self._room = max(0, left) // _LOOKS
         return fd
 
     def _move_on(self, fd: int) -> int:

@@ -1,19 +1,17 @@
 """`Recorder`: writes what happens to calls into a transcript."""
 
 import itertools
-import json
 import os
 import re
 import socket
 import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from roundtrip.machine.facts import Watch
 from roundtrip.recording.chronicle import Chronicle
 from roundtrip.recording.files import LineFile
-from roundtrip.recording.redaction import Redaction, Reveal, read_reveal
+from roundtrip.recording.redaction import Redaction, Reveal, dumps, read_reveal
 from roundtrip.recording.tracing import Beginning, Refusal
 
 __all__ = ["Recorder"]
@@ -90,50 +88,40 @@ class Recorder:
 
     def begin(self, beginning: Beginning) -> Watch:
         """Watch one serving."""
-        return Chronicle(beginning, head=self._head(), redaction=self._redaction, clock=_now, write=self._write)
+        return Chronicle(beginning, head=self._head(), redaction=self._redaction, clock=time.time, write=self._write)
 
     def refuse(self, refusal: Refusal) -> None:
         """Note a token that was refused."""
         journal = refusal.journal
-        line: dict[str, Any] = {
-            "v": 1,
-            "event": "refused",
-            "at": _now(),
-            **self._head(),
-            "reason": refusal.reason.value,
-            "method": refusal.method,
-        }
+        line: dict[str, Any] = {"reason": refusal.reason.value, "method": refusal.method}
         if journal is not None:
             line |= {"call": journal.call_id, "leg": journal.leg + 1, "round": journal.round}
         told = {"tool": refusal.tool, "protocol": refusal.protocol, "token_bytes": refusal.token_bytes}
         line |= {name: value for name, value in told.items() if value is not None}
         if refusal.principal is not None:
             line["principal"] = self._redaction.fingerprint(refusal.principal)
-        self._write(line)
+        self._write(f'{{"v":1,"event":"refused","at":{time.time():.6f},{self._head()},{dumps(line)[1:]}')
 
-    def _head(self) -> Mapping[str, Any]:
+    def _head(self) -> str:
         if os.getpid() != self._pid:
             # A process that was forked off counts its own servings.
             self._file = self._start()
-        return {"instance": self._name, "serving": next(self._servings)}
+        return f'"instance":{self._name},"serving":{next(self._servings)}'
 
     def _start(self) -> LineFile:
         self._pid = os.getpid()
         self._servings = itertools.count(1)
         suffix = f"#{self._number}" if self._number > 1 else ""
         own = f"{socket.gethostname()}:{self._pid}{suffix}"
-        self._name = self._instance if self._instance is not None else own
-        path = self._named / f"{re.sub(r'[^A-Za-z0-9._-]', '-', self._name)}.jsonl" if self._is_folder else self._named
+        instance = self._instance if self._instance is not None else own
+        self._name = dumps(instance)
+        path = self._named / f"{re.sub(r'[^A-Za-z0-9._-]', '-', instance)}.jsonl" if self._is_folder else self._named
         return LineFile(path, **self._sizes)
 
-    def _write(self, line: Mapping[str, Any]) -> None:
-        text = _encode(line)
+    def _write(self, text: str) -> None:
         if "\\ud" in text:
             text = _LONE_SURROGATE.sub(_without_lone, text)
         self._file.append(text.encode() + b"\n")
-
-
-_encode: Final[Callable[[Any], str]] = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _without_lone(found: re.Match[str]) -> str:
@@ -141,7 +129,3 @@ def _without_lone(found: re.Match[str]) -> str:
     if high is None:
         return f"{before_low}\\ufffd"
     return found[0] if low is not None else f"{before}\\ufffd"
-
-
-def _now() -> float:
-    return round(time.time(), 6)
