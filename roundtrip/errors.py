@@ -105,7 +105,8 @@ class RejectionReason(StrEnum):
 
     MALFORMED = "malformed"
     OVERSIZED = "oversized"
-    SIGNATURE = "signature"
+    UNKNOWN_KEY = "unknown key"
+    TAMPERED = "tampered"
     SEAL = "seal"
     FORMAT = "unknown format"
     EXPIRED = "expired"

@@ -2,12 +2,13 @@
 
 A token is ASCII text of three or four parts between dots:
 
-    r1<kind> . body [ . sealed ] . signature
+    r1<kind><hint> . body [ . sealed ] . signature
 
-`body` is base64url of the packed envelope (`p` plain, `z` deflated, `e` encrypted, `x` any other payload).
-`sealed` is the journal's sealed part, which is kept apart because encrypted bytes neither compress nor should
-be encoded twice. `signature` is itsdangerous' HMAC-SHA-256 over all before it. Everything is verified before
-anything is decoded, and a token has exactly one spelling.
+`hint` is four characters that say which key signed; tokens older than hints have none. `body` is base64url of the
+packed envelope (`p` plain, `z` deflated, `e` encrypted, `x` any other payload). `sealed` is the journal's sealed part,
+which is kept apart because encrypted bytes neither compress nor should be encoded twice. `signature` is itsdangerous'
+HMAC-SHA-256 over all before it. Everything is verified before anything is decoded, and a token has exactly one
+spelling.
 
 `specs/token.md` has the bytes, the claims and the threats; `specs/vectors/` tokens that must decode for ever.
 """
@@ -17,6 +18,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, cast
 
 from cryptography.exceptions import InvalidTag
@@ -29,7 +31,17 @@ from itsdangerous.signer import SigningAlgorithm
 from roundtrip.errors import InvalidSignature, RejectionReason, TokenRejected, TokenTooLarge
 from roundtrip.machine.journal import Journal, from_text, split_sealed, to_text
 
-__all__ = ["MAX_JOURNAL_BYTES", "MAX_TOKEN_BYTES", "JournalCodec", "KeyRing", "Sealer", "TokenCodec"]
+__all__ = [
+    "MAX_JOURNAL_BYTES",
+    "MAX_TOKEN_BYTES",
+    "JournalCodec",
+    "KeyRing",
+    "Sealer",
+    "SpeltToken",
+    "TokenCodec",
+    "read_unverified",
+    "take_apart",
+]
 
 MAX_TOKEN_BYTES: Final = 64 * 1024
 MAX_JOURNAL_BYTES: Final = 256 * 1024
@@ -39,11 +51,16 @@ _NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 16
 _PADDING_STEP: Final = 64
 _LENGTH_BYTES: Final = 4
+_HINT_BYTES: Final = 3
+# What the envelope around the journal (names, digests, times) may take besides.
+_ENVELOPE_ROOM: Final = 64 * 1024
 # Below this, deflating costs more time than the bytes it saves are worth.
 _DEFLATE_FROM: Final = 256
 # itsdangerous decodes leniently: it ignores two bits of a signature's last character. Ours never sets them.
 _SPELLING: Final = re.compile(
-    r"r1[pzex]\.[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)?\.[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]", re.ASCII
+    r"r1(?P<kind>[pzex])(?P<hint>[A-Za-z0-9_-]{4})?\.(?P<body>[A-Za-z0-9_-]*)(?:\.(?P<sealed>[A-Za-z0-9_-]+))?"
+    r"\.[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]",
+    re.ASCII,
 )
 _SEALED: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _NUMBER: Final = r"[0-9.e+-]+"
@@ -91,6 +108,10 @@ class KeyRing:
         """One subkey per secret for one purpose, newest first (HKDF-SHA-256)."""
         info = b"roundtrip/1/" + purpose
         return [HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(secret) for secret in self._secrets]
+
+    def hints(self) -> list[str]:
+        """What tokens say of the key that signed them, newest first: enough to know a key by, and nothing to use it."""
+        return [to_text(subkey[:_HINT_BYTES]) for subkey in self.derive(b"hint")]
 
 
 class Sealer:
@@ -195,15 +216,17 @@ class TokenCodec:
         max_token_bytes: int = MAX_TOKEN_BYTES,
         max_payload_bytes: int = MAX_JOURNAL_BYTES,
     ) -> None:
-        # itsdangerous signs with the last key of its list; ours has the newest first.
-        self._signer = Signer(
-            list(reversed(ring.derive(b"sign"))), key_derivation="none", algorithm=OneShotHmac(), sep="."
-        )
+        subkeys, hints = ring.derive(b"sign"), ring.hints()
+        self._hint = hints[0]
+        self._signer = _signer(subkeys)
+        # Two keys may share a hint, if very rarely.
+        self._signers = {
+            hint: _signer([subkey for subkey, own in zip(subkeys, hints, strict=True) if own == hint]) for hint in hints
+        }
         self._sealer = Sealer(ring, purpose=b"encrypt", entropy=entropy)
         self._encrypt = encrypt
         self._max_token_bytes = max_token_bytes
-        # The envelope around the journal (names, digests, times) needs some room as well.
-        self._max_payload_bytes = max_payload_bytes + 64 * 1024
+        self._max_payload_bytes = max_payload_bytes + _ENVELOPE_ROOM
 
     def seal(self, payload: bytes) -> str:
         """The token of a payload.
@@ -239,16 +262,17 @@ class TokenCodec:
         Raises:
             TokenRejected: The token is not, to the letter, one that a key of the ring has signed.
         """
-        if len(token) > self._max_token_bytes:
-            raise TokenRejected(RejectionReason.OVERSIZED)
-        if _SPELLING.fullmatch(token) is None:
-            raise TokenRejected(RejectionReason.MALFORMED)
+        spelt = _spelt(token, limit=self._max_token_bytes)
+        hint = spelt["hint"]
+        signer = self._signer if hint is None else self._signers.get(hint)
+        if signer is None:
+            raise TokenRejected(RejectionReason.UNKNOWN_KEY)
         try:
-            signed = self._signer.unsign(token.encode()).decode()
+            signer.unsign(token.encode())
         except BadSignature:
-            raise TokenRejected(RejectionReason.SIGNATURE) from None
+            raise TokenRejected(RejectionReason.TAMPERED) from None
         try:
-            return self._unpack(signed)
+            return self._unpack(spelt)
         except (ValueError, zlib.error) as error:
             raise TokenRejected(RejectionReason.FORMAT) from error
 
@@ -257,27 +281,78 @@ class TokenCodec:
 
     def _pack(self, payload: bytes) -> str:
         if self._encrypt:
-            return "r1e." + to_text(self._sealer.seal(payload, b"r1e"))
+            return f"r1e{self._hint}.{to_text(self._sealer.seal(payload, b'r1e'))}"
         packed = _pack_envelope(payload)
         if packed is None:
-            return "r1x." + to_text(payload)
+            return f"r1x{self._hint}.{to_text(payload)}"
         body, sealed = packed
         if len(body) >= _DEFLATE_FROM:
             deflated = _deflate(body)
             if len(deflated) < len(body):
-                return f"r1z.{to_text(deflated)}{sealed}"
-        return f"r1p.{to_text(body)}{sealed}"
+                return f"r1z{self._hint}.{to_text(deflated)}{sealed}"
+        return f"r1p{self._hint}.{to_text(body)}{sealed}"
 
-    def _unpack(self, signed: str) -> bytes:
-        kind, body, *rest = signed.split(".")
-        raw = from_text(body)
-        if kind == "r1e":
-            return self._sealer.open(raw, b"r1e")
-        if kind == "r1x":
-            return raw
-        if kind == "r1z":
-            raw = _inflate(raw, limit=self._max_payload_bytes)
-        return _unpack_envelope(raw, rest[0] if rest else "")
+    def _unpack(self, spelt: re.Match[str]) -> bytes:
+        if spelt["kind"] == "e":
+            return self._sealer.open(from_text(spelt["body"]), b"r1e")
+        return _read_open(spelt, limit=self._max_payload_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeltToken:
+    """The parts of a token as they stand there, none of them verified. `hint` is empty on tokens older than hints."""
+
+    kind: str
+    hint: str
+    sealed: str
+
+
+def take_apart(token: str) -> SpeltToken:
+    """What the spelling of a token says, whoever wrote it.
+
+    Raises:
+        TokenRejected: It is too long, or not spelt as a token.
+    """
+    spelt = _spelt(token, limit=MAX_TOKEN_BYTES)
+    return SpeltToken(spelt["kind"], spelt["hint"] or "", spelt["sealed"] or "")
+
+
+def read_unverified(token: str) -> bytes | None:
+    """The payload of a token whose signature nobody has checked, to be shown and never acted on; None if encrypted.
+
+    Raises:
+        TokenRejected: It is not spelt as a token, or holds or inflates to what no token holds.
+    """
+    spelt = _spelt(token, limit=MAX_TOKEN_BYTES)
+    if spelt["kind"] == "e":
+        return None
+    try:
+        return _read_open(spelt, limit=MAX_JOURNAL_BYTES + _ENVELOPE_ROOM)
+    except (ValueError, zlib.error) as error:
+        raise TokenRejected(RejectionReason.FORMAT) from error
+
+
+def _spelt(token: str, *, limit: int) -> re.Match[str]:
+    if len(token) > limit:
+        raise TokenRejected(RejectionReason.OVERSIZED)
+    spelt = _SPELLING.fullmatch(token)
+    if spelt is None:
+        raise TokenRejected(RejectionReason.MALFORMED)
+    return spelt
+
+
+def _read_open(spelt: re.Match[str], *, limit: int) -> bytes:
+    raw = from_text(spelt["body"])
+    if spelt["kind"] == "x":
+        return raw
+    if spelt["kind"] == "z":
+        raw = _inflate(raw, limit=limit)
+    return _unpack_envelope(raw, spelt["sealed"] or "")
+
+
+def _signer(subkeys: Sequence[bytes]) -> Signer:
+    # itsdangerous signs with the last key of its list; ours has the newest first.
+    return Signer(list(reversed(subkeys)), key_derivation="none", algorithm=OneShotHmac(), sep=".")
 
 
 def _pack_envelope(payload: bytes) -> tuple[bytes, str] | None:

@@ -104,9 +104,11 @@ SPOILED: dict[str, tuple[Callable[[str], str], str]] = {
     "cut in half": (lambda token: token[: len(token) // 2], "malformed"),
     "empty": (lambda token: "", "malformed"),
     "without its signature": (lambda token: token.rpartition(".")[0], "malformed"),
-    "a bit of the body flipped": (lambda token: flip(token, 10), "signature"),
-    "a bit of the signature flipped": (lambda token: flip(token, -20), "signature"),
-    "of another kind": (lambda token: "r1x" + token[3:], "signature"),
+    "a bit of the body flipped": (lambda token: flip(token, 10), "tampered"),
+    "a bit of the signature flipped": (lambda token: flip(token, -20), "tampered"),
+    "of another kind": (lambda token: "r1x" + token[3:], "tampered"),
+    "with the hint of another key": (lambda token: flip(token, 3), "unknown key"),
+    "without its hint": (lambda token: token[:3] + token[7:], "tampered"),
     "of a later format": (lambda token: "r2" + token[2:], "malformed"),
     "padded": (lambda token: token + "=", "malformed"),
     "padded twice": (lambda token: token + "==", "malformed"),
@@ -117,7 +119,9 @@ SPOILED: dict[str, tuple[Callable[[str], str], str]] = {
     "beyond ASCII": (lambda token: token[:-1] + "\u00e9", "malformed"),
     "oversized": (lambda token: token[:10] + "A" * 70_000 + token[10:], "oversized"),
     "invented": (lambda token: "let me in", "malformed"),
-    "invented in the right shape": (lambda token: "r1p." + "A" * 40 + "." + "A" * 43, "signature"),
+    "invented in the right shape": (lambda token: "r1p." + "A" * 40 + "." + "A" * 43, "tampered"),
+    "invented with a hint": (lambda token: "r1pAAAA." + "A" * 40 + "." + "A" * 43, "unknown key"),
+    "invented under the true hint": (lambda token: token[:8] + "A" * 40 + "." + "A" * 43, "tampered"),
     "a journal without a signature": (
         lambda token: json.dumps([1, "id", 0, 0, 1, 1, "", "", None, [], []]),
         "malformed",
@@ -155,7 +159,7 @@ async def test_a_token_under_another_key_is_refused(caplog: pytest.LogCaptureFix
     stranger = Shop(keys=(b"x" * 32,))
     with pytest.raises(MCPError) as caught:
         await stranger.leg(await token_of(Shop()))
-    expect_refused(caught.value, stranger, caplog, "signature")
+    expect_refused(caught.value, stranger, caplog, "unknown key")
 
 
 async def test_a_server_without_keys_takes_tokens_of_its_own_process_alone() -> None:

@@ -16,8 +16,8 @@ ALPHABET = "ABCabc019-_.=~+/ \n\x00é"
 Mutation = Callable[[str], str]
 
 
-def tokenlike(kind: str, body: str, signature: str) -> str:
-    return f"r1{kind}.{body}.{signature}"
+def tokenlike(kind: str, hint: str, body: str, signature: str) -> str:
+    return f"r1{kind}{hint}.{body}.{signature}"
 
 
 INVENTED: st.SearchStrategy[str] = st.one_of(
@@ -26,6 +26,7 @@ INVENTED: st.SearchStrategy[str] = st.one_of(
     st.builds(
         tokenlike,
         st.sampled_from("pzexq"),
+        st.sampled_from(["", "AAAA", "AAA"]),
         st.one_of(st.text("ABCabc019-_.", max_size=80), st.binary(max_size=80).map(to_text)),
         st.binary(min_size=30, max_size=34).map(to_text),
     ),

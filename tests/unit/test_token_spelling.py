@@ -9,7 +9,7 @@ from itsdangerous import BadSignature, Signer
 
 from roundtrip.errors import TokenRejected
 from roundtrip.tokens import KeyRing
-from tests.unit.secrets import NEW, codec, envelope, journal, journals
+from tests.unit.secrets import NEW, OLD, codec, envelope, journal, journals
 
 TOKENS: Final = {
     "plain": codec().seal(envelope(journal().encode())),
@@ -140,13 +140,35 @@ def test_the_kind_of_a_token_is_under_its_signature(kind: str) -> None:
 @pytest.mark.parametrize(
     "token",
     [
-        *("", ".", "r1p", "r1p.", "r1p..", "v1.AAAA", "\x00", "\ud800", "." * 1000),
-        *(f"{head}.{'A' * 43}" for head in ("r1p.AAAA", "r2p.AAAA", "R1P.AAAA", "r1p.ÄÄÄÄ", "r1p.\u0661\u0661")),
+        *("", ".", "r1p", "r1p.", "r1p..", "r1pAAAA", "v1.AAAA", "\x00", "\ud800", "." * 1000),
+        *(
+            f"{head}.{'A' * 43}"
+            for head in (
+                "r1p.AAAA",
+                "r1pAAA.AAAA",
+                "r1pAAAAA.AAAA",
+                "r1pAAAA.AAAA",
+                "r2p.AAAA",
+                "R1P.AAAA",
+                "r1p.ÄÄÄÄ",
+                "r1p.\u0661\u0661",
+            )
+        ),
     ],
 )
 def test_an_invented_token_is_refused(token: str) -> None:
     """Shows S4."""
     assert refused(token)
+
+
+@every_token
+def test_a_token_is_taken_with_its_own_hint_alone(token: str) -> None:
+    """Shows S4."""
+    both = codec(NEW, OLD)
+    assert both.unseal(token)
+    for hint in ("", KeyRing([OLD]).hints()[0], token[3:7].swapcase()):
+        with pytest.raises(TokenRejected):
+            both.unseal(token[:3] + hint + token[7:])
 
 
 def test_a_token_is_matched_whole_so_a_line_break_does_not_end_it() -> None:

@@ -8,8 +8,8 @@ from itsdangerous import Signer
 
 from roundtrip.errors import RejectionReason, TokenRejected, TokenTooLarge
 from roundtrip.machine.journal import to_text
-from roundtrip.tokens import KeyRing, TokenCodec
-from tests.unit.secrets import NEW, OLD, OTHER, codec, decoded, envelope, journal, journals
+from roundtrip.tokens import KeyRing, TokenCodec, read_unverified, take_apart
+from tests.unit.secrets import NEW, OLD, OTHER, CountedEntropy, codec, decoded, envelope, journal, journals
 
 ENVELOPES: Final = {
     "plain": envelope(journal().encode()),
@@ -68,13 +68,13 @@ def test_a_server_that_signs_reads_what_one_that_encrypts_wrote_and_the_other_wa
     ("name", "kind"), [("plain", "r1p"), ("deflated", "r1z"), ("of a state beyond ASCII", "r1x")], ids=str
 )
 def test_a_token_names_its_kind(name: str, kind: str) -> None:
-    assert codec().seal(ENVELOPES[name]).split(".")[0] == kind
+    assert codec().seal(ENVELOPES[name]).split(".")[0][:3] == kind
 
 
 def test_a_short_body_is_left_as_it_is_and_a_long_one_deflated() -> None:
-    assert codec().seal(envelope("a" * 20 + "]")).startswith("r1p.")
+    assert codec().seal(envelope("a" * 20 + "]")).startswith("r1p")
     long = codec().seal(envelope("a" * 2000 + "]"))
-    assert long.startswith("r1z.")
+    assert long.startswith("r1z")
     assert len(long) < 300
 
 
@@ -86,7 +86,7 @@ def test_a_token_is_a_third_of_what_an_envelope_in_base64_would_be() -> None:
 def test_a_sealed_part_stands_beside_the_body_and_is_not_encoded_twice() -> None:
     payload = ENVELOPES["with a sealed part"]
     kind, body, sealed, _ = codec().seal(payload).split(".")
-    assert kind == "r1p"
+    assert kind[:3] == "r1p"
     assert sealed in payload.decode()
     assert sealed.encode() not in decoded(body)
 
@@ -107,9 +107,57 @@ def test_the_same_payload_gives_the_same_signed_token_so_entropy_is_not_spent_on
 
 def test_a_token_of_an_unknown_key_is_refused() -> None:
     """Shows S4."""
+    assert refusal(codec(OTHER).seal(ENVELOPES["plain"]), NEW, OLD) is RejectionReason.UNKNOWN_KEY
+
+
+@pytest.mark.parametrize("encrypt", [False, True], ids=["signed", "encrypted"])
+def test_a_changed_token_of_a_key_that_is_known_was_tampered_with(encrypt: bool) -> None:
+    """Shows S4."""
+    for key in (NEW, OLD):
+        token = codec(key, encrypt=encrypt).seal(ENVELOPES["plain"])
+        place = len(token) // 2
+        spoilt = token[:place] + ("A" if token[place] != "A" else "B") + token[place + 1 :]
+        assert refusal(spoilt, NEW, OLD) is RejectionReason.TAMPERED
+
+
+def test_a_token_that_names_a_key_is_verified_with_that_one_alone() -> None:
+    """Shows S4."""
+    old = KeyRing([OLD])
+    swapped = resigned(f"r1p{old.hints()[0]}.{to_text(b'[]')}")
+    assert refusal(swapped, NEW, OLD) is RejectionReason.TAMPERED
+
+
+def test_a_token_without_a_hint_may_be_of_any_key_and_is_tampered_with_if_it_is_of_none() -> None:
+    payload = b"[]"
+    token = resigned(f"r1x.{to_text(payload)}")
+    assert codec(OTHER, NEW).unseal(token) == payload
+    assert refusal(token, OTHER, OLD) is RejectionReason.TAMPERED
+
+
+def test_two_keys_of_one_hint_both_verify() -> None:
+    class Alike(KeyRing):
+        def hints(self) -> list[str]:
+            return ["same"] * len(super().hints())
+
+    def alike(*keys: bytes) -> TokenCodec:
+        return TokenCodec(Alike(keys), entropy=CountedEntropy())
+
+    for key in (NEW, OLD):
+        assert alike(NEW, OLD).unseal(alike(key).seal(b"payload")) == b"payload"
+
+
+def test_a_hint_is_four_characters_of_a_subkey_of_its_own() -> None:
+    ring = KeyRing([NEW, OLD])
+    assert [token[3:7] for token in (codec(NEW).seal(b""), codec(OLD, encrypt=True).seal(b""))] == ring.hints()
+    assert all(len(hint) == 4 for hint in ring.hints())
+    for purpose in (b"sign", b"seal", b"encrypt", b"ticket"):
+        assert not set(ring.hints()) & {to_text(subkey[:3]) for subkey in ring.derive(purpose)}
+
+
+def refusal(token: str, *keys: bytes) -> RejectionReason:
     with pytest.raises(TokenRejected) as caught:
-        codec(NEW, OLD).unseal(codec(OTHER).seal(ENVELOPES["plain"]))
-    assert caught.value.reason is RejectionReason.SIGNATURE
+        codec(*keys).unseal(token)
+    return caught.value.reason
 
 
 @pytest.mark.parametrize("encrypt", [False, True], ids=["signed", "encrypted"])
@@ -143,8 +191,8 @@ def test_the_signing_key_is_not_the_secret_itself() -> None:
 
 def test_each_purpose_and_each_secret_has_a_subkey_of_its_own() -> None:
     ring = KeyRing([NEW, OLD])
-    subkeys = [key for purpose in (b"sign", b"seal", b"encrypt") for key in ring.derive(purpose)]
-    assert len(set(subkeys)) == 6
+    subkeys = [key for purpose in (b"sign", b"seal", b"encrypt", b"hint") for key in ring.derive(purpose)]
+    assert len(set(subkeys)) == 8
     assert all(len(key) == 32 for key in subkeys)
     assert not {NEW, OLD} & set(subkeys)
 
@@ -261,6 +309,43 @@ def resigned(signed: str) -> str:
     """A token with a true signature over a body that no server would write."""
     subkey = KeyRing([NEW]).derive(b"sign")[0]
     return Signer(subkey, key_derivation="none", digest_method=hashlib.sha256, sep=".").sign(signed).decode()
+
+
+# Without a key.
+
+
+@pytest.mark.parametrize("name", ENVELOPES)
+def test_the_open_part_of_a_token_is_read_without_a_key(name: str) -> None:
+    assert read_unverified(codec(OTHER).seal(ENVELOPES[name])) == ENVELOPES[name]
+
+
+def test_an_encrypted_token_cannot_be_read_without_a_key() -> None:
+    token = codec(encrypt=True).seal(ENVELOPES["plain"])
+    assert read_unverified(token) is None
+    assert take_apart(token).kind == "e"
+
+
+def test_reading_without_a_key_keeps_to_the_limits_of_reading_with_one() -> None:
+    bomb = codec(max_payload_bytes=10_000_000).seal(envelope("a" * 5_000_000 + "]"))
+    for token, reason in (
+        (bomb, RejectionReason.OVERSIZED),
+        ("r1p." + "A" * 70_000 + "." + "A" * 43, RejectionReason.OVERSIZED),
+        ("r1p.AAAA." + "A" * 43, RejectionReason.FORMAT),
+        (f"r1z.{to_text(bytes([255, 255]))}.{'A' * 43}", RejectionReason.FORMAT),
+        ("r1z.A." + "A" * 43, RejectionReason.FORMAT),
+        ("let me in", RejectionReason.MALFORMED),
+    ):
+        with pytest.raises(TokenRejected) as caught:
+            read_unverified(token)
+        assert caught.value.reason is reason
+
+
+def test_a_token_is_taken_apart_without_a_key() -> None:
+    parts = take_apart(codec(OLD).seal(ENVELOPES["with a sealed part"]))
+    assert (parts.kind, parts.hint) == ("p", KeyRing([OLD]).hints()[0])
+    assert parts.sealed in ENVELOPES["with a sealed part"].decode()
+    assert parts.sealed
+    assert take_apart(resigned("r1x.AAAA")).hint == ""
 
 
 def test_a_codec_needs_no_entropy_to_read() -> None:

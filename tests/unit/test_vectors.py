@@ -4,6 +4,8 @@
 # first), `encrypt` as given, and an `entropy` that returned the bytes of its `nonces` in turn. Sealed parts inside a
 # payload are `JournalCodec.write` of its `journal`, under the same keys, with the nonce of `sealed_with`. All else in a
 # payload is written out. They are never made again: a format that changes gets a file of its own beside this one.
+# `v1-hint.json` has the same, as tokens name the key that signed them; those of `v1.json` are older.
+# `v1-traceparent.json` has tokens whose journals name the span of the leg that wrote them.
 
 import json
 from dataclasses import dataclass, field
@@ -17,7 +19,7 @@ from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import Journal, split_sealed
 from roundtrip.tokens import JournalCodec, KeyRing, Sealer, TokenCodec
 
-VECTORS: Final = Path(__file__).parents[2] / "specs" / "vectors" / "v1.json"
+VECTORS: Final = Path(__file__).parents[2] / "specs" / "vectors"
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,31 @@ def journals_of(vector: Vector) -> JournalCodec:
     return JournalCodec(Sealer(vector.ring, purpose=b"seal", entropy=spent(nonces)))
 
 
-FROZEN: Final = TypeAdapter(list[Vector]).validate_json(VECTORS.read_bytes())
+def read(name: str) -> list[Vector]:
+    return TypeAdapter(list[Vector]).validate_json((VECTORS / name).read_bytes())
 
-every_vector = pytest.mark.parametrize("vector", FROZEN, ids=[vector.name for vector in FROZEN])
+
+UNHINTED: Final = read("v1.json")
+HINTED: Final = read("v1-hint.json")
+LINKED: Final = read("v1-traceparent.json")
+FROZEN: Final = [*UNHINTED, *HINTED, *LINKED]
+
+every_vector = pytest.mark.parametrize(
+    "vector",
+    FROZEN,
+    ids=[*(f"{vector.name}, without a hint" for vector in UNHINTED), *(vector.name for vector in [*HINTED, *LINKED])],
+)
 
 
-def test_there_is_a_vector_of_every_kind_of_token() -> None:
-    assert {vector.token[:3] for vector in FROZEN} == {"r1p", "r1z", "r1x", "r1e"}
-    assert any(vector.token.count(".") == 3 for vector in FROZEN)
+@pytest.mark.parametrize("vectors", [UNHINTED, HINTED], ids=["without a hint", "with a hint"])
+def test_there_is_a_vector_of_every_kind_of_token(vectors: list[Vector]) -> None:
+    assert {vector.token[:3] for vector in vectors} == {"r1p", "r1z", "r1x", "r1e"}
+    assert any(vector.token.count(".") == 3 for vector in vectors)
+
+
+def test_the_tokens_of_one_file_name_their_key_and_those_of_the_other_do_not() -> None:
+    assert {len(vector.token.split(".")[0]) for vector in UNHINTED} == {3}
+    assert all(vector.token.split(".")[0][3:] == vector.ring.hints()[0] for vector in HINTED)
 
 
 @every_vector
@@ -79,13 +98,14 @@ def test_a_frozen_token_decodes_to_its_payload(vector: Vector) -> None:
     assert codec_of(vector).unseal(vector.token) == vector.payload.encode()
 
 
-@every_vector
+@pytest.mark.parametrize("vector", [*HINTED, *LINKED], ids=lambda vector: vector.name)
 def test_a_frozen_payload_is_sealed_into_the_same_token(vector: Vector) -> None:
+    token = codec_of(vector).seal(vector.payload.encode())
     if vector.deflated:
         # Implementations of deflate differ in what they write, never in what they read.
-        assert codec_of(vector).seal(vector.payload.encode()).split(".")[0] == "r1z"
+        assert token.split(".")[0] == vector.token.split(".")[0]
     else:
-        assert codec_of(vector).seal(vector.payload.encode()) == vector.token
+        assert token == vector.token
 
 
 @every_vector
@@ -108,6 +128,7 @@ def test_a_frozen_journal_is_read_and_written_as_it_was(vector: Vector) -> None:
             journals_of(vector).read(vector.payload)
         return
     journal = journals_of(vector).read(vector.state)
+    assert (journal.traceparent is not None) == (vector in LINKED)
     assert secrets_of(journal) == vector.secrets
     assert journals_of(vector).write(journal) == vector.state
     assert bool(split_sealed(vector.state)[1]) == (vector.secrets is not None)
