@@ -1,6 +1,7 @@
 """`roundtrip graph`: draw the machine, or what a server's tools depend on."""
 
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.loading import TARGET_HELP, load_server
@@ -16,11 +17,23 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--format", type=Format, choices=list(Format), default=Format.MERMAID, help="default: %(default)s"
     )
+    parser.add_argument("--output", metavar="FILE", help="write it to a file instead of printing it")
 
 
 def _run(arguments: Namespace) -> int:
-    print(_draw(arguments.target, arguments.tool, arguments.format), flush=True)
+    drawing = _draw(arguments.target, arguments.tool, arguments.format)
+    if arguments.output is None:
+        print(drawing, flush=True)
+    else:
+        _write(arguments.output, drawing + "\n")
     return 0
+
+
+def _write(file: str, drawing: str) -> None:
+    try:
+        Path(file).write_text(drawing, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise CommandFailed(f"cannot write {file!r}: {error.strerror or error}") from error
 
 
 def _draw(target: str | None, tool: str | None, format: Format) -> str:

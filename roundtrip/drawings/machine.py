@@ -1,7 +1,10 @@
-"""Drawings of the machine that every call walks: Mermaid, DOT and text, all from its table."""
+"""Drawings of the machine that every call walks, in every language, all from its table."""
 
+from collections.abc import Callable
 from enum import StrEnum
 
+from roundtrip.drawings.machine_svg import machine_svg
+from roundtrip.drawings.page import page
 from roundtrip.machine.table import ARROWS, FINAL, State
 
 __all__ = ["Format", "draw_machine", "machine_dot", "machine_mermaid", "machine_text"]
@@ -13,11 +16,19 @@ class Format(StrEnum):
     MERMAID = "mermaid"
     DOT = "dot"
     TEXT = "text"
+    SVG = "svg"
+    HTML = "html"
 
 
 def draw_machine(format: Format) -> str:
     """The machine in one of the languages, without a newline at its end."""
-    drawers = {Format.MERMAID: machine_mermaid, Format.DOT: machine_dot, Format.TEXT: machine_text}
+    drawers: dict[Format, Callable[[], str]] = {
+        Format.MERMAID: machine_mermaid,
+        Format.DOT: machine_dot,
+        Format.TEXT: machine_text,
+        Format.SVG: lambda: machine_svg(standalone=True),
+        Format.HTML: lambda: page("The machine of a call", machine_svg()),
+    }
     return drawers[format]()
 
 

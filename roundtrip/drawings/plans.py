@@ -1,127 +1,43 @@
-"""Drawings of tools' dependency graphs: Mermaid, DOT and text, all from the plans that calls are served by.
+"""Drawings of tools' dependency graphs in every language, all from the plans that calls are served by.
 
 Several tools make one drawing, with a frame around each, so that what is printed is always one valid document.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable, Mapping
 
-from roundtrip.asks.markers import SdkElicit, SdkListRoots, SdkSample
+from roundtrip.drawings.graphs import Box, Graph, Kind, Line, graphs_of
 from roundtrip.drawings.machine import Format
-from roundtrip.graph.plan import Input, Node, Plan, Source
+from roundtrip.drawings.page import page
+from roundtrip.drawings.plans_svg import plans_svg
+from roundtrip.graph.plan import Plan
 
 __all__ = ["draw_plans"]
 
 
-class _Kind(Enum):
-    """What a box stands for; each kind has a shape of its own."""
-
-    TOOL = "tool"
-    VALUE = "value"
-    QUESTION = "question"
-    ARGUMENT = "argument"
-    CONTEXT = "context"
-
-
-@dataclass(frozen=True, slots=True)
-class _Box:
-    """Something that fills parameters, or the tool whose parameters are filled."""
-
-    id: str
-    kind: _Kind
-    name: str
-    remark: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A parameter of `target` that `source` fills."""
-
-    source: str
-    target: str
-    parameter: str
-    outcome: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Graph:
-    """One tool's drawing, before it has a language."""
-
-    tool: str
-    boxes: tuple[_Box, ...]
-    lines: tuple[_Line, ...]
-
-
 def draw_plans(plans: Mapping[str, Plan], format: Format) -> str:
     """The graphs of some tools by their names, as one drawing without a newline at its end."""
-    graphs = [_graph(tool, plan, f"t{place}") for place, (tool, plan) in enumerate(plans.items())]
-    drawers = {Format.MERMAID: _mermaid, Format.DOT: _dot, Format.TEXT: _text}
-    return drawers[format](graphs)
-
-
-def _graph(tool: str, plan: Plan, prefix: str) -> _Graph:
-    boxes = {prefix: _Box(prefix, _Kind.TOOL, tool)}
-    lines: list[_Line] = []
-    arguments: dict[str, _Box] = {}
-
-    def source_of(entry: Input) -> str:
-        if entry.source is Source.NODE:
-            return f"{prefix}_n{entry.node}"
-        if entry.source is Source.CONTEXT:
-            box = _Box(f"{prefix}_context", _Kind.CONTEXT, "Context")
-        else:
-            # An alias may hold any character, so its number is the id.
-            box = _Box(f"{prefix}_a{len(arguments)}", _Kind.ARGUMENT, entry.name, "argument")
-            box = arguments.setdefault(entry.name, box)
-        boxes.setdefault(box.id, box)
-        return box.id
-
-    def connect(target: str, entry: Input) -> None:
-        lines.append(_Line(source_of(entry), target, entry.parameter, entry.outcome))
-
-    for node in plan.nodes:
-        box = _node(node, prefix)
-        boxes[box.id] = box
-        for entry in node.inputs:
-            connect(box.id, entry)
-    for entry in plan.roots:
-        connect(prefix, entry)
-    return _Graph(tool, tuple(boxes.values()), tuple(lines))
-
-
-def _node(node: Node, prefix: str) -> _Box:
-    remarks = [] if node.key == node.label else [node.label]
-    if node.asked is not None:
-        remarks.append(_asking(node.asked))
-    if node.once:
-        remarks.append("once per call")
-    kind = _Kind.VALUE if node.asked is None else _Kind.QUESTION
-    return _Box(f"{prefix}_n{node.index}", kind, node.key, ", ".join(remarks))
-
-
-def _asking(asked: type) -> str:
-    if issubclass(asked, SdkSample):
-        return "asks the client's model"
-    if issubclass(asked, SdkListRoots):
-        return "asks for the client's roots"
-    if issubclass(asked, SdkElicit):
-        return "asks the user"
-    return f"asks the user for {asked.__name__}"
+    drawers: dict[Format, Callable[[list[Graph]], str]] = {
+        Format.MERMAID: _mermaid,
+        Format.DOT: _dot,
+        Format.TEXT: _text,
+        Format.SVG: lambda graphs: plans_svg(graphs, standalone=True),
+        Format.HTML: lambda graphs: page("What tools depend on", plans_svg(graphs)),
+    }
+    return drawers[format](graphs_of(plans))
 
 
 # Mermaid.
 
 _MERMAID_SHAPES = {
-    _Kind.TOOL: ("[[", "]]"),
-    _Kind.VALUE: ("[", "]"),
-    _Kind.QUESTION: ("{{", "}}"),
-    _Kind.ARGUMENT: ("([", "])"),
-    _Kind.CONTEXT: ("([", "])"),
+    Kind.TOOL: ("[[", "]]"),
+    Kind.VALUE: ("[", "]"),
+    Kind.QUESTION: ("{{", "}}"),
+    Kind.ARGUMENT: ("([", "])"),
+    Kind.CONTEXT: ("([", "])"),
 }
 
 
-def _mermaid(graphs: list[_Graph]) -> str:
+def _mermaid(graphs: list[Graph]) -> str:
     drawing = ["flowchart LR"]
     framed = len(graphs) > 1
     for graph in graphs:
@@ -133,13 +49,13 @@ def _mermaid(graphs: list[_Graph]) -> str:
     return "\n".join(drawing)
 
 
-def _mermaid_box(box: _Box) -> str:
+def _mermaid_box(box: Box) -> str:
     before, after = _MERMAID_SHAPES[box.kind]
     remark = f"<br/>{_mermaid_quote(box.remark)}" if box.remark else ""
     return f'{box.id}{before}"{_mermaid_quote(box.name)}{remark}"{after}'
 
 
-def _mermaid_line(line: _Line) -> str:
+def _mermaid_line(line: Line) -> str:
     arrow, remark = ("-.->", " (outcome)") if line.outcome else ("-->", "")
     return f'{line.source} {arrow}|"{line.parameter}{remark}"| {line.target}'
 
@@ -151,15 +67,15 @@ def _mermaid_quote(text: str) -> str:
 # DOT.
 
 _DOT_SHAPES = {
-    _Kind.TOOL: "box3d",
-    _Kind.VALUE: "box",
-    _Kind.QUESTION: "hexagon",
-    _Kind.ARGUMENT: "ellipse",
-    _Kind.CONTEXT: "ellipse",
+    Kind.TOOL: "box3d",
+    Kind.VALUE: "box",
+    Kind.QUESTION: "hexagon",
+    Kind.ARGUMENT: "ellipse",
+    Kind.CONTEXT: "ellipse",
 }
 
 
-def _dot(graphs: list[_Graph]) -> str:
+def _dot(graphs: list[Graph]) -> str:
     drawing = ["digraph tools {", "    rankdir=LR;"]
     framed = len(graphs) > 1
     for graph in graphs:
@@ -171,12 +87,12 @@ def _dot(graphs: list[_Graph]) -> str:
     return "\n".join([*drawing, "}"])
 
 
-def _dot_box(box: _Box) -> str:
+def _dot_box(box: Box) -> str:
     label = f"{box.name}\n{box.remark}" if box.remark else box.name
     return f"{box.id} [label={_dot_quote(label)}, shape={_DOT_SHAPES[box.kind]}];"
 
 
-def _dot_line(line: _Line) -> str:
+def _dot_line(line: Line) -> str:
     remark, style = (" (outcome)", ", style=dashed") if line.outcome else ("", "")
     return f"{line.source} -> {line.target} [label={_dot_quote(line.parameter + remark)}{style}];"
 
@@ -189,26 +105,26 @@ def _dot_quote(text: str) -> str:
 # Text.
 
 
-def _text(graphs: list[_Graph]) -> str:
+def _text(graphs: list[Graph]) -> str:
     return "\n\n".join(_text_of(graph) for graph in graphs)
 
 
-def _text_of(graph: _Graph) -> str:
+def _text_of(graph: Graph) -> str:
     """The tool first, then what it stands on: each with its parameters and what fills them."""
     boxes = {box.id: box for box in graph.boxes}
     width = max((len(line.parameter) for line in graph.lines), default=0)
     lines: list[str] = []
     for box in graph.boxes:
-        if box.kind in (_Kind.ARGUMENT, _Kind.CONTEXT):
+        if box.kind in (Kind.ARGUMENT, Kind.CONTEXT):
             continue
         lines.append(f"{box.name}: {box.remark}" if box.remark else box.name)
         filled = [line for line in graph.lines if line.target == box.id]
         lines += [f"    {line.parameter:<{width}} <- {_text_source(boxes[line.source], line)}" for line in filled]
-        if box.kind is _Kind.TOOL and not filled:
+        if box.kind is Kind.TOOL and not filled:
             lines.append("    (no parameter is filled by a resolver)")
     return "\n".join(lines)
 
 
-def _text_source(box: _Box, line: _Line) -> str:
-    remark = " (argument)" if box.kind is _Kind.ARGUMENT else " (outcome)" if line.outcome else ""
+def _text_source(box: Box, line: Line) -> str:
+    remark = " (argument)" if box.kind is Kind.ARGUMENT else " (outcome)" if line.outcome else ""
     return f"{box.name}{remark}"

@@ -57,6 +57,8 @@ def test_without_a_server_it_draws_the_machine(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.startswith("stateDiagram-v2\n")
     assert main(["graph", "--format", "dot"]) == 0
     assert capsys.readouterr().out.startswith("digraph machine {\n")
+    assert main(["graph", "--format", "svg"]) == 0
+    assert capsys.readouterr().out.startswith("<svg ")
 
 
 @pytest.mark.parametrize("target", ["graph_shop:server", "graph_shop.py:server", "./graph_shop.py:server"])
@@ -118,8 +120,25 @@ def test_a_module_that_fails_to_import_is_told_with_its_reason(
 
 
 def test_an_unknown_format_and_a_missing_command_end_with_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["graph", "--format", "svg"], [], ["paint"]):
+    for arguments in (["graph", "--format", "png"], [], ["paint"]):
         with pytest.raises(SystemExit) as ended:
             main(arguments)
         assert ended.value.code == 2
         assert "usage: roundtrip" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("format", "start"), [("svg", "<svg "), ("html", "<!doctype html>"), ("dot", "digraph")])
+def test_a_drawing_is_written_to_a_file(
+    folder: Path, capsys: pytest.CaptureFixture[str], format: str, start: str
+) -> None:
+    assert main(["graph", "graph_shop:server", "--format", format, "--output", "drawing"]) == 0
+    assert capsys.readouterr().out == ""
+    written = (folder / "drawing").read_text(encoding="utf-8")
+    assert written.startswith(start)
+    assert "price" in written
+
+
+def test_a_file_that_cannot_be_written_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "cannot write 'no/such/folder': No such file" in failure(capsys, "--output", "no/such/folder")
+    (folder / "taken").mkdir()
+    assert "cannot write 'taken': Is a directory" in failure(capsys, "--output", "taken")

@@ -35,7 +35,18 @@ def in_text(drawing: str) -> Arrows:
     return arrows
 
 
-READERS = {Format.MERMAID: in_mermaid, Format.DOT: in_dot, Format.TEXT: in_text}
+def in_svg(drawing: str) -> Arrows:
+    found = re.findall(r'data-source="(\w+)" data-event="(\w+)" data-target="(\w+)"', drawing)
+    return set(found)
+
+
+READERS = {
+    Format.MERMAID: in_mermaid,
+    Format.DOT: in_dot,
+    Format.TEXT: in_text,
+    Format.SVG: in_svg,
+    Format.HTML: in_svg,
+}
 
 
 @pytest.mark.parametrize("format", Format)

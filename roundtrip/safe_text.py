@@ -1,0 +1,33 @@
+"""Text of strangers, made safe to show on a terminal."""
+
+import unicodedata
+from typing import Final
+
+__all__ = ["printable"]
+
+_INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Control, format (bidi overrides among them), surrogate, line and paragraph separator."""
+
+_JOINERS: Final = "\u200c\u200d"
+"""Format characters that Persian and emoji are spelled with; they move no cursor and turn no text around."""
+
+
+def printable(text: str, *, keep_newlines: bool = False) -> str:
+    r"""The text with everything a terminal would obey, or not show, spelled out: an escape character becomes `\x1b`.
+
+    Line ends stay only if asked for, and then as `\n`.
+    """
+    if text.isprintable():
+        return text
+    if keep_newlines:
+        return "\n".join(_spelled_out(line) for line in text.replace("\r\n", "\n").split("\n"))
+    return _spelled_out(text)
+
+
+def _spelled_out(text: str) -> str:
+    return "".join(
+        char.encode("unicode_escape").decode("ascii")
+        if unicodedata.category(char) in _INVISIBLE and char not in _JOINERS
+        else char
+        for char in text
+    )

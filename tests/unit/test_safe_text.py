@@ -1,0 +1,73 @@
+"""Text of strangers on a terminal: what it would obey is spelled out, what people write stays as it is."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roundtrip.safe_text import printable
+
+ANY_TEXT = st.text(st.characters(exclude_categories=())) | st.text(
+    "\x1b[31m\n\r\t\x00\x9b\u202e\u2066\ud800", max_size=20
+)
+
+
+def controls_in(text: str) -> list[str]:
+    return [char for char in text if unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}]
+
+
+@given(ANY_TEXT)
+def test_nothing_that_comes_out_is_a_control_character(text: str) -> None:
+    assert controls_in(printable(text)) == []
+
+
+@given(ANY_TEXT)
+def test_with_newlines_kept_they_are_the_only_control_characters(text: str) -> None:
+    assert set(controls_in(printable(text, keep_newlines=True))) <= {"\n"}
+
+
+@given(ANY_TEXT)
+def test_what_comes_out_can_be_written_and_is_not_changed_again(text: str) -> None:
+    shown = printable(text)
+    shown.encode("utf-8")
+    assert printable(shown) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[2J", r"\x1b[2J"),
+        ("\x9b31m", r"\x9b31m"),
+        ("\x1b]8;;http://evil\x07here\x1b]8;;\x07", r"\x1b]8;;http://evil\x07here\x1b]8;;\x07"),
+        ("a\rb", r"a\rb"),
+        ("one\ntwo", r"one\ntwo"),
+        ("\u202etxt.exe", r"\u202etxt.exe"),
+        ("\u2066x\u2069", r"\u2066x\u2069"),
+        ("half \ud83d", r"half \ud83d"),
+        ("a\u200bb\ufeff", r"a\u200bb\ufeff"),
+        ("\u2028", r"\u2028"),
+        ("\U000e0041", r"\U000e0041"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_spelled_out(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Straße 5, naïve\u00a0café",
+        "日本語",
+        "\u0645\u06cc\u200c\u062e\u0648",
+        "👩\u200d🚀",
+        "[bold]not markup[/bold]",
+    ],
+)
+def test_what_people_write_stays(text: str) -> None:
+    assert printable(text) == text
+
+
+def test_a_windows_line_end_is_one_line_end() -> None:
+    assert printable("one\r\ntwo\rthree", keep_newlines=True) == "one\ntwo\\rthree"
