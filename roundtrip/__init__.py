@@ -14,6 +14,7 @@ from roundtrip.graph.markers import Depends, Resolve
 from roundtrip.machine.call import Step
 from roundtrip.machine.table import Event, State
 from roundtrip.recording.recorder import Recorder
+from roundtrip.recording.telemetry import Telemetry
 from roundtrip.server.content import Audio, File, Image, ToolResult
 from roundtrip.server.context import Context
 from roundtrip.server.current import get_access_token, get_context, get_http_headers, get_request
@@ -42,6 +43,7 @@ __all__ = [
     "Server",
     "State",
     "Step",
+    "Telemetry",
     "ToolError",
     "ToolResult",
     "get_access_token",

@@ -12,10 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic.json_schema import GenerateJsonSchema
+
 from roundtrip import Event, State
 from roundtrip.drawings.machine import machine_mermaid
 from roundtrip.machine.journal import FORMAT
 from roundtrip.machine.table import ARROWS, FINAL
+from roundtrip.recording.lines import LINE
 from specs.requirements import REQUIREMENTS, Requirement
 
 __all__ = ["main", "render", "shown"]
@@ -54,7 +57,12 @@ _EVENTS: Final[Mapping[Event, str]] = {
 
 def render() -> dict[str, str]:
     """Every generated file's name and content."""
-    return {"machine.json": _machine_json(), "machine.md": _machine_page(), "protocol.md": _protocol_page()}
+    return {
+        "machine.json": _machine_json(),
+        "machine.md": _machine_page(),
+        "protocol.md": _protocol_page(),
+        "transcript.schema.json": _transcript_schema(),
+    }
 
 
 def _machine_json() -> str:
@@ -101,6 +109,11 @@ def _machine_page() -> str:
             "",
         ]
     )
+
+
+def _transcript_schema() -> str:
+    schema = {"$schema": GenerateJsonSchema.schema_dialect, "title": "A line of a transcript", **LINE.json_schema()}
+    return json.dumps(schema, indent=2) + "\n"
 
 
 def _protocol_page() -> str:

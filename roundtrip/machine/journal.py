@@ -12,6 +12,7 @@ import base64
 import binascii
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -40,6 +41,8 @@ _DIGEST_CHARS: Final = 11
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _SEAL_MARK: Final = "~"
 _ENTRY_LENGTHS: Final = (3, 4)
+_TRACEPARENT: Final = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
+"""Version 0 of the header of W3C Trace Context."""
 
 SealedText = Callable[[bytes, bytes], bytes]
 """Seals or opens bytes; the second argument is what the seal is bound to."""
@@ -103,7 +106,8 @@ class Journal:
     """The memory of one call. A new one is written for each leg that ends with questions.
 
     `born` and `deadline` are seconds since the epoch; `fingerprint` is the plan's and `build` the application's,
-    both of the leg that wrote it. `authored` is the `request_state` of an author who asks by hand.
+    both of the leg that wrote it. `authored` is the `request_state` of an author who asks by hand. `traceparent` names
+    the span of the leg that wrote it, where there was one, in the words of W3C Trace Context.
     """
 
     call_id: str
@@ -118,6 +122,7 @@ class Journal:
     asked: Mapping[str, Asked] = field(default_factory=_empty_asked)
     computed: Mapping[str, Computed] = field(default_factory=_empty_computed)
     authored: str | None = None
+    traceparent: str | None = None
 
     @property
     def has_secrets(self) -> bool:
@@ -144,6 +149,8 @@ class Journal:
             [_write_entry(key, entry) for key, entry in self.entries.items()],
             [_write_asked(key, asked) for key, asked in self.asked.items()],
         ]
+        if self.traceparent is not None:
+            head.append(self.traceparent)
         text = _dumps(head)
         if not self.has_secrets:
             return text
@@ -179,7 +186,7 @@ class Journal:
 
     @classmethod
     def _read_head(cls, head: Any) -> "Journal":
-        version, call_id, born, span, leg, round_, fingerprint, build, tool_version, entries, asked = head
+        version, call_id, born, span, leg, round_, fingerprint, build, tool_version, entries, asked, *more = head
         if version != FORMAT:
             raise ValueError(f"unknown journal format {version!r}")
         if not (type(call_id) is type(fingerprint) is type(build) is str):
@@ -187,6 +194,9 @@ class Journal:
         if not (type(born) is type(span) is type(leg) is type(round_) is int):
             raise ValueError("not a journal")
         if tool_version is not None and not isinstance(tool_version, str):
+            raise ValueError("not a journal")
+        (traceparent,) = more or (None,)
+        if more and (type(traceparent) is not str or _TRACEPARENT.fullmatch(traceparent) is None):
             raise ValueError("not a journal")
         return cls(
             call_id=call_id,
@@ -199,6 +209,7 @@ class Journal:
             version=tool_version,
             entries=MappingProxyType(dict(_read_entry(row) for row in entries)),
             asked=MappingProxyType(dict(_read_asked(row) for row in asked)),
+            traceparent=traceparent,
         )
 
     def _binding(self) -> bytes:

@@ -20,6 +20,7 @@ from roundtrip.machine.table import Event, State
 __all__ = [
     "Beginning",
     "Closed",
+    "LinkedWatch",
     "Raised",
     "Refusal",
     "Refused",
@@ -35,8 +36,7 @@ logger = logging.getLogger("roundtrip")
 Era = Literal["retry", "live", "direct"]
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
+class Beginning(NamedTuple):
     """A request reached its function."""
 
     call_id: str
@@ -55,6 +55,8 @@ class Beginning:
     token_bytes: int | None
     arguments: Mapping[str, Any]
     within: str | None
+    written_at: Callable[[], float | None] | None = None
+    """Tells when the token that the client brought was written, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,20 @@ class Closed(NamedTuple):
     """The request has been served; the last fact. The size is that of the token that goes out, if one does."""
 
     token_bytes: int | None
+
+
+class LinkedWatch:
+    """A watch whose serving is a span, to which that of the next leg will have a link: the token takes it there."""
+
+    __slots__ = ("_watch", "traceparent")
+
+    def __init__(self, watch: Watch, traceparent: str) -> None:
+        self._watch = watch
+        self.traceparent = traceparent
+
+    def __call__(self, fact: Any) -> None:
+        """Take one fact in."""
+        self._watch(fact)
 
 
 @runtime_checkable
@@ -168,7 +184,9 @@ class Tracers:
                 except Exception:
                     logger.exception("a tracer failed on %s; the call is not affected", type(fact).__name__)
 
-        return watch
+        # A token has room for one.
+        linked = next((each for each in watches if isinstance(each, LinkedWatch)), None)
+        return watch if linked is None else LinkedWatch(watch, linked.traceparent)
 
     def refuse(self, refusal: Refusal) -> None:
         """Tell all of a token that was refused."""

@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from mcp.server import MCPServer
@@ -21,7 +22,7 @@ from roundtrip.errors import RoundtripError, ToolTimedOut
 from roundtrip.machine.call import Call
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal, to_text
-from roundtrip.recording.tracing import Beginning, Closed, Raised, Returned, Tracers, Wrote
+from roundtrip.recording.tracing import Beginning, Closed, LinkedWatch, Raised, Returned, Tracers, Wrote
 from roundtrip.recording.tracing import Refused as RefusedFact
 from roundtrip.runtime.body import Body
 from roundtrip.runtime.eras import is_retry_era
@@ -118,6 +119,8 @@ class LegRunner:
             request.call_id = call.id
 
         def write(journal: Journal) -> str:
+            if isinstance(watch, LinkedWatch):
+                journal = replace(journal, traceparent=watch.traceparent)
             state = self._protection.write(journal, target=_target(wire))
             if watch is not None:
                 watch(Wrote(journal))
@@ -245,6 +248,7 @@ class LegRunner:
     ) -> Beginning:
         """What there is to tell of a leg when it begins."""
         sent = (wire.params or {}).get("arguments") if wire is not None and outermost else None
+        brought = request if outermost else None
         return Beginning(
             call_id=call.id,
             leg=call.leg,
@@ -258,9 +262,10 @@ class LegRunner:
             build=function.build,
             plan=function.plan.fingerprint,
             journal=journal,
-            token_bytes=request.token_in if request is not None and outermost else None,
+            token_bytes=brought.token_in if brought is not None else None,
             arguments=cast("Mapping[str, Any]", sent) if isinstance(sent, Mapping) else arguments,
             within=request.call_id if request is not None and not outermost else None,
+            written_at=brought.written_at if brought is not None else None,
         )
 
 

@@ -52,12 +52,17 @@ class InFlight:
     minted: str | None = None
     """The state that the request's own leg wrote, as opposed to one an author wrote by hand."""
     payload: bytes | None = None
-    """The envelope of an authentic token, to be read if the boundary refuses it."""
+    """The envelope of an authentic token, to be read if somebody wants to know more of it."""
     reason: RejectionReason | None = None
     found: dict[object, dict[Hashable, Outcome]] = field(default_factory=dict[object, dict[Hashable, Outcome]])
     """What the gates of each server found out, which holds until the request ends."""
     ended: bool = False
     """Whether it has been served; a task that it started may go on."""
+
+    def written_at(self) -> float | None:
+        """When the token that came was written, in seconds since the epoch."""
+        written = _claims(self.payload).get("iat") if self.payload is not None else None
+        return written if isinstance(written, int | float) else None
 
 
 Wrap = Callable[[ServerRequestContext[Any, Any], InFlight, str], str]

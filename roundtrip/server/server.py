@@ -221,8 +221,9 @@ class Server(PromptsAndResources[LifespanResultT]):
         place = next(i for i, entry in enumerate(self.middleware) if isinstance(entry, RequestStateBoundary))
         self.middleware.insert(place + 1, Restorer(journals, time.time, wrap=self._legs.wrap_authored))
         stated = policy.audience if policy.audience is not None else self.name
+        # Inside of the SDK's span of the request, to which what the tracers tell then belongs.
         self.middleware.insert(
-            0,
+            place,
             Explainer(
                 policy,
                 journals=journals,

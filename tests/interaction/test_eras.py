@@ -138,4 +138,4 @@ async def test_a_trace_that_raises_does_not_end_the_call_it_watches(era: Era, ca
     server = bookshop(trace=broken)
     async with connect(server, era) as client:
         assert text_of(await client.call_tool("reserve", {"title": "Dune"})) == "Dune: 7 left"
-    assert "the trace observer raised" in caplog.text
+    assert "a tracer failed on Step" in caplog.text

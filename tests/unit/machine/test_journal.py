@@ -37,6 +37,7 @@ FULL: Final = replace(
     },
     asked={"size": Asked(D1, D2), "color": Asked(D2, D1, attempts=2, discards=1)},
 )
+LINKED: Final = replace(FULL, traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 SECRET: Final = replace(FULL, computed={"quote": Computed({"price": 9.5})}, authored="step-2")
 
 
@@ -59,7 +60,7 @@ def changed(position: int, value: Any) -> str:
     return json.dumps(head)
 
 
-@pytest.mark.parametrize("journal", [BARE, FULL], ids=["bare", "full"])
+@pytest.mark.parametrize("journal", [BARE, FULL, LINKED], ids=["bare", "full", "linked"])
 def test_a_journal_without_secrets_comes_back_from_its_text_without_a_key(journal: Journal) -> None:
     assert Journal.decode(journal.encode()) == journal
 
@@ -118,9 +119,41 @@ def test_an_unknown_format_is_refused_by_its_number() -> None:
         Journal.decode(changed(0, FORMAT + 1))
 
 
+def test_the_span_of_a_leg_is_written_only_where_there_is_one() -> None:
+    assert len(json.loads(FULL.encode())) == 11
+    assert json.loads(LINKED.encode()) == [*json.loads(FULL.encode()), LINKED.traceparent]
+
+
+def test_a_span_is_carried_beside_what_is_sealed() -> None:
+    journal = replace(SECRET, traceparent=LINKED.traceparent)
+    assert Journal.decode(journal.encode(seal), unseal) == journal
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param("more", id="another text"),
+        pytest.param(None, id="null"),
+        pytest.param(7, id="a number"),
+        pytest.param([], id="a list"),
+        pytest.param("", id="nothing"),
+        pytest.param("01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", id="another version"),
+        pytest.param("00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01", id="capitals"),
+        pytest.param("00-00000000000000000000000000000000-b7ad6b7169203331-01", id="no trace"),
+        pytest.param("00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01", id="no span"),
+        pytest.param("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\n", id="a newline more"),
+        pytest.param("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more", id="a field more"),
+    ],
+)
+def test_what_names_no_span_in_the_place_of_one_is_refused(value: Any) -> None:
+    """Shows S4."""
+    with pytest.raises(ValueError, match=r".+"):
+        Journal.decode(json.dumps([*json.loads(FULL.encode()), value]))
+
+
 def test_a_text_with_more_fields_than_this_format_has_is_refused() -> None:
     with pytest.raises(ValueError, match=r".+"):
-        Journal.decode(json.dumps([*json.loads(FULL.encode()), "more"]))
+        Journal.decode(json.dumps([*json.loads(LINKED.encode()), "more"]))
 
 
 @pytest.mark.parametrize(

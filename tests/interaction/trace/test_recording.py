@@ -1,0 +1,578 @@
+"""What a recorder writes of real calls: every leg, on both eras, and nothing that was not to be told."""
+
+import contextlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import pytest
+from mcp.client import Client
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitResult, InputRequiredResult
+from pydantic import BaseModel
+
+from roundtrip import Context, Elicit, ElicitUrl, Recorder, Resolve, Server, Step
+from roundtrip.errors import RejectionReason
+from roundtrip.machine.table import State
+from roundtrip.recording.lines import AskedLine, BeganLine, RefusedLine, Revealed
+from roundtrip.trace.calls import join
+from roundtrip.trace.reading import files_of
+from tests.conftest import Clock
+from tests.interaction.bookshop import bookshop
+from tests.interaction.test_authored_states import by_hand
+from tests.interaction.trace.transcribed import assert_path_is_in_the_table, calls_of, lines_of, raw_lines
+from tests.players import Era, Hopper, Person, call, connect, roots, sample, text_of
+
+pytestmark = pytest.mark.anyio
+KEY = b"k" * 32
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+class Note(BaseModel):
+    note: str
+
+
+def confirm(title: str) -> Elicit[Choice]:
+    return Elicit(f"Order {title}?", Choice)
+
+
+async def price(choice: Annotated[Choice, Resolve(confirm)]) -> int:
+    return 7 if choice.ok else 0
+
+
+def shop(path: Path | None, instance: str = "a", *, reveal: Any = (), **options: Any) -> Server[Any]:
+    trace = Recorder(path, instance=instance, reveal=reveal) if path is not None else None
+    server = Server[Any]("shop", keys=[KEY], trace=trace, **options)
+
+    @server.tool()
+    async def order(
+        title: str,
+        choice: Annotated[Choice, Resolve(confirm)],
+        price: Annotated[int, Resolve(price)],
+        ctx: Context,
+    ) -> str:
+        note = await ctx.ask("note", Elicit("A note?", Note), unwrap=True)
+        code = await ctx.step("code", lambda: 42)
+        return f"{title} for {price}, {note.note}: {code}"
+
+    @server.tool()
+    async def crash(title: str) -> str:
+        raise RuntimeError(f"no {title} left")
+
+    @server.tool()
+    async def outer(ctx: Context) -> str:
+        result = await server.call_tool("inner", {})
+        return "outer" if not isinstance(result, InputRequiredResult) else "asked"
+
+    @server.tool()
+    async def inner() -> str:
+        return "inner"
+
+    @server.tool()
+    async def hand(ctx: Context) -> str | InputRequiredResult:
+        return by_hand("secret state") if ctx.request_state is None else "done"
+
+    @server.prompt()
+    async def letter(title: str, choice: Annotated[Choice, Resolve(confirm)]) -> str:
+        return f"{title} {choice.ok}"
+
+    @server.resource("shelf://{title}")
+    async def shelf(title: str, choice: Annotated[Choice, Resolve(confirm)]) -> str:
+        return f"{title} {choice.ok}"
+
+    return server
+
+
+def echo(title: str) -> str:
+    return title
+
+
+def answer(params: Any) -> Any:
+    return {"ok": True} if "Order" in params.message else {"note": "by noon"}
+
+
+# One call.
+
+
+async def test_a_call_is_told_from_its_first_request_to_its_result(tmp_path: Path, era: Era) -> None:
+    path = tmp_path / "calls.jsonl"
+    assert text_of(await call(shop(path), era, "order", {"title": "Dune"}, answer=answer)) == "Dune for 7, by noon: 42"
+    (traced,) = calls_of(path)
+    assert_path_is_in_the_table(traced)
+    assert (traced.tool, traced.state, len(traced.rounds), traced.bodies) == (
+        "order",
+        State.COMPLETED,
+        2,
+        {Era.RETRY: 2, Era.LIVE: 1}[era],
+    )
+    assert [(q.key, q.reason.value) for r in traced.rounds for q in r.asked.questions] == [
+        ("confirm", "new"),
+        ("note", "new"),
+    ]
+    assert [[(a.key, a.action, a.how) for a in r.answers] for r in traced.rounds] == [
+        [("confirm", "accept", "taken")],
+        [("note", "accept", "taken")],
+    ]
+    assert [r.asked.by for r in traced.rounds] == ["resolvers", "body"]
+    steps = [step for serving in traced.servings for line in serving.happened for step in line.steps]
+    assert [(step.key, step.how) for step in steps] == [("code", "ran")]
+    assert traced.began is not None
+    assert (traced.began.era, traced.began.protocol) == {
+        Era.RETRY: ("retry", "2026-07-28"),
+        Era.LIVE: ("live", "2025-11-25"),
+    }[era]
+
+
+async def test_the_same_states_are_told_on_both_eras(tmp_path: Path) -> None:
+    paths: list[list[State]] = []
+    for era in Era:
+        path = tmp_path / f"{era.name}.jsonl"
+        await call(shop(path), era, "order", {"title": "Dune"}, answer=answer)
+        (traced,) = calls_of(path)
+        paths.append([state for _, state in traced.path])
+    assert paths[0] == paths[1]
+
+
+async def test_on_the_retry_era_each_leg_tells_the_size_of_its_token_and_what_became_of_what_it_holds(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "calls.jsonl"
+    servers = [shop(path, name) for name in ("a", "b", "c")]
+    hopper = Hopper(servers)
+    sizes: list[int] = []
+    result = await hopper.leg("order", {"title": "Dune"})
+    for answers in ({"confirm": {"ok": True}}, {"note": {"note": "n"}}):
+        assert isinstance(result, InputRequiredResult)
+        sizes.append(len(hopper.token))
+        result = await hopper.leg("order", {"title": "Dune"}, answers=answers, state=hopper.token)
+    (traced,) = calls_of(path)
+    assert traced.instances == ["a", "b", "c"]
+    tokens = [round_.asked.token for round_ in traced.rounds]
+    assert [token.bytes for token in tokens if token is not None] == sizes
+    assert tokens[0] is not None
+    assert tokens[1] is not None
+    assert (tokens[0].added, tokens[1].added, tokens[1].dropped) == (
+        ("asked:confirm",),
+        ("answer:confirm", "asked:note"),
+        ("asked:confirm",),
+    )
+    assert [line.token_bytes for line in lines_of(path) if isinstance(line, BeganLine)] == [None, *sizes]
+    assert traced.ended is not None
+    assert traced.ended.reused == ("confirm",)
+
+
+# Every way to end.
+
+
+async def play(server: Server[Any], era: Era, tool: str, *replies: Any) -> None:
+    person = Person(*replies) if replies else None
+    with anyio.fail_after(10):
+        async with connect(server, era, person) as client:
+            with contextlib.suppress(MCPError):
+                await client.call_tool(tool, {"title": "Dune"})
+
+
+@pytest.mark.parametrize(
+    ("tool", "replies", "state", "error"),
+    [
+        ("order", ("decline",), State.REFUSED, None),
+        ("order", (), State.REJECTED, "CapabilityMissing"),
+        ("order", ({"ok": 1.5}, {"ok": 1.5}, {"ok": 1.5}), State.FAILED, "AnswerRejected"),
+        ("crash", (), State.FAILED, "RuntimeError"),
+    ],
+    ids=["declined", "without the capability", "invalid too often", "crashed"],
+)
+async def test_each_way_to_end_is_told(
+    tmp_path: Path, era: Era, tool: str, replies: tuple[Any, ...], state: State, error: str | None
+) -> None:
+    path = tmp_path / "calls.jsonl"
+    await play(shop(path), era, tool, *replies)
+    (traced,) = calls_of(path)
+    assert_path_is_in_the_table(traced)
+    assert traced.ended is not None
+    assert (traced.state, traced.ended.error.type if traced.ended.error is not None else None) == (state, error)
+    if state is State.REFUSED:
+        assert traced.ended.refusal is not None
+        assert "elicitation was decline" in traced.ended.refusal
+
+
+async def test_an_answer_that_is_invalid_is_told_with_the_complaint_and_counted(tmp_path: Path, era: Era) -> None:
+    path = tmp_path / "calls.jsonl"
+    server = shop(path, reveal="all")
+    await call(server, era, "order", {"title": "Dune"}, {"ok": "perhaps"}, {"ok": True}, {"note": "n"})
+    (traced,) = calls_of(path)
+    again = traced.rounds[1].asked.questions[0]
+    assert (again.reason.value, again.attempt) == ("invalid", 2)
+    assert isinstance(again.complaint, Revealed)
+    assert [(a.how, a.data) for a in traced.rounds[0].answers] == [("invalid", Revealed(value={"ok": "perhaps"}))]
+
+
+async def test_a_call_from_within_a_call_says_which(tmp_path: Path, era: Era) -> None:
+    path = tmp_path / "calls.jsonl"
+    await call(shop(path), era, "outer")
+    outer, inner = calls_of(path)
+    assert (outer.tool, inner.tool) == ("outer", "inner")
+    assert inner.began is not None
+    assert (inner.began.within, inner.state, outer.state) == (outer.id, State.COMPLETED, State.COMPLETED)
+
+
+async def test_a_cancelled_call_is_told_as_failed(tmp_path: Path, era: Era) -> None:
+    path = tmp_path / "calls.jsonl"
+    server = Server[Any]("slow", trace=path)
+    started = anyio.Event()
+
+    @server.tool()
+    async def wait() -> str:
+        started.set()
+        await anyio.sleep_forever()
+        return "never"
+
+    with anyio.fail_after(10):
+        async with connect(server, era) as client, anyio.create_task_group() as group:
+            group.start_soon(client.call_tool, "wait")
+            await started.wait()
+            group.cancel_scope.cancel()
+    (traced,) = calls_of(path)
+    assert traced.ended is not None
+    assert traced.ended.error is not None
+    assert (traced.state, traced.ended.error.type) == (State.FAILED, "CancelledError")
+
+
+@pytest.mark.parametrize("kind", ["prompt", "resource"])
+async def test_prompts_and_templates_are_told_like_tools(tmp_path: Path, era: Era, kind: str) -> None:
+    path = tmp_path / "calls.jsonl"
+    async with connect(shop(path), era, Person({"ok": True})) as client:
+        if kind == "prompt":
+            await client.get_prompt("letter", {"title": "Dune"})
+        else:
+            await client.read_resource("shelf://Dune")
+    (traced,) = calls_of(path)
+    assert traced.began is not None
+    assert (traced.began.method, traced.tool) == {
+        "prompt": ("prompts/get", "letter"),
+        "resource": ("resources/read", "shelf://{title}"),
+    }[kind]
+    assert (traced.state, len(traced.rounds)) == (State.COMPLETED, 1)
+
+
+async def test_what_an_author_asks_by_hand_is_told_too(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    await call(shop(path), Era.RETRY, "hand", {}, {"ok": True})
+    (traced,) = calls_of(path)
+    asked = traced.rounds[0].asked
+    assert (asked.by, [question.key for question in asked.questions]) == ("author", ["sure"])
+    assert asked.token is not None
+    assert "authored" in asked.token.added
+    assert traced.state is State.COMPLETED
+
+
+async def test_sampling_roots_and_pages_are_told_by_their_kind(tmp_path: Path, era: Era) -> None:
+    path = tmp_path / "calls.jsonl"
+    server = bookshop(trace=Recorder(path))
+
+    @server.tool()
+    async def visit(ctx: Context) -> str:
+        await ctx.ask("page", ElicitUrl("Pay", "https://pay.example/x"))
+        return "paid"
+
+    async def anything(context: Any, params: Any) -> Any:
+        return ElicitResult(action="accept", content={"confirm": True} if hasattr(params, "requested_schema") else None)
+
+    async with Client(
+        server,
+        mode=era.value,
+        elicitation_callback=anything,
+        sampling_callback=sample,
+        list_roots_callback=roots,
+    ) as client:
+        await client.call_tool("present", {"title": "Neuromancer"})
+        await client.call_tool("visit", {})
+    kinds = {q.kind for traced in calls_of(path) for r in traced.rounds for q in r.asked.questions}
+    assert kinds >= {"form", "sample", "roots", "page"}
+
+
+# Refused tokens.
+
+
+def _flip(token: str) -> str:
+    place = len(token) // 2
+    return token[:place] + ("A" if token[place] != "A" else "B") + token[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("reason", "whose"),
+    [
+        (RejectionReason.EXPIRED, "its own"),
+        (RejectionReason.UNKNOWN_KEY, None),
+        (RejectionReason.TAMPERED, None),
+        (RejectionReason.OTHER_TARGET, "its own"),
+        (RejectionReason.OTHER_ARGUMENTS, "its own"),
+        (RejectionReason.OTHER_AUDIENCE, "its own"),
+        (RejectionReason.OTHER_PRINCIPAL, "its own"),
+        (RejectionReason.OVERSIZED, None),
+        (RejectionReason.MALFORMED, None),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+async def test_each_reason_to_refuse_a_token_is_told_with_the_call_where_the_token_is_authentic(
+    tmp_path: Path, clock: Clock, reason: RejectionReason, whose: str | None
+) -> None:
+    path = tmp_path / "calls.jsonl"
+    who = ["ada"]
+
+    def principal(ctx: Any) -> str:
+        return who[0]
+
+    options: dict[str, Any] = {"principal": principal, "max_token_bytes": 2000}
+    first, second = shop(path, "a", **options), shop(path, "b", **options)
+    hopper = Hopper([first, second])
+    await hopper.leg("order", {"title": "Dune"})
+    tool, arguments, token = "order", {"title": "Dune"}, hopper.token
+    match reason:
+        case RejectionReason.EXPIRED:
+            clock.advance(601)
+        case RejectionReason.UNKNOWN_KEY:
+            hopper = Hopper([shop(path, "b", **options)])
+            other = Server[Any]("shop", keys=[b"o" * 32], trace=Recorder(path, instance="b"))
+            other.add_tool(echo, name="order")
+            hopper = Hopper([other])
+        case RejectionReason.TAMPERED:
+            token = _flip(token)
+        case RejectionReason.OTHER_TARGET:
+            tool = "crash"
+        case RejectionReason.OTHER_ARGUMENTS:
+            arguments = {"title": "Emma"}
+        case RejectionReason.OTHER_AUDIENCE:
+            hopper = Hopper([shop(path, "b", audience="elsewhere", **options)])
+        case RejectionReason.OTHER_PRINCIPAL:
+            who[0] = "eve"
+        case RejectionReason.OVERSIZED:
+            token += "A" * 3000
+        case _:
+            token = "nonsense"
+    with pytest.raises(MCPError, match="Invalid or expired requestState"):
+        await hopper.leg(tool, arguments, answers={"confirm": {"ok": True}}, state=token)
+    lines = lines_of(path)
+    (refused,) = [line for line in lines if isinstance(line, RefusedLine)]
+    asked = next(line for line in lines if isinstance(line, AskedLine))
+    assert (refused.reason, refused.call) == (reason, asked.call if whose else None)
+    assert (refused.tool, refused.token_bytes) == (tool, len(token))
+    assert (refused.leg, refused.round) == ((2, 1) if whose else (None, None))
+    traced = join(lines)
+    assert len(traced.strays) == (0 if whose else 1)
+
+
+async def test_a_name_that_nothing_here_has_is_not_told_of_a_refused_token(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    hopper = Hopper([shop(path)])
+    with pytest.raises(MCPError):
+        await hopper.leg("a secret \x1b[31m", {}, answers={}, state="nonsense")
+    (refused,) = lines_of(path)
+    assert isinstance(refused, RefusedLine)
+    assert refused.tool is None
+
+
+# Servers and their recorders.
+
+
+async def test_the_environment_has_an_unchanged_server_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "calls.jsonl"
+    monkeypatch.setenv("ROUNDTRIP_TRACE", str(path))
+    monkeypatch.setenv("ROUNDTRIP_TRACE_REVEAL", "results, arguments")
+    await call(shop(None), Era.RETRY, "inner")
+    (traced,) = calls_of(path)
+    assert traced.ended is not None
+    assert isinstance(traced.ended.result, Revealed)
+
+
+async def test_false_switches_the_environment_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "calls.jsonl"
+    monkeypatch.setenv("ROUNDTRIP_TRACE", str(path))
+    server = Server[Any]("quiet", trace=False)
+    server.add_tool(lambda: "x", name="x")
+    await call(server, Era.RETRY, "x")
+    assert not path.exists()
+
+
+async def test_several_tracers_watch_side_by_side_and_one_that_raises_harms_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps: list[Step] = []
+
+    def broken(step: Step) -> None:
+        raise RuntimeError("broken")
+
+    path = tmp_path / "calls.jsonl"
+    server = Server[Any]("shop", trace=[broken, steps.append, path])
+    server.add_tool(lambda: "x", name="x")
+    with caplog.at_level(logging.CRITICAL):
+        assert text_of(await call(server, Era.RETRY, "x")) == "x"
+    assert len(steps) == 3
+    assert calls_of(path)[0].state is State.COMPLETED
+
+
+@pytest.mark.parametrize("trace", [7, {"a": "dict"}, [7]], ids=str)
+def test_what_traces_nothing_is_refused(trace: Any) -> None:
+    with pytest.raises(TypeError, match="a file's path, a Recorder, another tracer, a function"):
+        Server("shop", trace=trace)
+
+
+async def test_a_file_that_cannot_be_written_ends_no_call(
+    tmp_path: Path, era: Era, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with caplog.at_level(logging.WARNING, logger="roundtrip"):
+        result = await call(shop(blocked / "calls.jsonl"), era, "order", {"title": "Dune"}, answer=answer)
+    assert text_of(result) == "Dune for 7, by noon: 42"
+    assert len([record for record in caplog.records if "cannot write the transcript" in record.message]) == 1
+
+
+async def test_a_folder_gets_a_file_of_each_instance(tmp_path: Path) -> None:
+    for instance in ("a", "b/../c"):
+        await call(shop(tmp_path, instance), Era.RETRY, "inner")
+    assert [file.name for file in files_of([tmp_path])] == ["a.jsonl", "b-..-c.jsonl"]
+    assert len(calls_of(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("text", ["\ud800", "\\ud800", "\\\ud800", "\U0001f600", "\x1b[31m", "\u2028"], ids=ascii)
+async def test_any_text_that_a_client_sends_is_written_so_that_it_can_be_read_again(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "calls.jsonl"
+    server = Server[Any]("shop", trace=Recorder(path, reveal="all"))
+    server.add_tool(echo, name="order")
+    await server.call_tool("order", {"title": text})
+    (began, _) = lines_of(path)
+    assert isinstance(began, BeganLine)
+    assert isinstance(began.arguments, Revealed)
+    assert began.arguments.value == {"title": text.replace("\ud800", "\ufffd")}
+
+
+# What is not told.
+
+
+MARKERS = {
+    "argument": "MARK-argument",
+    "answer": "MARK-answer",
+    "step": "MARK-step",
+    "result": "MARK-result",
+    "message": "MARK-message",
+    "state": "MARK-state",
+    "error": "MARK-error",
+    "url": "MARK-url",
+    "once": "MARK-once",
+    "principal": "MARK-principal",
+}
+
+
+def marked_server(path: Path) -> Server[Any]:
+    server = Server[Any](
+        "shop",
+        keys=["MARK-key" + "k" * 32],
+        trace=Recorder(path, instance="a"),
+        principal=lambda ctx: MARKERS["principal"],
+    )
+
+    async def ask(title: str) -> Elicit[Note]:
+        return Elicit(f"{MARKERS['message']} {title}?", Note)
+
+    async def secret() -> str:
+        return MARKERS["once"]
+
+    @server.tool()
+    async def order(
+        title: str,
+        ctx: Context,
+        note: Annotated[Note, Resolve(ask)],
+        kept: Annotated[str, Resolve(secret, once=True)],
+    ) -> str:
+        await ctx.step("step", lambda: MARKERS["step"])
+        await ctx.ask("second", Elicit(f"{MARKERS['message']}: {note.note}?", Note))
+        return MARKERS["result"]
+
+    @server.tool()
+    async def fail(title: str, note: Annotated[Note, Resolve(ask)]) -> str:
+        raise RuntimeError(f"{MARKERS['error']} {note.note}")
+
+    @server.tool()
+    async def visit(ctx: Context) -> str:
+        await ctx.ask("page", ElicitUrl(MARKERS["message"], f"https://x.example/{MARKERS['url']}"))
+        return "visited"
+
+    @server.resource("shelf://{title}")
+    async def shelf(title: str, note: Annotated[Note, Resolve(ask)]) -> str:
+        return MARKERS["result"]
+
+    return server
+
+
+async def test_a_transcript_and_the_log_hold_no_argument_answer_step_token_key_or_principal(
+    tmp_path: Path, era: Era, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "calls.jsonl"
+    server = marked_server(path)
+    title, note = MARKERS["argument"], {"note": MARKERS["answer"]}
+    tokens: list[str] = []
+    with caplog.at_level(logging.DEBUG, logger="roundtrip"):
+        person = Person(answer=lambda params: note)
+        async with connect(server, era, person) as client:
+            await client.call_tool("order", {"title": title})
+            await client.call_tool("fail", {"title": title})
+            await client.read_resource(f"shelf://{title}")
+        async with connect(server, era, Person("decline")) as client:
+            await client.call_tool("order", {"title": title})
+        async with connect(server, era, Person(*[{"note": 7, "more": MARKERS["answer"]}] * 3)) as client:
+            await client.call_tool("order", {"title": title})
+        if era is Era.RETRY:
+            hopper = Hopper([server])
+            await hopper.leg("order", {"title": title})
+            tokens.append(hopper.token)
+            for changed in (hopper.token[:-9], hopper.token):
+                with pytest.raises(MCPError):
+                    await hopper.leg("order", {"title": title + "!"}, answers={"ask": note}, state=changed)
+    written = path.read_text()
+    assert "MARK" not in written
+    assert all(token not in written and token[20:60] not in written for token in tokens)
+    assert len(calls_of(path)) >= 5
+    # The SDK logs what a tool raised, with its traceback; that is not ours to cut.
+    ours = [record.getMessage() for record in caplog.records if record.name == "roundtrip"]
+    assert not [message for message in ours if "MARK" in message]
+
+
+REVEALED: dict[str, Callable[[list[dict[str, Any]]], bool]] = {
+    "arguments": lambda lines: any("value" in line.get("arguments", {}) for line in lines),
+    "answers": lambda lines: any("value" in a.get("data", {}) for line in lines for a in line.get("answers", [])),
+    "questions": lambda lines: any("value" in q["message"] for line in lines for q in line.get("questions", [])),
+    "results": lambda lines: any("value" in line.get("result", {}) for line in lines),
+    "steps": lambda lines: any("value" in s.get("value", {}) for line in lines for s in line.get("steps", [])),
+}
+
+
+@pytest.mark.parametrize("kind", REVEALED)
+async def test_reveal_keeps_what_it_names_and_nothing_else(tmp_path: Path, era: Era, kind: Any) -> None:
+    path = tmp_path / "calls.jsonl"
+    await call(shop(path, reveal=[kind]), era, "order", {"title": "Dune"}, answer=answer)
+    lines = raw_lines(path)
+    assert {name for name, shows in REVEALED.items() if shows(lines)} == {kind}
+
+
+async def test_the_wire_does_not_change_by_a_byte_because_of_a_recorder(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_entropy(count: int) -> bytes:
+        return bytes(count)
+
+    monkeypatch.setattr("os.urandom", no_entropy)
+    legs: list[Any] = []
+    for path in (None, tmp_path / "calls.jsonl"):
+        hopper = Hopper([shop(path)])
+        await hopper.leg("order", {"title": "Dune"})
+        final = await hopper.leg("order", {"title": "Dune"}, answers={"confirm": {"ok": True}}, state=hopper.token)
+        legs.append([leg.model_dump_json() for leg in [*hopper.legs, final]])
+    assert legs[0] == legs[1]

@@ -1,0 +1,556 @@
+"""`Telemetry`: spans and metrics of real calls on both eras, as OpenTelemetry's own SDK receives them."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import mcp.shared._otel
+import pytest
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, TextContent
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader, NumberDataPoint
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.trace import SpanContext, SpanKind, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from pydantic import BaseModel
+
+from roundtrip import Context, Elicit, Recorder, Resolve, Server, Telemetry, ToolError
+from roundtrip.machine.journal import Journal
+from roundtrip.tokens import read_unverified
+from tests.conftest import Clock
+from tests.hosts import ROOT, WAIT
+from tests.interaction.bookshop import Copies, bookshop
+from tests.players import Era, Hopper, Reply, call, text_of
+
+pytestmark = pytest.mark.anyio
+
+ARGUMENTS: Final = {"title": "Neuromancer"}
+ROUNDS: Final[list[dict[str, dict[str, Any]]]] = [
+    {"confirm_backorder": {"confirm": True}},
+    {"how_many": {"copies": 2}},
+]
+REPLIES: Final[tuple[Reply, ...]] = ({"confirm": True}, {"copies": 2})
+
+
+class Collected:
+    """What one process would send to a collector."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self.tracers = TracerProvider()
+        self.tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self._reader = InMemoryMetricReader()
+        self.telemetry = Telemetry(tracer_provider=self.tracers, meter_provider=MeterProvider([self._reader]))
+
+    @property
+    def all_spans(self) -> Sequence[ReadableSpan]:
+        """Every span that ended, in the order of their ends."""
+        return self._exporter.get_finished_spans()
+
+    @property
+    def spans(self) -> list[ReadableSpan]:
+        """Those of roundtrip's own."""
+        return [span for span in self.all_spans if span.name.startswith("roundtrip.")]
+
+    @property
+    def points(self) -> dict[str, list[NumberDataPoint | HistogramDataPoint]]:
+        """What was counted and measured so far, by the metric's name."""
+        data = self._reader.get_metrics_data()
+        if data is None:
+            return {}
+        metrics = [
+            metric for resource in data.resource_metrics for scope in resource.scope_metrics for metric in scope.metrics
+        ]
+        return {
+            metric.name: [
+                point for point in metric.data.data_points if isinstance(point, NumberDataPoint | HistogramDataPoint)
+            ]
+            for metric in metrics
+        }
+
+
+@pytest.fixture
+def collected() -> Collected:
+    return Collected()
+
+
+def context_of(span: ReadableSpan) -> SpanContext:
+    context = span.get_span_context()
+    assert context is not None
+    return context
+
+
+def attributes_of(span: ReadableSpan) -> Mapping[str, Any]:
+    assert span.attributes is not None
+    return span.attributes
+
+
+def events_of(span: ReadableSpan) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(event.name, dict(event.attributes or {})) for event in span.events]
+
+
+def linked_to(span: ReadableSpan) -> list[tuple[int, int]]:
+    return [(link.context.trace_id, link.context.span_id) for link in span.links]
+
+
+def name_of(span: ReadableSpan) -> tuple[int, int]:
+    context = context_of(span)
+    return context.trace_id, context.span_id
+
+
+async def test_the_spans_of_a_call_that_hops_are_linked_leg_to_leg() -> None:
+    instances = [Collected() for _ in range(2)]
+    hopper = Hopper([bookshop(trace=instance.telemetry) for instance in instances])
+    assert text_of(await hopper.play("order", ARGUMENTS, ROUNDS)) == "2 x Neuromancer, in 2-3 weeks"
+    (first, third), (second,) = [instance.spans for instance in instances]
+    assert [span.name for span in (first, second, third)] == ["roundtrip.leg order"] * 3
+    assert linked_to(first) == []
+    assert linked_to(second) == [name_of(first)]
+    assert linked_to(third) == [name_of(second)]
+    assert second.links[0].context.is_remote
+    assert len({attributes_of(span)["roundtrip.call"] for span in (first, second, third)}) == 1
+
+
+async def test_a_link_survives_a_leg_on_an_instance_that_tells_nothing(collected: Collected) -> None:
+    """The leg after it has none, as there is no span to link to, and the call goes on."""
+    hopper = Hopper([bookshop(trace=collected.telemetry), bookshop(), bookshop(trace=collected.telemetry)])
+    assert text_of(await hopper.play("order", ARGUMENTS, ROUNDS)) == "2 x Neuromancer, in 2-3 weeks"
+    first, third = collected.spans
+    assert attributes_of(first)["roundtrip.leg"] == 1
+    assert attributes_of(third)["roundtrip.leg"] == 3
+    assert linked_to(third) == []
+
+
+async def test_a_retried_leg_links_to_the_leg_whose_token_it_brought(collected: Collected) -> None:
+    hopper = Hopper([bookshop(trace=collected.telemetry)])
+    await hopper.leg("order", ARGUMENTS)
+    token = hopper.token
+    for _ in range(2):
+        await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=token)
+    first, second, again = collected.spans
+    assert linked_to(second) == linked_to(again) == [name_of(first)]
+    assert name_of(second) != name_of(again)
+
+
+async def test_the_token_names_the_span_of_the_leg_that_wrote_it(collected: Collected) -> None:
+    hopper = Hopper([bookshop(trace=collected.telemetry)])
+    await hopper.leg("order", ARGUMENTS)
+    carrier: dict[str, str] = {}
+    leg = trace.NonRecordingSpan(context_of(collected.spans[0]))
+    TraceContextTextMapPropagator().inject(carrier, context=trace.set_span_in_context(leg))
+    assert journal_of(hopper.token).traceparent == carrier["traceparent"]
+
+
+@pytest.mark.parametrize("provider", [None, TracerProvider(ALWAYS_OFF)], ids=["no provider", "nothing sampled"])
+async def test_where_no_span_is_recorded_none_is_named_in_the_token(provider: TracerProvider | None) -> None:
+    hopper = Hopper([bookshop(trace=Telemetry(tracer_provider=provider))])
+    assert text_of(await hopper.play("order", ARGUMENTS, ROUNDS)) == "2 x Neuromancer, in 2-3 weeks"
+    assert journal_of(hopper.token).traceparent is None
+
+
+def journal_of(token: str) -> Journal:
+    payload = read_unverified(token)
+    assert payload is not None
+    return Journal.decode(json.loads(payload)["s"])
+
+
+async def test_a_leg_is_part_of_its_request_and_what_the_function_does_of_its_leg(
+    era: Era, collected: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp.shared._otel, "_tracer", collected.tracers.get_tracer("mcp"))
+    tracer = collected.tracers.get_tracer("author")
+    server = bookshop(trace=collected.telemetry)
+
+    @server.tool()
+    async def work(ctx: Context[Any, Any]) -> str:
+        answer = await ctx.elicit("Which?", Copies)
+        with tracer.start_as_current_span("work"):
+            return answer.action
+
+    await call(server, era, "work", {}, {"copies": 1})
+    spans = {context_of(span).span_id: span for span in collected.all_spans}
+    legs = [span for span in spans.values() if span.name == "roundtrip.leg work"]
+    assert len(legs) == (2 if era is Era.RETRY else 1)
+    for leg in legs:
+        assert leg.parent is not None
+        request = spans[leg.parent.span_id]
+        assert request.name == "tools/call work"
+        assert request.kind is SpanKind.SERVER
+        assert leg.end_time is not None
+        assert request.end_time is not None
+        assert leg.end_time <= request.end_time
+    (work_span,) = [span for span in spans.values() if span.name == "work"]
+    assert work_span.parent == context_of(legs[-1])
+
+
+async def test_what_a_plain_function_does_in_its_thread_is_part_of_its_leg(era: Era, collected: Collected) -> None:
+    tracer = collected.tracers.get_tracer("author")
+    server = bookshop(trace=collected.telemetry)
+
+    @server.tool()
+    def plain() -> str:
+        with tracer.start_as_current_span("work"):
+            return "done"
+
+    await call(server, era, "plain")
+    work, leg = collected.all_spans
+    assert work.parent == context_of(leg)
+
+
+async def test_after_a_leg_the_span_before_it_is_current_again(era: Era, collected: Collected) -> None:
+    seen: list[tuple[trace.Span, trace.Span]] = []
+
+    async def look(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        before = trace.get_current_span()
+        try:
+            return await call_next(ctx)
+        finally:
+            if ctx.method == "tools/call":
+                seen.append((before, trace.get_current_span()))
+
+    server = bookshop(trace=collected.telemetry, middleware=[look])
+
+    @server.tool()
+    async def fail() -> str:
+        raise ToolError("no")
+
+    await call(server, era, "order", ARGUMENTS, *REPLIES)
+    await call(server, era, "consider", ARGUMENTS, "decline")
+    await call(server, era, "fail")
+    assert len(seen) == (6 if era is Era.RETRY else 3)
+    assert all(before is after for before, after in seen)
+
+
+async def test_a_span_tells_where_the_call_stands(era: Era, collected: Collected) -> None:
+    await call(bookshop(trace=collected.telemetry), era, "order", ARGUMENTS, *REPLIES)
+    told = attributes_of(collected.spans[-1])
+    assert told["roundtrip.tool"] == "order"
+    assert told["roundtrip.state"] == "completed"
+    assert told["roundtrip.round"] == 2
+    assert told["roundtrip.era"] == era.name.lower()
+    assert told["roundtrip.leg"] == (3 if era is Era.RETRY else 1)
+    assert told["mcp.method.name"] == "tools/call"
+    assert "roundtrip.pending" not in told
+    assert collected.spans[-1].status.status_code is StatusCode.UNSET
+
+
+async def test_a_span_tells_what_is_asked_and_why_and_what_is_pending(collected: Collected) -> None:
+    hopper = Hopper([bookshop(trace=collected.telemetry)])
+    await hopper.leg("order", ARGUMENTS)
+    await hopper.leg("order", ARGUMENTS, answers={}, state=hopper.token)
+    first, second = collected.spans
+    asked = {"roundtrip.key": "confirm_backorder", "roundtrip.reason": "new", "roundtrip.round": 1}
+    assert events_of(first) == [("roundtrip.asked", asked)]
+    assert attributes_of(second)["roundtrip.state"] == "awaiting_input"
+    assert attributes_of(second)["roundtrip.pending"] == ("confirm_backorder",)
+    assert attributes_of(second)["roundtrip.token.sent_bytes"] == len(hopper.token)
+    answered, again = events_of(second)
+    assert answered[0] == "roundtrip.answered"
+    assert again == ("roundtrip.asked", {**asked, "roundtrip.reason": "missing", "roundtrip.round": 2})
+
+
+async def test_the_one_span_of_a_live_call_tells_when_it_asked_and_was_answered(collected: Collected) -> None:
+    await call(bookshop(trace=collected.telemetry), Era.LIVE, "order", ARGUMENTS, *REPLIES)
+    (span,) = collected.spans
+    assert [name for name, _ in events_of(span)] == ["roundtrip.asked", "roundtrip.answered"] * 2
+    keys = [told["roundtrip.keys"] for name, told in events_of(span) if name == "roundtrip.answered"]
+    assert keys == [("confirm_backorder",), ("how_many",)]
+
+
+async def test_a_failure_is_an_error_without_its_text(era: Era, collected: Collected) -> None:
+    server = bookshop(trace=collected.telemetry)
+
+    @server.tool()
+    async def fail() -> str:
+        raise LookupError("no such book: Neuromancer")
+
+    await call(server, era, "fail")
+    (span,) = collected.spans
+    assert span.status.status_code is StatusCode.ERROR
+    assert span.status.description is None
+    assert attributes_of(span)["error.type"] == "LookupError"
+    assert attributes_of(span)["roundtrip.state"] == "failed"
+    assert list(span.events) == []
+
+
+async def test_that_the_user_declines_is_no_error(era: Era, collected: Collected) -> None:
+    await call(bookshop(trace=collected.telemetry), era, "order", ARGUMENTS, "decline")
+    span = collected.spans[-1]
+    assert attributes_of(span)["roundtrip.state"] == "refused"
+    assert span.status.status_code is StatusCode.UNSET
+
+
+async def test_a_result_that_says_it_is_an_error_makes_the_span_one(era: Era, collected: Collected) -> None:
+    server = bookshop(trace=collected.telemetry)
+
+    @server.tool()
+    async def sorry() -> CallToolResult:
+        return CallToolResult(content=[TextContent(type="text", text="sorry")], is_error=True)
+
+    await call(server, era, "sorry")
+    (span,) = collected.spans
+    assert attributes_of(span)["roundtrip.state"] == "completed"
+    assert attributes_of(span)["error.type"] == "tool_error"
+    assert span.status.status_code is StatusCode.ERROR
+
+
+async def test_a_function_called_from_within_another_is_a_span_inside_it(era: Era, collected: Collected) -> None:
+    server = bookshop(trace=collected.telemetry)
+
+    @server.tool()
+    async def outer(ctx: Context[Any, Any]) -> str:
+        return text_of(await ctx.mcp_server.call_tool("reserve", {"title": "Dune"}))
+
+    assert text_of(await call(server, era, "outer")) == "Dune: 7 left"
+    inner, around = collected.spans
+    assert inner.parent == context_of(around)
+    assert attributes_of(inner)["roundtrip.within"] == attributes_of(around)["roundtrip.call"]
+
+
+async def test_a_refused_token_is_a_span_of_its_own_inside_its_request(
+    collected: Collected, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp.shared._otel, "_tracer", collected.tracers.get_tracer("mcp"))
+    hopper = Hopper([bookshop(trace=collected.telemetry, ttl=60)])
+    await hopper.leg("order", ARGUMENTS)
+    clock.advance(61)
+    with pytest.raises(MCPError):
+        await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
+    leg, refused = collected.spans
+    assert refused.name == "roundtrip.refused order"
+    assert refused.status.status_code is StatusCode.ERROR
+    told = attributes_of(refused)
+    assert told["roundtrip.reason"] == "expired"
+    assert told["roundtrip.call"] == attributes_of(leg)["roundtrip.call"]
+    assert told["roundtrip.leg"] == 2
+    assert linked_to(refused) == [name_of(leg)]
+    parents = {context_of(span).span_id: span.name for span in collected.all_spans}
+    assert refused.parent is not None
+    assert parents[refused.parent.span_id] == "tools/call order"
+    (point,) = collected.points["roundtrip.refusals"]
+    assert point.attributes == {"roundtrip.reason": "expired", "roundtrip.tool": "order"}
+
+
+async def test_what_a_client_invents_becomes_no_attribute(collected: Collected) -> None:
+    with pytest.raises(MCPError):
+        await Hopper([bookshop(trace=collected.telemetry)]).leg("made up", {}, answers={}, state="made up, too")
+    (span,) = collected.spans
+    assert span.name == "roundtrip.refused"
+    assert attributes_of(span)["roundtrip.reason"] == "malformed"
+    (point,) = collected.points["roundtrip.refusals"]
+    assert point.attributes == {"roundtrip.reason": "malformed"}
+
+
+async def test_calls_are_counted_by_the_state_they_end_in(era: Era, collected: Collected) -> None:
+    server = bookshop(trace=collected.telemetry)
+
+    @server.tool()
+    async def fail() -> str:
+        raise ToolError("no")
+
+    await call(server, era, "order", ARGUMENTS, *REPLIES)
+    await call(server, era, "order", {"title": "Dune"}, {"copies": 1})
+    await call(server, era, "order", ARGUMENTS, "cancel")
+    await call(server, era, "fail")
+    counted = {
+        (told(point)["roundtrip.tool"], told(point)["roundtrip.state"]): number(point)
+        for point in collected.points["roundtrip.calls"]
+    }
+    assert counted == {("order", "completed"): 2, ("order", "refused"): 1, ("fail", "failed"): 1}
+    rounds = {
+        (told(point)["roundtrip.tool"], told(point)["roundtrip.state"]): histogram(point).sum
+        for point in collected.points["roundtrip.call.rounds"]
+    }
+    assert rounds == {("order", "completed"): 3, ("order", "refused"): 1, ("fail", "failed"): 0}
+
+
+def told(point: NumberDataPoint | HistogramDataPoint) -> Mapping[str, Any]:
+    return point.attributes or {}
+
+
+def number(point: NumberDataPoint | HistogramDataPoint) -> float:
+    assert isinstance(point, NumberDataPoint)
+    return point.value
+
+
+def histogram(point: NumberDataPoint | HistogramDataPoint) -> HistogramDataPoint:
+    assert isinstance(point, HistogramDataPoint)
+    return point
+
+
+async def test_a_call_that_waits_has_not_ended(collected: Collected) -> None:
+    hopper = Hopper([bookshop(trace=collected.telemetry)])
+    await hopper.leg("order", ARGUMENTS)
+    assert "roundtrip.calls" not in collected.points
+
+
+async def test_waiting_is_measured_from_the_token_to_the_answer_on_another_instance(
+    collected: Collected, clock: Clock
+) -> None:
+    hopper = Hopper([bookshop(), bookshop(trace=collected.telemetry)])
+    await hopper.leg("order", ARGUMENTS)
+    clock.advance(42)
+    await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
+    (point,) = collected.points["roundtrip.wait.duration"]
+    assert histogram(point).count == 1
+    assert histogram(point).sum == pytest.approx(42, abs=0.01)
+    assert dict(events_of(collected.spans[0]))["roundtrip.answered"]["roundtrip.waited"] == pytest.approx(42, abs=0.01)
+
+
+async def test_an_instance_whose_clock_is_behind_waits_for_nothing_rather_than_for_less(
+    collected: Collected, clock: Clock
+) -> None:
+    hopper = Hopper([bookshop(), bookshop(trace=collected.telemetry)])
+    await hopper.leg("order", ARGUMENTS)
+    clock.advance(-20)
+    await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
+    (point,) = collected.points["roundtrip.wait.duration"]
+    assert histogram(point).sum == 0
+
+
+async def test_every_round_of_a_call_is_waited_for_once(era: Era, collected: Collected) -> None:
+    await call(bookshop(trace=collected.telemetry), era, "order", ARGUMENTS, *REPLIES)
+    (point,) = collected.points["roundtrip.wait.duration"]
+    assert histogram(point).count == 2
+    assert told(point) == {"roundtrip.tool": "order"}
+
+
+async def test_the_sizes_of_the_tokens_that_go_out_are_measured(collected: Collected) -> None:
+    hopper = Hopper([bookshop(trace=collected.telemetry)])
+    await hopper.play("order", ARGUMENTS, ROUNDS)
+    (point,) = collected.points["roundtrip.token.size"]
+    sizes = [len(leg.request_state or "") for leg in hopper.legs]
+    assert (histogram(point).count, histogram(point).sum) == (2, sum(sizes))
+
+
+async def test_metrics_are_told_apart_by_tool_state_and_reason_alone(era: Era, collected: Collected) -> None:
+    server = bookshop(trace=collected.telemetry)
+    await call(server, era, "order", ARGUMENTS, *REPLIES)
+    with pytest.raises(MCPError):
+        await Hopper([server]).leg("order", ARGUMENTS, answers={}, state="r1p.x.y")
+    assert collected.points
+    names = {name for points in collected.points.values() for point in points for name in told(point)}
+    assert names == {"roundtrip.tool", "roundtrip.state", "roundtrip.reason"}
+
+
+async def test_nothing_that_anybody_said_is_told(
+    era: Era, collected: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp.shared._otel, "_tracer", collected.tracers.get_tracer("mcp"))
+    key = b"marker-key, which is long enough...."
+    server = Server[Any]("shop", keys=[key], trace=collected.telemetry, build="1")
+
+    async def ask_by_argument(wish: str) -> Elicit[Wish]:
+        return Elicit(f"marker-message about {wish}", Wish)
+
+    @server.tool()
+    async def tell(wish: str, got: Annotated[Wish, Resolve(ask_by_argument)], ctx: Context[Any, Any]) -> str:
+        await ctx.step("quote", computed)
+        second = await ctx.elicit("marker-message, the second", Wish)
+        if wish == "marker-argument, which fails":
+            raise LookupError("marker-error")
+        return f"marker-result {got.text} {second}"
+
+    hopper = Hopper([server])
+    for wish in ("marker-argument", "marker-argument, which fails"):
+        await call(server, era, "tell", {"wish": wish}, {"text": "marker-answer"}, {"text": "marker-answer"})
+    await hopper.leg("tell", {"wish": "marker-argument"})
+    with pytest.raises(MCPError):
+        await hopper.leg("tell", {"wish": "marker-other"}, answers={}, state=hopper.token)
+    everything = " ".join(span.to_json() for span in collected.all_spans) + repr(collected.points)
+    assert "roundtrip.leg tell" in everything
+    assert "LookupError" in everything
+    assert "marker" not in everything
+    assert hopper.token not in everything
+
+
+class Wish(BaseModel):
+    text: str
+
+
+def computed() -> str:
+    return "marker-step"
+
+
+async def test_a_transcript_and_telemetry_may_be_had_together(era: Era, collected: Collected, tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    server = bookshop(trace=[Recorder(path), collected.telemetry])
+    await call(server, era, "order", ARGUMENTS, *REPLIES)
+    (recorded,) = {json.loads(line)["call"] for line in path.read_text().splitlines()}
+    assert {attributes_of(span)["roundtrip.call"] for span in collected.spans} == {recorded}
+    links = [len(span.links) for span in collected.spans]
+    assert links == ([0, 1, 1] if era is Era.RETRY else [0])
+
+
+class Broken(SpanProcessor):
+    """An exporter's end of things, on a bad day."""
+
+    def on_start(self, span: Span, parent_context: otel_context.Context | None = None) -> None:
+        raise OSError("no collector")
+
+
+async def test_a_call_does_not_end_with_its_telemetry(
+    era: Era, collected: Collected, caplog: pytest.LogCaptureFixture
+) -> None:
+    collected.tracers.add_span_processor(Broken())
+    server = bookshop(trace=collected.telemetry)
+    result = await call(server, era, "order", ARGUMENTS, *REPLIES)
+    assert text_of(result) == "2 x Neuromancer, in 2-3 weeks"
+    assert "a tracer failed at the beginning of a call" in caplog.text
+
+
+PROVIDED: Final = """
+import anyio
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from roundtrip import Telemetry
+from tests.interaction.bookshop import bookshop
+from tests.players import Hopper
+
+server = bookshop(trace=Telemetry())
+exporter = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+hopper = Hopper([server])
+anyio.run(hopper.leg, "order", {"title": "Neuromancer"})
+names = {span.context.span_id: span.name for span in exporter.get_finished_spans()}
+print([names[span.parent.span_id] for span in exporter.get_finished_spans() if span.name.startswith("roundtrip.leg")])
+"""
+
+
+def run(program: str) -> str:
+    """What another process prints, in which nothing of this one is set up."""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=WAIT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_provider_of_the_process_is_used_even_if_it_is_set_later() -> None:
+    assert run(PROVIDED) == "['tools/call order']"
+
+
+def test_telemetry_needs_nothing_but_the_api() -> None:
+    program = """
+import sys
+sys.modules["opentelemetry.sdk"] = None
+import anyio
+from roundtrip import Telemetry
+from tests.interaction.bookshop import bookshop
+from tests.players import Hopper
+anyio.run(Hopper([bookshop(trace=Telemetry())]).leg, "order", {"title": "Neuromancer"})
+print(sorted(name for name in sys.modules if name.startswith("opentelemetry.sdk.")))
+"""
+    assert run(program) == "[]"

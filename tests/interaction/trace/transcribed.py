@@ -1,0 +1,49 @@
+"""Transcripts of real servers, read back line by line and held against the schema that the specification shows."""
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from roundtrip.machine.table import INDEX, State
+from roundtrip.recording.lines import Line
+from roundtrip.trace.calls import TracedCall, join
+from roundtrip.trace.reading import files_of, read_files
+from tests.hosts import ROOT
+
+
+@lru_cache(maxsize=1)
+def _schema() -> Draft202012Validator:
+    return Draft202012Validator(json.loads((ROOT / "specs" / "transcript.schema.json").read_text()))
+
+
+def raw_lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file and of those that were rotated out of it, each valid against the schema."""
+    lines = [json.loads(line) for file in files_of([path]) for line in file.read_text("ascii").splitlines()]
+    for line in lines:
+        _schema().validate(line)  # pyright: ignore[reportUnknownMemberType]
+    return lines
+
+
+def lines_of(path: Path) -> list[Line]:
+    raw_lines(path)
+    reading = read_files(files_of([path]))
+    assert (reading.unreadable, reading.newer) == (0, 0)
+    return reading.lines
+
+
+def calls_of(path: Path) -> list[TracedCall]:
+    """The calls, in the order in which they began."""
+    return list(join(lines_of(path)).calls.values())
+
+
+def assert_path_is_in_the_table(call: TracedCall) -> None:
+    """Every move of every serving follows an arrow, and each serving begins where the one before left the call."""
+    for serving in call.servings:
+        state = State.RECEIVED if serving.leg == 1 else State.AWAITING_INPUT
+        for line in serving.happened:
+            for event, target, _ in line.moves:
+                assert INDEX[state, event] == target
+                state = target
