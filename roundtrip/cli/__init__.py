@@ -6,12 +6,12 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from roundtrip.cli import demo, graph
+from roundtrip.cli import call, check, demo, graph, trace
 from roundtrip.cli.command import Command, CommandFailed
 
 __all__ = ["main"]
 
-_COMMANDS: tuple[Command, ...] = (demo.COMMAND, graph.COMMAND)
+_COMMANDS: tuple[Command, ...] = (call.COMMAND, check.COMMAND, demo.COMMAND, graph.COMMAND, trace.COMMAND)
 
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141

@@ -1,0 +1,1 @@
+"""A terminal client that answers what servers ask."""

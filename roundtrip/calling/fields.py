@@ -1,0 +1,265 @@
+"""One field of a form: how it is shown, read from a line of typing, and checked."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import Enum
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from roundtrip.safe_text import printable
+
+__all__ = ["FORMATS", "Choice", "Field", "FieldInvalid", "Kind"]
+
+_YES: Final = ("y", "yes", "true")
+_NO: Final = ("n", "no", "false")
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,400}", re.ASCII)
+_EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
+_EMPTY: Final = '""'
+
+
+class FieldInvalid(Exception):
+    """A value that does not fit its field; the message says what would."""
+
+
+class Kind(Enum):
+    """What a field holds."""
+
+    TEXT = "text"
+    WHOLE = "whole number"
+    NUMBER = "number"
+    YES_NO = "yes or no"
+    ONE = "one of the choices"
+    SEVERAL = "some of the choices"
+    JSON = "JSON"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the values that a field may have, with the title it is shown by."""
+
+    value: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a form."""
+
+    name: str
+    kind: Kind
+    required: bool = False
+    title: str | None = None
+    description: str | None = None
+    choices: tuple[Choice, ...] = ()
+    format: str | None = None
+    least: float | None = None
+    """The smallest number, the shortest text or the fewest choices."""
+    most: float | None = None
+    has_default: bool = False
+    default: Any = None
+
+    @property
+    def label(self) -> str:
+        """The field's title on one line, with its name where that differs."""
+        title = printable(self.title or self.name)
+        name = printable(self.name)
+        return title if title.casefold() == name.casefold() else f"{title} [{name}]"
+
+    @property
+    def hint(self) -> str:
+        """What may be typed, in a few words."""
+        parts = [_TYPED[self.kind]]
+        if self.format is not None:
+            parts = [FORMATS[self.format][0]]
+        if (bounds := self._bounds) is not None:
+            parts.append(bounds)
+        if self.has_default:
+            parts.append(f"Enter for {self.shown(self.default)}")
+        elif not self.required:
+            parts.append("Enter to leave it out")
+        return ", ".join(part for part in parts if part)
+
+    @property
+    def _bounds(self) -> str | None:
+        unit = {Kind.TEXT: " characters", Kind.SEVERAL: " of them"}.get(self.kind, "")
+        match (self.least, self.most):
+            case (None, None):
+                return None
+            case (least, None):
+                return f"at least {_number(least)}{unit}"
+            case (None, most):
+                return f"at most {_number(most)}{unit}"
+            case (least, most):
+                return f"{_number(least)} to {_number(most)}{unit}"
+
+    def shown(self, value: Any) -> str:
+        """A value of this field on one line, as a person would name it."""
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, list):
+            return ", ".join(self.shown(item) for item in cast("list[object]", value)) or "none"
+        if isinstance(value, str):
+            title = next((choice.title for choice in self.choices if choice.value == value), None)
+            return printable(title) if title is not None else repr(printable(value))
+        return printable(json.dumps(value))
+
+    def read(self, typed: str) -> tuple[bool, Any]:
+        """Whether the field is filled in by a line of typing, and what with.
+
+        Raises:
+            FieldInvalid: What was typed does not fit.
+        """
+        typed = typed.strip()
+        if typed:
+            value = self._value_of(typed)
+        elif self.has_default:
+            value = self.default
+        elif not self.required:
+            return False, None
+        elif self.kind is Kind.SEVERAL:
+            value = cast("list[str]", [])
+        else:
+            raise FieldInvalid("it is required" + (f"; type {_EMPTY} for an empty text" * (self.kind is Kind.TEXT)))
+        self.check(value)
+        return True, value
+
+    def _value_of(self, typed: str) -> Any:
+        match self.kind:
+            case Kind.TEXT:
+                return "" if typed == _EMPTY else typed
+            case Kind.WHOLE:
+                return int(typed) if _WHOLE.fullmatch(typed) else typed
+            case Kind.NUMBER:
+                return int(typed) if _WHOLE.fullmatch(typed) else _decimal(typed)
+            case Kind.YES_NO:
+                return typed.lower() in _YES if typed.lower() in (*_YES, *_NO) else typed
+            case Kind.ONE:
+                return self._chosen(typed)
+            case Kind.SEVERAL:
+                return list(dict.fromkeys(self._chosen(part.strip()) for part in typed.split(",") if part.strip()))
+            case Kind.JSON:
+                return _json(typed)
+
+    def _chosen(self, typed: str) -> str:
+        if typed.isascii() and typed.isdigit() and 1 <= int(typed[:9]) <= len(self.choices):
+            return self.choices[int(typed[:9]) - 1].value
+        found = [choice.value for choice in self.choices if typed in (choice.value, choice.title)]
+        if len(found) != 1:
+            raise FieldInvalid(f"{printable(typed)!r} is not a choice; type a number from 1 to {len(self.choices)}")
+        return found[0]
+
+    def check(self, value: Any) -> None:
+        """Raise FieldInvalid unless a JSON value fits."""
+        if not _IS[self.kind](value):
+            raise FieldInvalid(f"it has to be {_WANTED[self.kind]}")
+        if self.kind in (Kind.ONE, Kind.SEVERAL):
+            allowed = {choice.value for choice in self.choices}
+            chosen = cast("list[str]", value if self.kind is Kind.SEVERAL else [value])
+            if not allowed.issuperset(chosen):
+                raise FieldInvalid(f"it has to be among {', '.join(printable(c.value) for c in self.choices)}")
+        self._check_size(value)
+        if self.format is not None and not FORMATS[self.format][1](value):
+            raise FieldInvalid(f"it has to be {FORMATS[self.format][0]}")
+
+    def _check_size(self, value: Any) -> None:
+        if self.kind in (Kind.TEXT, Kind.SEVERAL):
+            size = len(value)
+        elif self.kind in (Kind.WHOLE, Kind.NUMBER):
+            size = value
+        else:
+            return
+        if (self.least is not None and size < self.least) or (self.most is not None and size > self.most):
+            raise FieldInvalid(f"it has to be {self._bounds}")
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else str(value)
+
+
+def _decimal(typed: str) -> float | str:
+    try:
+        number = float(typed)
+    except ValueError:
+        return typed
+    return number if math.isfinite(number) else typed
+
+
+def _json(typed: str) -> Any:
+    try:
+        return json.loads(typed)
+    except ValueError as error:
+        raise FieldInvalid("it has to be JSON, such as 3, true, [1, 2] or {}") from error
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in cast("list[object]", value))
+
+
+def _is_date(text: str) -> bool:
+    return _DATE.fullmatch(text) is not None and _readable(date.fromisoformat, text)
+
+
+def _is_moment(text: str) -> bool:
+    return _MOMENT.fullmatch(text) is not None and _readable(datetime.fromisoformat, text.upper())
+
+
+def _is_uri(text: str) -> bool:
+    return " " not in text and _readable(urlsplit, text) and urlsplit(text).scheme != ""
+
+
+def _readable(read: Callable[[str], object], text: str) -> bool:
+    try:
+        read(text)
+    except ValueError:
+        return False
+    return True
+
+
+_IS: Final[Mapping[Kind, Callable[[Any], bool]]] = {
+    Kind.TEXT: lambda value: isinstance(value, str),
+    Kind.WHOLE: _is_whole,
+    Kind.NUMBER: _is_number,
+    Kind.YES_NO: lambda value: isinstance(value, bool),
+    Kind.ONE: lambda value: isinstance(value, str),
+    Kind.SEVERAL: _is_texts,
+    Kind.JSON: lambda value: True,
+}
+_WANTED: Final = {
+    Kind.TEXT: "text",
+    Kind.WHOLE: "a whole number",
+    Kind.NUMBER: "a number",
+    Kind.YES_NO: "yes or no (true or false in a file)",
+    Kind.ONE: "one of the choices",
+    Kind.SEVERAL: "a list of choices",
+    Kind.JSON: "JSON",
+}
+_TYPED: Final = {
+    Kind.TEXT: "",
+    Kind.WHOLE: "a whole number",
+    Kind.NUMBER: "a number",
+    Kind.YES_NO: "y or n",
+    Kind.ONE: "type its number",
+    Kind.SEVERAL: "type their numbers, with commas between",
+    Kind.JSON: "JSON",
+}
+FORMATS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
+    "email": ("an e-mail address, such as ada@example.com", lambda text: _EMAIL.fullmatch(text) is not None),
+    "uri": ("an address with its scheme, such as https://example.com", _is_uri),
+    "date": ("a date, such as 2026-07-28", _is_date),
+    "date-time": ("a date and time, such as 2026-07-28T09:30:00Z", _is_moment),
+}
+"""How a text with a format is described, and whether a text has it."""

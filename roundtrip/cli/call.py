@@ -1,0 +1,162 @@
+"""`roundtrip call`: call a tool from the terminal, and answer what it asks."""
+
+import json
+import math
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from pathlib import Path
+from typing import Final
+
+import anyio
+from mcp_types import CallToolResult, Root
+from pydantic import BaseModel, FileUrl
+
+from roundtrip.calling.answers import NO_ANSWERS, read_answers
+from roundtrip.calling.call import LEVELS, Called, Era, Plan, carry_out
+from roundtrip.calling.endings import CallFailed, Ending
+from roundtrip.calling.showing import text_of_result, text_of_tools
+from roundtrip.calling.targets import target_of
+from roundtrip.calling.terminal import Terminal
+from roundtrip.cli.command import Command, CommandFailed
+
+__all__ = ["COMMAND"]
+
+_SECONDS: Final = 300.0
+_ERAS: Final = {"retry": Era.RETRY, "live": Era.LIVE, "auto": Era.AUTO}
+
+_DESCRIPTION: Final = """\
+Call a tool of any MCP server, and answer what it asks. Without TOOL, list the tools and their parameters.
+Options go before SERVER or after the last argument. The result is printed on standard output, all else on
+standard error."""
+
+_MORE: Final = """\
+SERVER is an http(s) address, or a command that serves stdio, in quotes: "python server.py". The command gets
+this environment.
+
+arguments:
+  key=value    text; JSON where the tool's input schema wants something else than text (3, true, [1, 2])
+  key:=JSON    JSON, whatever the schema says
+  key@=FILE    as key=value, with the content of a file
+
+questions:
+  At a terminal they are asked one field at a time. Enter takes a field's default or leaves it out. `:decline`
+  says no to the question, `:cancel` or the end of the input breaks it off. A page is opened in the browser only
+  after asking, and only if its address is http(s). --answers FILE answers for scripts; what it does not answer
+  is asked, or without a terminal fails. The file is JSON, either an object by question key
+      {"seat": {"row": "middle"}, "confirm": "decline"}
+  or a list, with a key or a regular expression that the message has to contain, or neither for the next question
+      [{"message": "Which seat", "answer": {"row": "middle"}}, {"answer": "decline"}]
+  An answer is the form's content, or "accept" (with the form's defaults; for a page: go there), "decline" or
+  "cancel"; for a model, {"text": "..."}. The live era has no keys on the wire: entries with a key and without a
+  message are taken in order there. A page that a file accepts is shown, not opened.
+
+headers:
+  Keep secrets out of the command line: --header 'Authorization: Bearer ${TOKEN}', in single quotes, reads the
+  value from the environment.
+
+exit codes:
+  0  the call was completed          4  the server answered with a protocol error
+  1  the tool failed                 5  no connection, or it was lost, or --timeout passed
+  2  wrong usage, or no answer       130  interrupted
+  3  a question was declined or cancelled, and the call then failed"""
+
+
+def _configure(parser: ArgumentParser) -> None:
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = _MORE
+    parser.add_argument("server", metavar="SERVER", help="an http(s) address, or a command that serves stdio")
+    parser.add_argument("tool", nargs="?", metavar="TOOL", help="the tool to call")
+    parser.add_argument("arguments", nargs="*", metavar="key=value", help="its arguments; see below")
+    parser.add_argument("--list", action="store_true", help="list the tools, as without TOOL")
+    parser.add_argument("--answers", metavar="FILE", help="answer from a JSON file, or from standard input (-)")
+    parser.add_argument("--era", choices=list(_ERAS), default="auto", help="of the protocol; default: %(default)s")
+    parser.add_argument("--step", action="store_true", help="hold before every round, and tell where the call stands")
+    parser.add_argument("--json", action="store_true", help="print the result, or the tools, as JSON")
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=_SECONDS,
+        metavar="SECONDS",
+        help="how long to wait for the server, not counting the time to answer; 0 is without end; default: %(default)g",
+    )
+    parser.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="send an HTTP header")
+    parser.add_argument("--root", action="append", default=[], metavar="PATH", help="a folder the server may know of")
+    parser.add_argument(
+        "--log-level", choices=LEVELS, default="info", help="the least log messages to show; default: %(default)s"
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise ArgumentTypeError(f"{text!r} is no number of seconds")
+    return seconds
+
+
+def _run(arguments: Namespace) -> int:
+    try:
+        return _call(arguments)
+    except CallFailed as failure:
+        failed = CommandFailed(str(failure))
+        failed.exit_code = failure.ending
+        raise failed from failure
+
+
+def _call(arguments: Namespace) -> Ending:
+    if arguments.list and arguments.tool is not None:
+        raise CallFailed("--list calls no tool; leave the tool out")
+    terminal = Terminal(listen=arguments.answers != "-")
+    if arguments.step and not terminal.has_person:
+        raise CallFailed("--step needs a terminal to hold at")
+    plan = Plan(
+        target=target_of(arguments.server, arguments.header),
+        answers=NO_ANSWERS if arguments.answers is None else read_answers(arguments.answers),
+        tool=arguments.tool,
+        arguments=arguments.arguments,
+        era=_ERAS[arguments.era],
+        step=arguments.step,
+        timeout=arguments.timeout or None,
+        roots=[_root(path) for path in arguments.root],
+        log_level=arguments.log_level,
+    )
+    done = anyio.run(carry_out, plan, terminal)
+    if not isinstance(done, Called):
+        _print(_as_json(*done.tools) if arguments.json else text_of_tools(done.tools))
+        return Ending.COMPLETED
+    _print(_result_json(done.result) if arguments.json else text_of_result(done.result))
+    return done.ending
+
+
+def _root(path: str) -> Root:
+    folder = Path(path).absolute()
+    return Root(uri=FileUrl(folder.as_uri()), name=folder.name or None)
+
+
+def _as_json(*models: BaseModel) -> str:
+    return _dumped([model.model_dump(mode="json", by_alias=True, exclude_none=True) for model in models])
+
+
+def _result_json(result: CallToolResult) -> str:
+    return _dumped(result.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+def _dumped(value: object) -> str:
+    # The one control character that JSON need not escape.
+    return json.dumps(value, indent=2).replace("\x7f", "\\u007f")
+
+
+def _print(text: str) -> None:
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+
+
+COMMAND = Command(
+    name="call",
+    summary="call a tool from the terminal, and answer what it asks",
+    description=_DESCRIPTION,
+    configure=_configure,
+    run=_run,
+)

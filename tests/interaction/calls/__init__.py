@@ -1,0 +1,1 @@
+"""`roundtrip call` as a person and as a script use it, against servers that are ours and that are not."""

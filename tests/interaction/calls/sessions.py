@@ -1,0 +1,206 @@
+"""`roundtrip call` in a process of its own: by a person at a real pseudo-terminal, or by a script.
+
+The processes are forked from one that has imported everything already: importing takes longer than a call.
+"""
+
+import multiprocessing
+import os
+import pty
+import re
+import select
+import shlex
+import socket
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+
+from roundtrip.cli import main
+from tests.hosts import ROOT, WAIT, Factory, name_of
+
+PATIENCE: Final = 3 * WAIT
+"""A server of its own imports the SDK, which takes a few seconds; on a busy machine many."""
+
+FORKS: Final = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.interaction.calls.sessions"])
+
+ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
+"""The colours and weights that we put there ourselves."""
+
+
+def command(factory: Factory) -> str:
+    """The command, as a person types it, that serves what a factory makes over stdio."""
+    return shlex.join([sys.executable, "-m", "tests.hosts", name_of(factory)])
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A call that is over."""
+
+    code: int
+    out: str
+    told: str
+    """What was said on standard error."""
+
+
+@contextmanager
+def served(factory: Factory) -> Generator[str]:
+    """Serve what a factory makes over streamable HTTP from this process; gives the URL."""
+    server = uvicorn.Server(
+        uvicorn.Config(factory().streamable_http_app(), log_config=None, ws="none", timeout_graceful_shutdown=1)
+    )
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+        finally:
+            server.should_exit = True
+            thread.join(WAIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """The files that a process has as its standard streams."""
+
+    stdin: str
+    stdout: str
+    stderr: str
+
+
+def run(arguments: Sequence[str], streams: Streams, env: Mapping[str, str]) -> None:
+    """What the process does: become a session with these streams, and run the command."""
+    os.setsid()
+    os.chdir(ROOT)
+    os.environ.update(env)
+    warnings.simplefilter("error")
+    # The first terminal that a session opens is its own: Ctrl-C comes from there.
+    for number, (file, mode) in enumerate(
+        (
+            (streams.stdin, os.O_RDWR),
+            (streams.stdout, os.O_WRONLY | os.O_CREAT),
+            (streams.stderr, os.O_RDWR | os.O_CREAT),
+        )
+    ):
+        os.dup2(os.open(file, mode, 0o600), number)
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1)
+    sys.exit(main(["call", *arguments]))
+
+
+def started(arguments: Sequence[str], streams: Streams, env: Mapping[str, str] | None) -> BaseProcess:
+    process = FORKS.Process(target=run, args=(arguments, streams, dict(env or {})), daemon=False)
+    process.start()
+    return process
+
+
+def script(*arguments: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Ended:
+    """A call without a terminal."""
+    with tempfile.TemporaryDirectory() as folder:
+        given, out, told = (Path(folder, name) for name in ("in", "out", "told"))
+        given.write_text(stdin, encoding="utf-8")
+        process = started(arguments, Streams(str(given), str(out), str(told)), env)
+        process.join(PATIENCE)
+        if process.exitcode is None:
+            process.kill()
+            process.join(WAIT)
+            raise AssertionError(f"the call did not end; it said:\n{told.read_text(encoding='utf-8')}")
+        return Ended(process.exitcode, out.read_text(encoding="utf-8"), told.read_text(encoding="utf-8"))
+
+
+class AtTerminal:
+    """A person who reads what the call says and types; standard output is a pipe."""
+
+    def __init__(self, process: BaseProcess, screen: int, out: Path) -> None:
+        self._process = process
+        self._screen = screen
+        self._out = out
+        self._read = 0
+        self.seen = ""
+        self.codes: list[str] = []
+        """The colours and weights that came; `seen` is without them."""
+
+    def wait_until_open(self) -> None:
+        """Wait for the process to have its streams."""
+        deadline = time.monotonic() + PATIENCE
+        while not self._out.exists():
+            if time.monotonic() > deadline or self._process.exitcode is not None:
+                raise AssertionError("the call did not start")
+            time.sleep(0.01)
+
+    def wait_for(self, text: str) -> str:
+        """Read on until some text has come; what was said since the last time."""
+        return self.wait_for_any(text)
+
+    def wait_for_any(self, *texts: str) -> str:
+        """Read on until one of some texts has come; what was said since the last time."""
+        deadline = time.monotonic() + PATIENCE
+        start = self._read
+        while not (ends := [found + len(text) for text in texts if (found := self.seen.find(text, start)) >= 0]):
+            if not self._more(deadline):
+                raise AssertionError(f"{texts} were never said; what was:\n{self.seen}")
+        self._read = min(ends)
+        return self.seen[start : self._read]
+
+    def type(self, line: str) -> None:
+        os.write(self._screen, line.encode() + b"\n")
+
+    def reply(self, prompt: str, line: str) -> None:
+        """Type a line when asked for it."""
+        self.wait_for(prompt)
+        self.type(line)
+
+    def interrupt(self) -> None:
+        os.write(self._screen, b"\x03")
+
+    def end(self) -> Ended:
+        """Read to the end."""
+        deadline = time.monotonic() + PATIENCE
+        while self._more(deadline):
+            pass
+        self._process.join(PATIENCE)
+        if self._process.exitcode is None:
+            raise AssertionError(f"the call did not end; it said:\n{self.seen}")
+        return Ended(self._process.exitcode, self._out.read_text(encoding="utf-8"), self.seen)
+
+    def _more(self, deadline: float) -> bool:
+        """Read what comes next. A pseudo-terminal that nobody holds any more ends in an error, or in nothing."""
+        ready, _, _ = select.select([self._screen], [], [], max(0.0, deadline - time.monotonic()))
+        try:
+            chunk = os.read(self._screen, 65536) if ready else b""
+        except OSError:
+            return False
+        text = chunk.decode("utf-8", "replace").replace("\r\n", "\n")
+        self.codes += ESCAPES.findall(text)
+        self.seen += ESCAPES.sub("", text)
+        return bool(chunk)
+
+
+@contextmanager
+def person(*arguments: str, env: Mapping[str, str] | None = None) -> Generator[AtTerminal]:
+    """A call at a pseudo-terminal."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "out")
+        ours, theirs = pty.openpty()
+        name = os.ttyname(theirs)
+        process = started(arguments, Streams(name, str(out), name), {"TERM": "xterm-256color", **(env or {})})
+        at = AtTerminal(process, ours, out)
+        try:
+            # From here on the process holds the other end alone, so that its end is the end of what can be read.
+            at.wait_until_open()
+            os.close(theirs)
+            yield at
+        finally:
+            process.kill()
+            process.join(WAIT)
+            os.close(ours)

@@ -1,0 +1,211 @@
+"""A person at a real pseudo-terminal answers, on both eras: forms, pages, a model's part, and every way out."""
+
+import re
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+if sys.platform == "win32":
+    pytest.skip("Windows has no pseudo-terminals", allow_module_level=True)
+
+from tests.interaction.calls.servers import ours, sdk
+from tests.interaction.calls.sessions import AtTerminal, command, person, served
+
+ERAS = ("retry", "live")
+
+
+@pytest.fixture(scope="module")
+def railway() -> Generator[str]:
+    with served(ours) as url:
+        yield url
+
+
+each_era = pytest.mark.parametrize("era", ERAS)
+
+
+def choose_a_seat(at: AtTerminal) -> None:
+    at.reply("type its number:", "2")
+    at.reply("commas between, at least 1 of them:", "1, 3")
+    at.reply("Enter for 1:", "")
+    at.reply("such as ada@example.com:", "ada@example.com")
+    at.reply("Enter to leave it out:", "")
+
+
+@each_era
+def test_a_form_is_filled_in_field_by_field_and_the_result_alone_is_on_standard_output(railway: str, era: str) -> None:
+    with person(railway, "book", "train=X1", "people=2", "--era", era) as at:
+        shown = at.wait_for("type its number:")
+        at.type("2")
+        assert "| Which seat would you like?" in shown
+        assert ":decline says no, :cancel breaks off" in shown
+        assert re.search(r"Seat \(required\)\n  1\) By the window \[w\]\n  2\) On the aisle \[a\]\n", shown)
+        at.reply("commas between, at least 1 of them:", "1, 3")
+        shown = at.wait_for("a whole number, 0 to 3, Enter for 1:")
+        at.type("")
+        assert "-> Soup, Cake" in shown
+        assert "Pieces of luggage [bags]\n  They go under the seat\n" in shown
+        at.reply("such as ada@example.com:", "ada@example.com")
+        at.reply("Enter to leave it out:", "")
+        shown = at.wait_for("y or n:")
+        at.type("y")
+        assert "| Book a with 1 pieces?" in shown
+        assert ("(consent)" in shown) == (era == "retry")
+        ended = at.end()
+    assert (ended.code, ended.out) == (0, "X1 for 2: a soup+cake 1 ada@example.com None\n")
+
+
+@each_era
+def test_what_does_not_fit_is_said_and_asked_again(railway: str, era: str) -> None:
+    with person(railway, "book", "train=X1", "people=2", "--era", era) as at:
+        at.reply("type its number:", "7")
+        assert "Not quite: '7' is not a choice; type a number from 1 to 2." in at.wait_for("type its number:")
+        at.type("By the window")
+        at.reply("commas between", "")
+        assert "Not quite: it has to be at least 1 of them." in at.wait_for("commas between, at least 1 of them:")
+        at.type("fish")
+        at.reply("Enter for 1:", "9")
+        assert "Not quite: it has to be 0 to 3." in at.wait_for("Enter for 1:")
+        at.type("two")
+        assert "Not quite: it has to be a whole number." in at.wait_for("Enter for 1:")
+        at.type("3")
+        at.reply("such as ada@example.com:", "")
+        assert "Not quite: it is required" in at.wait_for("such as ada@example.com:")
+        at.type("ada")
+        assert "Not quite: it has to be an e-mail address" in at.wait_for("such as ada@example.com:")
+        at.type("a@b")
+        at.reply("Enter to leave it out:", "::decline")
+        at.reply("y or n:", "perhaps")
+        assert "Not quite: it has to be yes or no" in at.wait_for("y or n:")
+        at.type("yes")
+        ended = at.end()
+    assert (ended.code, ended.out) == (0, "X1 for 2: w fish 3 a@b :decline\n")
+
+
+@each_era
+@pytest.mark.parametrize("way_out", [":decline", ":cancel", "\x04"])
+def test_a_person_may_decline_or_break_off_in_the_middle_and_the_exit_code_says_so(
+    railway: str, era: str, way_out: str
+) -> None:
+    with person(railway, "book", "train=X1", "people=2", "--era", era) as at:
+        at.reply("type its number:", "1")
+        at.reply("commas between", way_out)
+        ended = at.end()
+    assert ended.code == 3
+    assert ("decline" if way_out == ":decline" else "cancel") in ended.out
+
+
+@each_era
+def test_a_page_is_shown_in_full_and_not_opened_when_the_person_says_no(railway: str, era: str, tmp_path: Path) -> None:
+    with person(railway, "enter", "--era", era, env=browser_noting(tmp_path)) as at:
+        shown = at.wait_for("Open it in the browser?")
+        assert "Address: https://login.example/start?for=you\nHost:    login.example\n" in shown
+        at.reply("breaks off):", "no")
+        ended = at.end()
+    assert ended.code == 3
+    assert not (tmp_path / "opened").exists()
+
+
+@each_era
+@pytest.mark.parametrize(("typed", "opened"), [("y", True), ("m", False)])
+def test_a_page_is_opened_only_if_the_person_wants_that(
+    railway: str, era: str, typed: str, opened: bool, tmp_path: Path
+) -> None:
+    with person(railway, "enter", "--era", era, env=browser_noting(tmp_path)) as at:
+        at.reply("breaks off):", typed)
+        ended = at.end()
+    assert (ended.code, ended.out) == (0, "agreed: True\n")
+    assert (tmp_path / "opened").exists() == opened
+    if opened:
+        assert (tmp_path / "opened").read_text() == "https://login.example/start?for=you"
+
+
+@each_era
+def test_an_address_that_is_not_http_is_never_opened(railway: str, era: str, tmp_path: Path) -> None:
+    with person(railway, "enter_oddly", "--era", era, env=browser_noting(tmp_path)) as at:
+        assert "it is not opened from here" in at.wait_for("breaks off):")
+        at.type("y")
+        at.reply("breaks off):", "m")
+        ended = at.end()
+    assert (ended.code, ended.out) == (0, "agreed: True\n")
+    assert not (tmp_path / "opened").exists()
+
+
+def browser_noting(folder: Path) -> dict[str, str]:
+    """An environment whose browser writes down what it is told to open."""
+    note = folder / "browser.sh"
+    note.write_text(f'#!/bin/sh\nprintf %s "$1" > {folder}/opened\n')
+    note.chmod(0o755)
+    return {"BROWSER": f"{note} %s"}
+
+
+@each_era
+def test_the_person_may_stand_in_for_a_model(railway: str, era: str) -> None:
+    with person(railway, "recite", "--era", era) as at:
+        shown = at.wait_for("breaks off)")
+        at.type("Rails,\nrails.\n.")
+        assert "system:\n| You are a poet.\nuser:\n| Write a verse about trains.\n" in shown
+        ended = at.end()
+    assert (ended.code, ended.out) == (0, "Rails,\nrails.\n")
+
+
+@each_era
+def test_a_declined_model_request_ends_the_call(railway: str, era: str) -> None:
+    with person(railway, "recite", "--era", era) as at:
+        at.reply("breaks off)", ":decline")
+        assert at.end().code == 3
+
+
+@each_era
+def test_steps_hold_and_tell_where_the_call_stands(railway: str, era: str) -> None:
+    with person(railway, "book", "train=X1", "people=2", "--step", "--era", era) as at:
+        first = at.wait_for("Enter to go on:")
+        at.type("")
+        choose_a_seat(at)
+        second = at.wait_for("Enter to go on:")
+        at.type("")
+        at.reply("y or n:", "n")
+        ended = at.end()
+    assert (ended.code, ended.out) == (0, "not booked\n")
+    if era == "retry":
+        assert re.search(r"Round 1: asks seat \(form\); request state: \d+ bytes; \d+\.\d s so far", first)
+        assert re.search(r"Round 2: asks consent \(form\); request state: \d+ bytes; \d+\.\d s so far", second)
+    else:
+        assert re.search(r"Question 1 \(form\); the request is held open meanwhile; \d+\.\d s so far", first)
+        assert re.search(r"Question 2 \(form\);", second)
+
+
+@each_era
+def test_what_the_answers_do_not_cover_is_asked(railway: str, era: str, tmp_path: Path) -> None:
+    answers = tmp_path / "answers.json"
+    answers.write_text('[{"message": "^Book", "answer": {"sure": true}}]')
+    with person(railway, "book", "train=X1", "people=2", "--answers", str(answers), "--era", era) as at:
+        choose_a_seat(at)
+        ended = at.end()
+    assert ended.code == 0
+    assert "y or n" not in ended.told
+
+
+@each_era
+def test_an_interrupted_call_ends_with_130_and_without_a_traceback(era: str) -> None:
+    with person(command(ours), "book", "train=X1", "people=2", "--era", era) as at:
+        at.wait_for("type its number:")
+        at.interrupt()
+        ended = at.end()
+    assert ended.code == 130
+    assert "Traceback" not in ended.told
+
+
+@each_era
+def test_a_server_of_the_sdk_is_answered_just_so(era: str) -> None:
+    with person(command(sdk), "paint", "what=the shed", "--era", era) as at:
+        at.reply("Enter for green:", "1")
+        ended = at.end()
+    assert (ended.code, ended.out) == (0, "the shed is red\n")
+
+
+def test_the_thinking_of_the_person_is_not_waiting_for_the_server(railway: str) -> None:
+    with person(railway, "enter", "--era", "live", "--timeout", "20") as at:
+        at.reply("breaks off):", "m")
+        assert at.end().code == 0

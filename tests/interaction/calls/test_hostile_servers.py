@@ -1,0 +1,91 @@
+"""Whatever a server says, nothing of it is obeyed by the terminal, and none of it passes for ours."""
+
+import sys
+import unicodedata
+from collections.abc import Generator
+
+import pytest
+
+if sys.platform == "win32":
+    pytest.skip("Windows has no pseudo-terminals", allow_module_level=True)
+
+from tests.interaction.calls.servers import hostile
+from tests.interaction.calls.sessions import AtTerminal, Ended, person, script, served
+
+each_era = pytest.mark.parametrize("era", ["retry", "live"])
+
+SHOWN = r"\x1b]0;owned\x07\x1b[2J[bold red]\u202egnp.exe"
+"""How the text that every word of the server carries has to look."""
+
+
+@pytest.fixture(scope="module")
+def trapper() -> Generator[str]:
+    with served(hostile) as url:
+        yield url
+
+
+def obeyed(ended: Ended) -> set[str]:
+    """The characters that a terminal acts on; what is our own is gone from the text already."""
+    return {
+        char
+        for char in ended.out + ended.told
+        if char != "\n" and unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    }
+
+
+@each_era
+def test_questions_progress_messages_and_the_result_are_shown_and_not_obeyed(trapper: str, era: str) -> None:
+    with person(trapper, "snare", "--step", "--era", era) as at:
+        for _ in range(1 if era == "retry" else 3):
+            at.wait_for("Enter to go on:")
+            at.type("")
+            if era == "live":
+                answer(at)
+        if era == "retry":
+            for _ in range(3):
+                answer(at)
+        ended = at.end()
+    assert ended.code == 0, ended.told
+    assert obeyed(ended) == set()
+    for initial in "MTDCPSGL":
+        assert f"{initial}{SHOWN}" in ended.told, initial
+    assert f"R{SHOWN}" in ended.out
+    assert "Host:    evil.example" in ended.told
+    # A second line of the server's text is either marked as its own or not a line.
+    assert [line for line in ended.told.splitlines() if "forged" in line and line.startswith("\\x9b")] == []
+    assert "it is not opened from here" in ended.told
+
+
+def answer(at: AtTerminal) -> None:
+    """Whichever of the three questions it is: on the live era they come in any order."""
+    shown = at.wait_for_any("type its number", "breaks off):", "only a dot;")
+    if "type its number" in shown:
+        at.type("1")
+    elif "breaks off):" in shown:
+        at.type("m")
+    else:
+        at.type("ok\n.")
+
+
+@each_era
+def test_lists_failures_and_errors_are_shown_and_not_obeyed(trapper: str, era: str) -> None:
+    listed = script(trapper, "--era", era)
+    failed = script(trapper, "refuse", "--era", era)
+    unknown = script(trapper, "snare", "x=1", "--era", era)
+    as_json = script(trapper, "refuse", "--era", era, "--json")
+    assert (listed.code, failed.code, unknown.code, as_json.code) == (0, 1, 2, 1)
+    assert f"D{SHOWN}" in listed.out
+    assert f"E{SHOWN}" in failed.out
+    for ended in (listed, failed, unknown, as_json):
+        assert obeyed(ended) == set()
+
+
+def test_output_is_plain_when_it_is_not_a_terminal_and_has_no_colour_with_no_color(trapper: str) -> None:
+    assert "\x1b" not in script(trapper, "snare", env={"FORCE_COLOR": "1"}).told
+    with person(trapper, "snare", "--era", "retry", env={"NO_COLOR": "1"}) as at:
+        at.reply("type its number", ":cancel")
+        at.wait_for("breaks off):")
+        assert not [
+            code for code in at.codes if any(part.startswith(("3", "4", "9")) for part in code[2:-1].split(";"))
+        ]
+        assert at.codes

@@ -1,0 +1,218 @@
+"""Without a terminal: answers from a file, arguments by the schema, and an exit code for every ending."""
+
+import json
+import socket
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if sys.platform == "win32":
+    pytest.skip("the processes are forked", allow_module_level=True)
+
+from tests.interaction.calls.servers import ours, sdk
+from tests.interaction.calls.sessions import command, script, served
+
+each_era = pytest.mark.parametrize("era", ["retry", "live"])
+
+SEAT = {"seat": "w", "meals": ["fish"], "mail": "ada@example.com"}
+BOOKED = "X1 for 2: w fish 1 ada@example.com None\n"
+
+
+@pytest.fixture(scope="module")
+def railway() -> Generator[str]:
+    with served(ours) as url:
+        yield url
+
+
+@each_era
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"seat": SEAT, "consent": {"sure": True}},
+        [{"answer": SEAT}, {"answer": {"sure": True}}],
+        [{"message": "^Book", "answer": {"sure": True}}, {"message": "seat", "answer": SEAT}],
+        [{"key": "consent", "message": "^Book", "answer": {"sure": True}}, {"answer": SEAT}],
+    ],
+    ids=["by key", "in order", "by message", "mixed"],
+)
+def test_a_file_answers(railway: str, era: str, answers: Any) -> None:
+    ended = script(railway, "book", "train=X1", "people=2", "--answers", "-", "--era", era, stdin=json.dumps(answers))
+    assert (ended.code, ended.out, ended.told) == (0, BOOKED, "")
+
+
+@each_era
+def test_a_question_that_the_file_does_not_answer_is_named_and_ends_the_call(railway: str, era: str) -> None:
+    answers = json.dumps({"seat": SEAT})
+    ended = script(railway, "book", "train=X1", "people=2", "--answers", "-", "--era", era, stdin=answers)
+    assert (ended.code, ended.out) == (2, "")
+    named = "'consent'" if era == "retry" else "'Book w with 1 pieces?'"
+    assert ended.told.startswith(f"roundtrip call: nobody answers the question {named};")
+
+
+@each_era
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [
+        ({**SEAT, "bags": 9}, "field 'bags': it has to be 0 to 3"),
+        ({**SEAT, "seat": "roof"}, "field 'seat': it has to be among w, a"),
+        ({"seat": "w"}, "field 'meals' is required"),
+        ({**SEAT, "row": 3}, "the form has no field 'row'"),
+        ("accept", "is required"),
+        (7, "has to be an object"),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_not_sent(railway: str, era: str, answer: Any, wrong: str) -> None:
+    answers = json.dumps([{"answer": answer}])
+    ended = script(railway, "book", "train=X1", "people=2", "--answers", "-", "--era", era, stdin=answers)
+    assert (ended.code, ended.out) == (2, "")
+    assert wrong in ended.told
+
+
+@each_era
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+def test_a_file_may_decline(railway: str, era: str, action: str) -> None:
+    answers = json.dumps({"seat": action})
+    ended = script(railway, "book", "train=X1", "people=2", "--answers", "-", "--era", era, stdin=answers)
+    assert ended.code == 3
+    assert action in ended.out
+
+
+@each_era
+def test_a_page_that_a_file_accepts_is_shown_and_not_opened(railway: str, era: str, tmp_path: Path) -> None:
+    answers = tmp_path / "answers.json"
+    answers.write_text('{"login": "accept"}')
+    ended = script(railway, "enter", "--answers", str(answers), "--era", era, env={"BROWSER": "/bin/false %s"})
+    assert (ended.code, ended.out) == (0, "agreed: True\n")
+    assert "Address: https://login.example/start?for=you\nHost:    login.example\n" in ended.told
+
+
+@each_era
+def test_a_file_may_stand_in_for_a_model(railway: str, era: str) -> None:
+    ended = script(railway, "recite", "--answers", "-", "--era", era, stdin='{"verse": {"text": "Rails."}}')
+    assert (ended.code, ended.out) == (0, "Rails.\n")
+
+
+@each_era
+def test_roots_are_offered_only_when_they_are_given(railway: str, era: str, tmp_path: Path) -> None:
+    ended = script(railway, "look", "--root", str(tmp_path), "--era", era)
+    assert (ended.code, ended.out) == (0, f"{tmp_path.name} {tmp_path.as_uri()}\n")
+    ended = script(railway, "look", "--era", era)
+    assert ended.code == 4
+    assert "roots" in ended.told
+
+
+@each_era
+def test_progress_and_log_messages_are_told_while_it_waits(railway: str, era: str) -> None:
+    ended = script(railway, "ride", "--era", era)
+    assert (ended.code, ended.out) == (0, "arrived\n")
+    assert "... 1 of 2: half way\n" in ended.told
+    assert "[info]: at the border\n" in ended.told
+    assert "border" not in script(railway, "ride", "--era", era, "--log-level", "error").told
+
+
+@each_era
+def test_a_tool_that_fails_is_exit_code_1(railway: str, era: str) -> None:
+    ended = script(railway, "derail", "--era", era)
+    assert ended.code == 1
+    assert "the train is off its rails" in ended.out
+
+
+@each_era
+def test_a_server_of_the_sdk_over_stdio_and_http(era: str) -> None:
+    answers = (
+        '{"ask_color": {"color": "red"}}' if era == "live" else '[{"message": "color", "answer": {"color": "red"}}]'
+    )
+    with served(sdk) as url:
+        for target in (url, command(sdk)):
+            ended = script(target, "paint", "what=shed", "--answers", "-", "--era", era, stdin=answers)
+            assert (ended.code, ended.out) == (0, "shed is red\n"), ended.told
+        assert "... 3 of 4: nearly" in script(url, "count", "--era", era).told
+
+
+def test_arguments_are_read_by_the_schema(railway: str, tmp_path: Path) -> None:
+    stops = tmp_path / "stops.json"
+    stops.write_text('["Bath", "Wells"]')
+    ended = script(railway, "timetable", 'options={"a": 1}', f"stops@={stops}", "fast:=true", "--json")
+    assert ended.code == 0
+    result = json.loads(ended.out)
+    assert result["structuredContent"] == {"options": {"a": 1}, "stops": ["Bath", "Wells"], "fast": True}
+
+
+def test_what_is_not_text_is_a_line_of_its_own(railway: str) -> None:
+    assert script(railway, "photograph").out == "a train\n[image, image/png, 3 bytes]\n"
+
+
+@pytest.mark.parametrize("ask", [[], ["--list"]])
+def test_tools_are_listed_with_their_parameters(railway: str, ask: list[str]) -> None:
+    ended = script(railway, *ask)
+    assert ended.code == 0
+    assert "book\n  Book a seat.\n    train (string)\n    people (integer)\n" in ended.out
+    assert "    fast (boolean, optional)\n" in ended.out
+    listed = json.loads(script(railway, *ask, "--json").out)
+    assert {"name", "inputSchema"} <= listed[0].keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["bok"], "the server has no tool 'bok'; its tools: 'book', 'enter'"),
+        (["book", "train=X1"], "the tool 'book' needs 'people'; it takes train (string), people (integer)"),
+        (["book", "train=X1", "people=2", "dog=1"], "the tool 'book' has no parameter 'dog'"),
+        (
+            ["book", "train=X1", "people=two"],
+            "the argument 'people' takes integer and is read as JSON, which 'two' is not",
+        ),
+        (["book", "train=X1", "train=X2", "people=2"], "the argument 'train' is given twice"),
+        (["book", "X1"], "'X1' is no argument; write key=value, key:=JSON or key@=FILE"),
+        (["book", "train@=/no/such"], "cannot read '/no/such': No such file or directory"),
+        (["book", "--list"], "--list calls no tool"),
+        (["book", "--step"], "--step needs a terminal"),
+        (["book", "--answers", "/no/such"], "cannot read '/no/such'"),
+        (["book", "--header", "secret-without-a-name"], "header 1 has to be written 'Name: value'"),
+        (["book", "--header", "Authorization: Bearer ${NO_SUCH}"], "variable NO_SUCH, which is not set"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2_and_says_what_is_wrong(railway: str, arguments: list[str], told: str) -> None:
+    ended = script(railway, *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.told.startswith("roundtrip call: ")
+    assert told in ended.told
+    assert "secret" not in ended.told
+
+
+@pytest.mark.parametrize(
+    "written", ["{", "3", '[{"key": "a"}]', '[{"answer": 1, "message": "("}]', '[{"answer": 1, "key": 2}]']
+)
+def test_a_file_that_holds_no_answers_is_wrong_usage(railway: str, written: str) -> None:
+    ended = script(railway, "enter", "--answers", "-", stdin=written)
+    assert ended.code == 2
+    assert "standard input" in ended.told
+
+
+def test_nobody_there_is_exit_code_5() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    assert script(f"http://127.0.0.1:{port}/mcp").code == 5
+    assert script("/no/such/program").code == 5
+    ended = script(f"{sys.executable} -c 'import sys; sys.stderr.write(\"\\x1b[31mno luck\")'")
+    assert ended.code == 5
+    assert r"server: \x1b[31mno luck" in ended.told
+
+
+@pytest.mark.parametrize("era", ["auto", "live", "retry"])
+def test_a_server_that_never_answers_is_given_up(era: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+        ended = script(url, "--timeout", "0.2", "--era", era)
+    assert ended.code == 5
+    assert "did not answer within 0.2 seconds" in ended.told
+
+
+@pytest.mark.parametrize("era", ["auto", "live", "retry"])
+def test_a_server_that_speaks_something_else_is_exit_code_4(railway: str, era: str) -> None:
+    ended = script(railway.replace("/mcp", "/elsewhere"), "--era", era)
+    assert ended.code == 4
+    assert "HTTP status 404" in ended.told
