@@ -19,7 +19,7 @@ from pydantic_core import PydanticSerializationError, core_schema, to_jsonable_p
 from roundtrip.errors import SchemaNotRenderable
 from roundtrip.machine.journal import digest
 
-__all__ = ["AnswerInvalid", "Form", "explain", "form_of"]
+__all__ = ["AnswerInvalid", "Form", "digest_of_form", "explain", "form_of"]
 
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 _SHARED: Final = ("title", "description", "default")
@@ -139,7 +139,7 @@ def _form_of_type(schema: Any) -> Form:
         form["required"] = required
     if "title" in root and not single:
         form["title"] = root["title"]
-    return Form(form, _digest_of(form), adapter, single=single and bool(properties))
+    return Form(form, digest_of_form(form), adapter, single=single and bool(properties))
 
 
 @lru_cache(maxsize=1024)
@@ -156,10 +156,11 @@ def _form_of_choices(titles: tuple[tuple[Any, str], ...], *, several: bool) -> F
         shape = {"title": "Value", "type": "array", "items": {"anyOf": options}}
     form = {"type": "object", "properties": {"value": shape}, "required": ["value"]}
     adapter: TypeAdapter[Any] = TypeAdapter(create_model("Answer", value=(chosen, ...)))
-    return Form(form, _digest_of(form), adapter, single=True, choices=True)
+    return Form(form, digest_of_form(form), adapter, single=True, choices=True)
 
 
-def _digest_of(form: Mapping[str, Any]) -> str:
+def digest_of_form(form: Mapping[str, Any]) -> str:
+    """What a form is pinned by, given what the client shows."""
     return digest(json.dumps(form, sort_keys=True, separators=(",", ":")))
 
 

@@ -1,0 +1,281 @@
+"""A recorded call as it can be played again: what was asked in each round, what was answered, and how it ended."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, Literal, cast
+
+from mcp_types import ListRootsRequest
+from pydantic import JsonValue
+
+from roundtrip.asks.forms import digest_of_form
+from roundtrip.asks.markers import ElicitUrl, ListRoots
+from roundtrip.asks.questions import question_of
+from roundtrip.machine.journal import Action, digest
+from roundtrip.recording.lines import AskedLine, Digested, EndedLine, Kept, ReadAnswer, Revealed, ShownQuestion
+from roundtrip.runtime.answers import Open
+from roundtrip.runtime.reasons import Reason
+from roundtrip.trace.calls import Serving, TracedCall
+
+__all__ = [
+    "Answer",
+    "Ending",
+    "Kind",
+    "NotReplayable",
+    "Question",
+    "RecordedCall",
+    "Round",
+    "recorded_call",
+    "revealed",
+]
+
+Kind = Literal["form", "page", "sample", "roots"]
+
+HOW_TO_REVEAL: Final = (
+    'record with Server(trace=Recorder(path, reveal="all")), or with ROUNDTRIP_TRACE_REVEAL=all in the environment'
+)
+
+_ACTIONS: Final = {"accept": Action.ACCEPT, "decline": Action.DECLINE, "cancel": Action.CANCEL}
+_UNREPEATABLE: Final = frozenset({"CancelledError", "ToolTimedOut"})
+"""What ends a call that would have gone on at another time."""
+
+
+class NotReplayable(Exception):
+    """A call cannot be played again; the message says why, and what would help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question as the client saw it."""
+
+    key: str
+    kind: Kind
+    message: JsonValue = None
+    """The text; of a sample, its parameters."""
+    form: Mapping[str, Any] | None = None
+    url: str | None = None
+    reason: Reason = Reason.NEW
+    attempt: int = 1
+    complaint: str | None = None
+    """What was wrong with the answer before; known of calls that are recorded as a whole."""
+
+    @property
+    def pins(self) -> tuple[str, str]:
+        """The digests of wording and schema that an answer to it is pinned to."""
+        if self.kind == "form":
+            return digest(str(self.message)), digest_of_form(self.form or {})
+        if self.kind == "page":
+            page = question_of(ElicitUrl(str(self.message), self.url or ""))
+            return page.message, page.schema
+        if self.kind == "roots":
+            roots = question_of(ListRoots())
+            return roots.message, roots.schema
+        text = json.dumps(self.message, sort_keys=True, separators=(",", ":"))
+        result = "CreateMessageResultWithTools" if self.with_tools else "CreateMessageResult"
+        return digest(text), digest(result)
+
+    @property
+    def with_tools(self) -> bool:
+        """Whether it is a sample whose answer may use tools."""
+        params = self.message if isinstance(self.message, dict) else {}
+        return "tools" in params or "toolChoice" in params
+
+    @classmethod
+    def of(cls, waiting: Open) -> "Question":
+        """A question that is being put now."""
+        request = waiting.question.request()
+        if isinstance(request, ListRootsRequest):
+            return cls(waiting.key, "roots", reason=waiting.reason)
+        params = request.params.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if request.method != "elicitation/create":
+            return cls(waiting.key, "sample", params, reason=waiting.reason)
+        if "url" in params:
+            return cls(waiting.key, "page", params["message"], url=params["url"], reason=waiting.reason)
+        form = params["requestedSchema"]
+        return cls(waiting.key, "form", params["message"], form=form, reason=waiting.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the client said to a question."""
+
+    question: Question
+    action: Action | None
+    """None for what could not be read at all."""
+    how: Literal["taken", "invalid", "lost"]
+    data: JsonValue = None
+
+
+@dataclass(slots=True)
+class Round:
+    """Questions that went out together, and the answers that came."""
+
+    number: int
+    leg: int
+    by: Literal["resolvers", "body", "author"]
+    questions: Mapping[str, Question]
+    answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
+
+    def put(self, key: str, answer: Answer) -> None:
+        """Note an answer; of several to one question the one that counted."""
+        if key not in self.answers or answer.how == "taken":
+            self.answers[key] = answer
+
+
+class Ending(Enum):
+    """How a call went on after its last round."""
+
+    BODY = "body"
+    REFUSED = "refused"
+    FAILED = "failed"
+    WAITS = "waits"
+    """The answers never came."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """One call, as far as it was revealed."""
+
+    id: str
+    method: str
+    name: str
+    version: str | None
+    era: Literal["retry", "live"]
+    build: str
+    arguments: Mapping[str, Any]
+    rounds: tuple[Round, ...]
+    ending: Ending
+    ended: EndedLine | None
+
+    @property
+    def resolver_rounds(self) -> tuple[Round, ...]:
+        """The rounds before the body first asked."""
+        by_body = next((place for place, round_ in enumerate(self.rounds) if round_.by != "resolvers"), None)
+        return self.rounds[:by_body]
+
+    @property
+    def asked_by_body(self) -> Round | None:
+        """The first round that the body asked."""
+        return next((round_ for round_ in self.rounds if round_.by != "resolvers"), None)
+
+    @property
+    def kinds(self) -> frozenset[Kind]:
+        """The kinds of questions that its client could answer."""
+        return frozenset(question.kind for round_ in self.rounds for question in round_.questions.values())
+
+
+def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
+    """What a transcript tells of a call.
+
+    Args:
+        call: The call.
+        whole: Whether what its body asked has to be known too, and its result.
+
+    Raises:
+        NotReplayable: It tells too little.
+    """
+    began = call.began
+    if began is None or (call.servings and call.servings[0].leg != 1):
+        raise NotReplayable("its beginning is not in these transcripts; name the older files too")
+    if began.within is not None or began.era == "direct":
+        raise NotReplayable("it was called by the server itself, from within another call")
+    chain = _chain(call)
+    rounds = _rounds(chain, whole=whole)
+    arguments = revealed(began.arguments)
+    last = chain[-1].lines[-1]
+    return RecordedCall(
+        id=call.id,
+        method=began.method,
+        name=began.tool,
+        version=began.version,
+        era=began.era,
+        build=began.build,
+        arguments=cast("Mapping[str, Any]", arguments) if isinstance(arguments, dict) else {},
+        rounds=tuple(rounds),
+        ending=_ending(chain[-1], rounds),
+        ended=last if isinstance(last, EndedLine) else None,
+    )
+
+
+def _chain(call: TracedCall) -> list[Serving]:
+    """The serving of each leg that the client went on with: the last one, where a request was repeated."""
+    by_leg = {serving.leg: serving for serving in call.servings}
+    missing = [leg for leg in range(1, max(by_leg) + 1) if leg not in by_leg]
+    if missing:
+        legs = ", ".join(map(str, missing))
+        raise NotReplayable(f"leg {legs} of it is not in these transcripts; name the files of all instances")
+    return [by_leg[leg] for leg in sorted(by_leg)]
+
+
+def _rounds(chain: list[Serving], *, whole: bool) -> list[Round]:
+    rounds: list[Round] = []
+    for serving in chain:
+        for line in serving.happened:
+            if rounds:
+                _take_answers(rounds[-1], line.answers, known=whole or rounds[-1].by == "resolvers")
+            if isinstance(line, AskedLine):
+                known = whole or line.by == "resolvers"
+                questions = {shown.key: _question(shown, whole=whole) for shown in line.questions} if known else {}
+                rounds.append(Round(line.round, serving.leg, line.by, questions))
+    return rounds
+
+
+def _take_answers(round_: Round, answers: tuple[ReadAnswer, ...], *, known: bool) -> None:
+    for read in answers:
+        question = round_.questions.get(read.key)
+        if question is None and known:
+            # Under a new name, an answer to the question that had a former one.
+            question = next((other for other in _one(round_.questions) if other.key not in round_.answers), None)
+        if question is None:
+            continue
+        action = _ACTIONS[read.action] if read.action is not None else None
+        data = revealed(read.data) if read.data is not None else None
+        round_.put(question.key, Answer(question, action, read.how, data))
+
+
+def _one(questions: Mapping[str, Question]) -> Iterator[Question]:
+    """The only question, if there is just one."""
+    return iter(questions.values() if len(questions) == 1 else ())
+
+
+def _question(shown: ShownQuestion, *, whole: bool) -> Question:
+    complaint = revealed(shown.complaint) if whole and shown.complaint is not None else None
+    form, url = (None if kept is None else revealed(kept) for kept in (shown.form, shown.url))
+    return Question(
+        shown.key,
+        shown.kind,
+        None if shown.message is None else revealed(shown.message),
+        form=cast("Mapping[str, Any]", form) if isinstance(form, dict) else None,
+        url=url if isinstance(url, str) else None,
+        reason=shown.reason,
+        attempt=shown.attempt,
+        complaint=complaint if isinstance(complaint, str) else None,
+    )
+
+
+def _ending(last: Serving, rounds: list[Round]) -> Ending:
+    line = last.lines[-1]
+    if isinstance(line, AskedLine):
+        return Ending.WAITS
+    if not isinstance(line, EndedLine):
+        return Ending.UNKNOWN
+    if line.state == "rejected" or (line.error is not None and line.error.type in _UNREPEATABLE):
+        return Ending.UNKNOWN
+    if line.state == "completed" or line.bodies or any(round_.by != "resolvers" for round_ in rounds):
+        return Ending.BODY
+    return Ending.REFUSED if line.state == "refused" else Ending.FAILED
+
+
+def revealed(kept: Kept | None) -> JsonValue:
+    """A value of a transcript.
+
+    Raises:
+        NotReplayable: It was not revealed.
+    """
+    if isinstance(kept, Revealed):
+        return kept.value
+    if isinstance(kept, Digested):
+        raise NotReplayable(f"recorded without reveal; {HOW_TO_REVEAL}")
+    raise NotReplayable("the transcript does not tell its arguments")

@@ -1,0 +1,129 @@
+"""`roundtrip check`: recorded calls against the code as it is now, before it is deployed."""
+
+import importlib
+import logging
+import os
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+import anyio
+
+from roundtrip.checking.checking import TIMEOUT, check_calls
+from roundtrip.checking.telling import as_data, as_text, summary
+from roundtrip.checking.verdicts import Checked, Verdict
+from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.loading import TARGET_HELP, load_server
+from roundtrip.cli.trace.sources import add_json, json_text, load
+from roundtrip.errors import RoundtripError
+from roundtrip.safe_text import printable
+from roundtrip.server.server import Server
+
+__all__ = ["COMMAND"]
+
+_ALLOWABLE: Final = "asks-again"
+
+
+def _configure(parser: ArgumentParser) -> None:
+    parser.add_argument("target", metavar="MODULE:SERVER", help=TARGET_HELP)
+    parser.add_argument("--tool", metavar="NAME", help="check calls of this tool (prompt, template) only")
+    parser.add_argument(
+        "--allow",
+        choices=[_ALLOWABLE],
+        help="what is no failure: users being asked again, because a question was changed on purpose",
+    )
+    parser.add_argument(
+        "--overrides",
+        metavar="MODULE:NAME",
+        help="a mapping of resolvers to what runs in their place, as for server.overrides: those that reach other "
+        "systems, for instance",
+    )
+    parser.add_argument(
+        "--timeout", type=_seconds, default=TIMEOUT, metavar="SECONDS", help="per leg; default: %(default)g"
+    )
+    add_json(parser)
+    parser.add_argument("files", nargs="+", metavar="TRANSCRIPT", help="transcripts, or directories of them")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise ValueError
+    return seconds
+
+
+def _run(arguments: Namespace) -> int:
+    traced = load(arguments)
+    calls = [call for call in traced.calls.values() if arguments.tool in (None, call.tool)]
+    if not calls:
+        of = "" if arguments.tool is None else f" of {arguments.tool!r}"
+        raise CommandFailed(f"these transcripts tell of no call{of}")
+    server = _load(arguments.target, arguments.overrides)
+    found: list[Checked] = []
+
+    def tell(checked: Checked) -> None:
+        found.append(checked)
+        if not arguments.json:
+            print(as_text(checked), flush=True)
+
+    async def check() -> None:
+        await check_calls(server, calls, tell, now=time.time(), seconds=arguments.timeout)
+
+    # What fails is told with the call, and what the server logs of it would come in between.
+    logging.disable()
+    try:
+        anyio.run(check)
+    except Exception as error:
+        raise CommandFailed(f"the server could not be started, or broke off: {_innermost(error)}") from error
+    finally:
+        logging.disable(logging.NOTSET)
+    if arguments.json:
+        print(json_text([as_data(checked) for checked in found]))
+    else:
+        print(summary(found))
+    verdicts = {checked.verdict for checked in found}
+    if verdicts == {Verdict.NOT_REPLAYED}:
+        raise CommandFailed("nothing could be checked; the reasons are told with the calls")
+    failures = {Verdict.DIVERGES} if arguments.allow == _ALLOWABLE else {Verdict.DIVERGES, Verdict.ASKS_AGAIN}
+    return 1 if verdicts & failures else 0
+
+
+def _load(target: str, overrides: str | None) -> Server[Any]:
+    # A rehearsal must not end up in the transcript that it is compared with.
+    os.environ.pop("ROUNDTRIP_TRACE", None)
+    server = load_server(target)
+    if overrides is None:
+        return server
+    name, colon, attribute = overrides.rpartition(":")
+    if not colon or not name or not attribute:
+        raise CommandFailed(f"--overrides {overrides!r} names nothing; write MODULE:NAME")
+    try:
+        given: object = getattr(importlib.import_module(name), attribute)
+        if not isinstance(given, Mapping):
+            raise CommandFailed(f"--overrides {overrides!r} is no mapping of functions to functions")
+        server.overrides.update_all(cast("Mapping[Callable[..., Any], Callable[..., Any]]", given))
+    except (ImportError, AttributeError, KeyError, RoundtripError) as error:
+        raise CommandFailed(f"--overrides {overrides!r}: {error.args[0] if error.args else error}") from error
+    return server
+
+
+def _innermost(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        return _innermost(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+    return printable(f"{type(error).__name__}: {error}")
+
+
+COMMAND = Command(
+    name="check",
+    summary="hold recorded calls against the code as it is now",
+    description=(
+        "Replay recorded calls, without running the bodies of tools, and tell which of their answers would not count "
+        "any more, and where they would take another way. The transcripts have to be recorded with reveal: "
+        "Server(trace=Recorder(path, reveal='all')), or ROUNDTRIP_TRACE_REVEAL=all. Resolvers do run, without anybody "
+        "being authenticated. The exit code is 0 if all calls are compatible, 1 if one is not, 2 if nothing could be "
+        "checked."
+    ),
+    configure=_configure,
+    run=_run,
+)

@@ -1,0 +1,147 @@
+"""A shop in a file, calls of it that are recorded, and the same shop after a change."""
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import anyio
+import pytest
+
+from roundtrip import Server
+from roundtrip.cli.loading import load_server
+from tests.players import Era, call
+
+SHOP = """\
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from roundtrip import Elicit, Resolve, Server
+
+RAN: list[str] = []
+server = Server("shop", keys=[b"k" * 32])
+
+
+class Name(BaseModel):
+    name: str
+
+
+class Copies(BaseModel):
+    number: int = Field(le=10)
+
+
+class Sure(BaseModel):
+    ok: bool
+
+
+async def buyer() -> Elicit[Name]:
+    return Elicit("Your name?", Name)
+
+
+async def copies(title: str) -> Elicit[Copies]:
+    return Elicit(f"How many of {title}?", Copies)
+
+
+async def sure(copies: Annotated[Copies, Resolve(copies)]) -> Elicit[Sure]:
+    return Elicit(f"Really {copies.number}?", Sure)
+
+
+@server.tool()
+async def order(
+    title: str,
+    buyer: Annotated[Name, Resolve(buyer)],
+    copies: Annotated[Copies, Resolve(copies)],
+    sure: Annotated[Sure, Resolve(sure)],
+) -> str:
+    RAN.append(title)
+    return f"{buyer.name}: {copies.number} x {title}"
+"""
+
+REPLIES: dict[str, Any] = {
+    "Your name?": {"name": "Ada"},
+    "How many of Dune?": {"number": 7},
+    "Really 7?": {"ok": True},
+}
+
+Change = tuple[str, str]
+
+
+def changed(source: str, *changes: Change) -> str:
+    """A source with some texts replaced, each of which has to be there."""
+    for old, new in changes:
+        assert old in source, old
+        source = source.replace(old, new)
+    return source
+
+
+@contextmanager
+def forgetting() -> Generator[None]:
+    """Forget afterwards what was imported from files, and where from."""
+    path, modules = list(sys.path), set(sys.modules)
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        for name in set(sys.modules) - modules:
+            if name.startswith(("roundtrip_target_", "shop_")):
+                del sys.modules[name]
+
+
+def deploy(folder: Path, name: str, source: str) -> str:
+    """Write a server's module; gives what the command line calls it."""
+    file = folder / f"{name}.py"
+    file.write_text(source, encoding="utf-8")
+    return f"{file}:server"
+
+
+def module_of(target: str) -> ModuleType:
+    """The module that a command line has loaded."""
+    return sys.modules[f"roundtrip_target_{Path(target.rpartition(':')[0]).stem}"]
+
+
+class Recording:
+    """Records calls of servers from files, as users have it done: by the environment."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.file = folder / "calls.jsonl"
+        self._monkeypatch = monkeypatch
+
+    def load(self, source: str, *, reveal: str = "all") -> Server[Any]:
+        """A server that records."""
+        with self._monkeypatch.context() as patched:
+            patched.setenv("ROUNDTRIP_TRACE", str(self.file))
+            patched.setenv("ROUNDTRIP_TRACE_REVEAL", reveal)
+            return load_server(deploy(self.folder, "recorded", source))
+
+    def call(
+        self,
+        source: str = SHOP,
+        *,
+        era: Era = Era.RETRY,
+        tool: str = "order",
+        arguments: dict[str, Any] | None = None,
+        answer: Callable[[Any], Any] = lambda params: REPLIES[params.message],
+        reveal: str = "all",
+        **options: Any,
+    ) -> None:
+        """One whole call of a server."""
+        server = self.load(source, reveal=reveal)
+        given = {"title": "Dune"} if arguments is None else arguments
+
+        async def play() -> None:
+            await call(server, era, tool, given, answer=answer, **options)
+
+        anyio.run(play)
+
+
+@pytest.fixture
+def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Recording]:
+    """Records into a folder of its own."""
+    monkeypatch.delenv("ROUNDTRIP_TRACE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    with forgetting():
+        yield Recording(tmp_path, monkeypatch)

@@ -1,0 +1,523 @@
+"""`roundtrip check` plays recorded calls on the code as it is now, and tells what would be asked again or diverge."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp_types import ElicitResult
+
+from roundtrip.cli import main
+from tests.interaction.trace.deploys import REPLIES, SHOP, Change, Recording, changed, deploy, module_of, recording
+from tests.players import Era, Hopper, Target, connect, roots, sample
+
+__all__ = ["recording"]
+
+DEPENDS_ON_NOTHING: Change = (
+    "async def sure(copies: Annotated[Copies, Resolve(copies)]) -> Elicit[Sure]:\n"
+    '    return Elicit(f"Really {copies.number}?", Sure)',
+    'async def sure() -> Elicit[Sure]:\n    return Elicit("Really 7?", Sure)',
+)
+WITHOUT_SURE: Change = ("    sure: Annotated[Sure, Resolve(sure)],\n", "")
+
+
+def check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = main(["check", *arguments])
+    printed = capsys.readouterr()
+    assert printed.err == "" or code == 2
+    return code, printed.out
+
+
+def checked(recording: Recording, capsys: pytest.CaptureFixture[str], *changes: Change, source: str = SHOP) -> str:
+    """What the check says of all calls, one line or more for each; the exit code has to fit."""
+    target = deploy(recording.folder, "changed", changed(source, *changes))
+    code, out = check(capsys, target, str(recording.file))
+    assert code == (0 if " 0 asking again, 0 diverging" in out else 1)
+    return out
+
+
+def test_unchanged_code_is_compatible_and_no_body_runs_and_nothing_is_recorded(
+    recording: Recording, era: Era, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording.call(era=era)
+    before = recording.file.read_bytes()
+    monkeypatch.setenv("ROUNDTRIP_TRACE", str(recording.file))
+    out = checked(recording, capsys)
+    assert "order: compatible\n1 call: 1 compatible, 0 asking again, 0 diverging\n" in out
+    assert module_of("changed.py:server").RAN == []
+    assert recording.file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        pytest.param(
+            [("Your name?", "Who are you?")],
+            ["'buyer': reworded", "recorded: 'Your name?'", "now:      'Who are you?'"],
+            id="reworded",
+        ),
+        pytest.param(
+            [("le=10", "le=20")],
+            ["'copies': schema changed", "- properties.number.maximum: 10", "+ properties.number.maximum: 20"],
+            id="schema changed",
+        ),
+        pytest.param(
+            [("le=10", "le=5")],
+            ["'copies': schema changed", "- properties.number.maximum: 10", "+ properties.number.maximum: 5"],
+            id="schema narrowed",
+        ),
+        pytest.param(
+            [
+                ("import BaseModel, Field", "import AfterValidator, BaseModel, Field"),
+                (
+                    "class Name(BaseModel):\n    name: str",
+                    "def long(name: str) -> str:\n    if len(name) < 4:\n        raise ValueError('too short')\n"
+                    "    return name\n\n\nclass Name(BaseModel):\n    name: Annotated[str, AfterValidator(long)]",
+                ),
+            ],
+            ["'buyer': its answer is not valid any more", "name: Value error, too short"],
+            id="validation narrowed",
+        ),
+        pytest.param(
+            [("Resolve(buyer)", 'Resolve(buyer, key="who")')],
+            ["'buyer': renamed without was=, it is 'who' now"],
+            id="renamed",
+        ),
+        pytest.param(
+            [("Resolve(buyer)", 'Resolve(buyer, key="who", was=("buyer",))'), ("Your name?", "Who are you?")],
+            ["'buyer': reworded, it is 'who' now"],
+            id="renamed and reworded",
+        ),
+    ],
+)
+def test_an_answer_that_would_not_count_any_more_is_asked_again(
+    recording: Recording, era: Era, changes: list[Change], found: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording.call(era=era)
+    out = checked(recording, capsys, *changes)
+    assert "order: asks 1 again\n" in out
+    assert [text for text in found if text not in out] == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "round_", "found"),
+    [
+        pytest.param([WITHOUT_SURE], 2, ["recorded: asks 'sure'", "now:      runs the body"], id="question gone"),
+        pytest.param(
+            [
+                ("    sure: Annotated", "    gift: Annotated[Sure, Resolve(gift)],\n    sure: Annotated"),
+                (
+                    "@server.tool()",
+                    "async def gift() -> Elicit[Sure]:\n    return Elicit('A gift?', Sure)\n\n\n@server.tool()",
+                ),
+            ],
+            1,
+            ["recorded: asks 'buyer', 'copies'", "now:      asks 'buyer', 'copies', 'gift'", "'gift' says 'A gift?'"],
+            id="question added",
+        ),
+        pytest.param(
+            [DEPENDS_ON_NOTHING],
+            1,
+            ["recorded: asks 'buyer', 'copies'", "now:      asks 'buyer', 'copies', 'sure'"],
+            id="asked a round earlier",
+        ),
+        pytest.param(
+            [
+                DEPENDS_ON_NOTHING,
+                ("async def copies(title: str)", "async def copies(title: str, sure: Annotated[Sure, 'SURE'])"),
+            ],
+            1,
+            ["recorded: asks 'buyer', 'copies'", "now:      asks 'buyer', 'sure'"],
+            id="rounds in another order",
+        ),
+        pytest.param([("@server.tool()\n", "")], 1, ["does not accept the call: Unknown tool: order"], id="tool gone"),
+        pytest.param(
+            [
+                ("    title: str,", "    isbn: str,"),
+                ("(title: str)", "(isbn: str)"),
+                ("{title}", "{isbn}"),
+                ("append(title)", "append(isbn)"),
+            ],
+            1,
+            ["does not accept the call: Error executing tool order: 1 validation error"],
+            id="argument renamed",
+        ),
+        pytest.param(
+            [('return Elicit("Your name?", Name)', 'raise RuntimeError("no \\x1b[31mdatabase")')],
+            1,
+            ["now:      fails: RuntimeError: no \\x1b[31mdatabase"],
+            id="resolver fails",
+        ),
+    ],
+)
+def test_another_way_is_a_divergence_at_its_round(
+    recording: Recording,
+    era: Era,
+    changes: list[Change],
+    round_: int,
+    found: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    recording.call(era=era)
+    source = changed(SHOP, *changes)
+    if "'SURE'" in source:
+        # What is needed has to stand above what needs it.
+        start, end = source.index("async def copies"), source.index("async def sure")
+        after = source.index("@server.tool")
+        moved = source[start:end].replace("'SURE'", "Resolve(sure)")
+        source = source[:start] + source[end:after] + moved + source[after:]
+    out = checked(recording, capsys, source=source)
+    assert f"order: diverges at round {round_}\n" in out
+    assert [text for text in found if text not in out] == []
+    assert "\x1b" not in out
+
+
+RESOLVERS = SHOP[SHOP.index("class Name") : SHOP.index("@server.tool")]
+MOVED = """\
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from roundtrip import Elicit, Resolve
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param([(RESOLVERS, ""), ("\nRAN", "\nfrom shop_forms import *\n\nRAN")], id="moved to another module"),
+        pytest.param(
+            [("    buyer: Annotated", "    by: Annotated"), ("{buyer.name}", "{by.name}")], id="parameter renamed"
+        ),
+        pytest.param(
+            [
+                ("    buyer: Annotated[Name, Resolve(buyer)],\n", ""),
+                (
+                    "    sure: Annotated[Sure, Resolve(sure)],\n",
+                    "    sure: Annotated[Sure, Resolve(sure)],\n    buyer: Annotated[Name, Resolve(buyer)],\n",
+                ),
+            ],
+            id="parameters in another order",
+        ),
+        pytest.param(
+            [
+                (
+                    "async def copies(title: str) -> Elicit[Copies]:\n"
+                    '    return Elicit(f"How many of {title}?", Copies)',
+                    'def wording(title: str) -> str:\n    return f"How many of {title}?"\n\n\n'
+                    "async def copies(text: Annotated[str, Resolve(wording)]) -> Elicit[Copies]:\n"
+                    "    return Elicit(text, Copies)",
+                )
+            ],
+            id="resolver split",
+        ),
+        pytest.param(
+            [("async def buyer()", "async def person()"), ("Resolve(buyer)", 'Resolve(person, key="buyer")')],
+            id="function renamed under its key",
+        ),
+        pytest.param([("Resolve(buyer)", 'Resolve(buyer, key="who", was=("buyer",))')], id="renamed with was"),
+        pytest.param([("    number: int =", '    """Copies."""\n\n    number: int =')], id="documented"),
+        pytest.param([('return f"{buyer.name}', 'return f"for {buyer.name}')], id="another body"),
+    ],
+)
+def test_a_pure_refactoring_is_compatible(
+    recording: Recording, era: Era, changes: list[Change], capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording.call(era=era)
+    (recording.folder / "shop_forms.py").write_text(MOVED + RESOLVERS, encoding="utf-8")
+    out = checked(recording, capsys, *changes)
+    assert "order: compatible\n" in out
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ([], "compatible"),
+        ([("Really {", "Sure about {")], "asks 1 again"),
+        ([("Resolve(sure)", 'Resolve(sure, key="certain")')], "asks 1 again"),
+        ([("Resolve(sure)", 'Resolve(sure, key="certain", was=("sure",))')], "compatible"),
+        ([("Your name?", "Who are you?")], "asks 1 again"),
+        ([WITHOUT_SURE], "diverges at round 2"),
+    ],
+)
+def test_a_call_that_still_waits_is_checked_with_what_it_waits_for(
+    recording: Recording, changes: list[Change], verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = recording.load(SHOP)
+
+    async def play() -> None:
+        hopper = Hopper([server])
+        await hopper.leg("order", {"title": "Dune"})
+        answers = {"buyer": REPLIES["Your name?"], "copies": REPLIES["How many of Dune?"]}
+        await hopper.leg("order", {"title": "Dune"}, answers=answers, state=hopper.token)
+
+    anyio.run(play)
+    assert f"order: {verdict}\n" in checked(recording, capsys, *changes)
+
+
+def test_it_goes_on_past_the_first_and_can_be_told_to_look_at_one_tool(
+    recording: Recording, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording.call()
+    recording.call(era=Era.LIVE)
+    target = deploy(recording.folder, "changed", changed(SHOP, ("Your name?", "Who?")))
+    code, out = check(capsys, target, str(recording.file))
+    assert code == 1
+    assert out.count("'buyer': reworded") == 2
+    assert out.endswith("2 calls: 0 compatible, 2 asking again, 0 diverging\n")
+    code, out = check(capsys, target, "--allow", "asks-again", str(recording.file))
+    assert code == 0
+    code, out = check(capsys, target, "--json", str(recording.file))
+    assert code == 1
+    told: list[dict[str, Any]] = json.loads(out)
+    assert [(one["tool"], one["verdict"]) for one in told] == [("order", "asks again")] * 2
+    assert [again["cause"] for one in told for again in one["asks_again"]] == ["reworded"] * 2
+    assert main(["check", target, "--tool", "sell", str(recording.file)]) == 2
+    assert "no call of 'sell'" in capsys.readouterr().err
+
+
+def test_what_was_recorded_without_reveal_is_told_with_what_would_help(
+    recording: Recording, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording.call(reveal="")
+    target = deploy(recording.folder, "changed", SHOP)
+    code, out = check(capsys, target, str(recording.file))
+    assert code == 2
+    assert "order: not replayed: recorded without reveal; record with Server(trace=Recorder(path, reveal=" in out
+    recording.call()
+    code, out = check(capsys, target, str(recording.file))
+    assert code == 0
+    assert out.endswith("2 calls: 1 compatible, 0 asking again, 0 diverging, 1 not replayed\n")
+
+
+ASKING_BODY: list[Change] = [
+    ("import Elicit", "import Context, Elicit"),
+    (
+        "    sure: Annotated[Sure, Resolve(sure)],\n) -> str:\n",
+        "    ctx: Context,\n) -> str:\n    await ctx.ask('tip', Elicit('A tip?', Sure))\n",
+    ),
+]
+
+
+def test_questions_of_the_body_are_not_checked_and_that_is_said(
+    recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = changed(SHOP, *ASKING_BODY)
+    recording.call(source, era=era, answer=lambda params: {**REPLIES, "A tip?": {"ok": True}}[params.message])
+    out = checked(recording, capsys, ("A tip?", "Something for the staff?"), source=source)
+    assert "order: compatible\n  note: from round 2 on the body asks, which is not run" in out
+    assert module_of("changed.py:server").RAN == []
+    out = checked(recording, capsys, ("Your name?", "Who?"), source=source)
+    assert "order: asks 1 again\n  'buyer': reworded" in out
+
+
+def test_a_refused_call_has_to_be_refused_again(
+    recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording.call(era=era, answer=lambda params: {**REPLIES, "Really 7?": "decline"}[params.message])
+    assert "order: compatible\n" in checked(recording, capsys)
+    out = checked(
+        recording,
+        capsys,
+        ("sure: Annotated[Sure, Resolve(sure)]", "sure: Annotated[ElicitationResult[Sure], Resolve(sure)]"),
+        ("import Elicit", "import ElicitationResult, Elicit"),
+    )
+    assert "order: diverges at round 3\n" in out
+    assert "recorded: refuses the call, as the user would not answer\n    now:      runs the body\n" in out
+
+
+def test_an_answer_that_was_invalid_is_invalid_again_and_may_become_valid(
+    recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = iter([{"number": 12}, {"number": 7}])
+    recording.call(
+        era=era,
+        answer=lambda params: next(given) if "How many" in params.message else REPLIES[params.message],
+    )
+    assert "order: compatible\n" in checked(recording, capsys)
+    out = checked(recording, capsys, ("le=10", "le=20"))
+    assert "order: asks 1 again\n  'copies': schema changed" in out
+
+
+MIXED = """\
+from typing import Annotated
+
+from mcp_types import CreateMessageResult, ListRootsResult
+from roundtrip import ElicitUrl, ListRoots, Resolve, Sample, Server
+
+server = Server("mixed", keys=[b"k" * 32])
+
+
+def think() -> Sample:
+    return Sample("Think of a book", max_tokens=10)
+
+
+def folders() -> ListRoots:
+    return ListRoots()
+
+
+def pay(thought: Annotated[CreateMessageResult, Resolve(think)]) -> ElicitUrl[bool]:
+    return ElicitUrl("Pay here", "https://shop.example/pay")
+
+
+@server.tool()
+async def order(
+    title: str,
+    thought: Annotated[CreateMessageResult, Resolve(think)],
+    folders: Annotated[ListRootsResult, Resolve(folders)],
+    paid: Annotated[bool, Resolve(pay)],
+) -> str:
+    return f"{title} {paid}"
+"""
+
+
+async def agree(context: Any, params: Any) -> ElicitResult:
+    del context, params
+    return ElicitResult(action="accept")
+
+
+def record_mixed(recording: Recording, era: Era, source: str) -> None:
+    server: Target = recording.load(source)
+
+    async def play() -> None:
+        options: dict[str, Any] = {"sampling_callback": sample, "list_roots_callback": roots}
+        async with connect(server, era, agree, **options) as client:  # type: ignore[arg-type]
+            result = await client.call_tool("order", {"title": "Dune"})
+            assert not result.is_error
+
+    anyio.run(play)
+
+
+def test_samples_roots_and_pages_are_checked_too(
+    recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record_mixed(recording, era, MIXED)
+    assert "order: compatible\n" in checked(recording, capsys, source=MIXED)
+    out = checked(recording, capsys, ("Think of a book", "Think of a film"), source=MIXED)
+    assert "order: asks 1 again\n  'think': reworded" in out
+    out = checked(recording, capsys, ("/pay", "/checkout"), source=MIXED)
+    assert "recorded: 'Pay here <https://shop.example/pay>'" in out
+
+
+HANDLERS = """\
+from typing import Annotated
+
+from pydantic import BaseModel
+
+from roundtrip import Elicit, Resolve, Server
+
+RAN: list[str] = []
+server = Server("handlers", keys=[b"k" * 32])
+
+
+class Name(BaseModel):
+    name: str
+
+
+def buyer(title: str) -> Elicit[Name]:
+    return Elicit(f"Who buys {title}?", Name)
+
+
+@server.prompt()
+async def praise(title: str, buyer: Annotated[Name, Resolve(buyer)]) -> str:
+    RAN.append(title)
+    return f"{buyer.name} praises {title}"
+
+
+@server.resource("book://{title}/text")
+async def read(title: str, buyer: Annotated[Name, Resolve(buyer)]) -> str:
+    RAN.append(title)
+    return f"{title} for {buyer.name}"
+"""
+
+
+def test_prompts_and_templates_are_checked_too_and_run_no_function_that_asks_nothing_any_more(
+    recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server: Target = recording.load(HANDLERS)
+
+    async def say(context: Any, params: Any) -> ElicitResult:
+        del context, params
+        return ElicitResult(action="accept", content={"name": "Ada"})
+
+    async def play() -> None:
+        async with connect(server, era, say) as client:  # type: ignore[arg-type]
+            await client.get_prompt("praise", {"title": "Dune"})
+            await client.read_resource("book://Dune%20II/text")
+
+    anyio.run(play)
+    out = checked(recording, capsys, source=HANDLERS)
+    assert out.endswith("2 calls: 2 compatible, 0 asking again, 0 diverging\n")
+    out = checked(recording, capsys, ("Who buys", "Whose is"), source=HANDLERS)
+    assert "2 calls: 0 compatible, 2 asking again" in out
+    without = ((", buyer: Annotated[Name, Resolve(buyer)]", ""), ("{buyer.name}", "Ada"))
+    out = checked(recording, capsys, *without, source=HANDLERS)
+    assert "2 calls: 0 compatible, 0 asking again, 2 diverging" in out
+    assert "there is no prompt of that name that asks" in out
+    assert module_of("changed.py:server").RAN == []
+
+
+def test_resolvers_that_reach_other_systems_can_be_replaced(
+    recording: Recording, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stocked = changed(
+        SHOP,
+        (
+            "async def copies(title: str)",
+            "def stock() -> int:\n    return 3\n\n\n"
+            "async def copies(title: str, stock: Annotated[int, Resolve(stock)])",
+        ),
+        ("How many of {title}?", "How many of {title}? ({stock})"),
+    )
+    recording.call(stocked, answer=lambda params: {"How many of Dune? (3)": {"number": 7}, **REPLIES}[params.message])
+    (recording.folder / "shop_now.py").write_text(changed(stocked, ("return 3", "raise OSError('no network')")))
+    fakes = "from shop_now import stock\n\nFAKES = {stock: lambda: 3}\nNONE = {len: max}\n"
+    (recording.folder / "shop_fakes.py").write_text(fakes)
+    code, out = check(capsys, "shop_now:server", str(recording.file))
+    assert (code, "fails: OSError: no network" in out) == (1, True)
+    code, out = check(capsys, "shop_now:server", "--overrides", "shop_fakes:FAKES", str(recording.file))
+    assert (code, "order: compatible\n" in out) == (0, True)
+    for wrong in ("shop_fakes", "shop_fakes:stock", "shop_fakes:NONE", "shop_nowhere:FAKES"):
+        assert main(["check", "shop_now:server", "--overrides", wrong, str(recording.file)]) == 2
+        assert "--overrides" in capsys.readouterr().err
+
+
+FAILING = """\
+from contextlib import asynccontextmanager
+
+
+@asynccontextmanager
+async def life(server):
+    raise OSError("no database")
+    yield
+
+
+server = Server("shop", lifespan=life)
+"""
+
+
+def test_a_server_that_does_not_start_and_files_that_are_not_there_end_with_2(
+    recording: Recording, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    recording.call()
+    broken = changed(SHOP, ('server = Server("shop", keys=[b"k" * 32])', FAILING))
+    assert main(["check", deploy(recording.folder, "changed", broken), str(recording.file)]) == 2
+    assert "could not be started, or broke off: OSError: no database" in capsys.readouterr().err
+    assert main(["check", "nowhere.py:server", str(recording.file)]) == 2
+    assert main(["check", "changed.py:server", "nowhere.jsonl"]) == 2
+
+
+def test_the_text_of_a_transcript_never_reaches_the_terminal_as_more_than_text(
+    recording: Recording, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = changed(SHOP, ("Your name?", "\\x1b]0;owned\\x07 name?\\u202e"))
+    recording.call(hostile, answer=lambda params: REPLIES.get(params.message, {"name": "Ada"}))
+    target = deploy(recording.folder, "changed", SHOP)
+    for options in ([], ["--json"]):
+        code, out = check(capsys, target, *options, str(recording.file))
+        assert code == 1
+        assert all(char.isprintable() or char == "\n" for char in out)
+        assert "owned" in out

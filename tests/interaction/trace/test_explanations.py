@@ -1,0 +1,374 @@
+"""Each reason provoked on real servers by a deploy or a client: `explain` names question, cause and cure."""
+
+import hashlib
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from mcp.client import Client
+from mcp.server.request_state import RequestStateSecurity
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitResult
+from pydantic import BaseModel
+
+from roundtrip import Context, Elicit, ElicitUrl, Recorder, Resolve, Server
+from roundtrip.cli import main
+from roundtrip.errors import RejectionReason
+from roundtrip.machine.journal import to_text
+from roundtrip.runtime.reasons import Reason
+from roundtrip.tokens import KeyRing, TokenCodec
+from tests.conftest import Clock
+from tests.players import Era, Hopper, Reply, call
+from tests.unit.secrets import BORN, CountedEntropy, envelope
+
+pytestmark = pytest.mark.anyio
+
+KEY = b"k" * 32
+OTHER_KEY = b"o" * 32
+ARGUMENTS = {"title": "Dune"}
+YES = {"ok": True}
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+class LongChoice(BaseModel):
+    ok: bool
+    note: str = ""
+
+
+class City(BaseModel):
+    city: str
+
+
+class Shop:
+    """Builds of a bookshop that all record into one transcript."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.path = folder / "calls.jsonl"
+        self._capsys = capsys
+
+    def server(self, build: str = "1", *, key: bytes = KEY, name: str = "shop", **options: Any) -> Server[Any]:
+        recorder = Recorder(self.path, reveal="all", instance=f"instance-{build}")
+        if "request_state_security" not in options:
+            options["keys"] = [key]
+        return Server[Any](name, build=build, trace=recorder, **options)
+
+    def with_tool(self, function: Callable[..., Any], build: str = "1", **options: Any) -> Server[Any]:
+        server = self.server(build, **options)
+        server.add_tool(function, name="order")
+        return server
+
+    def asking(
+        self, message: str = "Sure?", build: str = "1", schema: type[BaseModel] = Choice, **options: Any
+    ) -> Server[Any]:
+        """A build whose tool puts one question, named `confirm`."""
+
+        async def confirm() -> Elicit[Any]:
+            return Elicit(message, schema)
+
+        async def order(title: str, choice: Annotated[Any, Resolve(confirm)]) -> str:
+            return title
+
+        return self.with_tool(order, build, **options)
+
+    def explained(self, reason: str) -> str:
+        """The one sentence that `explain` has for a reason."""
+        assert main(["trace", "ls", "--json", "--reason", reason, str(self.path)]) == 0
+        (found,) = json.loads(self._capsys.readouterr().out)
+        assert main(["trace", "explain", found["call"], "--json", str(self.path)]) == 1
+        (told,) = [one for one in json.loads(self._capsys.readouterr().out) if one["reason"] == reason]
+        return str(told["text"])
+
+    def refused(self, reason: str) -> str:
+        """The one sentence about a refused token that names no call."""
+        assert main(["trace", "ls", "--refusals", "--reason", reason, "--json", str(self.path)]) == 0
+        (told,) = json.loads(self._capsys.readouterr().out)
+        return str(told["text"])
+
+
+@pytest.fixture
+def shop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Shop:
+    return Shop(tmp_path, capsys)
+
+
+async def play(servers: list[Server[Any]], *replies: dict[str, Reply]) -> None:
+    """A call that hops over some servers, with the replies of one round on each after the first."""
+    hopper = Hopper(servers)
+    await hopper.leg("order", ARGUMENTS)
+    for reply in replies:
+        await hopper.leg("order", ARGUMENTS, answers=reply, state=hopper.token)
+
+
+async def test_missing(shop: Shop) -> None:
+    server = shop.asking()
+    await play([server, server], {"other": YES})
+    text = shop.explained(Reason.MISSING)
+    assert "Question 'confirm' was put again in round 2" in text
+    assert "without an answer to it, but with 1 answer to what was not asked" in text
+    assert "a client has to answer every question" in text
+
+
+async def test_invalid(shop: Shop, era: Era) -> None:
+    await call(shop.asking(), era, "order", ARGUMENTS, {"ok": "perhaps"}, YES)
+    text = shop.explained(Reason.INVALID)
+    assert "Question 'confirm' was put again in round 2, because the answer did not fit its form (" in text
+    assert "attempt 2" in text
+    assert "descriptions of the fields" in text
+
+
+async def test_reworded(shop: Shop) -> None:
+    await play([shop.asking(), shop.asking("Really?", "2")], {"confirm": YES})
+    text = shop.explained(Reason.REWORDED)
+    assert "Question 'confirm'" in text
+    assert "its message changed from 'Sure?' to 'Really?' between build '1' and build '2'" in text
+    assert "keep a message as it is" in text
+
+
+async def test_schema_changed(shop: Shop) -> None:
+    await play([shop.asking(), shop.asking("Sure?", "2", LongChoice)], {"confirm": YES})
+    text = shop.explained(Reason.SCHEMA_CHANGED)
+    assert "Question 'confirm'" in text
+    assert "its form changed ('note' is new) between build '1' and build '2'" in text
+    assert "keep the fields of a form" in text
+
+
+async def test_renamed(shop: Shop) -> None:
+    async def approve() -> Elicit[Choice]:
+        return Elicit("Sure?", Choice)
+
+    async def order(title: str, choice: Annotated[Choice, Resolve(approve)]) -> str:
+        return title
+
+    await play([shop.asking(), shop.with_tool(order, "2")], {"confirm": YES})
+    text = shop.explained(Reason.RENAMED)
+    assert "Question 'approve'" in text
+    assert "known as 'confirm', a name that nothing asks by any more" in text
+    assert "Resolve(fn, was=('confirm',))" in text
+
+
+async def test_volatile(shop: Shop) -> None:
+    hours = itertools.count(1)
+
+    async def confirm() -> Elicit[Choice]:
+        return Elicit(f"It is {next(hours)} o'clock. Sure?", Choice)
+
+    async def order(title: str, choice: Annotated[Choice, Resolve(confirm)]) -> str:
+        return title
+
+    await call(shop.with_tool(order), Era.RETRY, "order", ARGUMENTS, YES, YES)
+    text = shop.explained(Reason.VOLATILE)
+    assert "Question 'confirm'" in text
+    assert "'It is 1 o\\'clock. Sure?'" in text or '"It is 1 o\'clock. Sure?"' in text
+    assert "once=True" in text
+    assert "ctx.step()" in text
+
+
+async def test_other_build(shop: Shop) -> None:
+    async def confirm() -> Elicit[Choice]:
+        return Elicit("Sure?", Choice)
+
+    async def where() -> Elicit[City]:
+        return Elicit("Where to?", City)
+
+    async def order(
+        title: str, choice: Annotated[Choice, Resolve(confirm)], city: Annotated[City, Resolve(where)]
+    ) -> str:
+        return title
+
+    await play([shop.asking(), shop.with_tool(order, "2")], {"confirm": YES})
+    text = shop.explained(Reason.OTHER_BUILD)
+    assert "Question 'where'" in text
+    assert "build '1' served an earlier leg, and build '2', which asks something else, this one" in text
+
+
+async def test_unfinished(shop: Shop) -> None:
+    async def pay() -> ElicitUrl[str]:
+        return ElicitUrl("Please pay.", "https://shop.example/pay", done=lambda: None, wait=0)
+
+    async def order(title: str, paid: Annotated[Any, Resolve(pay)]) -> str:
+        return title
+
+    server = shop.with_tool(order)
+    await play([server, server], {"pay": ElicitResult(action="accept")})
+    text = shop.explained(Reason.UNFINISHED)
+    assert "Question 'pay'" in text
+    assert "agreed to go to the page, and is not done there yet" in text
+    assert "done=" in text
+
+
+async def test_revised(shop: Shop, era: Era) -> None:
+    async def order(title: str, ctx: Context[Any, Any]) -> str:
+        city = await ctx.ask("city", Elicit("Where to?", City), unwrap=True)
+        await ctx.ask("sure", Elicit(f"{city.city}, sure?", Choice))
+        await ctx.review("review", "All right?", ["city", "sure"])
+        return title
+
+    replies: list[Reply] = [{"city": "Rome"}, YES, {"city.city": "Oslo", "sure.ok": True}, YES]
+    replies += [{"city.city": "Oslo", "sure.ok": True}]
+    await call(shop.with_tool(order), era, "order", ARGUMENTS, *replies)
+    told = shop.explained(Reason.REVISED)
+    assert "Question 'sure' was put again in round 4, because the user changed " in told
+    assert "on which it may depend" in told
+
+
+async def test_expired(shop: Shop, clock: Clock) -> None:
+    server = shop.asking(ttl=60)
+    hopper = Hopper([server])
+    await hopper.leg("order", ARGUMENTS)
+    clock.advance(180)
+    with pytest.raises(MCPError):
+        await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
+    text = shop.explained(RejectionReason.EXPIRED)
+    assert "Instance 'instance-1' refused the token of a 'tools/call' for 'order'" in text
+    assert "it had expired 2 min before; raise ttl=" in text
+
+
+async def test_minted_in_the_future(shop: Shop, clock: Clock) -> None:
+    server = shop.asking()
+    hopper = Hopper([server])
+    await hopper.leg("order", ARGUMENTS)
+    clock.advance(-180)
+    with pytest.raises(MCPError):
+        await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
+    assert "set the clocks of the instances" in shop.explained(RejectionReason.FUTURE)
+
+
+REFUSED: dict[RejectionReason, tuple[Callable[[Shop], Server[Any]], Callable[[str], str], str]] = {
+    RejectionReason.UNKNOWN_KEY: (
+        lambda shop: shop.asking(key=OTHER_KEY),
+        lambda token: token,
+        "[old, new], then [new, old], and [new]",
+    ),
+    RejectionReason.TAMPERED: (
+        lambda shop: shop.asking(),
+        lambda token: token[:10] + ("A" if token[10] != "A" else "B") + token[11:],
+        "changed after it had been signed",
+    ),
+    RejectionReason.MALFORMED: (
+        lambda shop: shop.asking(),
+        lambda token: token[:-1],
+        "send requestState back as it is",
+    ),
+    RejectionReason.OVERSIZED: (
+        lambda shop: shop.asking(),
+        lambda token: token + "A" * 70_000,
+        "it has 68.",
+    ),
+}
+"""A server that a token is brought to, how it is spoilt on the way, and words of the explanation."""
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+async def test_a_token_that_does_not_open_names_no_call_and_is_explained_all_the_same(
+    reason: RejectionReason, shop: Shop
+) -> None:
+    other, spoil, words = REFUSED[reason]
+    hopper = Hopper([shop.asking(), other(shop)])
+    await hopper.leg("order", ARGUMENTS)
+    with pytest.raises(MCPError):
+        await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=spoil(hopper.token))
+    assert words in shop.refused(reason)
+
+
+async def test_another_tool_other_arguments_and_another_method(shop: Shop) -> None:
+    server = shop.asking()
+    server.add_tool(_free, name="sell")
+
+    @server.prompt(name="order")
+    def prompt(title: str) -> str:
+        return title
+
+    hopper = Hopper([server])
+    await hopper.leg("order", ARGUMENTS)
+    with pytest.raises(MCPError):
+        await hopper.leg("sell", ARGUMENTS, state=hopper.token)
+    with pytest.raises(MCPError):
+        await hopper.leg("order", {"title": "Emma"}, state=hopper.token)
+    async with Client(server, mode=Era.RETRY.value) as client:
+        with pytest.raises(MCPError):
+            await client.session.get_prompt("order", {"title": "Dune"}, request_state=hopper.token)
+    assert "for 'sell', because it belongs to a call of 'order'" in _without_leg(shop, RejectionReason.OTHER_TARGET)
+    assert "repeat the arguments" in shop.explained(RejectionReason.OTHER_ARGUMENTS)
+    assert "a request with the method 'tools/call'" in shop.explained(RejectionReason.OTHER_METHOD)
+
+
+def _free(title: str) -> str:
+    return title
+
+
+def _without_leg(shop: Shop, reason: RejectionReason) -> str:
+    return shop.explained(reason).replace(" in leg 2", "")
+
+
+async def test_another_service_and_another_person(shop: Shop) -> None:
+    hopper = Hopper([shop.asking(), shop.asking(name="library")])
+    await hopper.leg("order", ARGUMENTS)
+    with pytest.raises(MCPError):
+        await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
+    assert "the same name (or audience=)" in shop.explained(RejectionReason.OTHER_AUDIENCE)
+    person = "ada"
+
+    def whose(request: object) -> str:
+        return person
+
+    hopper = Hopper([shop.asking(principal=whose)])
+    await hopper.leg("order", ARGUMENTS)
+    person = "bob"
+    with pytest.raises(MCPError):
+        await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
+    assert "belongs to a call of somebody else" in shop.explained(RejectionReason.OTHER_PRINCIPAL)
+
+
+async def test_another_version_of_the_tool(shop: Shop) -> None:
+    async def confirm() -> Elicit[Choice]:
+        return Elicit("Sure?", Choice)
+
+    async def order(title: str, choice: Annotated[Choice, Resolve(confirm)]) -> str:
+        return title
+
+    server = shop.server()
+    server.tool(version=1)(order)
+    hopper = Hopper([server])
+    await hopper.leg("order", ARGUMENTS)
+    server.tool(version=2)(order)
+    with pytest.raises(MCPError):
+        await hopper.leg(
+            "order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token, meta={"roundtrip/version": "2"}
+        )
+    assert "ask for the version that it began with" in shop.explained(RejectionReason.OTHER_VERSION)
+
+
+async def test_a_token_of_a_later_format(shop: Shop, clock: Clock) -> None:
+    clock.now = BORN + 1
+    arguments = hashlib.sha256(json.dumps(ARGUMENTS, separators=(",", ":")).encode()).digest()[:16]
+    claims = envelope("[2]", aud="shop", a=to_text(arguments))
+    token = TokenCodec(KeyRing([KEY]), entropy=CountedEntropy()).seal(claims)
+    with pytest.raises(MCPError):
+        await Hopper([shop.asking()]).leg("order", ARGUMENTS, state=token)
+    assert "finish rolling out one version of roundtrip" in shop.refused(RejectionReason.FORMAT)
+
+
+async def test_a_seal_that_another_key_made(shop: Shop) -> None:
+    async def price() -> int:
+        return 3
+
+    async def confirm(price: Annotated[int, Resolve(price, once=True)]) -> Elicit[Choice]:
+        return Elicit(f"{price}, sure?", Choice)
+
+    async def order(title: str, choice: Annotated[Choice, Resolve(confirm)]) -> str:
+        return title
+
+    servers = [
+        shop.with_tool(order, request_state_security=RequestStateSecurity(keys=[KEY]), seal_keys=[seal_key], build="1")
+        for seal_key in (KEY, OTHER_KEY)
+    ]
+    hopper = Hopper(servers)
+    await hopper.leg("order", ARGUMENTS)
+    with pytest.raises(MCPError):
+        await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
+    assert "(or seal_keys=)" in shop.refused(RejectionReason.SEAL)

@@ -1,0 +1,300 @@
+"""`roundtrip trace` on what real servers recorded, on both eras and as the process that a person runs."""
+
+import fcntl
+import json
+import os
+import pty
+import queue
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import pytest
+from pydantic import BaseModel
+
+from roundtrip import Context, Elicit, Recorder, Resolve, Server
+from roundtrip.cli import main
+from roundtrip.trace.reading import files_of
+from tests.hosts import ROOT, WAIT
+from tests.players import Era, Hopper, call
+
+pytestmark = pytest.mark.anyio
+
+KEY: Final = b"k" * 32
+ARGUMENTS: Final = {"title": "Dune"}
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+class Name(BaseModel):
+    name: str
+
+
+def shop(path: Path, *, instance: str = "one", reveal: Any = "all", **options: Any) -> Server[Any]:
+    """An instance of a shop whose tool asks by resolvers and from its body."""
+    recorder = Recorder(path, reveal=reveal, instance=instance, **options)
+    server = Server[Any]("shop", keys=[KEY], build="1", trace=recorder)
+
+    async def confirm() -> Elicit[Choice]:
+        return Elicit("Sure?", Choice)
+
+    async def name(choice: Annotated[Choice, Resolve(confirm)]) -> Elicit[Name]:
+        return Elicit("For whom?", Name)
+
+    @server.tool()
+    async def order(title: str, name: Annotated[Name, Resolve(name)], ctx: Context[Any, Any]) -> str:
+        await ctx.step("reserve", lambda: 17)
+        await ctx.ask("gift", Elicit("A gift?", Choice))
+        return f"{title} for {name.name}"
+
+    return server
+
+
+async def order(server: Server[Any], era: Era, *, gift: bool = True) -> None:
+    await call(server, era, "order", ARGUMENTS, {"ok": True}, {"name": "Ada"}, {"ok": gift})
+
+
+def listed(path: Path, capsys: pytest.CaptureFixture[str], *filters: str) -> list[dict[str, Any]]:
+    main(["trace", "ls", "--json", *filters, str(path)])
+    return json.loads(capsys.readouterr().out)
+
+
+async def test_a_call_is_listed_and_shown(era: Era, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "calls.jsonl"
+    await order(shop(path), era)
+    (found,) = listed(path, capsys)
+    assert (found["tool"], found["state"], found["rounds"]) == ("order", "completed", 3)
+    assert found["legs"] == (4 if era is Era.RETRY else 1)
+    assert main(["trace", "show", found["call"], str(path)]) == 0
+    text = capsys.readouterr().out
+    for words in (
+        'arguments {"title": "Dune"}',
+        "● confirm  asked\n",
+        'message "For whom?"',
+        'answer to name: accepted {"name": "Ada"}',
+        "step reserve  ran in ",
+        "the body ran twice" if era is Era.RETRY else "the body ran once",
+        "Dune for Ada",
+    ):
+        assert words in text
+    assert ("✓ name  reused\n" in text) == (era is Era.RETRY)
+    assert main(["trace", "explain", found["call"], str(path)]) == 0
+
+
+async def test_the_same_call_on_both_eras_differs_in_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "calls.jsonl"
+    for era in Era:
+        await order(shop(path), era)
+    await order(shop(path), Era.LIVE, gift=False)
+    first, second, third = (found["call"] for found in listed(path, capsys))
+    assert main(["trace", "diff", first, second, str(path)]) == 0
+    assert main(["trace", "diff", second, third, "--json", str(path)]) == 1
+    capsys.readouterr()
+    assert main(["trace", "diff", second, third, "--json", str(path)]) == 1
+    (difference,) = json.loads(capsys.readouterr().out)["differences"]
+    assert (difference["round"], difference["key"], difference["what"]) == (3, "gift", "answer")
+
+
+async def test_a_replayed_leg_is_told_and_a_call_that_waits_says_for_what(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "calls.jsonl"
+    hopper = Hopper([shop(path, instance=name) for name in ("one", "two", "three")])
+    await hopper.leg("order", ARGUMENTS)
+    token = hopper.token
+    for _ in range(2):
+        await hopper.leg("order", ARGUMENTS, answers={"confirm": {"ok": True}}, state=token)
+    (found,) = listed(path, capsys)
+    assert (found["legs"], found["rounds"], found["replays"], found["pending"]) == (2, 2, 1, ["name"])
+    assert found["instances"] == ["one", "two", "three"]
+    assert main(["trace", "show", found["call"], str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "replay: Leg 2 was served again, by 'three', because its request came again " in text
+    assert "○ name  pending\n" in text
+    assert "waits for 'name' since " in text
+    assert main(["trace", "explain", found["call"], str(path)]) == 1
+
+
+async def test_what_is_not_revealed_is_shown_by_its_digest_and_compared_by_it(
+    era: Era, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "calls.jsonl"
+    for gift in (True, True, False):
+        await order(shop(path, reveal=()), era, gift=gift)
+    first, second, third = (found["call"] for found in listed(path, capsys))
+    assert main(["trace", "diff", first, second, str(path)]) == 0
+    assert main(["trace", "diff", first, third, str(path)]) == 1
+    capsys.readouterr()
+    assert main(["trace", "show", first, str(path)]) == 0
+    text = capsys.readouterr().out
+    assert not [word for word in ("Dune", "Ada", "Sure", "whom") if word in text]
+    assert "digest" in text
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "roundtrip", "trace", *arguments]
+
+
+class Tail:
+    """A running `roundtrip trace tail`, read line by line."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        self._lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line.rstrip("\n"))
+
+    def until(self, holds: Callable[[str], bool]) -> list[str]:
+        """The lines up to one for which it holds."""
+        deadline = time.monotonic() + WAIT
+        lines: list[str] = []
+        while not lines or not holds(lines[-1]):
+            lines.append(self._lines.get(timeout=max(0.01, deadline - time.monotonic())))
+        return lines
+
+
+@contextmanager
+def tailing(*arguments: str, **options: Any) -> Generator[Tail]:
+    process = subprocess.Popen(
+        command("tail", *arguments), cwd=ROOT, stdout=subprocess.PIPE, text=True, encoding="utf-8", **options
+    )
+    try:
+        yield Tail(process)
+    finally:
+        process.kill()
+        process.wait(WAIT)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+async def test_tail_follows_instances_rotation_and_files_that_appear_later(tmp_path: Path) -> None:
+    await order(shop(tmp_path / "one.jsonl", instance="one", max_bytes=1500, keep=50), Era.RETRY)
+    with tailing("--json", "--lines", "2", str(tmp_path)) as tail:
+        past = [json.loads(line) for line in tail.until(lambda line: '"ended"' in line)]
+        assert [line["event"] for line in past] == ["began", "ended"]
+        await order(shop(tmp_path / "one.jsonl", instance="one", max_bytes=1500, keep=50), Era.RETRY)
+        again = [json.loads(line) for line in tail.until(lambda line: '"ended"' in line)]
+        assert [line["event"] for line in again] == ["began", "asked"] * 3 + ["began", "ended"]
+        await order(shop(tmp_path / "two.jsonl", instance="two"), Era.LIVE)
+        live = [json.loads(line) for line in tail.until(lambda line: '"ended"' in line)]
+        assert [line["event"] for line in live] == ["began", *["asked", "answered"] * 3, "ended"]
+        assert {line["instance"] for line in live} == {"two"}
+    assert len(files_of([tmp_path])) > 4
+
+
+async def test_tail_shows_one_line_for_each_event_and_filters_them(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    await call(shop(path), Era.LIVE, "order", ARGUMENTS, {"ok": "perhaps"}, "decline")
+    await order(shop(path), Era.LIVE)
+    with tailing("--lines", "100", "--reason", "invalid", str(path)) as tail:
+        (line,) = tail.until(lambda line: True)
+        assert line.endswith("  order  asked confirm (invalid), round 2 in leg 1")
+    with tailing("--lines", "100", "--tool", "ord*", str(path)) as tail:
+        lines = tail.until(lambda line: "completed" in line)
+        assert len(lines) == 14
+        last = lines[-1].split("  ")[2]
+    with tailing("--lines", "100", "--call", last[:6], str(path)) as tail:
+        lines = tail.until(lambda line: "completed" in line)
+        assert len(lines) == 8
+
+
+async def test_tail_ends_when_it_is_interrupted(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    await order(shop(path), Era.LIVE)
+    with tailing("--lines", "1", str(path)) as tail:
+        tail.until(lambda line: "completed" in line)
+        tail.process.send_signal(signal.SIGINT)
+        assert tail.process.wait(WAIT) == 130
+
+
+def code_once_unread(arguments: list[str], *, after: bytes) -> int:
+    """How a program ends whose output nobody reads after its first line."""
+    process = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert after in process.stdout.readline()
+        process.stdout.close()
+        return process.wait(WAIT)
+    finally:
+        process.kill()
+        process.wait(WAIT)
+
+
+async def test_tail_ends_when_nobody_reads_on_though_nothing_happens(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    await order(shop(path), Era.LIVE)
+    assert code_once_unread(command("tail", "--lines", "1", str(path)), after=b"completed") == 141
+
+
+async def test_tail_waits_for_a_file_that_is_not_there_yet(tmp_path: Path) -> None:
+    path = tmp_path / "later.jsonl"
+    with tailing(str(path), stderr=subprocess.PIPE) as tail:
+        assert tail.process.stderr is not None
+        assert "'" + str(path) + "' is not there yet" in tail.process.stderr.readline()
+        await order(shop(path), Era.LIVE)
+        assert len(tail.until(lambda line: "completed" in line)) == 8
+        tail.process.stderr.close()
+
+
+def test_tail_follows_files_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert main(["trace", "tail", str(tmp_path / "pipe")]) == 2
+    assert "is neither a file nor a directory" in capsys.readouterr().err
+    assert main(["trace", "tail"]) == 2
+    assert "name a transcript" in capsys.readouterr().err
+
+
+def on_a_terminal(*arguments: str, columns: int, **environment: str) -> str:
+    """What a real terminal of some width receives."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
+    process = subprocess.Popen(
+        command(*arguments), cwd=ROOT, stdout=theirs, env={**plain, "TERM": "xterm-256color", **environment}
+    )
+    os.close(theirs)
+    chunks: list[bytes] = []
+
+    def read() -> None:
+        try:
+            while chunk := os.read(ours, 65536):
+                chunks.append(chunk)
+        except OSError:
+            # What Linux says when the other side of a terminal has gone.
+            return
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    try:
+        assert process.wait(WAIT) in (0, 1)
+        reader.join(WAIT)
+    finally:
+        process.kill()
+        os.close(ours)
+    return b"".join(chunks).decode()
+
+
+async def test_a_terminal_gets_colours_unless_they_are_not_wanted_and_lines_that_fit(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    await order(shop(path), Era.RETRY)
+    shown = on_a_terminal("ls", str(path), columns=60)
+    assert "\x1b[32mcompleted" in shown
+    assert "instances" not in shown
+    assert "instances" in on_a_terminal("ls", str(path), columns=160)
+    assert "\x1b[32m" not in on_a_terminal("ls", str(path), columns=60, NO_COLOR="1")

@@ -1,0 +1,64 @@
+"""JSON values become Python source that says the same, on lines that hold nothing but what is printable."""
+
+import ast
+import io
+import math
+import tokenize
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roundtrip.checking.literals import WIDTH, assignment, literal
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=30,
+)
+
+HOSTILE = [
+    'a "quoted" text',
+    "it's",
+    "both \" and '",
+    '"""',
+    "'''",
+    '"""; import os; os.abort()  #',
+    "a\nb\r\nc\td",
+    "back\\slash and \\n",
+    "ends in a backslash\\",
+    "{braces} {0} %s $x",
+    "\x1b[31mred\x1b[0m \x00 \x07 \x7f \x9b",
+    "\u2028 and \u2029 and \x85 and \x0b and \x0c",
+    "\u202eturned around\u202c \ufeff",
+    "\ud800 and \udfff alone",
+    "déjà vu, 日本, 😀",
+]
+
+
+@given(VALUES)
+def test_a_value_is_read_back_as_it_was(value: Any) -> None:
+    assert ast.literal_eval(literal(value)) == value
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_hostile_text_is_one_token_of_printable_characters(text: str) -> None:
+    source = assignment("TEXT", {"k" * 60: [text, {text: text}]})
+    assert all(line.isprintable() for line in source.split("\n"))
+    tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+    texts = [ast.literal_eval(token.string) for token in tokens if token.type == tokenize.STRING]
+    assert texts == ["k" * 60, text, text, text]
+
+
+def test_what_fits_stays_on_a_line_and_what_does_not_is_spread() -> None:
+    assert assignment("A", {"b": [1, 2.5, None, True]}) == 'A = {"b": [1, 2.5, None, True]}'
+    exact = "x" * (WIDTH - len('A = [""]'))
+    assert assignment("A", [exact]) == f'A = ["{exact}"]'
+    assert assignment("A", [f"{exact}x"]) == f'A = [\n    "{exact}x",\n]'
+    assert assignment("A", {}) == "A = {}"
+
+
+def test_a_number_that_json_has_no_word_for_stays_one() -> None:
+    assert math.isnan(eval(literal(float("nan"))))
+    assert eval(literal([float("inf"), float("-inf")])) == [math.inf, -math.inf]
