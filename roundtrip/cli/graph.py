@@ -5,8 +5,10 @@ from pathlib import Path
 
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.loading import TARGET_HELP, load_server
-from roundtrip.drawings.machine import Format, draw_machine
+from roundtrip.cli.trace.sources import VARIABLE, find_call, load
+from roundtrip.drawings.machine import Format, Journey, draw_machine
 from roundtrip.drawings.plans import draw_plans
+from roundtrip.safe_text import printable
 
 __all__ = ["COMMAND"]
 
@@ -18,10 +20,23 @@ def _configure(parser: ArgumentParser) -> None:
         "--format", type=Format, choices=list(Format), default=Format.MERMAID, help="default: %(default)s"
     )
     parser.add_argument("--output", metavar="FILE", help="write it to a file instead of printing it")
+    parser.add_argument(
+        "--call", metavar="ID", help="draw the machine with the way of this call, and where it stands, marked"
+    )
+    parser.add_argument(
+        "--trace",
+        dest="files",
+        action="append",
+        metavar="FILE",
+        help=f"with --call, a transcript or a directory of them; may be repeated; by default ${VARIABLE}",
+    )
 
 
 def _run(arguments: Namespace) -> int:
-    drawing = _draw(arguments.target, arguments.tool, arguments.format)
+    if arguments.call is not None:
+        drawing = _draw_call(arguments)
+    else:
+        drawing = _draw(arguments.target, arguments.tool, arguments.format)
     if arguments.output is None:
         print(drawing, flush=True)
     else:
@@ -34,6 +49,14 @@ def _write(file: str, drawing: str) -> None:
         Path(file).write_text(drawing, encoding="utf-8", errors="replace")
     except OSError as error:
         raise CommandFailed(f"cannot write {file!r}: {error.strerror or error}") from error
+
+
+def _draw_call(arguments: Namespace) -> str:
+    if arguments.target is not None:
+        raise CommandFailed("--call marks the way of a call through the machine; leave MODULE:SERVER out")
+    call = find_call(load(arguments), arguments.call)
+    title = f"Call {printable(call.id)} of {printable(call.tool)}: {call.state}"
+    return draw_machine(arguments.format, Journey(call.visited, call.state), title=title)
 
 
 def _draw(target: str | None, tool: str | None, format: Format) -> str:
@@ -54,7 +77,7 @@ COMMAND = Command(
     summary="draw the machine, or what a server's tools depend on",
     description=(
         "Without arguments, draw the states and events of every call. With a server, draw which functions fill the "
-        "parameters of its tools, and which of them ask."
+        "parameters of its tools, and which of them ask. With --call, mark the way of a recorded call."
     ),
     configure=_configure,
     run=_run,

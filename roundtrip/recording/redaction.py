@@ -27,8 +27,8 @@ def read_reveal(reveal: Reveal) -> frozenset[Revealable]:
         ValueError: One of them is unknown.
     """
     names: Iterable[str] = (reveal,) if isinstance(reveal, str) else reveal
-    chosen = frozenset(names)
-    if chosen == {"all"}:
+    chosen: frozenset[str] = frozenset(names)
+    if chosen == frozenset(("all",)):
         return frozenset(REVEALABLE)
     unknown = chosen - set(REVEALABLE)
     if unknown:

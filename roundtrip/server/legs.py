@@ -306,4 +306,7 @@ def _target(request: ServerRequestContext[Any, Any] | None) -> str:
 
 
 def _fresh_id() -> str:
-    return to_text(os.urandom(_ID_BYTES))
+    while (fresh := to_text(os.urandom(_ID_BYTES))).startswith("-"):
+        # On a command line it would look like an option.
+        pass
+    return fresh

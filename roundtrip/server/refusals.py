@@ -39,6 +39,8 @@ def deduce_reason(
     principal: Callable[[ServerRequestContext[Any, Any]], str | None] | None,
 ) -> RejectionReason:
     """Why the boundary refused an authentic token. It only logs that, so it is worked out again by elimination."""
+    if not claims:
+        return RejectionReason.MALFORMED
     now = time.time()
     params = ctx.params or {}
     target = str(params.get("uri" if ctx.method == "resources/read" else "name", ""))

@@ -17,7 +17,7 @@ from roundtrip.recording.lines import (
 )
 from roundtrip.runtime.reasons import Reason
 
-__all__ = ["Mark", "Round", "Serving", "Traced", "TracedCall", "join"]
+__all__ = ["HappenedLine", "Mark", "Round", "Serving", "Traced", "TracedCall", "join"]
 
 HappenedLine = AskedLine | AnsweredLine | EndedLine
 
@@ -33,7 +33,7 @@ class Mark(StrEnum):
     """It is out, and the call waits for it."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Serving:
     """One request that reached its function, on one instance."""
 
@@ -60,6 +60,18 @@ class Serving:
         return [line for line in self.lines if not isinstance(line, BeganLine)]
 
     @property
+    def is_over(self) -> bool:
+        """Whether the client got something for it: questions, in the retry era, or the end of the call."""
+        last = self.lines[-1]
+        live = self.began is not None and self.began.era == "live"
+        return isinstance(last, EndedLine) or (isinstance(last, AskedLine) and not live)
+
+    @property
+    def brought(self) -> tuple[ReadAnswer, ...]:
+        """The answers that came with its request."""
+        return next((line.answers for line in self.lines if not isinstance(line, BeganLine)), ())
+
+    @property
     def waited_ms(self) -> float:
         """How long it waited for answers over the open connection."""
         return sum(line.waited for line in self.lines if isinstance(line, AnsweredLine))
@@ -71,7 +83,7 @@ class Serving:
         return 0.0 if isinstance(last, BeganLine) else max(0.0, last.ms - self.waited_ms)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Round:
     """Questions that went out together, and what is known of the answers."""
 
@@ -80,6 +92,8 @@ class Round:
     answered_at: float | None = None
     """When the answers arrived; None while they have not."""
     answers: list[ReadAnswer] = field(default_factory=list[ReadAnswer])
+    read_by: Serving | None = None
+    """Who read the answers first; a replay of that leg reads them again."""
 
     @property
     def number(self) -> int:
@@ -92,7 +106,7 @@ class Round:
         return None if self.answered_at is None else max(0.0, self.answered_at - self.asked.at) * 1000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class TracedCall:
     """One call, over all of its legs and instances."""
 
@@ -141,6 +155,23 @@ class TracedCall:
         return self.rounds[-1].asked.questions
 
     @property
+    def legs(self) -> int:
+        """How many legs it has had."""
+        return max((serving.leg for serving in self.servings), default=0)
+
+    @property
+    def round_count(self) -> int:
+        """How many rounds of questions it has had; a replayed leg asks those of its round once more."""
+        return max((round_.number for round_ in self.rounds), default=0)
+
+    @property
+    def replays(self) -> list[tuple[Serving, Serving]]:
+        """Servings of a leg that had been served before, each with the first of that leg."""
+        first: dict[int, Serving] = {}
+        found = [(serving, first.setdefault(serving.leg, serving)) for serving in self.servings]
+        return [(serving, earlier) for serving, earlier in found if serving is not earlier]
+
+    @property
     def started_at(self) -> float:
         """When its first line was written, in seconds since the epoch."""
         return self.servings[0].started_at if self.servings else self.refusals[0].at
@@ -183,13 +214,27 @@ class TracedCall:
         lines = [line for serving in self.servings for line in serving.happened]
         return [(event, state) for line in lines for event, state, _ in line.moves]
 
+    @property
+    def visited(self) -> frozenset[tuple[State, Event]]:
+        """Every arrow of the machine that it has gone along."""
+        arrows: set[tuple[State, Event]] = set()
+        for serving in self.servings:
+            state = State.RECEIVED if serving.leg == 1 else State.AWAITING_INPUT
+            for line in serving.happened:
+                for event, target, _ in line.moves:
+                    arrows.add((state, event))
+                    state = target
+        return frozenset(arrows)
+
     def marks(self) -> dict[str, list[Mark | None]]:
         """For each question, what became of it in each round, and, in one column more, after the last."""
         columns = len(self.rounds) + 1
         marks: dict[str, list[Mark | None]] = {}
 
         def row(key: str) -> list[Mark | None]:
-            return marks.setdefault(key, [None] * columns)
+            if key not in marks:
+                marks[key] = [None] * columns
+            return marks[key]
 
         for place, round_ in enumerate(self.rounds):
             for question in round_.asked.questions:
@@ -214,18 +259,19 @@ class Traced:
 
 def join(lines: Iterable[Line]) -> Traced:
     """Put the lines of all instances together, call by call."""
-    servings: dict[tuple[str, str, int], Serving] = {}
+    # With the leg, as a process that comes back under a name of its own choice counts from one again.
+    servings: dict[tuple[str, str, int, int], Serving] = {}
     refusals: dict[str, list[RefusedLine]] = {}
     strays: list[RefusedLine] = []
     for line in lines:
         if isinstance(line, RefusedLine):
             (strays if line.call is None else refusals.setdefault(line.call, [])).append(line)
             continue
-        name = (line.call, line.instance, line.serving)
+        name = (line.call, line.instance, line.serving, line.leg)
         serving = servings.setdefault(name, Serving(line.instance, line.serving, line.leg))
         serving.lines.append(line)
     by_call: dict[str, list[Serving]] = {call: [] for call in refusals}
-    for (call, _, _), serving in servings.items():
+    for (call, _, _, _), serving in servings.items():
         by_call.setdefault(call, []).append(serving)
     calls = [
         _call(call, sorted(found, key=lambda serving: (serving.leg, serving.started_at)), refusals.get(call, []))
@@ -237,17 +283,18 @@ def join(lines: Iterable[Line]) -> Traced:
 def _call(id: str, servings: list[Serving], refusals: list[RefusedLine]) -> TracedCall:
     rounds: list[Round] = []
     for serving in servings:
-        if serving.leg > 1 and rounds and (out := _question_round(rounds, before=serving.leg)) is not None:
-            out.answered_at = out.answered_at or serving.started_at
-        for line in serving.lines:
-            if isinstance(line, BeganLine):
-                continue
-            if rounds and line.answers:
-                rounds[-1].answers.extend(line.answers)
+        out = _question_round(rounds, before=serving.leg)
+        if out is not None and out.answered_at is None:
+            out.answered_at = serving.started_at
+        for line in serving.happened:
+            if out is not None and line.answers and out.read_by in (None, serving):
+                out.read_by = serving
+                out.answers.extend(line.answers)
             if isinstance(line, AskedLine):
-                rounds.append(Round(line, serving))
-            elif isinstance(line, AnsweredLine) and rounds:
-                rounds[-1].answered_at = line.at
+                out = Round(line, serving)
+                rounds.append(out)
+            elif isinstance(line, AnsweredLine) and out is not None:
+                out.answered_at = line.at
     return TracedCall(id, servings, rounds, refusals)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from roundtrip.cli import main
+from tests.transcripts import asked, began, question, write
 
 SHOP = """
 from dataclasses import dataclass
@@ -142,3 +143,47 @@ def test_a_file_that_cannot_be_written_is_an_error(folder: Path, capsys: pytest.
     assert "cannot write 'no/such/folder': No such file" in failure(capsys, "--output", "no/such/folder")
     (folder / "taken").mkdir()
     assert "cannot write 'taken': Is a directory" in failure(capsys, "--output", "taken")
+
+
+# With a call.
+
+
+@pytest.fixture
+def transcript(tmp_path: Path) -> Path:
+    moves = [["begin", "resolving", 0.1], ["ask", "awaiting_input", 0.2]]
+    path = tmp_path / "calls.jsonl"
+    write(path, [began(), asked(1.0, question(), moves=moves)])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("format", "marks"),
+    [
+        ("text", ["begin   -> resolving *", "ask     -> awaiting_input *", "* the call is here"]),
+        ("mermaid", ["resolving --> awaiting_input: ask (visited)", "class awaiting_input current"]),
+        ("dot", ['resolving -> awaiting_input [label="ask", penwidth=3];', "awaiting_input [style="]),
+        ("svg", ["rt-visited", "rt-current"]),
+        ("html", ["Call call-1 of order: awaiting_input", "rt-visited", "rt-current"]),
+    ],
+)
+def test_the_way_of_a_recorded_call_is_marked(
+    transcript: Path, capsys: pytest.CaptureFixture[str], format: str, marks: list[str]
+) -> None:
+    assert main(["graph", "--call", "call", "--trace", str(transcript), "--format", format]) == 0
+    drawing = capsys.readouterr().out
+    assert [mark for mark in marks if mark not in drawing] == []
+    main(["graph", "--format", format])
+    without = capsys.readouterr().out
+    assert all(drawing.count(mark) > without.count(mark) for mark in marks)
+
+
+def test_a_call_that_no_transcript_has_is_refused(transcript: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["graph", "--call", "stranger", "--trace", str(transcript)]) == 2
+    assert "there is no call 'stranger'; the last ones: 'call-1'" in capsys.readouterr().err
+
+
+def test_a_call_is_marked_on_the_machine_and_not_on_a_server(
+    transcript: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["graph", "x:server", "--call", "call-1", "--trace", str(transcript)]) == 2
+    assert "leave MODULE:SERVER out" in capsys.readouterr().err

@@ -1,0 +1,305 @@
+"""`roundtrip trace show`: one call, round by round."""
+
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from roundtrip.cli.command import Command
+from roundtrip.cli.trace.sources import add_call, add_files, add_json, find_call, json_text, load, write_out
+from roundtrip.cli.trace.terminal import MARK_STYLES, STATE_STYLES, Part, Screen
+from roundtrip.recording.lines import (
+    AnsweredLine,
+    AskedLine,
+    EndedLine,
+    Kept,
+    NodeRun,
+    ReadAnswer,
+    RefusedLine,
+    Revealed,
+    ShownQuestion,
+    StepRun,
+    TokenWritten,
+)
+from roundtrip.runtime.reasons import Reason
+from roundtrip.trace.calls import HappenedLine, Mark, Serving, TracedCall
+from roundtrip.trace.explaining import explain_refusal, explain_replay
+from roundtrip.trace.telling import outcome_of, story
+from roundtrip.trace.wording import clock_text, count_text, duration_text, kept_text, quoted, size_text, times_text
+
+__all__ = ["COMMAND", "show"]
+
+_SLOW: Final = 2
+"""As many times slower than all others together is told as slow."""
+
+_LONGEST: Final = 1000
+"""Characters of a value that are shown; `--json` has all."""
+
+_DIM: Final = "dim"
+_HEAD: Final = "bold"
+_BAD: Final = "bold red"
+_WARN: Final = "yellow"
+
+
+def show(call: TracedCall, screen: Screen, *, now: float) -> None:
+    """Show one call: what was called, each round, how it ended or what it waits for."""
+    _Shown(call, screen, now).all()
+
+
+class _Shown:
+    def __init__(self, call: TracedCall, screen: Screen, now: float) -> None:
+        self._call = call
+        self._screen = screen
+        self._now = now
+        self._first = {id(serving): first for serving, first in call.replays}
+        self._rounds = {id(round_.asked): round_ for round_ in call.rounds}
+
+    def all(self) -> None:
+        self._head()
+        for serving in self._call.servings:
+            self._serving(serving)
+        for line in self._call.refusals:
+            self._refusal(line)
+        self._state()
+        self._screen.flush()
+
+    def _head(self) -> None:
+        call, began = self._call, self._call.began
+        state = call.state.value
+        self._screen.line((call.id, _HEAD), "  ", (call.tool, _HEAD), "  ", (state, STATE_STYLES.get(state, "")))
+        parts = [f"began {clock_text(call.started_at)}"]
+        parts += [
+            count_text(call.legs, "leg"),
+            f"{count_text(len(call.instances), 'instance')}",
+            count_text(call.round_count, "round"),
+        ]
+        self._fact("", " · ".join(parts))
+        waited = f", waiting {duration_text(call.waited_ms)}" if call.rounds else ""
+        self._fact("", f"server {duration_text(call.server_ms)}{waited} · {self._body_text()}")
+        if began is None:
+            self._fact("", "its first line is missing: rotated away, or in a file that was not named")
+            return
+        protocol = f", protocol {began.protocol}" if began.protocol is not None else ""
+        self._fact("", f"{began.method} · {began.era} era{protocol} · build {began.build}")
+        if began.version is not None:
+            self._fact("version", began.version)
+        if began.principal is not None:
+            self._fact("principal", began.principal)
+        if began.within is not None:
+            self._fact("within", f"call {began.within}")
+        if began.arguments is not None:
+            self._fact("arguments", _value(began.arguments))
+
+    def _body_text(self) -> str:
+        times = self._call.bodies
+        return f"the body ran {times_text(times)}" if times else "the body has not run"
+
+    def _serving(self, serving: Serving) -> None:
+        """One leg on one instance: a part for each round that it asked, and one for what came after."""
+        done_ms = 0.0
+        parts = _parts_of(serving.happened)
+        for place, lines in enumerate(parts):
+            waited = sum(line.waited for line in lines if isinstance(line, AnsweredLine))
+            server_ms = max(0.0, lines[-1].ms - done_ms - waited)
+            done_ms = lines[-1].ms
+            self._heading(serving, lines[-1], server_ms, is_first=not place)
+            for line in lines:
+                self._line(line)
+        if not parts:
+            self._heading(serving, None, 0.0, is_first=True)
+            self._screen.line(("nothing more is known of it: it still runs, or its instance ended", _WARN), indent=2)
+
+    def _heading(self, serving: Serving, last: HappenedLine | None, server_ms: float, *, is_first: bool) -> None:
+        began = serving.began
+        leg = f"leg {serving.leg} on {serving.instance}"
+        rounds = last.round if last is not None else began.round if began is not None else 0
+        if rounds:
+            title = f"{'' if isinstance(last, AskedLine) else 'after '}round {rounds}"
+            told = f" · {leg}"
+        else:
+            title, told = leg, ""
+        told += f" · server {duration_text(server_ms)}"
+        if is_first:
+            told += f" · {clock_text(serving.started_at)}"
+            if began is not None and began.token_bytes is not None:
+                told += f" · with a token of {size_text(began.token_bytes)}"
+            if began is not None and began.previous_build is not None:
+                told += f" · build {began.build}, after {began.previous_build}"
+        self._screen.gap()
+        self._screen.line((title, _HEAD), (told, _DIM))
+        first = self._first.get(id(serving))
+        if is_first and first is not None:
+            self._screen.line(("replay: ", _WARN), explain_replay(self._call, serving, first), indent=2)
+
+    def _line(self, line: HappenedLine) -> None:
+        if isinstance(line, AnsweredLine):
+            keys = ", ".join(map(quoted, line.keys))
+            self._screen.line((f"{keys} answered after {duration_text(line.waited)}", _DIM), indent=2)
+        self._answers(line.answers, line.ignored)
+        self._runs(line.nodes, line.steps, line.bodies)
+        if isinstance(line, AskedLine):
+            self._asked(line)
+        self._reused(line.reused)
+        if isinstance(line, AskedLine) and line.token is not None:
+            self._token(line.token)
+        if isinstance(line, EndedLine):
+            self._end(line)
+
+    def _asked(self, asked: AskedLine) -> None:
+        round_ = self._rounds[id(asked)]
+        waited = round_.waited_ms
+        heard = f"answered after {duration_text(waited)}" if waited is not None else "not answered"
+        by = {"resolvers": "resolvers", "body": "the body", "author": "its author, by hand"}[asked.by]
+        self._screen.line((f"asked by {by}, {heard}", _DIM), indent=2)
+        pending = {question.key for question in self._call.pending} if round_ is self._call.rounds[-1] else set[str]()
+        for question in asked.questions:
+            self._question(question, is_pending=question.key in pending)
+
+    def _question(self, question: ShownQuestion, *, is_pending: bool) -> None:
+        again = question.reason is not Reason.NEW
+        mark = Mark.PENDING if is_pending else Mark.ASKED_AGAIN if again else Mark.ASKED
+        told = mark.value
+        if again:
+            told = f"{'pending, asked again' if is_pending else 'asked again'}: {question.reason.value}"
+            told += f" ({' and '.join(question.changed)})" if question.changed else ""
+            told += f", was {quoted(question.former)}" if question.former is not None else ""
+            told += f", attempt {question.attempt}" if question.attempt > 1 else ""
+        kind = "" if question.kind == "form" else f" ({question.kind})"
+        self._mark(mark, question.key, told + kind)
+        for name in ("message", "url", "complaint"):
+            kept = getattr(question, name)
+            if kept is not None:
+                self._screen.line((f"{name} ", _DIM), _value(kept), indent=8)
+
+    def _reused(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._mark(Mark.REUSED, key, Mark.REUSED.value)
+
+    def _mark(self, mark: Mark, key: str, told: str) -> None:
+        style = MARK_STYLES[mark]
+        self._screen.line((f"{self._screen.symbol(mark)} ", style), (key, _HEAD), "  ", (told, style), indent=4)
+
+    def _answers(self, answers: Sequence[ReadAnswer], ignored: int) -> None:
+        for answer in answers:
+            outcome = outcome_of(answer)
+            style = "" if outcome == "accepted" else _WARN
+            data = f" {_value(answer.data)}" if answer.data is not None else ""
+            lost = ", as it was given to another wording" if answer.how == "lost" else ""
+            self._screen.line("answer to ", (answer.key, _HEAD), ": ", (outcome + lost, style), data, indent=2)
+        if ignored:
+            self._screen.line((f"{count_text(ignored, 'answer')} to what was not asked, ignored", _WARN), indent=2)
+
+    def _runs(self, nodes: Sequence[NodeRun], steps: Sequence[StepRun], bodies: int) -> None:
+        slow = _slowest([*nodes, *steps])
+        for what, runs in (("node", nodes), ("step", steps)):
+            for run in runs:
+                value = f" {_value(run.value)}" if isinstance(run, StepRun) and run.value is not None else ""
+                late: Part = ("  slowest", _WARN) if run is slow else ""
+                style = _BAD if run.how == "failed" else _DIM
+                told = f"  {run.how} in {duration_text(run.ms)}"
+                self._screen.line((f"{what} ", _DIM), run.key, (told, style), value, late, indent=2)
+        if bodies:
+            self._screen.line((f"the body began{f' {times_text(bodies)}' if bodies > 1 else ''}", _DIM), indent=2)
+
+    def _token(self, token: TokenWritten) -> None:
+        told = [f"+ {part}" for part in token.added]
+        told += [f"- {part}" for part in token.dropped]
+        told += [f"~ {part}" for part in token.changed]
+        changes = f": {', '.join(told)}" if told else ", nothing in it changed"
+        self._screen.line((f"token of {size_text(token.bytes)}{changes}", _DIM), indent=4)
+
+    def _end(self, line: EndedLine) -> None:
+        style = STATE_STYLES.get(line.state, "")
+        error = " with an error" if line.is_error else ""
+        self._screen.line((f"{line.state}{error}", style), indent=2)
+        if line.refusal is not None:
+            self._screen.line(("refused ", _DIM), line.refusal, indent=4)
+        if line.error is not None:
+            self._screen.line((f"{line.error.type} ", _BAD), _text_of(line.error.text), indent=4)
+        if line.result is not None:
+            self._screen.line(("result ", _DIM), _value(line.result), indent=4)
+
+    def _refusal(self, line: RefusedLine) -> None:
+        self._screen.gap()
+        self._screen.line(
+            (f"token refused: {line.reason.value}", _BAD),
+            f" on {line.instance}",
+            (f" · {clock_text(line.at)}", _DIM),
+        )
+        self._screen.line(explain_refusal(line, self._call), indent=2)
+
+    def _state(self) -> None:
+        call = self._call
+        if not call.pending:
+            return
+        self._screen.gap()
+        waiting = call.rounds[-1]
+        parts: list[Part] = [("waits for ", _HEAD), ", ".join(quoted(question.key) for question in call.pending)]
+        since = f" since {duration_text(max(0.0, self._now - waiting.asked.at) * 1000)}"
+        until = waiting.asked.until
+        if until is None:
+            parts.append(since)
+        elif until > self._now:
+            left = duration_text((until - self._now) * 1000)
+            parts.append(f"{since}, until {clock_text(until)} ({left} left)")
+        else:
+            late = duration_text((self._now - until) * 1000)
+            parts += [since, (f"; that was possible until {clock_text(until)}, {late} ago", _BAD)]
+        self._screen.line(*parts)
+
+    def _fact(self, name: str, text: str) -> None:
+        self._screen.line((f"{name} " if name else "", _DIM), text, indent=2)
+
+
+def _parts_of(lines: Iterable[HappenedLine]) -> list[list[HappenedLine]]:
+    """The lines of a serving, up to each round of questions, and those after the last."""
+    parts: list[list[HappenedLine]] = [[]]
+    for line in lines:
+        parts[-1].append(line)
+        if isinstance(line, AskedLine):
+            parts.append([])
+    return [part for part in parts if part]
+
+
+def _slowest(runs: Sequence[NodeRun | StepRun]) -> NodeRun | StepRun | None:
+    """The run that took most of the time, where one did."""
+    if len(runs) < _SLOW:
+        return None
+    slow = max(runs, key=lambda run: run.ms)
+    return slow if slow.ms > _SLOW * (sum(run.ms for run in runs) - slow.ms) and slow.ms >= 1 else None
+
+
+def _value(kept: Kept) -> str:
+    return kept_text(kept, longest=_LONGEST)
+
+
+def _text_of(kept: Kept) -> str:
+    return str(kept.value) if isinstance(kept, Revealed) else _value(kept)
+
+
+def _configure(parser: ArgumentParser) -> None:
+    add_call(parser)
+    add_json(parser)
+    add_files(parser)
+
+
+def _run(arguments: Namespace) -> int:
+    call = find_call(load(arguments), arguments.call)
+    if arguments.json:
+        write_out(arguments, json_text(story(call)))
+    else:
+        show(call, Screen(), now=time.time())
+    return 0
+
+
+COMMAND = Command(
+    name="show",
+    summary="show one call, round by round",
+    description=(
+        "Show one call: each leg with its instance, what ran and for how long, each round with its questions (asked, "
+        "asked again, reused, pending), the answers, what changed in the token, and how the call ended or what it "
+        "waits for."
+    ),
+    configure=_configure,
+    run=_run,
+)

@@ -1,0 +1,164 @@
+"""What the views of `roundtrip trace` read, and where they write."""
+
+import gc
+import json
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from roundtrip.cli.command import CommandFailed
+from roundtrip.trace.calls import Traced, TracedCall, join
+from roundtrip.trace.reading import NoTranscript, Reading, files_of, read_files, without_collection
+
+__all__ = [
+    "VARIABLE",
+    "add_call",
+    "add_files",
+    "add_json",
+    "add_output",
+    "find_call",
+    "json_text",
+    "load",
+    "load_files",
+    "named_files",
+    "tell_losses",
+    "warn",
+    "write_out",
+]
+
+VARIABLE: Final = "ROUNDTRIP_TRACE"
+"""The environment variable that names a transcript where the command line does not."""
+
+_LISTED: Final = 10
+"""Calls that are offered where none, or more than one, was named."""
+
+
+def add_call(parser: ArgumentParser) -> None:
+    """Take the name of a call."""
+    parser.add_argument("call", metavar="ID", help="a call, or the beginning of its name that no other call has")
+
+
+def add_files(parser: ArgumentParser) -> None:
+    """Take transcripts, named last."""
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help=f"transcripts, or directories of them; by default ${VARIABLE}"
+    )
+
+
+def add_json(parser: ArgumentParser) -> None:
+    """Take `--json`."""
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def add_output(parser: ArgumentParser) -> None:
+    """Take `--output`."""
+    parser.add_argument("--output", metavar="PATH", type=Path, help="write to this file, not to standard output")
+
+
+def named_files(arguments: Namespace) -> list[str]:
+    """The names of files and directories that were given, else the one that the environment gives.
+
+    Raises:
+        CommandFailed: There are none.
+    """
+    names: Sequence[str] = arguments.files or ()
+    if names:
+        return list(names)
+    found = os.environ.get(VARIABLE)
+    if not found:
+        raise CommandFailed(f"name a transcript, or a directory of them, last, or set {VARIABLE}")
+    return [found]
+
+
+def load(arguments: Namespace) -> Traced:
+    """The calls of the transcripts that were named. What could not be read is told on standard error.
+
+    Raises:
+        CommandFailed: There is nothing to read.
+    """
+    return load_files(named_files(arguments))
+
+
+def load_files(names: Sequence[str | Path]) -> Traced:
+    """The calls of some transcripts, as `load`.
+
+    Raises:
+        CommandFailed: There is nothing to read.
+    """
+    try:
+        with without_collection():
+            reading = read_files(files_of(names))
+            traced = join(reading.lines)
+            # They stay until the command ends, so the collector need not look at them again.
+            gc.freeze()
+    except NoTranscript as error:
+        raise CommandFailed(str(error)) from error
+    tell_losses(reading)
+    return traced
+
+
+def tell_losses(reading: Reading) -> None:
+    """Say how many lines could not be read, if any."""
+    if reading.unreadable:
+        warn(f"{_lines(reading.unreadable)} not a transcript's, and left out")
+    if reading.newer:
+        warn(f"{_lines(reading.newer)} of a newer roundtrip, and left out; upgrade to read them")
+
+
+def _lines(number: int) -> str:
+    return f"{number} line is" if number == 1 else f"{number} lines are"
+
+
+def warn(text: str) -> None:
+    """Say something that does not belong to what is asked for."""
+    print(f"roundtrip trace: {text}", file=sys.stderr)
+
+
+def find_call(traced: Traced, id: str) -> TracedCall:
+    """The call of a name, or of the beginning of one.
+
+    Raises:
+        CommandFailed: There is none, or more than one.
+    """
+    name = id.strip()
+    exact = traced.calls.get(name)
+    if exact is not None:
+        return exact
+    candidates = [call for call in traced.calls.values() if call.id.startswith(name)]
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        raise CommandFailed(f"{name!r} is the beginning of several calls: {_listed(candidates)}")
+    if not traced.calls:
+        raise CommandFailed(f"there is no call {name!r}: these transcripts tell of no call at all")
+    raise CommandFailed(f"there is no call {name!r}; the last ones: {_listed([*traced.calls.values()][::-1])}")
+
+
+def _listed(calls: Sequence[TracedCall]) -> str:
+    shown = ", ".join(f"{call.id!r} ({call.tool!r})" for call in calls[:_LISTED])
+    more = len(calls) - _LISTED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def json_text(value: Mapping[str, Any] | Sequence[Any], *, indent: int | None = 2) -> str:
+    """Some JSON that a terminal can be shown: in ASCII, with every control character escaped."""
+    return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
+
+
+def write_out(arguments: Namespace, text: str) -> None:
+    """Write what was asked for to the file that was named, else to standard output.
+
+    Raises:
+        CommandFailed: The file cannot be written.
+    """
+    path: Path | None = getattr(arguments, "output", None)
+    if path is None:
+        print(text, flush=True)
+        return
+    try:
+        path.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise CommandFailed(f"cannot write {str(path)!r}: {error.strerror}") from error

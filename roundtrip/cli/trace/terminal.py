@@ -1,0 +1,167 @@
+"""How the views look: drawn on a terminal, plain columns and lines everywhere else.
+
+Recorded text is hostile: every string passes `printable` here, and none is ever read as markup.
+"""
+
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import TextIOWrapper
+from typing import Any, Final, TextIO, cast
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from roundtrip.safe_text import printable
+from roundtrip.trace.calls import Mark
+
+__all__ = ["MARK_STYLES", "STATE_STYLES", "Column", "Part", "Screen"]
+
+Part = str | tuple[str, str]
+"""Some text, perhaps with a style."""
+
+MARK_STYLES: Final = {
+    Mark.ASKED: "cyan",
+    Mark.ASKED_AGAIN: "bold yellow",
+    Mark.REUSED: "green",
+    Mark.PENDING: "bold magenta",
+}
+STATE_STYLES: Final = {
+    "completed": "green",
+    "failed": "bold red",
+    "refused": "yellow",
+    "rejected": "bold red",
+    "awaiting_input": "bold magenta",
+}
+
+_SYMBOLS: Final = {Mark.ASKED: "●", Mark.ASKED_AGAIN: "↻", Mark.REUSED: "✓", Mark.PENDING: "○"}
+_ASCII: Final = {Mark.ASKED: "*", Mark.ASKED_AGAIN: "!", Mark.REUSED: "=", Mark.PENDING: "?"}
+_DRAWN: Final = "".join(_SYMBOLS.values()) + "→·…─"
+
+_GAP: Final = 2
+_NARROWEST: Final = 20
+_TALL: Final = 1000
+"""More rows are not drawn, which takes long, as nobody looks at them one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. Where the terminal is too narrow, those with the highest `drop` go first; 0 always stays."""
+
+    title: str
+    right: bool = False
+    drop: int = 0
+    folds: bool = False
+    """Whether a text that is too long goes on in the line below."""
+
+
+class Screen:
+    """Where a view is shown."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out: TextIO = out if out is not None else sys.stdout
+        wrapper: object = self._out
+        if isinstance(wrapper, TextIOWrapper):
+            # What an encoding lacks is spelled out, as `printable` does it, and no reason to fail.
+            cast("TextIOWrapper[Any]", wrapper).reconfigure(errors="backslashreplace")
+        self.ascii = not _can_encode(self._out.encoding, _DRAWN)
+        self._console = (
+            Console(
+                file=self._out,
+                width=max(_NARROWEST, shutil.get_terminal_size().columns),
+                highlight=False,
+                markup=False,
+                emoji=False,
+            )
+            if self._out.isatty()
+            else None
+        )
+
+    def symbol(self, mark: Mark) -> str:
+        """What marks a question, with colours and without."""
+        return (_ASCII if self.ascii else _SYMBOLS)[mark]
+
+    def line(self, *parts: Part, indent: int = 0) -> None:
+        """Show one line; where it is too long for a terminal it goes on below, as deep as it began."""
+        text = Text()
+        for part in parts:
+            words, style = (part, "") if isinstance(part, str) else part
+            text.append(self._safe(words), style)
+        if self._console is None:
+            self._print(" " * indent + text.plain)
+        else:
+            self._console.print(Padding(text, (0, 0, 0, indent)) if indent else text)
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Part]]) -> None:
+        """Show rows under the titles of their columns."""
+        cells = [[self._safe(cell if isinstance(cell, str) else cell[0]) for cell in row] for row in rows]
+        titles = [column.title for column in columns]
+        widths = [max(map(cell_len, column)) for column in zip(titles, *cells, strict=True)]
+        if self._console is None or len(rows) > _TALL:
+            self._plain_table(columns, [titles, *cells], widths)
+            return
+        styles = [["" if isinstance(cell, str) else cell[1] for cell in row] for row in rows]
+        texts = [[Text(*cell) for cell in zip(*row, strict=True)] for row in zip(cells, styles, strict=True)]
+        self._drawn_table(self._console, columns, texts, widths)
+
+    def gap(self) -> None:
+        """Show an empty line."""
+        self.line("")
+
+    def flush(self) -> None:
+        """Have everything shown now."""
+        self._out.flush()
+
+    def _safe(self, words: str) -> str:
+        words = printable(words)
+        if self.ascii:
+            for drawn, plain in (("→", "->"), ("·", "-"), ("…", "..."), ("─", "-")):
+                words = words.replace(drawn, plain)
+        return words
+
+    def _print(self, line: str) -> None:
+        print(line.rstrip(), file=self._out)
+
+    def _plain_table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
+        places = [(column.right, width) for column, width in zip(columns, widths, strict=True)]
+        lines: list[str] = []
+        for cells in rows:
+            padded: list[str] = []
+            for cell, (right, width) in zip(cells, places, strict=True):
+                space = " " * (width - cell_len(cell))
+                padded.append(space + cell if right else cell + space)
+            lines.append((" " * _GAP).join(padded).rstrip())
+        self._print("\n".join(lines))
+
+    def _drawn_table(
+        self, console: Console, columns: Sequence[Column], rows: Sequence[Sequence[Text]], widths: Sequence[int]
+    ) -> None:
+        kept = list(range(len(columns)))
+        for place in sorted(kept, key=lambda place: -columns[place].drop):
+            if not columns[place].drop or sum(widths[kept_one] + _GAP for kept_one in kept) - _GAP <= console.width:
+                break
+            kept.remove(place)
+        table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+        for place in kept:
+            column = columns[place]
+            table.add_column(
+                column.title,
+                justify="right" if column.right else "left",
+                no_wrap=not column.folds,
+                overflow="fold",
+            )
+        for row in rows:
+            table.add_row(*(row[place] for place in kept))
+        console.print(table)
+
+
+def _can_encode(encoding: str | None, text: str) -> bool:
+    try:
+        text.encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

@@ -1,0 +1,59 @@
+"""`roundtrip trace to-test`: a recorded call as a test for pytest."""
+
+from argparse import ArgumentParser, Namespace
+
+from roundtrip.checking.playable import Era, ServerName, write_test
+from roundtrip.checking.recorded import NotReplayable, recorded_call
+from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.trace.sources import add_call, add_files, add_output, find_call, load, write_out
+from roundtrip.safe_text import printable
+
+__all__ = ["COMMAND"]
+
+
+def _configure(parser: ArgumentParser) -> None:
+    add_call(parser)
+    parser.add_argument(
+        "--server",
+        metavar="MODULE:SERVER",
+        required=True,
+        help="where the test imports the server from, by import path: shop.app:server",
+    )
+    parser.add_argument("--both", action="store_true", help="play it in both eras, not only in the recorded one")
+    parser.add_argument(
+        "--no-result",
+        action="store_true",
+        help="do not expect the recorded result, which may hold what differs from run to run, such as ids and times",
+    )
+    add_output(parser)
+    add_files(parser)
+
+
+def _run(arguments: Namespace) -> int:
+    try:
+        server = ServerName(arguments.server)
+    except ValueError as error:
+        raise CommandFailed(f"--server {error}") from error
+    found = find_call(load(arguments), arguments.call)
+    try:
+        call = recorded_call(found, whole=True)
+        eras: tuple[Era, ...] = ("retry", "live") if arguments.both else (call.era,)
+        source = write_test(call, server, eras=eras, with_result=not arguments.no_result)
+    except NotReplayable as error:
+        raise CommandFailed(f"no test can be made of the call {printable(found.id)}: {error}") from error
+    write_out(arguments, source.removesuffix("\n"))
+    return 0
+
+
+COMMAND = Command(
+    name="to-test",
+    summary="write a test that plays a call again",
+    description=(
+        "Write a test for pytest that plays a recorded call through a real client, and expects the recorded questions "
+        "and result. It needs no more than roundtrip, pytest and the server's module. The call has to be recorded with "
+        "reveal: Server(trace=Recorder(path, reveal='all')), or ROUNDTRIP_TRACE_REVEAL=all. The test holds what was "
+        "said in the call. Bodies do run in it."
+    ),
+    configure=_configure,
+    run=_run,
+)

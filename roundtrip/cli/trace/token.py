@@ -1,0 +1,231 @@
+"""`roundtrip trace token`: what one token says."""
+
+import json
+import os
+import re
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.trace.sources import add_json, json_text
+from roundtrip.cli.trace.terminal import Part, Screen
+from roundtrip.errors import TokenRejected
+from roundtrip.machine.journal import Action, Journal
+from roundtrip.tokens import MAX_TOKEN_BYTES
+from roundtrip.trace.tokens import Claims, Sealed, Signature, TokenView, foreign_kind, told, view_token
+from roundtrip.trace.wording import duration_text, size_text
+
+__all__ = ["COMMAND", "configure", "run"]
+
+_VARIABLE: Final = "ROUNDTRIP_KEYS"
+_MAX_KEYS_BYTES: Final = 64 * 1024
+_WIDTH: Final = 11
+_TOKENLIKE: Final = re.compile(r"(?:r1[pzex]|v1|rt1)[A-Za-z0-9_-]{0,4}\.[A-Za-z0-9_-]{16}")
+_ACTIONS: Final = {Action.ACCEPT: "accepted", Action.DECLINE: "declined", Action.CANCEL: "cancelled"}
+_SIGNATURES: Final = {Signature.UNCHECKED: "bold yellow", Signature.VALID: "green", Signature.INVALID: "bold red"}
+_SEALED: Final = {
+    Sealed.NONE: "nothing",
+    Sealed.CLOSED: "something, which opens only where the signature is valid",
+    Sealed.OPENED: "something, which the keys opened:",
+    Sealed.BROKEN: "something, which the keys do not open",
+}
+
+
+class TokenUnreadable(CommandFailed):
+    """The token is none, or no server would take it."""
+
+    exit_code = 1
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Take a place to read a token from, and one to read keys from."""
+    parser.add_argument("token", metavar="FILE", help="a file that holds the token, or - for standard input")
+    parser.add_argument(
+        "--keys-file", metavar="FILE", help=f"the server's keys, one on a line, newest first (else from ${_VARIABLE})"
+    )
+    add_json(parser)
+
+
+def run(namespace: Namespace) -> int:
+    """Show the token, and give 1 if it does not verify with the keys that there are."""
+    token = _read_token(namespace.token)
+    keys = _read_keys(namespace.keys_file)
+    try:
+        view = view_token(token, keys)
+    except TokenRejected as error:
+        raise TokenUnreadable(_refusal(token, error)) from error
+    except ValueError as error:
+        raise CommandFailed(f"the keys are not usable: {error}") from error
+    try:
+        if namespace.json:
+            print(json_text(told(view)), flush=True)
+        else:
+            _show(view, Screen())
+    except RecursionError:
+        raise TokenUnreadable("what the token holds is nested too deeply to be shown") from None
+    return 1 if view.reason is not None and keys else 0
+
+
+def _read_token(source: str) -> str:
+    if source != "-" and not os.path.lexists(source) and _TOKENLIKE.search(source) is not None:
+        raise CommandFailed(
+            "give a token through standard input or a file. As an argument it ends in the shell's history, and every "
+            "user of the machine can see it in the list of processes. Copy it and pipe it from the clipboard "
+            "(`xclip -o | roundtrip trace token -`, `pbpaste | …`), or save it and name the file"
+        )
+    # Some room for the line end, or whatever else surrounds it.
+    raw = _read(source, limit=MAX_TOKEN_BYTES + 1024, what="token").strip()
+    if not raw:
+        raise CommandFailed("there is no token: " + ("standard input" if source == "-" else "the file") + " is empty")
+    return raw.decode("utf-8", "replace")
+
+
+def _read_keys(file: str | None) -> list[bytes]:
+    if file is not None:
+        raw = _read(file, limit=_MAX_KEYS_BYTES, what="keys")
+        keys = raw.splitlines()
+    else:
+        raw = os.fsencode(os.environ.get(_VARIABLE, ""))
+        keys = raw.replace(b",", b"\n").splitlines()
+    stripped = [key.strip() for key in keys if key.strip()]
+    if file is not None and not stripped:
+        raise CommandFailed("the file given with --keys-file holds no key; put one on each line, newest first")
+    return stripped
+
+
+def _read(source: str, *, limit: int, what: str) -> bytes:
+    try:
+        if source == "-":
+            raw = sys.stdin.buffer.read(limit + 1)
+        else:
+            with Path(source).open("rb") as file:
+                raw = file.read(limit + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        # The name may be something secret that landed in the wrong place, so it is not repeated.
+        raise CommandFailed(f"cannot read the file with the {what}: {why}") from error
+    if len(raw) > limit:
+        raise CommandFailed(f"the {what}: more than {size_text(limit)}, which is more than there can be")
+    return raw
+
+
+def _refusal(token: str, error: TokenRejected) -> str:
+    foreign = foreign_kind(token)
+    if foreign is not None:
+        return f"this is not a roundtrip token, but {foreign}; only its server can read it"
+    return f"this is not a token that a server would look at ({error.reason.value}); copy it whole, and only it"
+
+
+def _show(view: TokenView, screen: Screen) -> None:
+    _line(screen, "token", f"{size_text(view.size)}, {view.kind}")
+    _line(screen, "signature", (_signature(view), _SIGNATURES[view.signature]))
+    _line(screen, "key hint", view.hint or "none (the token is older than hints)")
+    if view.reason is not None:
+        _line(screen, "refused", (view.reason.value, "bold red"))
+    if view.claims is None:
+        screen.line(_unread(view))
+    else:
+        _show_claims(view.claims, screen)
+    if view.journal is not None:
+        _show_journal(view.journal, screen)
+        _show_sealed(view.journal, view.sealed, screen)
+    elif view.claims is not None:
+        _line(screen, "call", "the state in the token is no journal that this version can read")
+    screen.flush()
+
+
+def _signature(view: TokenView) -> str:
+    if view.signature is Signature.VALID:
+        return f"valid, by key {view.key} of {view.keys} (1 is the newest)"
+    if view.signature is Signature.INVALID:
+        return "not valid: whoever held the token may have written what follows"
+    return f"not checked, as there are no keys (${_VARIABLE} or --keys-file): anybody may have written what follows"
+
+
+def _unread(view: TokenView) -> str:
+    if view.kind == "encrypted":
+        return "The whole token is encrypted; only the keys it was made with open it."
+    return "The token holds something else than the envelope of a call."
+
+
+def _show_claims(claims: Claims, screen: Screen) -> None:
+    _line(screen, "issued", _when(claims.issued))
+    _line(screen, "expires", _when(claims.expires))
+    _line(screen, "method", claims.method or "-")
+    _line(screen, "target", claims.target or "-")
+    _line(screen, "arguments", f"digest {claims.arguments}" if claims.arguments else "-")
+    _line(screen, "audience", claims.audience or "-")
+    _line(screen, "principal", f"digest {claims.principal}" if claims.principal else "nobody")
+
+
+def _show_journal(journal: Journal, screen: Screen) -> None:
+    _line(screen, "call", journal.call_id)
+    _line(screen, "leg", f"{journal.leg}, round {journal.round}")
+    _line(screen, "born", _when(journal.born))
+    _line(screen, "deadline", _when(journal.deadline))
+    _line(screen, "plan", journal.fingerprint or "-")
+    _line(screen, "build", journal.build or "-")
+    _line(screen, "version", "-" if journal.version is None else journal.version)
+    _line(screen, "answers", "" if journal.entries else "none")
+    for key, entry in journal.entries.items():
+        data = "" if entry.data is None else f" {_compact(entry.data)}"
+        screen.line(key, f": {_ACTIONS[entry.action]}{data}", indent=2)
+    _line(screen, "asked", "" if journal.asked else "none")
+    for key, asked in journal.asked.items():
+        counts = f" (invalid answers: {asked.attempts}, answers lost to rewording: {asked.discards})"
+        screen.line(key, counts if asked.attempts or asked.discards else "", indent=2)
+
+
+def _show_sealed(journal: Journal, sealed: Sealed, screen: Screen) -> None:
+    _line(screen, "sealed", _SEALED[sealed])
+    if sealed is not Sealed.OPENED:
+        return
+    _line(screen, "computed", "" if journal.computed else "none")
+    for key, kept in journal.computed.items():
+        screen.line(key, f": {_compact(kept.value)}", indent=2)
+    authored = journal.authored
+    _line(
+        screen, "author's", "no request_state" if authored is None else f"request_state of {len(authored)} characters"
+    )
+
+
+def _line(screen: Screen, label: str, said: Part) -> None:
+    if said:
+        screen.line((f"{label:<{_WIDTH}}", "dim"), said)
+    else:
+        screen.line((label, "dim"))
+
+
+def _when(at: float | None) -> str:
+    if at is None:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return f"{at} (no time)"
+    away = at - time.time()
+    distance = duration_text(abs(away) * 1000)
+    return f"{moment} (in {distance})" if away > 0 else f"{moment} ({distance} ago)"
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+
+
+COMMAND: Final = Command(
+    name="token",
+    summary="see what a token says",
+    description=(
+        "Show one token: who signed it, when it expires, which call it belongs to, what was answered and what is out. "
+        "The signed part is read without a key; with the server's keys the signature is checked and the sealed part "
+        f"opened. The keys come from ${_VARIABLE} (newest first, separated by commas or lines) or from --keys-file. "
+        "The exit code is 0 for a token that was read, 1 for one that is none or does not verify with these keys, "
+        "2 for wrong usage."
+    ),
+    configure=configure,
+    run=run,
+)

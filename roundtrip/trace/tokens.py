@@ -1,0 +1,258 @@
+"""What one token says, to whoever has its keys and to whoever has not.
+
+Nothing here acts on a token: the open part is read within the limits that servers keep to, whoever wrote it, and
+whether a key verified it is said beside it.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, cast
+
+from roundtrip.errors import RejectionReason, TokenRejected
+from roundtrip.machine.journal import Journal, split_sealed
+from roundtrip.tokens import JournalCodec, KeyRing, Sealer, TokenCodec, read_unverified, take_apart
+
+__all__ = ["Claims", "Sealed", "Signature", "TokenView", "foreign_kind", "told", "view_token"]
+
+_KINDS: Final = {"p": "plain", "z": "deflated", "e": "encrypted", "x": "another payload"}
+
+
+class Signature(StrEnum):
+    """What is known of a token's signature."""
+
+    UNCHECKED = "not checked"
+    VALID = "valid"
+    INVALID = "not valid"
+
+
+class Sealed(StrEnum):
+    """What is known of a token's sealed part."""
+
+    NONE = "nothing is sealed"
+    CLOSED = "sealed"
+    OPENED = "opened"
+    BROKEN = "cannot be opened"
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a token says of itself; None where it says nothing, or nothing of the right type."""
+
+    issued: float | None
+    expires: float | None
+    method: str | None
+    target: str | None
+    arguments: str | None
+    audience: str | None
+    principal: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenView:
+    """One token, as far as it can be read.
+
+    `key` is the place of the key that signed, from 1 for the newest. `reason` says why a server with these keys would
+    refuse the token by itself; times, caller and request are not looked at.
+    """
+
+    kind: str
+    size: int
+    hint: str
+    signature: Signature
+    reason: RejectionReason | None
+    key: int | None
+    keys: int
+    claims: Claims | None
+    journal: Journal | None
+    sealed: Sealed
+
+
+def foreign_kind(token: str) -> str | None:
+    """What a text is, if it is known to be something other than one of roundtrip's tokens."""
+    if token.startswith("v1."):
+        return "a token of the SDK's own codec (a server with request_state_security=)"
+    if token.startswith("rt1."):
+        return "a ticket (what the URL of a page carries)"
+    return None
+
+
+def view_token(token: str, keys: Sequence[bytes] = ()) -> TokenView:
+    """Read a token, with keys if there are any, newest first.
+
+    Raises:
+        TokenRejected: It cannot be one of roundtrip's tokens, or no server would look at one like it.
+        ValueError: The keys are none.
+    """
+    parts = take_apart(token)
+    signature, reason, key = Signature.UNCHECKED, None, None
+    payload: bytes | None = None
+    ring = KeyRing(keys) if keys else None
+    if ring is not None:
+        signature = Signature.VALID
+        try:
+            payload = TokenCodec(ring, entropy=_none).unseal(token)
+        except TokenRejected as error:
+            reason = error.reason
+            if reason in (RejectionReason.UNKNOWN_KEY, RejectionReason.TAMPERED):
+                signature = Signature.INVALID
+        if signature is Signature.VALID:
+            key = _signed_by(token, keys)
+    if payload is None and signature is not Signature.VALID:
+        payload = _unverified(token, refused=reason is not None)
+    claims, state = _claims(payload)
+    journal, sealed, trouble = _journal(state, ring if signature is Signature.VALID else None)
+    return TokenView(
+        kind=_KINDS[parts.kind],
+        size=len(token),
+        hint=parts.hint,
+        signature=signature,
+        reason=reason or (trouble if signature is Signature.VALID else None),
+        key=key,
+        keys=len(keys),
+        claims=claims,
+        journal=journal,
+        sealed=Sealed.CLOSED if payload is None else sealed,
+    )
+
+
+def told(view: TokenView) -> dict[str, Any]:
+    """The view in values that have a JSON form."""
+    return {
+        "kind": view.kind,
+        "bytes": view.size,
+        "hint": view.hint or None,
+        "signature": view.signature,
+        "reason": view.reason,
+        "key": view.key,
+        "claims": _told_claims(view.claims) if view.claims is not None else None,
+        "journal": _told_journal(view.journal) if view.journal is not None else None,
+        "sealed": _told_sealed(view),
+    }
+
+
+def _signed_by(token: str, keys: Sequence[bytes]) -> int | None:
+    for place, key in enumerate(keys, start=1):
+        try:
+            TokenCodec(KeyRing([key]), entropy=_none).unseal(token)
+        except TokenRejected as error:
+            if error.reason in (RejectionReason.UNKNOWN_KEY, RejectionReason.TAMPERED):
+                continue
+        return place
+    return None
+
+
+def _unverified(token: str, *, refused: bool) -> bytes | None:
+    try:
+        return read_unverified(token)
+    except TokenRejected:
+        # What refused it says more than that what is left of it cannot be read.
+        if refused:
+            return None
+        raise
+
+
+def _none(size: int) -> bytes:
+    raise AssertionError(f"{size} random bytes were drawn to read a token")
+
+
+def _claims(payload: bytes | None) -> tuple[Claims | None, str | None]:
+    """The claims of an envelope, and the state it is around."""
+    try:
+        envelope: object = json.loads(payload) if payload is not None else None
+    except (ValueError, RecursionError):
+        return None, None
+    if not isinstance(envelope, dict):
+        return None, None
+    said = cast("dict[str, object]", envelope)
+    claims = Claims(
+        issued=_number(said.get("iat")),
+        expires=_number(said.get("exp")),
+        method=_text(said.get("m")),
+        target=_text(said.get("t")),
+        arguments=_text(said.get("a")),
+        audience=_text(said.get("aud")),
+        principal=_text(said.get("p")),
+    )
+    return claims, _text(said.get("s"))
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _journal(state: str | None, ring: KeyRing | None) -> tuple[Journal | None, Sealed, RejectionReason | None]:
+    """The journal in a state, with what is sealed in it if a key opens that."""
+    if state is None:
+        return None, Sealed.NONE, RejectionReason.FORMAT
+    open_part, mark, _ = split_sealed(state)
+    try:
+        journal = Journal.decode(open_part)
+    except (ValueError, OverflowError):
+        return None, Sealed.NONE, RejectionReason.FORMAT
+    if not mark:
+        return journal, Sealed.NONE, None
+    if ring is None:
+        return journal, Sealed.CLOSED, None
+    try:
+        opened = JournalCodec(Sealer(ring, purpose=b"seal", entropy=_none)).read(state)
+    except TokenRejected as error:
+        return journal, Sealed.BROKEN, error.reason
+    return opened, Sealed.OPENED, None
+
+
+def _told_claims(claims: Claims) -> dict[str, Any]:
+    return {
+        "issued": claims.issued,
+        "expires": claims.expires,
+        "method": claims.method,
+        "target": claims.target,
+        "arguments": claims.arguments,
+        "audience": claims.audience,
+        "principal": claims.principal,
+    }
+
+
+def _told_journal(journal: Journal) -> dict[str, Any]:
+    return {
+        "call": journal.call_id,
+        "leg": journal.leg,
+        "round": journal.round,
+        "born": journal.born,
+        "deadline": journal.deadline,
+        "plan": journal.fingerprint,
+        "build": journal.build,
+        "version": journal.version,
+        "answers": [
+            {"key": key, "action": entry.action.name.lower(), "data": entry.data, **_digests(entry)}
+            for key, entry in journal.entries.items()
+        ],
+        "asked": [
+            {"key": key, "attempts": asked.attempts, "discards": asked.discards, **_digests(asked)}
+            for key, asked in journal.asked.items()
+        ],
+    }
+
+
+def _digests(pinned: Any) -> dict[str, str]:
+    return {"message": pinned.message, "schema": pinned.schema}
+
+
+def _told_sealed(view: TokenView) -> dict[str, Any]:
+    journal = view.journal if view.sealed in (Sealed.OPENED, Sealed.NONE) else None
+    return {
+        "state": view.sealed,
+        "computed": {key: kept.value for key, kept in journal.computed.items()} if journal is not None else None,
+        "author_state": journal.authored is not None if journal is not None else None,
+    }

@@ -1,0 +1,92 @@
+"""Transcripts for tests, line by line, with everything filled in that a test does not care for."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, cast
+
+from roundtrip.errors import RejectionReason
+from roundtrip.recording.lines import (
+    LINE,
+    AnsweredLine,
+    AskedLine,
+    BeganLine,
+    EndedLine,
+    Line,
+    ReadAnswer,
+    RefusedLine,
+    ShownQuestion,
+)
+from roundtrip.runtime.reasons import Reason
+from roundtrip.trace.calls import TracedCall, join
+
+__all__ = ["AT", "answer", "answered", "asked", "began", "call_of", "ended", "kept", "question", "refused", "write"]
+
+AT: Final = 1_795_000_000.0
+"""When the first of all lines was written."""
+
+
+def kept(value: Any) -> dict[str, Any]:
+    """A value as a recorder that reveals it writes it; a digest where it is one already."""
+    if isinstance(value, dict) and "digest" in value:
+        return cast("dict[str, Any]", value)
+    return {"value": value}
+
+
+def question(key: str = "format", reason: Reason = Reason.NEW, **fields: Any) -> dict[str, Any]:
+    for name in ("message", "form", "url", "complaint"):
+        if name in fields:
+            fields[name] = kept(fields[name])
+    return ShownQuestion.model_validate({"key": key, "kind": "form", "reason": reason, **fields}).model_dump()
+
+
+def answer(key: str = "format", action: str | None = "accept", how: str = "taken", **fields: Any) -> dict[str, Any]:
+    if "data" in fields:
+        fields["data"] = kept(fields["data"])
+    return ReadAnswer.model_validate({"key": key, "action": action, "how": how, **fields}).model_dump()
+
+
+def _line(event: str, at: float, fields: dict[str, Any]) -> Any:
+    """A line; `at` counts from the first one, and legs of one instance are its requests."""
+    head = {"v": 1, "event": event, "at": AT + at, "instance": "a", "serving": fields.get("leg") or 1}
+    return LINE.validate_python({**head, **fields})
+
+
+def _of_call(event: str, at: float, fields: dict[str, Any]) -> Any:
+    return _line(event, at, {"call": "call-1", "leg": 1, "round": 0, **fields})
+
+
+def began(at: float = 0.0, **fields: Any) -> BeganLine:
+    head = {"method": "tools/call", "tool": "order", "era": "retry", "build": "1", "plan": "p"}
+    return _of_call("began", at, {**head, **fields})
+
+
+def asked(at: float = 1.0, *questions: dict[str, Any], **fields: Any) -> AskedLine:
+    return _of_call(
+        "asked", at, {"round": 1, "ms": 2.0, "by": "resolvers", "questions": questions or (question(),), **fields}
+    )
+
+
+def answered(at: float = 2.0, **fields: Any) -> AnsweredLine:
+    return _of_call("answered", at, {"round": 1, "ms": 1002.0, "keys": ("format",), "waited": 1000.0, **fields})
+
+
+def ended(at: float = 3.0, **fields: Any) -> EndedLine:
+    return _of_call("ended", at, {"ms": 3.0, "state": "completed", **fields})
+
+
+def refused(at: float = 4.0, reason: RejectionReason = RejectionReason.EXPIRED, **fields: Any) -> RefusedLine:
+    return _line("refused", at, {"reason": reason, "method": "tools/call", "tool": "order", **fields})
+
+
+def call_of(*lines: Line) -> TracedCall:
+    """The one call that some lines tell of."""
+    (call,) = join(lines).calls.values()
+    return call
+
+
+def write(path: Path, lines: Iterable[Line | str]) -> Path:
+    """A transcript of some lines; those that are text are written as they are."""
+    texts = [line if isinstance(line, str) else line.model_dump_json(exclude_unset=True) for line in lines]
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(f"{text}\n" for text in texts)
+    return path

@@ -1,0 +1,45 @@
+"""`roundtrip trace diff`: two calls of one transcript, or of two."""
+
+import json
+from pathlib import Path
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from roundtrip.cli import main
+from tests.transcripts import write
+from tests.unit.cli.trace.shelf import LIVE, RETRY, retry_call, shelf
+
+
+def test_two_calls_that_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion) -> None:
+    assert main(["trace", "diff", RETRY, LIVE, str(shelf(tmp_path))]) == 1
+    assert capsys.readouterr().out == snapshot
+
+
+def test_the_same_call_of_two_files_is_the_same_but_for_times(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = shelf(tmp_path)
+    later = [line.model_copy(update={"at": line.at + 5000}) for line in retry_call()]
+    other = write(tmp_path / "other.jsonl", later)
+    assert main(["trace", "diff", f"{one}:{RETRY}", f"{other}:retry"]) == 0
+    assert capsys.readouterr().out.endswith("\nNo difference, but for times.\n")
+    assert main(["trace", "diff", RETRY, f"{other}:{RETRY}", str(one)]) == 0
+
+
+def test_json_has_both_calls_and_what_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(shelf(tmp_path))
+    assert main(["trace", "diff", RETRY, LIVE, "--json", path]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["a"]["call"], told["b"]["call"]) == (RETRY, LIVE)
+    assert {"round": None, "key": None, "what": "tool", "a": "order", "b": "sell"} in told["differences"]
+
+
+def test_a_call_or_a_file_that_is_not_there_is_trouble(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(shelf(tmp_path))
+    assert main(["trace", "diff", RETRY, "none", path]) == 2
+    assert "there is no call 'none'" in capsys.readouterr().err
+    assert main(["trace", "diff", RETRY, f"{path}.gone:{RETRY}", path]) == 2
+    assert "there is no call" in capsys.readouterr().err
+    assert main(["trace", "diff", RETRY, LIVE]) == 2
+    assert "name a transcript" in capsys.readouterr().err

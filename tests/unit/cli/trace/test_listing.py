@@ -1,0 +1,166 @@
+"""`roundtrip trace ls`: the columns, the filters, and what scripts rely on."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from roundtrip.cli import main
+from tests.transcripts import AT, began, refused, write
+from tests.unit.cli.trace.shelf import LIVE, PENDING, RETRY, shelf
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return shelf(tmp_path)
+
+
+def listed(capsys: pytest.CaptureFixture[str], path: Path, *filters: str) -> list[str]:
+    """The names of the calls that pass some filters."""
+    code = main(["trace", "ls", "--json", *filters, str(path)])
+    calls = [call["call"] for call in json.loads(capsys.readouterr().out)]
+    assert code == (0 if calls else 1)
+    return calls
+
+
+def test_the_newest_call_is_last(path: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion) -> None:
+    assert main(["trace", "ls", str(path)]) == 0
+    assert capsys.readouterr().out == snapshot
+
+
+def test_json_is_a_list_of_objects(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "ls", "--json", str(path)]) == 0
+    calls = json.loads(capsys.readouterr().out)
+    assert [(call["call"], call["tool"], call["state"], call["rounds"]) for call in calls] == [
+        (RETRY, "order", "completed", 2),
+        (LIVE, "sell", "failed", 1),
+        (PENDING, "pay", "awaiting_input", 1),
+    ]
+    assert calls[0]["instances"] == ["a", "b", "c"]
+    assert calls[0]["replays"] == 1
+    assert calls[2]["pending"] == ["pay"]
+    assert calls[2]["until"] == AT + 901
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ([], [RETRY, LIVE, PENDING]),
+        (["--newest"], [PENDING, LIVE, RETRY]),
+        (["--tool", "order"], [RETRY]),
+        (["--tool", "order", "--tool", "p*"], [RETRY, PENDING]),
+        (["--state", "failed"], [LIVE]),
+        (["--state", "awaiting_input"], [PENDING]),
+        (["--outcome", "declined"], [RETRY]),
+        (["--outcome", "decline"], [RETRY]),
+        (["--outcome", "lost"], [RETRY]),
+        (["--outcome", "accepted"], [RETRY, LIVE]),
+        (["--outcome", "cancelled"], []),
+        (["--reason", "reworded"], [RETRY]),
+        (["--reason", "expired"], [RETRY]),
+        (["--reason", "schema-changed"], []),
+        (["--rounds", ">1"], [RETRY]),
+        (["--rounds", "1"], [LIVE, PENDING]),
+        (["--rounds", ">=2"], [RETRY]),
+        (["--rounds", "< 2"], [LIVE, PENDING]),
+        (["--rounds", "<=2", "--tool", "sell"], [LIVE]),
+        (["--since", "2026-11-18T11:10:00"], [RETRY, LIVE, PENDING]),
+        (["--since", "2026-11-18T11:11:00+00:00"], [RETRY, PENDING]),
+        (["--since", "2026-11-19"], []),
+    ],
+)
+def test_filters(path: Path, filters: list[str], expected: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert listed(capsys, path, *filters) == expected
+
+
+def test_since_takes_an_age(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    now = datetime.now(UTC).timestamp() - AT
+    path = write(tmp_path / "calls.jsonl", [began(now - 3000, call="old"), began(now - 60, call="young", serving=2)])
+    assert listed(capsys, path, "--since", "2m") == ["young"]
+    assert listed(capsys, path, "--since", "2h") == ["old", "young"]
+    assert listed(capsys, path, "--since", "30 s") == []
+
+
+@pytest.mark.parametrize(
+    ("filters", "message"),
+    [
+        (["--since", "soon"], "'soon' is no time; write an age (30s, 10m, 2h, 3d) or a date"),
+        (["--since", "9" * 400 + "d"], "is no time; write an age"),
+        (["--rounds", "many"], "'many' is no number of rounds; write 2, '>2'"),
+        (["--reason", "bored"], "there is no reason 'bored'; reasons: new, missing"),
+        (["--outcome", "won"], "there is no outcome 'won'; outcomes: accepted"),
+        (["--state", "won"], "invalid choice: 'won'"),
+    ],
+)
+def test_filters_that_mean_nothing_are_refused(
+    path: Path, filters: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["trace", "ls", *filters, str(path)])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_nothing_that_matches_is_told_as_grep_does(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "ls", "--tool", "none", str(path)]) == 1
+    assert capsys.readouterr().out == "and 1 token refused that name no call (--refusals lists them)\n"
+
+
+def test_refusals_that_name_no_call_are_listed_with_their_explanation(
+    tmp_path: Path, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["trace", "ls", "--refusals", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("2026-11-18 11:13:20  tampered\n    Instance 'a' refused the token")
+    assert main(["trace", "ls", "--refusals", "--json", str(path)]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["reason"] == "tampered"
+    assert "changed after it had been signed" in told["text"]
+    assert main(["trace", "ls", "--refusals", "--reason", "expired", str(path)]) == 1
+
+
+def test_a_directory_and_the_environment_name_transcripts_too(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert listed(capsys, tmp_path) == [RETRY, LIVE, PENDING]
+    monkeypatch.setenv("ROUNDTRIP_TRACE", str(path))
+    assert main(["trace", "ls", "--tool", "sell"]) == 0
+    assert LIVE in capsys.readouterr().out
+
+
+def test_without_a_transcript_it_says_how_to_name_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "ls"]) == 2
+    assert "name a transcript, or a directory of them, last, or set ROUNDTRIP_TRACE" in capsys.readouterr().err
+    assert main(["trace", "ls", str(tmp_path / "none.jsonl")]) == 2
+    assert "there is no file" in capsys.readouterr().err
+
+
+def test_lines_that_could_not_be_read_are_told_on_standard_error(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(path, ["{", "}", '{"v":7}'])
+    assert main(["trace", "ls", "--json", str(path)]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)
+    assert "roundtrip trace: 2 lines are not a transcript's, and left out" in printed.err
+    assert "roundtrip trace: 1 line is of a newer roundtrip, and left out; upgrade to read them" in printed.err
+
+
+def test_an_empty_transcript_has_no_calls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "calls.jsonl", [])
+    assert listed(capsys, path) == []
+    assert main(["trace", "ls", str(path)]) == 1
+    assert capsys.readouterr().out == ""
+
+
+def test_hostile_names_reach_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "a\x1b[2J\x9b31m\u202e\u2028\r\nb\x7f[red]x[/red]"
+    lines = [began(call=hostile, tool=hostile, instance=hostile), refused(tool=hostile, instance=hostile)]
+    path = write(tmp_path / "calls.jsonl", lines)
+    for arguments in (["ls"], ["ls", "--json"], ["ls", "--refusals"], ["ls", "--refusals", "--json"]):
+        assert main(["trace", *arguments, str(path)]) == 0
+        out = capsys.readouterr().out
+        assert out.replace("\n", "").isprintable()
+        assert "[red]x[/red]" in out

@@ -1,0 +1,172 @@
+"""`roundtrip trace show`: everything that is known of one call, round by round."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from roundtrip.cli import main
+from roundtrip.cli.trace.showing import show
+from roundtrip.cli.trace.terminal import Screen
+from roundtrip.recording.lines import Line
+from roundtrip.runtime.reasons import Reason
+from tests.transcripts import AT, answer, asked, began, call_of, ended, question, write
+from tests.unit.cli.trace.shelf import LIVE, PENDING, RETRY, live_call, pending_call, retry_call, shelf
+
+
+def shown(*lines: Line, now: float = AT + 310) -> str:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    show(call_of(*lines), Screen(out), now=now)
+    out.seek(0)
+    return out.read()
+
+
+def test_a_call_over_three_instances(snapshot: SnapshotAssertion) -> None:
+    assert shown(*retry_call()) == snapshot
+
+
+def test_a_live_call_that_fails_and_reveals_nothing(snapshot: SnapshotAssertion) -> None:
+    assert shown(*live_call()) == snapshot
+
+
+def test_a_call_that_waits(snapshot: SnapshotAssertion) -> None:
+    assert shown(*pending_call()) == snapshot
+
+
+def test_a_call_that_waited_too_long_says_since_when() -> None:
+    text = shown(*pending_call(), now=AT + 1000)
+    assert "waits for 'pay' since 11 min 39 s; that was possible until 2026-11-18 11:21:41, 1 min 39 s ago" in text
+
+
+def test_each_question_is_marked_by_a_symbol_and_in_words() -> None:
+    first = [began(), asked(1, question("size"), question("gift"))]
+    second = [
+        began(10, leg=2, round=1),
+        asked(11, question("gift", Reason.MISSING), leg=2, round=2, reused=["size"], answers=[answer("size")]),
+    ]
+    text = shown(*first, *second)
+    assert "● size  asked\n" in text
+    assert "○ gift  pending, asked again: missing\n" in text
+    assert "✓ size  reused\n" in text
+    third = [began(20, leg=3, round=2), ended(21, leg=3, round=2)]
+    assert "↻ gift  asked again: missing\n" in shown(*first, *second, *third)
+
+
+def test_a_leg_that_was_begun_and_never_ended_is_told() -> None:
+    text = shown(began(), asked(), began(10, leg=2, round=1, instance="b"))
+    assert "\nafter round 1 · leg 2 on b · " in text
+    assert "nothing more is known of it: it still runs, or its instance ended" in text
+    assert "waits for" not in text
+
+
+def test_a_call_whose_beginning_is_missing_is_shown_as_far_as_it_is_known() -> None:
+    text = shown(ended(leg=2, round=1))
+    assert text.startswith("call-1  ?  completed\n")
+    assert "its first line is missing" in text
+
+
+def test_who_was_slow_is_told() -> None:
+    def node(key: str, ms: float) -> dict[str, object]:
+        return {"key": key, "how": "computed", "start": 0.0, "ms": ms}
+
+    text = shown(began(), ended(nodes=[node("fast", 3), node("slow", 50), node("quick", 4)]))
+    assert "node slow  computed in 50 ms  slowest\n" in text
+    assert text.count("slowest") == 1
+    assert "slowest" not in shown(began(), ended(nodes=[node("one", 30), node("other", 31)]))
+
+
+def test_long_values_are_cut_short() -> None:
+    text = shown(began(), ended(result={"value": "x" * 100_000}))
+    assert "… (100002 characters)" in text
+    assert len(text) < 2000
+
+
+def test_json_has_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = shelf(tmp_path)
+    assert main(["trace", "show", "retry", "--json", str(path)]) == 0
+    call = json.loads(capsys.readouterr().out)
+    assert call["call"] == RETRY
+    assert call["arguments"] == {"value": {"title": "Dune"}}
+    assert [(round_["round"], round_["leg"], round_["instance"]) for round_ in call["asked"]] == [
+        (1, 1, "a"),
+        (1, 1, "b"),
+        (2, 2, "b"),
+    ]
+    assert call["asked"][2]["questions"][0]["reason"] == "reworded"
+    assert [found["action"] for found in call["asked"][2]["answers"]] == ["accept", "decline"]
+    assert [serving["ends"] for serving in call["servings"]] == ["asked", "asked", "asked", "completed"]
+    assert call["refused"][0]["reason"] == "expired"
+    assert call["ended"]["result"] == {"value": "ordered"}
+    assert (
+        call["marks"]["format"] == ["asked", None, "asked again", None] or call["marks"]["format"][2] == "asked again"
+    )
+
+
+@pytest.mark.parametrize("arguments", [["retry", "FILE"], ["FILE", "--json"], ["--json", "retry", "FILE"]])
+def test_options_may_stand_anywhere(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = shelf(tmp_path)
+    given = [str(path) if argument == "FILE" else argument for argument in arguments]
+    call = given if "retry" in given else ["retry", *given]
+    assert main(["trace", "show", *call]) == 0
+    assert RETRY in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["-abcdefghijk", "-habcdefghij"])
+def test_a_call_whose_name_looks_like_an_option_is_found(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "calls.jsonl", [began(call=name)])
+    assert main(["trace", "show", name, str(path)]) == 0
+    assert capsys.readouterr().out.startswith(name)
+
+
+def test_a_name_that_fits_none_or_several_calls_is_refused_with_candidates(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "calls.jsonl", [began(call=f"call-{number}", serving=number + 1) for number in range(12)])
+    for name, message in (
+        ("call-1", "call-1  order"),
+        ("call", "'call' is the beginning of several calls: 'call-0' ('order'), 'call-1' ('order')"),
+        ("none", "there is no call 'none'; the last ones: 'call-11' ('order')"),
+    ):
+        assert main(["trace", "show", name, str(path)]) == (0 if name == "call-1" else 2)
+        printed = capsys.readouterr()
+        assert message in printed.out + printed.err
+    assert main(["trace", "show", "x", str(write(tmp_path / "empty.jsonl", []))]) == 2
+    assert "tell of no call at all" in capsys.readouterr().err
+
+
+def test_hostile_text_is_spelled_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "\x1b]0;t\x07\x9b\u202e\r\nx[bold]"
+    value = {"value": {evil: evil}}
+    lines = [
+        began(call=evil, tool=evil, instance=evil, arguments=value, build=evil, principal=evil, previous_build=evil),
+        asked(
+            1,
+            question(evil, Reason.RENAMED, former=evil, message=evil, url=evil, complaint=evil),
+            call=evil,
+            instance=evil,
+            reused=[evil],
+            answers=[answer(evil, data=evil)],
+            nodes=[{"key": evil, "how": "failed", "start": 0, "ms": 1}],
+            steps=[{"key": evil, "how": "ran", "start": 0, "ms": 1, "value": value}],
+            token={"bytes": 1, "added": [evil]},
+        ),
+        began(10, call=evil, leg=2, round=1),
+        ended(11, call=evil, leg=2, result=value, refusal=evil, error={"type": evil, "text": {"value": evil}}),
+    ]
+    path = write(tmp_path / "calls.jsonl", lines)
+    for view in (["show"], ["show", "--json"], ["explain"], ["explain", "--all"], ["explain", "--json"]):
+        assert main(["trace", *view, evil, str(path)]) in (0, 1)
+        assert capsys.readouterr().out.replace("\n", "").isprintable()
+    assert main(["trace", "diff", evil, evil, str(path)]) == 0
+    assert capsys.readouterr().out.replace("\n", "").isprintable()
+
+
+def test_the_calls_of_the_shelf_are_all_found_by_a_prefix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = shelf(tmp_path)
+    for call in (RETRY, LIVE, PENDING):
+        assert main(["trace", "show", call[:2], str(path)]) == 0
+        assert capsys.readouterr().out.startswith(call)

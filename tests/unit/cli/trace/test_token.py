@@ -1,0 +1,292 @@
+"""`roundtrip trace token` shows one token, takes it only where no shell remembers it, and obeys nothing in it."""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from argparse import ArgumentParser
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+
+import pytest
+from mcp.server.request_state import AESGCMRequestStateCodec
+
+from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.trace.token import configure, run
+from roundtrip.machine.journal import Action, Entry, Journal, digest
+from tests.unit.secrets import BORN, NEW, OTHER, codec, envelope, journal, journals
+
+SECRET = "the quoted price is 9.50"
+TOKEN = codec().seal(envelope(journals().write(journal(computed=SECRET)), aud="shop"))
+HOSTILE = "\x1b[31m\x07\u202e"
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ROUNDTRIP_KEYS", raising=False)
+
+
+def give(monkeypatch: pytest.MonkeyPatch, token: str | bytes) -> None:
+    raw = token.encode() if isinstance(token, str) else token
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(raw)))
+
+
+def trace(*arguments: str) -> int:
+    parser = ArgumentParser()
+    configure(parser)
+    return run(parser.parse_args(arguments))
+
+
+def failure(*arguments: str, code: int = 2) -> str:
+    with pytest.raises(CommandFailed) as caught:
+        trace(*arguments)
+    assert caught.value.exit_code == code
+    return str(caught.value)
+
+
+def test_a_token_is_read_from_standard_input_without_keys(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give(monkeypatch, TOKEN + "\n")
+    assert trace("-") == 0
+    shown = capsys.readouterr().out
+    for said in (
+        "signature  not checked, as there are no keys ($ROUNDTRIP_KEYS or --keys-file)",
+        "issued     2023-11-14T22:13:20.000Z (",
+        " ago)",
+        "target     order",
+        "audience   shop",
+        "principal  nobody",
+        "call       call-1",
+        "leg        2, round 2",
+        '  question_0: accepted {"text": "aaaaaaaaaa"}',
+        "  confirm (invalid answers: 1, answers lost to rewording: 0)",
+        "sealed     something, which opens only where the signature is valid",
+    ):
+        assert said in shown
+    assert SECRET not in shown
+    assert "\x1b" not in shown
+
+
+def test_a_token_in_a_file_is_verified_and_opened_with_keys_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = b"b" * 64
+    token = codec(older).seal(envelope(journals(older).write(journal(computed=SECRET))))
+    (tmp_path / "token").write_text(token, encoding="utf-8")
+    monkeypatch.setenv("ROUNDTRIP_KEYS", f"{'a' * 64}, {older.decode()}\n")
+    assert trace(str(tmp_path / "token")) == 0
+    shown = capsys.readouterr().out
+    assert "signature  valid, by key 2 of 2 (1 is the newest)" in shown
+    assert f'  quote: "{SECRET}"' in shown
+    assert "author's   no request_state" in shown
+
+
+def test_keys_come_from_a_file_one_on_each_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_bytes(b"\n" + OTHER + b"\r\n" + NEW + b"\n\n")
+    monkeypatch.setenv("ROUNDTRIP_KEYS", "not this one")
+    give(monkeypatch, TOKEN)
+    assert trace("-", "--keys-file", str(keys), "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["signature"], found["key"]) == ("valid", 2)
+    assert found["sealed"]["computed"] == {"quote": SECRET}
+    assert found["claims"]["issued"] == BORN
+
+
+@pytest.mark.parametrize(
+    ("token", "key", "reason"),
+    [(TOKEN, OTHER, "unknown key"), (TOKEN[:-43] + "A" * 43, NEW, "tampered")],
+    ids=["another key", "another signature"],
+)
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_a_token_that_does_not_verify_is_shown_with_its_reason_and_exits_with_one(
+    token: str,
+    key: bytes,
+    reason: str,
+    as_json: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "keys").write_bytes(key)
+    give(monkeypatch, token)
+    assert trace("-", "--keys-file", str(tmp_path / "keys"), *(["--json"] if as_json else [])) == 1
+    shown = capsys.readouterr().out
+    assert SECRET not in shown
+    if as_json:
+        assert json.loads(shown)["reason"] == reason
+    else:
+        assert f"refused    {reason}" in shown
+        assert "signature  not valid: whoever held the token may have written what follows" in shown
+        assert "target     order" in shown
+
+
+def test_an_encrypted_token_says_that_it_needs_keys(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give(monkeypatch, codec(encrypt=True).seal(envelope(journal().encode())))
+    assert trace("-") == 0
+    shown = capsys.readouterr().out
+    assert "The whole token is encrypted" in shown
+    assert "tools/call" not in shown
+
+
+@pytest.mark.parametrize("prefix", ["", " ", "state="])
+def test_a_token_as_an_argument_is_refused_and_not_repeated(prefix: str) -> None:
+    for token in (TOKEN, AESGCMRequestStateCodec([NEW]).seal(b"state"), "rt1." + "A" * 40):
+        told = failure(prefix + token)
+        assert "shell's history" in told
+        assert "roundtrip trace token -" in told
+        assert token[:20] not in told
+
+
+def test_a_file_that_is_not_there_is_an_error_that_does_not_repeat_what_may_be_a_secret(tmp_path: Path) -> None:
+    assert failure("no-such-file") == "cannot read the file with the token: No such file or directory"
+    assert "Is a directory" in failure(str(tmp_path))
+    assert "File name too long" in failure("A" * 5000)
+    assert "null" in failure("a\0b")
+
+
+def test_missing_empty_and_unusable_keys_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give(monkeypatch, TOKEN)
+    assert "cannot read the file with the keys" in failure("-", "--keys-file", str(tmp_path / "none"))
+    (tmp_path / "empty").write_text("\n \n", encoding="utf-8")
+    give(monkeypatch, TOKEN)
+    assert "holds no key" in failure("-", "--keys-file", str(tmp_path / "empty"))
+    monkeypatch.setenv("ROUNDTRIP_KEYS", "too-short-a-key")
+    give(monkeypatch, TOKEN)
+    told = failure("-")
+    assert "keys[0] has 15 bytes" in told
+    assert "too-short-a-key" not in told
+
+
+@pytest.mark.parametrize(
+    ("given", "told", "code"),
+    [
+        (b" \n", "there is no token", 2),
+        (b"let me in", "(malformed)", 1),
+        (b"\xff\xfe", "(malformed)", 1),
+        (b"r1p." + b"A" * 66_000 + b"." + b"A" * 43, "(oversized)", 1),
+        (b"A" * 100_000, "more than 65.0 KiB", 2),
+        (b"r1p.AAAA." + b"A" * 43, "(unknown format)", 1),
+        (
+            AESGCMRequestStateCodec([NEW]).seal(b"state").encode(),
+            "this is not a roundtrip token, but a token of the SDK",
+            1,
+        ),
+        (b"rt1.AAAA." + b"A" * 43, "but a ticket", 1),
+    ],
+    ids=["nothing", "words", "bytes", "long", "endless", "another body", "of the SDK's codec", "a ticket"],
+)
+def test_what_is_no_token_is_an_error_with_its_reason(
+    given: bytes, told: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give(monkeypatch, given)
+    assert told in failure("-", code=code)
+
+
+def deep(levels: int) -> str:
+    state = '[1,"c",1,1,1,1,"","",null,[["k",0,"' + "d" * 22 + '",' + "[" * levels + "]" * levels + "]],[]]"
+    return codec().seal(envelope(state))
+
+
+def outcome(*options: str) -> str:
+    try:
+        trace("-", *options)
+    except CommandFailed as failed:
+        return str(failed)
+    return "shown"
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
+def test_data_that_is_nested_too_deeply_is_an_error_and_no_traceback(
+    options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes: list[str] = []
+    # How deep is too deep depends on how deep the caller is, so this goes through all that may be.
+    for levels in range(50, 1100, 7):
+        give(monkeypatch, deep(levels))
+        outcomes.append(outcome(*options))
+    assert outcomes[0] == "shown"
+    assert set(outcomes) <= {"shown", "what the token holds is nested too deeply to be shown"}
+
+
+def test_a_state_that_is_no_journal_is_said_to_be_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give(monkeypatch, codec().seal(envelope("[2]")))
+    assert trace("-") == 0
+    shown = capsys.readouterr().out
+    assert "call       the state in the token is no journal that this version can read" in shown
+    assert "sealed" not in shown
+
+
+def hostile_token() -> str:
+    entries = {HOSTILE: Entry(Action.ACCEPT, digest("m"), digest("s"), {HOSTILE: HOSTILE})}
+    state = Journal(HOSTILE, BORN, BORN, 1, 1, build=HOSTILE, entries=entries).encode()
+    return codec().seal(envelope(state, t=HOSTILE, aud=HOSTILE))
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
+def test_nothing_in_a_token_reaches_the_screen_as_a_command(
+    options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give(monkeypatch, hostile_token())
+    assert trace("-", *options) == 0
+    shown = capsys.readouterr().out
+    assert not set(HOSTILE) & set(shown) - set("[31m")
+    assert "[31m" in shown
+
+
+PROGRAM = """
+import sys
+from argparse import ArgumentParser
+from roundtrip.cli.trace.token import configure, run
+parser = ArgumentParser()
+configure(parser)
+sys.exit(run(parser.parse_args()))
+"""
+
+
+def on_a_terminal(file: Path, **environment: str) -> bytes:
+    """What a real terminal receives."""
+    ours, theirs = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(file)],
+            stdout=theirs,
+            env={**os.environ, "TERM": "xterm-256color", **environment},
+        )
+        os.close(theirs)
+        received, deadline = b"", time.monotonic() + 60
+        while time.monotonic() < deadline and select.select([ours], [], [], 60)[0]:
+            try:
+                received += os.read(ours, 4096)
+            except OSError:
+                break
+        assert process.wait(timeout=60) == 0
+        return received
+    finally:
+        os.close(ours)
+
+
+def test_a_terminal_gets_our_colours_and_none_of_the_tokens(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(hostile_token(), encoding="utf-8")
+    coloured = on_a_terminal(tmp_path / "token")
+    assert b"\x1b[" in coloured
+    assert b"\\x1b[31m\\x07\\u202e" in coloured
+    assert b"\x07" not in coloured
+    assert b"\x1b[31m" not in coloured
+
+
+def test_a_terminal_that_wants_no_colour_gets_none(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(TOKEN, encoding="utf-8")
+    shown = on_a_terminal(tmp_path / "token", NO_COLOR="1")
+    assert b"target" in shown
+    assert b"\x1b[3" not in shown

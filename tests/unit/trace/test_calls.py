@@ -1,0 +1,87 @@
+"""Lines of many instances become calls: in order, each answer with the round that asked for it."""
+
+import random
+
+from roundtrip.machine.table import State
+from roundtrip.recording.lines import Line
+from roundtrip.runtime.reasons import Reason
+from roundtrip.trace.calls import Mark, join
+from tests.transcripts import AT, answer, answered, asked, began, call_of, ended, question, refused
+
+
+def hopping() -> list[Line]:
+    """A call of three legs on three instances; the second leg puts a second question."""
+    return [
+        began(instance="a"),
+        asked(1, question("size"), instance="a"),
+        began(10, leg=2, round=1, instance="b"),
+        asked(11, question("gift"), leg=2, round=2, instance="b", answers=[answer("size")]),
+        began(20, leg=3, round=2, instance="c"),
+        ended(21, leg=3, round=2, instance="c", reused=["size"], answers=[answer("gift")], bodies=1),
+    ]
+
+
+def test_legs_of_several_instances_join_whatever_order_the_files_are_read_in() -> None:
+    by_instance = {name: [line for line in hopping() if line.instance == name] for name in "abc"}
+    for order in ("abc", "cba", "bca"):
+        call = call_of(*(line for name in order for line in by_instance[name]))
+        assert call.instances == ["a", "b", "c"]
+        assert call.state is State.COMPLETED
+        assert (call.legs, call.round_count, call.bodies) == (3, 2, 1)
+        assert [[found.key for found in round_.answers] for round_ in call.rounds] == [["size"], ["gift"]]
+        assert call.waited_ms == 18_000
+
+
+def test_marks_say_what_became_of_each_question_in_each_round() -> None:
+    marks = call_of(*hopping()).marks()
+    assert marks == {"size": [Mark.ASKED, None, Mark.REUSED], "gift": [None, Mark.ASKED, None]}
+
+
+def test_a_question_that_is_out_is_pending_until_another_leg_begins() -> None:
+    lines = hopping()[:4]
+    assert [found.key for found in call_of(*lines).pending] == ["gift"]
+    assert call_of(*lines).marks()["gift"] == [None, Mark.PENDING, None]
+    begun = call_of(*lines, hopping()[4])
+    assert begun.pending == ()
+    assert begun.state is State.AWAITING_INPUT
+
+
+def test_a_replayed_leg_gives_its_answers_to_the_round_that_asked_for_them() -> None:
+    lines = hopping()
+    again = [
+        began(12, leg=2, round=1, instance="d"),
+        asked(13, question("gift"), leg=2, round=2, instance="d", answers=[answer("size", "decline")]),
+    ]
+    call = call_of(*lines, *again)
+    assert [(serving.instance, first.instance) for serving, first in call.replays] == [("d", "b")]
+    assert (call.round_count, len(call.rounds)) == (2, 3)
+    assert [[found.action for found in round_.answers] for round_ in call.rounds] == [["accept"], [], ["accept"]]
+
+
+def test_a_live_call_waits_within_its_one_leg() -> None:
+    call = call_of(
+        began(era="live"),
+        asked(1, ms=1000.0),
+        answered(4, ms=4000.0, waited=3000.0, answers=[answer()]),
+        ended(5, ms=5000.0, bodies=1),
+    )
+    assert (call.server_ms, call.waited_ms, call.legs) == (2000, 3000, 1)
+    assert [found.key for found in call.rounds[0].answers] == ["format"]
+
+
+def test_a_call_known_by_a_refusal_only_is_rejected() -> None:
+    traced = join([refused(call="lost"), refused()])
+    assert traced.calls["lost"].state is State.REJECTED
+    assert traced.calls["lost"].started_at == AT + 4
+    assert len(traced.strays) == 1
+
+
+def test_reasons_are_those_of_questions_and_of_refusals() -> None:
+    call = call_of(began(), asked(1, question(), question("gift", Reason.MISSING)), refused(call="call-1"))
+    assert call.reasons == {"new", "missing", "expired"}
+
+
+def test_calls_are_listed_by_the_time_of_their_first_line() -> None:
+    lines: list[Line] = [began(float(number), call=f"call-{number}", serving=number + 1) for number in range(20)]
+    random.Random(1).shuffle(lines)
+    assert list(join(lines).calls) == [f"call-{number}" for number in range(20)]

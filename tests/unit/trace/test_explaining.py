@@ -1,0 +1,199 @@
+"""Every reason has an explanation: one sentence that names the question, the cause and the cure."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from roundtrip.errors import RejectionReason
+from roundtrip.recording.lines import Line
+from roundtrip.runtime.reasons import Reason
+from roundtrip.trace.calls import TracedCall
+from roundtrip.trace.explaining import QUESTIONS, REFUSALS, Subject, explain, explain_refusal
+from tests.transcripts import AT, answer, asked, began, call_of, ended, question, refused
+
+DIGEST = {"digest": "abcdefghijkl", "bytes": 12}
+
+
+def again(reason: Reason, *, before: dict[str, Any] | None = None, build: str = "1", **fields: Any) -> list[Line]:
+    """A call whose question is put in round 1, and once more in round 2."""
+    previous = {"previous_build": "1"} if build != "1" else {}
+    line_fields = {name: fields.pop(name) for name in ("by", "ignored", "token") if name in fields}
+    return [
+        began(),
+        asked(1, question(**(before or {}))),
+        began(10, leg=2, round=1, build=build, **previous),
+        asked(11, question(reason=reason, **fields), leg=2, round=2, **line_fields),
+    ]
+
+
+def told(lines: Sequence[Line]) -> str:
+    """The one sentence about what was not plain."""
+    (explanation,) = [explanation for explanation in explain(call_of(*lines)) if not explanation.is_plain]
+    return explanation.text
+
+
+def test_every_reason_to_put_a_question_has_a_cause_and_a_cure() -> None:
+    assert set(QUESTIONS) == set(Reason)
+    assert all(advice.cause and advice.cure for advice in QUESTIONS.values())
+
+
+def test_every_reason_to_refuse_a_token_has_a_cause_and_a_cure() -> None:
+    assert set(REFUSALS) == set(RejectionReason)
+    assert all(advice.cause and advice.cure for advice in REFUSALS.values())
+
+
+@pytest.mark.parametrize("reason", [reason for reason in Reason if reason is not Reason.NEW])
+def test_each_reason_gives_one_sentence_that_names_the_question_and_the_cure(reason: Reason) -> None:
+    text = told(again(reason))
+    assert text.startswith("Question 'format' was put again in round 2, because ")
+    assert text.endswith(f"; {QUESTIONS[reason].cure}.")
+    assert not re.search(r"\. [A-Z]", text)
+
+
+@pytest.mark.parametrize("reason", list(RejectionReason))
+def test_each_refusal_gives_one_sentence_that_names_the_instance_and_the_cure(reason: RejectionReason) -> None:
+    text = told([began(), asked(), refused(reason=reason, call="call-1", leg=2)])
+    assert text.startswith("Instance 'a' refused the token of a 'tools/call' for 'order' in leg 2, because ")
+    assert text.endswith(f"; {REFUSALS[reason].cure}.")
+    assert explain_refusal(refused(reason=reason)).endswith(f"; {REFUSALS[reason].cure}.")
+
+
+def test_a_new_question_is_plain() -> None:
+    (explanation,) = explain(call_of(began(), asked()))
+    assert explanation.is_plain
+    assert explanation.text == "Question 'format' was put in round 1, as the call had not put it before."
+
+
+def test_a_reworded_question_shows_both_wordings_and_both_builds() -> None:
+    text = told(again(Reason.REWORDED, before={"message": "Which?"}, message="Which one?", build="2"))
+    assert "its message changed from 'Which?' to 'Which one?' between build '1' and build '2'" in text
+
+
+def test_a_reworded_question_without_its_texts_says_that_it_changed() -> None:
+    text = told(again(Reason.REWORDED, before={"message": DIGEST}, message={**DIGEST, "digest": "other"}))
+    assert "its message changed after it was shown;" in text
+
+
+def test_a_reworded_question_is_compared_with_the_last_time_that_it_was_put() -> None:
+    lines = again(Reason.REWORDED, before={"message": "One?"}, message="Two?")
+    lines += [
+        began(20, leg=3, round=2),
+        asked(21, question(reason=Reason.REWORDED, message="Three?"), leg=3, round=3),
+    ]
+    texts = [explanation.text for explanation in explain(call_of(*lines)) if not explanation.is_plain]
+    assert "from 'One?' to 'Two?'" in texts[0]
+    assert "from 'Two?' to 'Three?'" in texts[1]
+
+
+def test_a_changed_form_names_the_fields() -> None:
+    old = {"properties": {"size": {"type": "integer"}, "gone": {"type": "string"}}}
+    new = {"properties": {"size": {"type": "string"}, "added": {"type": "string"}}}
+    lines = again(
+        Reason.SCHEMA_CHANGED,
+        before={"form": old, "message": "Which?"},
+        form=new,
+        message="What?",
+        changed=("message", "schema"),
+    )
+    assert (
+        "its form changed ('added' is new, 'gone' is gone, 'size' is another), and its message from 'Which?' to 'What?'"
+        in told(lines)
+    )
+
+
+def test_a_changed_form_that_was_not_kept_says_what_changed() -> None:
+    text = told(again(Reason.SCHEMA_CHANGED, changed=("message", "schema")))
+    assert "its form changed after it was shown, and its message;" in text
+
+
+def test_a_renamed_question_names_its_former_name_and_where_to_write_it() -> None:
+    lines = again(Reason.RENAMED, before={"key": "binding"}, former="binding", build="2")
+    assert "known as 'binding'" in told(lines)
+    assert "Resolve(fn, was=('binding',))" in told(lines)
+    in_body = again(Reason.RENAMED, before={"key": "binding"}, former="binding", by="body")
+    assert "ask it with key='binding'" in told(in_body)
+
+
+def test_a_volatile_question_shows_what_varies_and_three_cures() -> None:
+    text = told(again(Reason.VOLATILE, before={"message": "It is 1."}, message="It is 2."))
+    assert "it was 'It is 1.', and now is 'It is 2.'" in text
+    assert "once=True" in text
+    assert "ctx.step()" in text
+    assert "keep it (a time, a random value) out of the question" in text
+
+
+def test_an_invalid_answer_tells_the_complaint_and_the_attempt() -> None:
+    text = told(again(Reason.INVALID, complaint="amount: too small", attempt=2))
+    assert "did not fit its form ('amount: too small'), which makes this attempt 2;" in text
+
+
+def test_a_missing_answer_tells_what_came_instead() -> None:
+    assert "but with 2 answers to what was not asked" in told(again(Reason.MISSING, ignored=2))
+
+
+def test_another_build_names_both() -> None:
+    assert "build '1' served an earlier leg, and build '2'" in told(again(Reason.OTHER_BUILD, build="2"))
+
+
+def test_a_revised_question_names_the_answer_that_was_changed() -> None:
+    token = {"bytes": 300, "changed": ("answer:size", "authored")}
+    assert "changed their answer to 'size'" in told(again(Reason.REVISED, token=token))
+
+
+def test_an_expired_token_tells_how_late_it_came() -> None:
+    lines = [began(), asked(until=AT + 600), refused(720, call="call-1", leg=2)]
+    assert "it had expired 2 min before" in told(lines)
+
+
+def test_an_unknown_key_tells_the_order_of_a_rotation() -> None:
+    text = explain_refusal(refused(reason=RejectionReason.UNKNOWN_KEY))
+    assert "[old, new], then [new, old], and [new]" in text
+
+
+def test_a_large_token_tells_its_size() -> None:
+    text = explain_refusal(refused(reason=RejectionReason.OVERSIZED, token_bytes=70_000))
+    assert "it has 68.4 KiB" in text
+    assert "max_token_bytes" in text
+
+
+def test_a_token_of_another_tool_names_that_tool() -> None:
+    lines = [began(), asked(), refused(reason=RejectionReason.OTHER_TARGET, call="call-1", tool="sell")]
+    assert "for 'sell', because it belongs to a call of 'order'" in told(lines)
+
+
+def test_a_leg_that_is_served_twice_is_a_replay_and_its_questions_are_no_news() -> None:
+    lines = [began(), asked(), began(2.5, instance="b"), asked(3.5, instance="b")]
+    replay = next(found for found in explain(call_of(*lines)) if found.subject is Subject.REPLAY)
+    assert replay.text.startswith(
+        "Leg 1 was served again, by 'b', because its request came again 2.5 s after 'a' had got it;"
+    )
+
+
+def test_a_replay_tells_when_the_first_instance_did_not_answer_or_the_answers_are_others() -> None:
+    first = [began(), asked(), began(10, leg=2, round=1)]
+    second = [began(20, leg=2, round=1, instance="b"), ended(21, leg=2, instance="b", answers=[answer(data=1)])]
+    assert "had got it and not answered, perhaps as that one crashed" in told([*first, *second])
+    over = ended(11, leg=2, answers=[answer(data=2)])
+    assert "had got it, and with other answers;" in told([*first, over, *second])
+
+
+def test_hostile_names_and_texts_are_quoted_in_printable_form_and_kept_short() -> None:
+    lines = again(
+        Reason.REWORDED,
+        before={"key": "\x1b]0;x\x07", "message": "a\u202e\x9b31m"},
+        key="\x1b]0;x\x07",
+        message="b" * 100_000,
+    )
+    assert told(lines).isprintable()
+    assert len(told(lines)) < 1000
+
+
+def explained(call: TracedCall) -> list[Subject]:
+    return [explanation.subject for explanation in explain(call)]
+
+
+def test_explanations_are_in_the_order_of_time() -> None:
+    lines = [began(), asked(), refused(5, call="call-1"), *again(Reason.MISSING)[2:]]
+    assert explained(call_of(*lines)) == [Subject.QUESTION, Subject.REFUSAL, Subject.QUESTION]

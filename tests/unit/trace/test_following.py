@@ -1,0 +1,119 @@
+"""Following transcripts: no line is lost or told twice, through rotation and whatever order files appear in."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from roundtrip.recording.files import LineFile
+from roundtrip.trace.following import Follower
+from tests.transcripts import began, write
+
+
+@contextmanager
+def following(*names: Path) -> Generator[Follower]:
+    follower = Follower(names)
+    try:
+        yield follower
+    finally:
+        follower.close()
+
+
+def calls_of(follower: Follower) -> list[str | None]:
+    return [line.call for line in follower.poll()]
+
+
+def text_of(call: str) -> str:
+    return began(call=call).model_dump_json(exclude_unset=True)
+
+
+def test_each_line_is_told_once(tmp_path: Path) -> None:
+    path = write(tmp_path / "calls.jsonl", [text_of("1")])
+    with following(path) as follower:
+        assert calls_of(follower) == ["1"]
+        assert calls_of(follower) == []
+        write(path, [text_of("2"), text_of("3")])
+        assert calls_of(follower) == ["2", "3"]
+
+
+def test_a_line_is_told_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    text = text_of("1")
+    with following(path) as follower, path.open("w", encoding="utf-8") as file:
+        file.write(text[:20])
+        file.flush()
+        assert calls_of(follower) == []
+        file.write(text[20:])
+        file.flush()
+        assert calls_of(follower) == []
+        file.write("\n")
+        file.flush()
+        assert calls_of(follower) == ["1"]
+
+
+def test_files_may_appear_later_under_a_name_and_in_a_directory(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    with following(tmp_path / "later.jsonl", folder) as follower:
+        assert calls_of(follower) == []
+        write(tmp_path / "later.jsonl", [text_of("1")])
+        assert calls_of(follower) == ["1"]
+        folder.mkdir()
+        write(folder / "new.jsonl", [text_of("2")])
+        write(folder / "no-transcript.txt", [text_of("3")])
+        assert calls_of(follower) == ["2"]
+
+
+def test_rotation_loses_nothing_however_often_it_happens_between_two_looks(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    size = len(text_of("00")) + 1
+    file = LineFile(path, max_bytes=2 * size, keep=5)
+    expected = [f"{number:02}" for number in range(10)]
+    with following(path) as follower:
+        for call in expected[:3]:
+            file.append(text_of(call).encode() + b"\n")
+        assert calls_of(follower) == expected[:3]
+        for call in expected[3:]:
+            file.append(text_of(call).encode() + b"\n")
+        assert calls_of(follower) == expected[3:]
+        assert calls_of(follower) == []
+    file.close()
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_a_line_that_a_slow_process_writes_to_a_rotated_file_is_told(tmp_path: Path) -> None:
+    path = write(tmp_path / "calls.jsonl", [text_of("1")])
+    with following(path) as follower, path.open("a", encoding="utf-8") as slow:
+        assert calls_of(follower) == ["1"]
+        path.rename(tmp_path / "calls.jsonl.1")
+        write(path, [text_of("2")])
+        assert calls_of(follower) == ["2"]
+        slow.write(text_of("3") + "\n")
+        slow.flush()
+        assert calls_of(follower) == ["3"]
+
+
+def test_rotated_files_are_let_go_of_in_the_end(tmp_path: Path) -> None:
+    path = write(tmp_path / "calls.jsonl", [text_of("1")])
+    with following(path) as follower:
+        assert calls_of(follower) == ["1"]
+        path.rename(tmp_path / "calls.jsonl.1")
+        write(path, [text_of("2")])
+        for _ in range(200):
+            calls_of(follower)
+        assert follower.open_files == 1
+
+
+def test_a_file_that_was_emptied_is_read_from_its_beginning(tmp_path: Path) -> None:
+    path = write(tmp_path / "calls.jsonl", [text_of("1"), text_of("2")])
+    with following(path) as follower:
+        assert calls_of(follower) == ["1", "2"]
+        path.write_text("", encoding="utf-8")
+        write(path, [text_of("3")])
+        assert calls_of(follower) == ["3"]
+
+
+def test_lines_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
+    path = write(tmp_path / "calls.jsonl", ["{", '{"v":2}', text_of("1")])
+    with following(path) as follower:
+        assert calls_of(follower) == ["1"]
+        assert (follower.reading.unreadable, follower.reading.newer) == (1, 1)
+        assert follower.reading.lines == []

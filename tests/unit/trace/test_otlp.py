@@ -1,0 +1,238 @@
+"""`roundtrip.trace.otlp`: what a collector is told of a recorded call."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from roundtrip import Recorder, Server
+from roundtrip.recording.lines import LINE
+from roundtrip.trace.calls import TracedCall, join
+from roundtrip.trace.otlp import otlp_document
+from roundtrip.trace.reading import files_of, read_files
+from tests.conftest import Clock
+from tests.interaction.bookshop import bookshop
+from tests.players import Era, Hopper, call
+
+pytestmark = pytest.mark.anyio
+
+ARGUMENTS: Final = {"title": "Neuromancer"}
+ROUNDS: Final[list[dict[str, dict[str, Any]]]] = [
+    {"confirm_backorder": {"confirm": True}},
+    {"how_many": {"copies": 2}},
+]
+
+Span = Mapping[str, Any]
+
+
+def shops(folder: Path, names: str, **options: Any) -> list[Server[Any]]:
+    """Instances that each write a transcript, in which everything is revealed."""
+    return [
+        bookshop(trace=Recorder(folder / f"{name}.jsonl", instance=name, reveal="all"), **options) for name in names
+    ]
+
+
+def recorded(folder: Path) -> TracedCall:
+    (found,) = join(read_files(files_of([folder])).lines).calls.values()
+    return found
+
+
+def spans_of(document: Mapping[str, Any]) -> list[Span]:
+    return [
+        span for resource in document["resourceSpans"] for scope in resource["scopeSpans"] for span in scope["spans"]
+    ]
+
+
+def plain(attributes: list[Any]) -> dict[str, Any]:
+    """Attributes as a mapping; OTLP's JSON wraps each value in its type."""
+    return {attribute["key"]: plain_value(attribute["value"]) for attribute in attributes}
+
+
+def plain_value(value: Mapping[str, Any]) -> Any:
+    ((kind, inner),) = value.items()
+    match kind:
+        case "intValue":
+            return int(inner)
+        case "arrayValue":
+            return [plain_value(one) for one in inner["values"]]
+        case _:
+            return inner
+
+
+def told(*lines: Mapping[str, Any]) -> TracedCall:
+    """The call of some lines as a transcript may hold them."""
+    head = {"v": 1, "instance": "a", "serving": 1, "call": "c", "leg": 1, "round": 0, "at": 1.0}
+    (found,) = join(LINE.validate_python({**head, **line}) for line in lines).calls.values()
+    return found
+
+
+BEGAN: Final = {"event": "began", "method": "tools/call", "tool": "order", "era": "retry", "build": "1", "plan": "p"}
+
+
+async def test_every_leg_is_a_span_that_links_to_the_one_before(tmp_path: Path) -> None:
+    await Hopper(shops(tmp_path, "abc")).play("order", ARGUMENTS, ROUNDS)
+    document = otlp_document(recorded(tmp_path))
+    first, second, third = spans_of(document)
+    assert first["links"] == []
+    assert [link["spanId"] for link in second["links"]] == [first["spanId"]]
+    assert [link["spanId"] for link in third["links"]] == [second["spanId"]]
+    assert {link["traceId"] for span in (second, third) for link in span["links"]} == {first["traceId"]}
+    instances = [plain(resource["resource"]["attributes"]) for resource in document["resourceSpans"]]
+    assert [instance["service.instance.id"] for instance in instances] == ["a", "b", "c"]
+
+
+async def test_the_document_is_shaped_as_the_json_encoding_of_otlp_says(tmp_path: Path) -> None:
+    await Hopper(shops(tmp_path, "ab")).play("order", ARGUMENTS, ROUNDS)
+    document = json.loads(json.dumps(otlp_document(recorded(tmp_path)), allow_nan=False))
+    for span in spans_of(document):
+        assert re.fullmatch("[0-9a-f]{32}", span["traceId"])
+        assert re.fullmatch("[0-9a-f]{16}", span["spanId"])
+        assert span["kind"] in range(1, 6)
+        times = [span["startTimeUnixNano"], *(event["timeUnixNano"] for event in span["events"])]
+        assert all(isinstance(time, str) and time.isdecimal() for time in times)
+        assert int(span["startTimeUnixNano"]) <= int(times[-1]) <= int(span["endTimeUnixNano"])
+        assert set(span["status"]) <= {"code"}
+
+
+async def test_a_transcript_always_gives_the_same_document_and_spans_of_their_own(tmp_path: Path) -> None:
+    await Hopper(shops(tmp_path, "a")).play("order", ARGUMENTS, ROUNDS)
+    document = otlp_document(recorded(tmp_path))
+    assert otlp_document(recorded(tmp_path)) == document
+    assert len({span["spanId"] for span in spans_of(document)}) == 3
+
+
+async def test_a_span_tells_what_is_asked_and_why_and_what_is_pending(tmp_path: Path) -> None:
+    hopper = Hopper(shops(tmp_path, "a"))
+    await hopper.leg("order", ARGUMENTS)
+    await hopper.leg("order", ARGUMENTS, answers={}, state=hopper.token)
+    _, span = spans_of(otlp_document(recorded(tmp_path)))
+    attributes = plain(span["attributes"])
+    assert attributes["roundtrip.tool"] == "order"
+    assert attributes["roundtrip.leg"] == 2
+    assert attributes["roundtrip.round"] == 2
+    assert attributes["roundtrip.state"] == "awaiting_input"
+    assert attributes["roundtrip.pending"] == ["confirm_backorder"]
+    assert attributes["roundtrip.token.received_bytes"] > 0
+    asked = [plain(event["attributes"]) for event in span["events"] if event["name"] == "roundtrip.asked"]
+    assert asked == [{"roundtrip.key": "confirm_backorder", "roundtrip.reason": "missing", "roundtrip.round": 2}]
+
+
+async def test_the_events_of_a_span_are_the_moves_of_the_machine(tmp_path: Path, era: Era) -> None:
+    (server,) = shops(tmp_path, "a")
+    await call(server, era, "order", ARGUMENTS, {"confirm": True}, {"copies": 2})
+    traced = recorded(tmp_path)
+    spans = spans_of(otlp_document(traced))
+    assert len(spans) == (3 if era is Era.RETRY else 1)
+    moves = [plain(event["attributes"]) for span in spans for event in span["events"] if "moved" in event["name"]]
+    assert [(move["roundtrip.event"], move["roundtrip.state"]) for move in moves] == traced.path
+
+
+async def test_a_live_leg_tells_when_it_asked_and_was_answered(tmp_path: Path) -> None:
+    (server,) = shops(tmp_path, "a")
+    await call(server, Era.LIVE, "order", ARGUMENTS, {"confirm": True}, {"copies": 2})
+    (span,) = spans_of(otlp_document(recorded(tmp_path)))
+    talk = [event["name"] for event in span["events"] if "moved" not in event["name"]]
+    assert talk == ["roundtrip.asked", "roundtrip.answered"] * 2
+    assert "roundtrip.pending" not in plain(span["attributes"])
+
+
+async def test_a_leg_begins_with_the_answers_that_the_one_before_waited_for(tmp_path: Path, clock: Clock) -> None:
+    hopper = Hopper(shops(tmp_path, "ab"))
+    await hopper.leg("order", ARGUMENTS)
+    clock.advance(42)
+    await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
+    first, second = spans_of(otlp_document(recorded(tmp_path)))
+    assert "roundtrip.answered" not in [event["name"] for event in first["events"]]
+    answered = second["events"][0]
+    assert answered["name"] == "roundtrip.answered"
+    assert plain(answered["attributes"]) == {"roundtrip.waited": pytest.approx(42, abs=0.01)}
+
+
+def test_a_call_of_which_only_a_refusal_is_known_is_one_span() -> None:
+    refused = {"event": "refused", "reason": "expired", "method": "tools/call", "leg": 3, "round": 2}
+    (span,) = spans_of(otlp_document(told(refused)))
+    assert span["name"] == "roundtrip.refused ?"
+    assert plain(span["attributes"])["roundtrip.leg"] == 3
+    assert span["links"] == []
+
+
+async def test_a_refused_token_is_a_span_in_error_that_names_the_reason(tmp_path: Path, clock: Clock) -> None:
+    hopper = Hopper(shops(tmp_path, "ab", ttl=60))
+    await hopper.leg("order", ARGUMENTS)
+    clock.advance(61)
+    with pytest.raises(MCPError):
+        await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
+    leg, refused = spans_of(otlp_document(recorded(tmp_path)))
+    assert refused["status"] == {"code": 2}
+    assert plain(refused["attributes"])["roundtrip.reason"] == "expired"
+    assert [link["spanId"] for link in refused["links"]] == [leg["spanId"]]
+
+
+async def test_nothing_confidential_is_told_of_a_transcript_that_reveals_everything(tmp_path: Path, era: Era) -> None:
+    (server,) = shops(tmp_path, "a")
+
+    @server.tool()
+    async def leak(title: str) -> str:
+        raise RuntimeError(f"cannot find {title}")
+
+    await call(server, era, "order", {"title": "Neuromancer"}, {"confirm": True}, {"copies": 2187})
+    await call(server, era, "leak", {"title": "Neuromancer"})
+    traced = join(read_files(files_of([tmp_path])).lines)
+    assert "Neuromancer" in (tmp_path / "a.jsonl").read_text()
+    for found in traced.calls.values():
+        text = json.dumps(otlp_document(found))
+        assert "Neuromancer" not in text
+        assert not re.search(r"(?<![0-9a-f])2187(?![0-9a-f])", text)
+        assert "cannot find" not in text
+
+
+@pytest.mark.parametrize(
+    ("ended", "error"),
+    [
+        ({"state": "completed"}, None),
+        ({"state": "completed", "is_error": True}, "tool_error"),
+        ({"state": "refused", "refusal": "declined"}, None),
+        ({"state": "failed", "error": {"type": "KeyError", "text": {"value": "secret"}}}, "KeyError"),
+        ({"state": "rejected"}, "rejected"),
+    ],
+    ids=["completed", "error result", "refused", "failed", "rejected"],
+)
+def test_only_what_went_wrong_is_an_error(ended: dict[str, Any], error: str | None) -> None:
+    (span,) = spans_of(otlp_document(told(BEGAN, {"event": "ended", "ms": 5, **ended})))
+    assert span["status"] == ({} if error is None else {"code": 2})
+    assert plain(span["attributes"]).get("error.type") == error
+    assert plain(span["attributes"])["roundtrip.state"] == ended["state"]
+
+
+def test_a_leg_that_was_served_twice_links_to_the_serving_that_came_before_it() -> None:
+    asked: dict[str, Any] = {"event": "asked", "by": "body", "questions": [], "ms": 1}
+    lines: list[dict[str, Any]] = [
+        {**BEGAN, "serving": 1, "at": 1.0},
+        {**asked, "serving": 1, "at": 1.1},
+        {**BEGAN, "serving": 2, "at": 5.0},
+        {**asked, "serving": 2, "at": 5.1},
+        {**BEGAN, "serving": 3, "leg": 2, "at": 3.0},
+        {**BEGAN, "serving": 4, "leg": 2, "at": 7.0},
+        {**BEGAN, "serving": 5, "leg": 4, "at": 9.0},
+    ]
+    first, replayed, second, again, late = spans_of(otlp_document(told(*lines)))
+    assert second["links"][0]["spanId"] == first["spanId"]
+    assert again["links"][0]["spanId"] == replayed["spanId"]
+    assert late["links"][0]["spanId"] == again["spanId"]
+
+
+@pytest.mark.parametrize("at", [-5.0, 1e11, 1e300], ids=str)
+def test_a_time_that_cannot_be_still_gives_a_document(at: float) -> None:
+    (span,) = spans_of(otlp_document(told({**BEGAN, "at": at, "leg": 10**30})))
+    assert 0 <= int(span["startTimeUnixNano"]) < 2**63
+    assert 0 < plain(span["attributes"])["roundtrip.leg"] < 2**63
+
+
+def test_a_name_with_half_a_character_becomes_one_that_can_be_sent() -> None:
+    (span,) = spans_of(otlp_document(told({**BEGAN, "tool": "or\ud800der 📚"})))
+    assert span["name"] == "roundtrip.leg or\ufffdder 📚"
+    json.dumps(span, ensure_ascii=False).encode()

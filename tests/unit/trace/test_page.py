@@ -1,0 +1,190 @@
+"""The page of a call allows itself one script and one style, and a transcript cannot leave its place in it."""
+
+import base64
+import hashlib
+import json
+import re
+from typing import Any
+
+import pytest
+
+from roundtrip.trace.page.data import Data, data_of
+from roundtrip.trace.page.document import call_page, html, json_for_html
+from roundtrip.trace.page.forms import fields_of
+from tests.unit.trace.tales import HOSTILE, Tale, question
+
+
+def hash_of(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def policy_of(page: str) -> dict[str, str]:
+    stated = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert stated is not None
+    return {name: rest for name, _, rest in (part.partition(" ") for part in stated[1].split("; "))}
+
+
+def embedded(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def ordinary() -> Tale:
+    return Tale().began(1).asked(question("a")).began(2, "birch").ended()
+
+
+def test_the_policy_allows_the_pages_own_script_and_style_and_nothing_else() -> None:
+    page = html(ordinary().call())
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    styles = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    assert policy_of(page) == {
+        "default-src": "'none'",
+        "script-src": hash_of(scripts[0]),
+        "style-src": hash_of(styles[0]),
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    assert (len(scripts), len(styles)) == (1, 1)
+
+
+def test_only_a_live_page_may_ask_its_server() -> None:
+    live = call_page(ordinary().call(), live={"url": "call.json", "version": 1, "every": 1000})
+    assert policy_of(live.text)["connect-src"] == "'self'"
+    assert "connect-src" not in html(ordinary().call())
+
+
+def test_the_page_names_no_other_place_and_has_no_code_in_attributes() -> None:
+    page = html(ordinary().call())
+    markup = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", page, flags=re.DOTALL)
+    assert re.findall(r"""(?:https?:)?//[^\s"']+""", markup) == ["http://www.w3.org/2000/svg"]
+    assert not re.search(r"""\s(on\w+|style|src)=""", markup)
+
+
+def test_no_text_ends_the_data_or_becomes_markup() -> None:
+    tale = Tale(HOSTILE, tool=HOSTILE).began(1, HOSTILE, arguments={"value": {HOSTILE: HOSTILE}})
+    tale.asked(question(HOSTILE, message={"value": HOSTILE}, form={"value": {"properties": {HOSTILE: HOSTILE}}}))
+    tale.refused("expired", HOSTILE)
+    page, plain = html(tale.call()), html(Tale("c").began(1).call())
+    assert embedded(page)["tool"] == HOSTILE
+    # As many tags as in any other page.
+    assert len(re.findall("<", page)) == len(re.findall("<", plain))
+    assert not re.search("[\u2028\u2029\u202e\x00\x1b]", page)
+
+
+def test_the_data_in_a_page_is_ascii_without_the_characters_of_markup() -> None:
+    text = json_for_html({"a": "<!--</script>&\u2028\u2029é"})
+    assert text.isascii()
+    assert not set("<>&") & set(text)
+    assert json.loads(text) == {"a": "<!--</script>&\u2028\u2029é"}
+
+
+def test_numbers_that_scripts_cannot_hold_are_shown_as_they_were_recorded() -> None:
+    big = 2**70 + 1
+    tale = Tale().began(1, arguments={"value": {"big": big, "lone": "\ud800"}})
+    data = embedded(html(tale.call()))
+    assert str(big) in data["steps"][0]["lines"][0]["text"]
+    assert json.loads(data["steps"][0]["arguments"]["text"])["lone"] == "\ud800"
+
+
+def test_times_that_are_no_times_are_shown_all_the_same() -> None:
+    tale = Tale().began(1).asked(question("a")).began(2, at=1e308).ended(at=1e308, ms=1e308)
+    data = embedded(html(tale.call()))
+    assert ["Waiting", "?"] in data["facts"]
+    assert data["share"] == 1
+
+
+def step(tale: Tale, place: int) -> Data:
+    return data_of(tale.call())["steps"][place]
+
+
+def test_there_is_a_step_for_each_round_and_one_for_the_end() -> None:
+    data = data_of(ordinary().call())
+    assert [(each["name"], each["state"]) for each in data["steps"]] == [
+        ("Round 1", "awaiting_input"),
+        ("End: completed", "completed"),
+    ]
+    assert data["rows"] == [{"key": "a", "marks": "0."}]
+
+
+def test_a_call_that_waits_ends_with_the_round_it_waits_for() -> None:
+    tale = Tale().began(1).asked(question("a"), until=1_790_000_600.0)
+    data = data_of(tale.call())
+    assert [each["name"] for each in data["steps"]] == ["Round 1"]
+    assert data["rows"] == [{"key": "a", "marks": "3"}]
+    (waits,) = [text for name, text in data["facts"] if name == "Waits for"]
+    assert waits.startswith("a (until ")
+
+
+def test_a_refusal_after_the_last_round_is_a_step_of_its_own() -> None:
+    refused = step(Tale().began(1).asked(question("a")).refused("expired"), 1)
+    assert refused["name"] == "Now: awaiting_input"
+    assert [refusal["reason"] for refusal in refused["refusals"]] == ["expired"]
+
+
+def test_moves_name_their_source_also_where_a_leg_goes_on_with_a_call() -> None:
+    assert step(ordinary(), 0)["moves"] == [["received", "begin"], ["resolving", "ask"]]
+    assert step(ordinary(), 1)["moves"][0] == ["awaiting_input", "resume"]
+
+
+def test_a_question_shows_why_it_was_put_and_what_was_answered() -> None:
+    form = {"value": {"properties": {"size": {"type": "string", "enum": ["S", "M"]}}}}
+    tale = Tale().began(1).asked(question("a", form=form, message={"value": "Which size?"}))
+    answer = {"key": "a", "action": "accept", "how": "taken", "data": {"value": {"size": "M"}}}
+    shown = step(tale.began(2).ended(answers=[answer]), 0)["questions"][0]
+    assert shown["message"] == {"text": "Which size?"}
+    assert shown["why"].startswith("Question 'a' was put in round 1")
+    assert shown["answer"]["action"] == "accept"
+    assert [(option["label"], option["chosen"]) for option in shown["fields"][0]["options"]] == [
+        ("S", False),
+        ("M", True),
+    ]
+
+
+def test_what_was_not_recorded_is_told_by_its_digest() -> None:
+    kept = {"digest": "abcdefghijkl", "bytes": 24}
+    shown = step(Tale().began(1).asked(question("a", message=kept, form=kept)), 0)["questions"][0]
+    assert shown["message"] == {"hidden": "not recorded: 24 B, digest abcdefghijkl"}
+    assert shown["fields"] is None
+
+
+def test_the_token_shows_what_changed_since_the_round_before() -> None:
+    tale = Tale().began(1).asked(question("a"), token={"bytes": 300, "added": ["asked:a"]})
+    tale.began(2).asked(question("b"), token={"bytes": 280, "added": ["answer:a"], "dropped": ["asked:a"]})
+    token = step(tale, 1)["token"]
+    assert token["grown"] == "−20 B since the round before"  # noqa: RUF001 - a minus sign
+    assert (token["added"], token["dropped"], token["changed"]) == (("answer:a",), ("asked:a",), ())
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        None,
+        [],
+        "form",
+        {"properties": []},
+        {"properties": {"a": None}},
+        {"properties": {"a": {"enum": 3, "oneOf": [1], "type": ["x"]}}, "required": "a"},
+        {"properties": {"a": {"type": "array", "items": {"anyOf": [{"title": "no const"}]}, "default": {"x": []}}}},
+    ],
+)
+def test_whatever_stands_for_a_form_is_shown(schema: Any) -> None:
+    assert [field["name"] for field in fields_of(schema, {"a": [1]})] == ["a"]
+    assert fields_of(schema, "no mapping") is not None
+
+
+def test_a_field_that_was_not_answered_shows_what_it_was_filled_in_with() -> None:
+    schema = {
+        "properties": {
+            "note": {"type": "string", "default": "none", "title": "A note"},
+            "many": {"type": "array", "items": {"anyOf": [{"const": "x", "title": "X"}, {"const": "y"}]}},
+            "sure": {"type": "boolean"},
+        },
+        "required": ["sure"],
+    }
+    note, many, sure = fields_of(schema, {"many": ["y"], "sure": False})
+    assert (note["label"], note["value"], note["given"]) == ("A note", "none", False)
+    assert [(option["label"], option["chosen"]) for option in many["options"]] == [("X", False), ("y", True)]
+    assert many["many"]
+    assert [(option["label"], option["chosen"]) for option in sure["options"]] == [("yes", False), ("no", True)]
+    assert sure["required"]

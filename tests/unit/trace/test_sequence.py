@@ -1,0 +1,109 @@
+"""The sequence of a call has every request and answer, and nothing of a transcript becomes Mermaid."""
+
+import re
+
+import pytest
+
+from roundtrip.trace.sequence import Kind, exchange_of, mermaid
+from tests.unit.trace.tales import HOSTILE, Tale, question
+
+
+def told(tale: Tale) -> list[tuple[str, str, str, int]]:
+    exchange = exchange_of(tale.call())
+    names = exchange.participants
+    return [(names[message.source], names[message.target], message.text, message.step) for message in exchange.messages]
+
+
+def test_each_retry_is_a_request_of_its_own_to_whoever_served_it() -> None:
+    tale = Tale().began(1, "ash").asked(question("a")).began(2, "birch")
+    tale.ended(answers=[{"key": "a", "action": "accept", "how": "taken"}])
+    assert told(tale) == [
+        ("Client", "ash", "tools/call order", 0),
+        ("ash", "Client", "asks a", 0),
+        ("Client", "birch", "retry with a: accept, token of 300 B, after 1.0 s", 1),
+        ("birch", "Client", "completed", 1),
+    ]
+
+
+def test_questions_of_the_live_era_are_requests_to_the_client() -> None:
+    tale = Tale(era="live").began(1).asked(question("a"), question("b", "reworded")).answered("a", "b").ended()
+    exchange = exchange_of(tale.call())
+    assert [message.kind for message in exchange.messages] == [
+        Kind.REQUEST,
+        Kind.REQUEST,
+        Kind.RESPONSE,
+        Kind.RESPONSE,
+    ]
+    assert told(tale)[1:3] == [
+        ("ash", "Client", "asks a, b (reworded)", 0),
+        ("Client", "ash", "answers a, b, after 1.0 s", 1),
+    ]
+
+
+def test_a_refused_token_is_a_request_and_its_refusal_where_they_happened() -> None:
+    tale = Tale().began(1).asked(question("a")).refused("expired", "cedar").began(2).ended()
+    messages = exchange_of(tale.call()).messages
+    assert told(tale)[2:4] == [
+        ("Client", "cedar", "retry (leg 2)", 1),
+        ("cedar", "Client", "token refused: expired", 1),
+    ]
+    assert [message.kind for message in messages].index(Kind.REFUSAL) == 3
+
+
+def test_a_call_that_is_known_by_a_refusal_alone_is_shown() -> None:
+    assert told(Tale().refused("tampered", "ash")) == [
+        ("Client", "ash", "retry (leg 1)", 0),
+        ("ash", "Client", "token refused: tampered", 0),
+    ]
+
+
+def test_a_request_without_an_end_says_so() -> None:
+    assert told(Tale().began(1))[-1] == ("ash", "ash", "no end of this request was recorded", 0)
+
+
+def test_a_leg_that_is_served_twice_is_two_requests() -> None:
+    tale = Tale().began(1, "ash").asked(question("a")).began(1, "birch").asked(question("a"))
+    assert [text for _, _, text, _ in told(tale)] == ["tools/call order", "asks a", "leg 1 again", "asks a"]
+
+
+def test_a_process_that_begins_to_count_anew_is_not_taken_for_the_one_before() -> None:
+    tale = Tale().began(1, "pod", serving=1).asked(question("a"), serving=1)
+    tale.began(2, "pod", serving=1).ended(serving=1)
+    assert [serving.leg for serving in tale.call().servings] == [1, 2]
+
+
+def test_the_diagram_is_a_sequence_diagram() -> None:
+    tale = Tale().began(1, "ash").asked(question("a")).refused("expired", "ash").began(2, "birch")
+    assert mermaid(tale.call()).splitlines() == [
+        "sequenceDiagram",
+        "    actor p0 as Client",
+        "    participant p1 as ash",
+        "    participant p2 as birch",
+        "    p0->>p1: tools/call order",
+        "    p1-->>p0: asks a",
+        "    p0->>p1: retry (leg 2)",
+        "    p1--xp0: token refused: expired",
+        "    p0->>p2: retry, token of 300 B, after 2.0 s",
+        "    Note over p2: no end of this request was recorded",
+    ]
+
+
+def test_the_name_of_an_instance_does_not_tell_mermaid_how_to_draw_it() -> None:
+    assert "    participant p1 as wrap#58; x" in mermaid(Tale().began(1, "wrap: x").call()).splitlines()
+    assert "    participant p1 as ?" in mermaid(Tale().began(1, " ").call()).splitlines()
+
+
+@pytest.mark.parametrize(
+    "hostile", [HOSTILE, "a\nend\n%%{init: {}}%%", "x;y#quot;", "$$x$$", "\ud800", "<br/>", "\r\n"]
+)
+def test_nothing_of_a_transcript_is_mermaid(hostile: str) -> None:
+    tale = Tale("c", tool=hostile).began(1, hostile).asked(question(hostile)).refused("expired", hostile)
+    lines = mermaid(tale.call()).split("\n")
+    shape = re.compile(
+        r"sequenceDiagram|    (actor|participant) p\d as .+|    p\d(->>|-->>|--x)p\d: .+|    Note over p\d: .+"
+    )
+    assert all(shape.fullmatch(line) for line in lines)
+    assert len(lines) == 7
+    # What is left of special characters is the spelling of characters by their numbers.
+    words = [re.sub(r"#\d+;", "", re.sub(r"^    (p\d\S+|\w+ p\d as) ", "", line)) for line in lines[1:]]
+    assert not [word for word in words if re.search(r"[<>;#%{}\[\]$&\"\\`~@|^]", word)]

@@ -1,0 +1,228 @@
+"""The view of a token: what it says, who may read what of it, and that nothing in it is trusted."""
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Annotated, Any
+
+import pytest
+from mcp.server.request_state import AESGCMRequestStateCodec
+from mcp_types import ElicitResult
+from pydantic import BaseModel
+
+from roundtrip import Elicit, Resolve, Server
+from roundtrip.errors import RejectionReason, TokenRejected
+from roundtrip.machine.journal import Action, Computed, to_text
+from roundtrip.tokens import KeyRing
+from roundtrip.trace.tokens import Sealed, Signature, foreign_kind, told, view_token
+from tests.players import Hopper
+from tests.unit.secrets import BORN, NEW, OLD, OTHER, codec, envelope, journal, journals
+from tests.unit.test_vectors import FROZEN, Vector
+
+SECRET = "the quoted price is 9.50"
+FULL = replace(journal(answers=2), computed={"quote": Computed(SECRET)}, authored=None, version="2.0")
+
+
+def token_of(*keys: bytes, encrypt: bool = False, **claims: Any) -> str:
+    state = journals(*keys).write(FULL)
+    return codec(*keys, encrypt=encrypt).seal(envelope(state, aud="shop", p="salted", **claims))
+
+
+# Without keys.
+
+
+def test_the_signed_part_is_read_without_a_key_and_said_to_be_unchecked() -> None:
+    view = view_token(token_of(NEW))
+    assert (view.signature, view.reason, view.key) == (Signature.UNCHECKED, None, None)
+    assert view.claims is not None
+    assert (view.claims.issued, view.claims.expires) == (BORN, BORN + 600)
+    assert (view.claims.method, view.claims.target, view.claims.arguments) == ("tools/call", "order", "digest")
+    assert (view.claims.audience, view.claims.principal) == ("shop", "salted")
+    assert view.journal is not None
+    assert (view.journal.call_id, view.journal.leg, view.journal.round) == ("call-1", 2, 2)
+    assert (view.journal.fingerprint, view.journal.build, view.journal.version) == ("f00d", "b001", "2.0")
+    assert [(entry.action, entry.data) for entry in view.journal.entries.values()] == [
+        (Action.ACCEPT, {"text": "a" * 10})
+    ] * 2
+    assert view.journal.asked["confirm"].attempts == 1
+    assert view.hint == KeyRing([NEW]).hints()[0]
+
+
+def test_what_is_sealed_stays_sealed_without_a_key() -> None:
+    view = view_token(token_of(NEW))
+    assert view.sealed is Sealed.CLOSED
+    assert SECRET not in json.dumps(told(view))
+    assert told(view)["sealed"] == {"state": "sealed", "computed": None, "author_state": None}
+
+
+def test_nothing_of_an_encrypted_token_is_read_without_a_key() -> None:
+    view = view_token(token_of(NEW, encrypt=True))
+    assert (view.kind, view.claims, view.journal, view.sealed) == ("encrypted", None, None, Sealed.CLOSED)
+    assert view.reason is None
+
+
+def test_a_forged_token_can_be_read_and_is_never_called_valid() -> None:
+    forged = token_of(NEW)[:-43] + "A" * 43
+    assert view_token(forged).signature is Signature.UNCHECKED
+    refused = view_token(forged, [NEW])
+    assert (refused.signature, refused.reason) == (Signature.INVALID, RejectionReason.TAMPERED)
+    assert refused.sealed is Sealed.CLOSED
+    assert refused.journal is not None
+
+
+# With keys.
+
+
+@pytest.mark.parametrize("encrypt", [False, True], ids=["signed", "encrypted"])
+def test_with_its_key_a_token_is_verified_and_opened(encrypt: bool) -> None:
+    view = view_token(token_of(OLD, encrypt=encrypt), [NEW, OLD])
+    assert (view.signature, view.reason, view.key, view.keys) == (Signature.VALID, None, 2, 2)
+    assert view.sealed is Sealed.OPENED
+    assert told(view)["sealed"] == {"state": "opened", "computed": {"quote": SECRET}, "author_state": False}
+
+
+def test_whether_a_state_of_the_author_is_inside_is_told_and_the_state_is_not() -> None:
+    token = codec().seal(envelope(journals().write(journal(authored=SECRET))))
+    told_of_it = told(view_token(token, [NEW]))
+    assert told_of_it["sealed"] == {"state": "opened", "computed": {}, "author_state": True}
+    assert SECRET not in json.dumps(told_of_it)
+
+
+def test_a_token_without_a_hint_tells_which_key_signed_it_all_the_same() -> None:
+    for vector in FROZEN:
+        if len(vector.keys) > 1:
+            keys = [OTHER, *(bytes.fromhex(key) for key in vector.keys)]
+            assert view_token(vector.token, keys).key == 2
+
+
+def test_the_keys_of_another_server_show_the_open_part_and_say_that_the_key_is_unknown() -> None:
+    view = view_token(token_of(NEW), [OLD, OTHER])
+    assert (view.signature, view.reason, view.key) == (Signature.INVALID, RejectionReason.UNKNOWN_KEY, None)
+    assert view.journal is not None
+    assert view.sealed is Sealed.CLOSED
+
+
+def test_a_part_that_was_sealed_with_another_key_than_the_one_that_signed_cannot_be_opened() -> None:
+    token = codec(NEW).seal(envelope(journals(OTHER).write(FULL)))
+    view = view_token(token, [NEW])
+    assert (view.signature, view.sealed, view.reason) == (Signature.VALID, Sealed.BROKEN, RejectionReason.SEAL)
+
+
+@pytest.mark.parametrize("vector", FROZEN, ids=[vector.token[:12] for vector in FROZEN])
+def test_every_frozen_token_can_be_viewed(vector: Vector) -> None:
+    keys = [bytes.fromhex(key) for key in vector.keys]
+    view = view_token(vector.token, keys)
+    assert view.signature is Signature.VALID
+    assert json.dumps(told(view))
+    if not vector.token.startswith("r1x"):
+        assert view.journal is not None
+        assert told(view)["journal"]["call"] == view.journal.call_id
+
+
+# What is no token, or a hostile one.
+
+
+@pytest.mark.parametrize(
+    ("token", "reason"),
+    [
+        ("let me in", RejectionReason.MALFORMED),
+        ("", RejectionReason.MALFORMED),
+        ("r1p." + "A" * 70_000 + "." + "A" * 43, RejectionReason.OVERSIZED),
+        ("r1p.AAAA." + "A" * 43, RejectionReason.FORMAT),
+        ("r1zAAAA.____." + "A" * 43, RejectionReason.FORMAT),
+    ],
+    ids=["words", "nothing", "too long", "another body", "not deflated"],
+)
+def test_what_cannot_be_read_is_refused_with_its_reason(token: str, reason: RejectionReason) -> None:
+    with pytest.raises(TokenRejected) as caught:
+        view_token(token)
+    assert caught.value.reason is reason
+
+
+def test_a_token_that_inflates_hugely_is_not_inflated() -> None:
+    bomb = codec(OTHER, max_payload_bytes=10_000_000).seal(envelope("a" * 5_000_000 + "]"))
+    with pytest.raises(TokenRejected) as caught:
+        view_token(bomb)
+    assert caught.value.reason is RejectionReason.OVERSIZED
+    view = view_token(bomb, [NEW])
+    assert (view.reason, view.claims) == (RejectionReason.UNKNOWN_KEY, None)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["NaN", "Infinity", "1", "[]", "{}", "", "", "[]"],
+        ["1" * 5000, "1e999", '"m"', '"t"', '"a"', "", "", "[1]"],
+        ["[" * 30_000, "1", '"m"', '"t"', '"a"', "", "", "[1]"],
+        ["1", "2", '"m"', '"t"', '"a"', "", "", "[" * 30_000],
+        ["1", "2", '"m"', '"t"', '"a"', "", "", '[1,"c",1,1,1,1,"","",null,[["k",7,"x"]],[]]'],
+        ["1", "2", '"m"', '"t"', '"a"', "", "", f'[1,"c",{10**400},1,1,1,"","",null,[],[]]'],
+        ["1" + "0" * 400, "2", '"m"', '"t"', '"a"', "", "", "[1]"],
+    ],
+    ids=["no numbers", "long numbers", "a deep claim", "a deep journal", "no action", "a far birth", "a far issue"],
+)
+def test_hostile_content_is_shown_as_far_as_it_makes_sense_and_raises_nothing_else(lines: list[str]) -> None:
+    body = "\n".join(lines).encode()
+    view = view_token(f"r1p.{to_text(body)}.{'A' * 43}")
+    assert view.journal is None
+    assert json.dumps(told(view), allow_nan=False)
+
+
+def test_tokens_of_others_are_known_for_what_they_are() -> None:
+    assert "SDK" in (foreign_kind(AESGCMRequestStateCodec([NEW]).seal(b"state")) or "")
+    assert "ticket" in (foreign_kind("rt1.AAAA." + "A" * 43) or "")
+    assert foreign_kind(token_of(NEW)) is None
+
+
+class Size(BaseModel):
+    cm: int
+
+
+class Consent(BaseModel):
+    agree: bool
+
+
+def quote() -> int:
+    return 4711
+
+
+async def size() -> Elicit[Size]:
+    return Elicit("Which size?", Size)
+
+
+async def consent(size: Annotated[Size, Resolve(size)]) -> Elicit[Consent]:
+    return Elicit(f"Cut to {size.cm} cm?", Consent)
+
+
+def test_the_token_of_a_real_call_is_told_in_full() -> None:
+    server = Server("shop", keys=[NEW], build="7")
+
+    @server.tool()
+    async def cut(
+        price: Annotated[int, Resolve(quote, once=True)],
+        size: Annotated[Size, Resolve(size)],
+        consent: Annotated[Consent, Resolve(consent)],
+    ) -> str:
+        return f"{size.cm} cm for {price}: {consent.agree}"
+
+    del cut
+
+    hopper = Hopper([server])
+
+    async def two_legs() -> None:
+        await hopper.leg("cut", {})
+        await hopper.leg(
+            "cut", {}, answers={"size": ElicitResult(action="accept", content={"cm": 80})}, state=hopper.token
+        )
+
+    asyncio.run(two_legs())
+    found = told(view_token(hopper.token, [NEW]))
+    assert found["signature"] == "valid"
+    assert (found["claims"]["target"], found["claims"]["audience"]) == ("cut", "shop")
+    assert found["claims"]["expires"] - found["claims"]["issued"] == 600
+    assert (found["journal"]["leg"], found["journal"]["round"], found["journal"]["build"]) == (2, 2, "7")
+    assert [(each["key"], each["action"], each["data"]) for each in found["journal"]["answers"]] == [
+        ("size", "accept", {"cm": 80})
+    ]
+    assert [each["key"] for each in found["journal"]["asked"]] == ["consent"]
+    assert found["sealed"]["computed"] == {"quote": 4711}

@@ -1,0 +1,68 @@
+"""Times, sizes and values in words."""
+
+import math
+from datetime import UTC
+
+import pytest
+
+from roundtrip.recording.lines import Digested, Revealed
+from roundtrip.trace.wording import clock_text, count_text, duration_text, kept_text, quoted, size_text, times_text
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (0, "0 ms"),
+        (0.04, "0.0 ms"),
+        (3.14, "3.1 ms"),
+        (12.4, "12 ms"),
+        (999, "999 ms"),
+        (1234, "1.2 s"),
+        (59_940, "59.9 s"),
+        (59_990, "1 min"),
+        (125_000, "2 min 5 s"),
+        (3_599_600, "1 h"),
+        (3_720_000, "1 h 2 min"),
+        (86_400_000 * 3 + 3_600_000 * 4, "3 d 4 h"),
+        (math.inf, "?"),
+        (math.nan, "?"),
+        (-1, "?"),
+    ],
+)
+def test_durations(ms: float, text: str) -> None:
+    assert duration_text(ms) == text
+
+
+def test_sizes() -> None:
+    assert [size_text(size) for size in (0, 1023, 1024, 70_000, 3 * 1024**2)] == [
+        "0 B",
+        "1023 B",
+        "1.0 KiB",
+        "68.4 KiB",
+        "3.0 MiB",
+    ]
+
+
+def test_clocks_stand_for_times_that_no_calendar_has() -> None:
+    assert clock_text(1_795_000_000.1234, zone=UTC) == "2026-11-18 11:06:40"
+    assert clock_text(1_795_000_000.1234, zone=UTC, precise=True) == "2026-11-18 11:06:40.123"
+    assert clock_text(1e300) == "?"
+
+
+def test_counts() -> None:
+    assert [count_text(number, "leg") for number in (0, 1, 2)] == ["0 legs", "1 leg", "2 legs"]
+    assert count_text(2, "time of day", "times of day") == "2 times of day"
+    assert [times_text(number) for number in (1, 2, 3)] == ["once", "twice", "3 times"]
+
+
+def test_quoted_text_is_printable_and_short() -> None:
+    assert quoted("it's\x1b[31m\u202e") == '"it\'s\\x1b[31m\\u202e"'
+    assert quoted(["a", 1]) == "'[\"a\", 1]'"
+    assert quoted("\ud800").isprintable()
+    assert len(quoted("x" * 1000)) < 250
+
+
+def test_kept_values_are_json_or_what_stands_for_them() -> None:
+    assert kept_text(Revealed(value={"a": "ü"})) == '{"a": "ü"}'
+    assert kept_text(Revealed(value="x" * 50), longest=10) == '"xxxxxxxxx… (52 characters)'
+    assert kept_text(Digested(digest="abc", bytes=2048)) == "(2.0 KiB, digest abc)"
