@@ -1,0 +1,349 @@
+"""What the page of a call shows, as data: plain texts, which the page puts nowhere but into text."""
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from roundtrip.machine.table import Event, State
+from roundtrip.recording.lines import (
+    AnsweredLine,
+    AskedLine,
+    BeganLine,
+    Digested,
+    EndedLine,
+    Kept,
+    Line,
+    ReadAnswer,
+    RefusedLine,
+    Revealed,
+    ShownQuestion,
+    TokenWritten,
+)
+from roundtrip.trace.calls import HappenedLine, Mark, Round, Serving, TracedCall
+from roundtrip.trace.explaining import explain_question, explain_refusal, explain_replay
+from roundtrip.trace.page.forms import fields_of, json_text, value_text
+from roundtrip.trace.sequence import exchange_of
+from roundtrip.trace.wording import clock_text, count_text, duration_text, size_text
+
+__all__ = ["MARKS", "Data", "data_of", "summary_of"]
+
+Data = dict[str, Any]
+"""Something that JSON can hold."""
+
+MARKS: Final[Mapping[Mark, str]] = {
+    Mark.ASKED: "●",
+    Mark.ASKED_AGAIN: "↻",
+    Mark.REUSED: "✓",
+    Mark.PENDING: "○",
+}
+"""A symbol for each mark, so that no colour is needed to tell them apart."""
+
+_STATES: Final[Mapping[State, str]] = {
+    State.COMPLETED: "✓",
+    State.FAILED: "✗",
+    State.REFUSED: "⊘",
+    State.REJECTED: "⊗",
+    State.AWAITING_INPUT: "…",
+}
+_NONE: Final = "."
+_LISTED: Final = 12
+"""Names that one line tells; the timeline has them all."""
+
+
+@dataclass(slots=True)
+class _Step:
+    """What happened between two rounds of questions: the requests that led to the second, and it."""
+
+    lines: list[tuple[Serving | None, Line]] = field(default_factory=list[tuple[Serving | None, Line]])
+    moves: list[tuple[State, Event, State]] = field(default_factory=list[tuple[State, Event, State]])
+    round: Round | None = None
+
+    @property
+    def happened(self) -> Iterator[HappenedLine]:
+        for _, line in self.lines:
+            if isinstance(line, AskedLine | AnsweredLine | EndedLine):
+                yield line
+
+
+def data_of(call: TracedCall) -> Data:
+    """All that the page of a call shows."""
+    steps = _steps(call)
+    exchange = exchange_of(call)
+    return {
+        **summary_of(call),
+        "facts": _facts_of_call(call),
+        "share": _share(call),
+        "legend": [[mark.value, symbol] for mark, symbol in MARKS.items()],
+        "rows": _rows(call, len(steps)),
+        "steps": list(_steps_data(call, steps)),
+        "participants": exchange.participants,
+        "messages": [
+            [message.kind, message.source, message.target, message.text, message.step] for message in exchange.messages
+        ],
+    }
+
+
+def summary_of(call: TracedCall) -> Data:
+    """A call in one line, as a list of calls shows it."""
+    return {
+        "call": call.id,
+        "tool": call.tool,
+        "state": call.state,
+        "symbol": _STATES.get(call.state, "▸"),
+        "rounds": call.round_count,
+        "reasons": sorted(call.reasons),
+        "instances": call.instances,
+        "started": clock_text(call.started_at),
+        "server": duration_text(call.server_ms),
+        "waiting": duration_text(call.waited_ms),
+    }
+
+
+def _facts_of_call(call: TracedCall) -> list[list[str]]:
+    facts = [
+        ["Server time", duration_text(call.server_ms)],
+        ["Waiting", duration_text(call.waited_ms)],
+        ["Rounds", str(call.round_count)],
+        ["Legs", f"{call.legs} on {count_text(len(call.instances), 'instance')}"],
+        ["Body began", {0: "never", 1: "once"}.get(call.bodies, f"{call.bodies} times")],
+        ["Started", clock_text(call.started_at)],
+    ]
+    if call.pending:
+        until = call.rounds[-1].asked.until
+        keys = ", ".join(question.key for question in call.pending)
+        facts.append(["Waits for", keys if until is None else f"{keys} (until {clock_text(until)})"])
+    began = call.began
+    if began is not None:
+        facts.append(["Era", f"{began.era}, {began.protocol}" if began.protocol is not None else began.era])
+        facts.append(["Build", began.build])
+        if began.within is not None:
+            facts.append(["Within the call", began.within])
+    return facts
+
+
+def _share(call: TracedCall) -> float:
+    """Which part of the time was the server's."""
+    total = call.server_ms + call.waited_ms
+    return round(call.server_ms / total, 4) if total and math.isfinite(total) else 1.0
+
+
+def _rows(call: TracedCall, columns: int) -> list[Data]:
+    """For each question one character per step: the place of its mark in the legend."""
+    places = {mark: str(place) for place, mark in enumerate(MARKS)}
+    return [
+        {"key": key, "marks": "".join(_NONE if mark is None else places[mark] for mark in marks)[:columns]}
+        for key, marks in call.marks().items()
+    ]
+
+
+# Steps.
+
+
+def _steps(call: TracedCall) -> list[_Step]:
+    steps = [_Step()]
+    rounds = iter(call.rounds)
+    refusals = sorted(call.refusals, key=lambda refusal: refusal.at)
+    for serving in call.servings:
+        while refusals and refusals[0].at < serving.started_at:
+            steps[-1].lines.append((None, refusals.pop(0)))
+        state = State.RECEIVED if serving.leg == 1 else State.AWAITING_INPUT
+        for line in serving.lines:
+            step = steps[-1]
+            step.lines.append((serving, line))
+            if isinstance(line, BeganLine):
+                continue
+            for event, target, _ in line.moves:
+                step.moves.append((state, event, target))
+                state = target
+            if isinstance(line, AskedLine):
+                step.round = next(rounds)
+                steps.append(_Step())
+    steps[-1].lines += [(None, refusal) for refusal in refusals]
+    if len(steps) > 1 and not steps[-1].lines:
+        steps.pop()
+    return steps
+
+
+def _steps_data(call: TracedCall, steps: Sequence[_Step]) -> Iterator[Data]:
+    replays = call.replays
+    state = call.state
+    numbers: set[int] = set()
+    before: Round | None = None
+    for step in steps:
+        is_last = step is steps[-1]
+        name = _name(call, step, numbers)
+        moved = step.moves[-1][2] if step.moves and not is_last else state
+        yield {"name": name, "state": moved, **_step_data(call, step, before, replays)}
+        if step.round is not None:
+            numbers.add(step.round.number)
+            before = step.round
+
+
+def _step_data(call: TracedCall, step: _Step, before: Round | None, replays: Sequence[tuple[Serving, Serving]]) -> Data:
+    servings = {id(serving) for serving, _ in step.lines if serving is not None}
+    return {
+        "column": str(step.round.number) if step.round is not None else ("■" if call.ended is not None else "now"),
+        "moves": [[source, event] for source, event, _ in step.moves],
+        "facts": _facts(step),
+        "arguments": _arguments(step),
+        "questions": [_question(call, step.round, question) for question in step.round.asked.questions]
+        if step.round is not None
+        else [],
+        "lost": [_answer(answer) for answer in _unmatched(step.round)],
+        "refusals": [{"reason": line.reason, "why": explain_refusal(line, call)} for line in _refusals(step)],
+        "replays": [explain_replay(call, serving, first) for serving, first in replays if id(serving) in servings],
+        "token": _token(step.round, before),
+        "runs": list(_runs(step)),
+        "end": _end(step),
+        "lines": [_raw(line) for _, line in step.lines],
+    }
+
+
+def _name(call: TracedCall, step: _Step, earlier: Collection[int]) -> str:
+    """What a step is called; `earlier` has the numbers of the rounds before."""
+    if step.round is None:
+        return f"End: {call.state}" if call.ended is not None else f"Now: {call.state}"
+    number = step.round.number
+    return f"Round {number}, asked again by another serving" if number in earlier else f"Round {number}"
+
+
+def _refusals(step: _Step) -> Iterator[RefusedLine]:
+    for _, line in step.lines:
+        if isinstance(line, RefusedLine):
+            yield line
+
+
+def _facts(step: _Step) -> list[list[str]]:
+    servings = list(dict.fromkeys(serving for serving, _ in step.lines if serving is not None))
+    facts = [["Served by", f"{serving.instance}, leg {serving.leg}"] for serving in servings]
+    if step.round is not None:
+        asked = step.round.asked
+        facts.append(["Asked by", f"the {asked.by}" if asked.by != "resolvers" else "resolvers"])
+        waited = step.round.waited_ms
+        until = f", until {clock_text(asked.until)}" if asked.until is not None else ""
+        facts.append(["Answered", f"after {duration_text(waited)}" if waited is not None else f"not yet{until}"])
+    for _, line in step.lines:
+        if isinstance(line, BeganLine) and line.previous_build is not None:
+            facts.append(["Build", f"{line.previous_build} before, now {line.build}"])
+    reused = list(dict.fromkeys(key for line in step.happened for key in line.reused))
+    if reused:
+        more = len(reused) - _LISTED
+        told = ", ".join(reused[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+        facts.append(["Reused answers", told])
+    return facts
+
+
+def _arguments(step: _Step) -> Data | None:
+    for serving, line in step.lines:
+        if isinstance(line, BeganLine) and serving is not None and serving.leg == 1:
+            return _shown(line.arguments)
+    return None
+
+
+def _runs(step: _Step) -> Iterator[list[str]]:
+    for line in step.happened:
+        for node in line.nodes:
+            yield ["resolver", node.key, node.how, duration_text(node.ms)]
+        for run in line.steps:
+            yield ["step", run.key, run.how, duration_text(run.ms)]
+        if line.bodies:
+            yield ["body", "", "began" if line.bodies == 1 else f"began {line.bodies} times", ""]
+
+
+def _token(round_: Round | None, before: Round | None) -> Data | None:
+    written = round_.asked.token if round_ is not None else None
+    if written is None:
+        return None
+    earlier = before.asked.token if before is not None else None
+    return {
+        "size": size_text(written.bytes),
+        "grown": _growth(written, earlier),
+        "added": written.added,
+        "dropped": written.dropped,
+        "changed": written.changed,
+    }
+
+
+def _growth(written: TokenWritten, earlier: TokenWritten | None) -> str:
+    if earlier is None:
+        return "the first of this call"
+    more = written.bytes - earlier.bytes
+    return f"{'+' if more >= 0 else '−'}{size_text(abs(more))} since the round before"  # noqa: RUF001 - a minus sign
+
+
+def _end(step: _Step) -> Data | None:
+    for line in step.happened:
+        if isinstance(line, EndedLine):
+            return {
+                "state": line.state,
+                "refusal": line.refusal or "",
+                "result": _shown(line.result),
+                "is_error": line.is_error,
+                "error": line.error.type if line.error is not None else "",
+                "text": _shown(line.error.text) if line.error is not None else None,
+            }
+    return None
+
+
+# Questions.
+
+
+def _question(call: TracedCall, round_: Round, question: ShownQuestion) -> Data:
+    answers = [answer for answer in round_.answers if answer.key == question.key]
+    answer = answers[-1] if answers else None
+    data = answer.data.value if answer is not None and isinstance(answer.data, Revealed) else None
+    form = question.form
+    return {
+        "key": question.key,
+        "kind": question.kind,
+        "reason": question.reason,
+        "why": explain_question(call, round_, question),
+        "attempt": question.attempt,
+        "message": _shown(question.message),
+        "complaint": _shown(question.complaint),
+        "url": _shown(question.url),
+        "form": _shown(form) if isinstance(form, Digested) else None,
+        "fields": fields_of(form.value, data) if isinstance(form, Revealed) else None,
+        "answer": _answer(answer) if answer is not None else None,
+    }
+
+
+def _answer(answer: ReadAnswer) -> Data:
+    told = {"taken": "", "invalid": "it did not fit the form", "lost": "it was given to another wording"}
+    return {
+        "key": answer.key,
+        "action": answer.action or "malformed",
+        "remark": told[answer.how],
+        "data": _shown(answer.data),
+    }
+
+
+def _unmatched(round_: Round | None) -> list[ReadAnswer]:
+    """Answers that were read in a round that did not put their question."""
+    if round_ is None:
+        return []
+    keys = {question.key for question in round_.asked.questions}
+    return [answer for answer in round_.answers if answer.key not in keys]
+
+
+def _shown(kept: Kept | None) -> Data | None:
+    """A value that was kept as a text, and one that was not as what stands for it."""
+    if kept is None:
+        return None
+    if isinstance(kept, Digested):
+        return {"hidden": f"not recorded: {size_text(kept.bytes)}, digest {kept.digest}"}
+    return {"text": value_text(kept.value, indent=2)}
+
+
+def _raw(line: Line) -> Data:
+    """A line as it was recorded: as text, because numbers of JSON are not all numbers of scripts."""
+    try:
+        told: Data = {"v": line.v, "event": line.event, **line.model_dump(exclude_unset=True)}
+    except RecursionError:
+        told = {"v": line.v, "event": line.event}
+    leg = f", leg {line.leg}" if line.leg is not None else ""
+    return {
+        "title": f"{line.event} on {line.instance}{leg}, {clock_text(line.at, precise=True)}",
+        "text": json_text(told),
+    }

@@ -1,0 +1,86 @@
+// Everything that a transcript says reaches the page as text, by way of these functions.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const SVG = "http://www.w3.org/2000/svg";
+
+function byId(id) {
+  return document.getElementById(id);
+}
+
+// Characters that would not show, or that would rearrange what stands beside them, as their numbers.
+function readable(text) {
+  return String(text).replace(
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g,
+    (char) => `\\u{${char.charCodeAt(0).toString(16)}}`,
+  );
+}
+
+function shortened(text, length) {
+  const characters = Array.from(text);
+  return characters.length <= length ? text : `${characters.slice(0, length - 1).join("")}…`;
+}
+
+function fill(element, content) {
+  for (const part of content) {
+    if (part !== null && part !== undefined) {
+      element.append(typeof part === "string" ? readable(part) : part);
+    }
+  }
+  return element;
+}
+
+function make(name, className, ...content) {
+  const element = document.createElement(name);
+  if (className) {
+    element.className = className;
+  }
+  return fill(element, content);
+}
+
+function draw(name, attributes, ...content) {
+  const element = document.createElementNS(SVG, name);
+  for (const [attribute, value] of Object.entries(attributes)) {
+    element.setAttribute(attribute, value);
+  }
+  return fill(element, content);
+}
+
+function write(element, text) {
+  const shown = readable(text);
+  if (element.textContent !== shown) {
+    element.textContent = shown;
+  }
+}
+
+function definitions(list, pairs) {
+  list.replaceChildren(...pairs.map(([name, value]) => make("div", "", make("dt", "", name), make("dd", "", value))));
+  return list;
+}
+
+// Ask the server for what is new, again and again, as long as the page is looked at.
+function follow(live, take) {
+  const status = byId("connection");
+  let seen = live.version;
+  async function ask() {
+    try {
+      if (!document.hidden) {
+        const address = new URL(live.url, document.baseURI);
+        address.searchParams.set("seen", seen);
+        const response = await fetch(address, { cache: "no-store" });
+        if (response.status === 200) {
+          const fresh = await response.json();
+          seen = fresh.live.version;
+          take(fresh);
+        } else if (response.status !== 204) {
+          throw new Error(String(response.status));
+        }
+        write(status, "live");
+      }
+    } catch {
+      write(status, "not connected: what is shown may be old");
+    }
+    setTimeout(ask, live.every);
+  }
+  write(status, "live");
+  setTimeout(ask, live.every);
+}

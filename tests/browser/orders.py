@@ -1,0 +1,46 @@
+"""Calls as a real server records them: an order that three instances serve, and a deploy in the middle of it."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from roundtrip.recording.recorder import Recorder
+from tests.browser.shops import after, before
+from tests.players import Hopper
+
+__all__ = ["record_order"]
+
+_ARGUMENTS: Final = {"title": "Dune"}
+_ANSWERS: Final[Sequence[dict[str, Any]]] = (
+    {"edition": {"binding": "hardcover"}},
+    {"delivery": {"way": "post", "note": "Ring twice"}},
+    {"delivery": {"way": "post", "note": "Ring twice"}},
+    {"consent": {"agreed": True}},
+)
+
+
+def record_order(path: Path, *, rounds: int = len(_ANSWERS), pause: float = 0.0) -> None:
+    """Record an order in five legs; with fewer `rounds` of answers, it waits for the next ones."""
+    with ThreadPoolExecutor(1) as pool:
+        # While playwright's synchronous interface is used, its loop runs in this thread.
+        pool.submit(anyio.run, lambda: _order(path, rounds, pause)).result()
+
+
+async def _order(path: Path, rounds: int, pause: float) -> None:
+    servers = [
+        before.shop(_recorder(path, "ash")),
+        before.shop(_recorder(path, "birch")),
+        *[after.shop(_recorder(path, "cedar"))] * 3,
+    ]
+    hopper = Hopper(servers)
+    await hopper.leg("order_book", _ARGUMENTS)
+    for answers in _ANSWERS[:rounds]:
+        await anyio.sleep(pause)
+        await hopper.leg("order_book", _ARGUMENTS, answers=answers, state=hopper.token)
+
+
+def _recorder(path: Path, instance: str) -> Recorder:
+    return Recorder(path, reveal="all", instance=instance)

@@ -1,0 +1,88 @@
+"""The pictures of the documentation: `python -m tests.browser.pictures` draws them anew."""
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from playwright.sync_api import sync_playwright
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.console import Console
+from rich.terminal_theme import SVG_EXPORT_THEME
+from rich.text import Text
+
+from roundtrip.trace.calls import TracedCall, join
+from roundtrip.trace.page.document import html
+from roundtrip.trace.reading import files_of, read_files
+from tests.browser.chromium import ARGUMENTS, find_chromium
+from tests.browser.orders import record_order
+
+__all__ = ["main"]
+
+IMAGES: Final = Path(__file__).resolve().parents[2] / "docs" / "images"
+
+_PAUSE: Final = 1.5
+"""People take their time, and the pictures show how much of it."""
+_COLUMNS: Final = 110
+_ROUND: Final = 3
+"""The one whose question was reworded."""
+
+
+def main() -> None:
+    IMAGES.mkdir(exist_ok=True)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        transcript = folder / "calls.jsonl"
+        record_order(transcript, pause=_PAUSE)
+        (call,) = join(read_files(files_of([transcript])).lines).calls.values()
+        _photograph(call, folder / "call.html", IMAGES / "trace-page.png")
+        _draw_terminal(call, transcript, IMAGES / "trace-show.svg")
+
+
+def _photograph(call: TracedCall, page: Path, to: Path) -> None:
+    page.write_text(html(call), encoding="utf-8")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
+        tab = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light")
+        tab.goto(f"{page.as_uri()}#step-{_ROUND}")
+        tab.screenshot(path=to)
+        browser.close()
+
+
+def _draw_terminal(call: TracedCall, transcript: Path, to: Path) -> None:
+    shown = _in_a_terminal("trace", "show", call.id, str(transcript))
+    console = Console(record=True, width=_COLUMNS, file=io.StringIO())
+    console.print(Text.from_ansi(shown))
+    # Without the fonts that it would load from elsewhere.
+    format = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    title = f"roundtrip trace show {call.id[:4]} calls.jsonl"
+    drawn = console.export_svg(title=title, theme=SVG_EXPORT_THEME, code_format=format, unique_id="trace-show")
+    to.write_text(drawn, encoding="utf-8")
+
+
+def _in_a_terminal(*arguments: str) -> str:
+    """What the command prints to a terminal, with its colours."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(_COLUMNS), "LINES": "60"}
+    environment.pop("NO_COLOR", None)
+    command = [sys.executable, "-m", "roundtrip", *arguments]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment):
+        os.close(theirs)
+        printed = b""
+        try:
+            while part := os.read(ours, 65536):
+                printed += part
+        except OSError:
+            # How Linux says that the other end of a terminal is closed.
+            pass
+    os.close(ours)
+    return printed.decode().replace("\r\n", "\n")
+
+
+if __name__ == "__main__":
+    main()

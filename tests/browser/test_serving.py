@@ -1,0 +1,139 @@
+"""`roundtrip trace serve` in a real process: pages that are kept up to date, for this machine and its user alone."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from roundtrip.cli import main
+from tests.browser.conftest import Tab, expect
+from tests.hosts import ROOT, WAIT
+from tests.unit.trace.tales import HOSTILE, Tale, question
+
+
+class Served:
+    """The command, and the address that it printed."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "roundtrip", "trace", "serve", *arguments]
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if self.process.stdout is None:
+            raise TypeError("no output")
+        # It ends with the process, so this cannot wait for ever.
+        self.url = self.process.stdout.readline().strip()
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        self.process.communicate(timeout=WAIT)
+        return self.process.returncode
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    transcripts = tmp_path / "transcripts"
+    transcripts.mkdir()
+    return transcripts
+
+
+@pytest.fixture
+def served(folder: Path) -> Generator[Served]:
+    served = Served(str(folder))
+    try:
+        yield served
+    finally:
+        served.process.kill()
+        served.process.communicate(timeout=WAIT)
+
+
+def write(path: Path, tale: Tale, *, since: int = 0) -> None:
+    text = "".join(tale.write().splitlines(keepends=True)[since:])
+    with path.open("a", encoding="utf-8") as opened:
+        opened.write(text)
+
+
+def test_the_list_and_a_page_are_kept_up_to_date(tab: Tab, served: Served, folder: Path) -> None:
+    tab.page.goto(served.url)
+    tab.page.wait_for_selector("html[data-ready]")
+    assert tab.text("#count") == "0 of 0 calls"
+    tale = Tale("abcdefghijkl").began(1, "ash").asked(question("a")).began(2, "birch").asked(question("b"))
+    write(folder / "one.jsonl", tale)
+    write(folder / "two.jsonl", Tale("zzz", tool="other").began(1).ended())
+    tab.page.wait_for_selector("#rows tr:nth-child(2)")
+    row = tab.page.locator("#rows tr", has_text="abcdefghijkl").inner_text()
+    assert [part in row for part in ("awaiting_input", "order", "2", "new")] == [True] * 4
+    assert tab.text("#count") == "2 of 2 calls"
+
+    tab.page.locator("#filter").fill("other completed")
+    assert tab.page.locator("#rows a").all_inner_texts() == ["zzz"]
+    tab.page.locator("#filter").fill("")
+
+    tab.page.get_by_text("abcdefghijkl").click()
+    tab.page.wait_for_selector("html[data-ready]")
+    tab.press("Home")
+    assert tab.text("#place") == "Round 1 (1 of 2)"
+    tale.began(3, "cedar").ended()
+    write(folder / "two.jsonl", tale, since=4)
+    expect(tab.page.locator("#place")).to_have_text("Round 1 (1 of 3)")
+    assert "completed" in tab.text("#state")
+    assert tab.text("#announced") == "1 more to step to. The call is completed."
+    assert tab.page.url.endswith("#step-1")
+    assert all(request.startswith(served.url) for request in tab.requests)
+
+    tab.page.locator("#home").click()
+    tab.page.wait_for_selector("#rows tr:nth-child(2)")
+
+
+def test_a_call_with_a_hostile_name_is_a_row_and_a_page(tab: Tab, served: Served, folder: Path) -> None:
+    name = f"../?id=x&seen=1#{HOSTILE}"
+    write(folder / "one.jsonl", Tale(name, tool=HOSTILE).began(1, HOSTILE).asked(question("a")))
+    tab.page.goto(served.url)
+    tab.page.locator("#rows a").click()
+    tab.page.wait_for_selector("html[data-ready]")
+    assert "<img src=x onerror=alert(2)>" in tab.text("#call")
+    assert tab.page.locator("img").count() == 0
+    assert tab.page.url.startswith(f"{served.url}call?id=")
+
+
+def test_a_page_says_when_its_server_is_gone(tab: Tab, served: Served, folder: Path) -> None:
+    write(folder / "one.jsonl", Tale("abc").began(1))
+    tab.page.goto(f"{served.url}call?id=abc")
+    assert served.end() == 130
+    expect(tab.page.locator("#connection")).to_have_text("not connected: what is shown may be old")
+    assert all("ERR_CONNECTION" in complaint for complaint in tab.complaints)
+    tab.complaints.clear()
+
+
+def test_ctrl_c_ends_it(served: Served) -> None:
+    assert served.url.startswith("http://127.0.0.1:")
+    assert served.end() == 130
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "serve", str(tmp_path / "nothing.jsonl")]) == 2
+    assert "nothing.jsonl" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_or_none_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["trace", "serve", "--port", str(port), str(tmp_path)]) == 2
+    assert f"cannot serve on 127.0.0.1:{port}" in capsys.readouterr().err
+    assert main(["trace", "serve", "--port", "65536", str(tmp_path)]) == 2
+    assert "65536" in capsys.readouterr().err
+
+
+def test_the_transcripts_may_be_named_by_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder / "one.jsonl", Tale("abc").began(1))
+    monkeypatch.setitem(os.environ, "ROUNDTRIP_TRACE", str(folder))
+    served = Served("--port", "0")
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{served.url}calls.json") as answer:
+            assert b'"abc"' in answer.read()
+    finally:
+        assert served.end() == 130

@@ -1,0 +1,50 @@
+"""`roundtrip trace export` writes a call in the format that is asked for, to where it is asked for."""
+
+from pathlib import Path
+
+import pytest
+
+from roundtrip.cli import main
+from tests.unit.trace.tales import Tale, question
+
+
+@pytest.fixture
+def transcript(tmp_path: Path) -> str:
+    path = tmp_path / "calls.jsonl"
+    path.write_text(Tale("abcdefghijkl").began(1).asked(question("a")).write(), encoding="utf-8")
+    return str(path)
+
+
+def test_mermaid_goes_to_standard_output(transcript: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "export", "abc", transcript, "--mermaid"]) == 0
+    assert capsys.readouterr().out.startswith("sequenceDiagram\n")
+
+
+def test_a_page_goes_to_the_file_that_is_named(
+    transcript: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "call.html"
+    assert main(["trace", "export", "abc", "--html", "--output", str(target), transcript]) == 0
+    assert target.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert capsys.readouterr().out == ""
+
+
+def test_the_transcript_may_be_named_by_the_environment(
+    transcript: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROUNDTRIP_TRACE", transcript)
+    assert main(["trace", "export", "abcdefghijkl", "--html"]) == 0
+    assert capsys.readouterr().out.startswith("<!doctype html>")
+
+
+def test_a_format_has_to_be_chosen_and_only_one(transcript: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for formats in ([], ["--html", "--mermaid"]):
+        with pytest.raises(SystemExit) as exit:
+            main(["trace", "export", "abc", transcript, *formats])
+        assert exit.value.code == 2
+    assert "--mermaid" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_is_named(transcript: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "export", "abc", transcript, "--html", "--output", "/nowhere/at/all.html"]) == 2
+    assert "/nowhere/at/all.html" in capsys.readouterr().err
