@@ -6,9 +6,10 @@ them cost six times as much.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring_ascii as quoted
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any, ClassVar, Final
 
 from mcp_types import CallToolResult, CreateMessageRequest, ElicitRequest, ElicitRequestURLParams, ListRootsRequest
@@ -27,87 +28,75 @@ from roundtrip.machine.facts import (
     StepEnded,
 )
 from roundtrip.machine.journal import Journal
-from roundtrip.machine.table import FINAL, Event, State
+from roundtrip.machine.table import FINAL, INDEX, Event, State
 from roundtrip.recording.redaction import Redaction
-from roundtrip.recording.tracing import Beginning, Closed, Raised, Refused, Returned, Wrote
+from roundtrip.recording.tracing import Beginning, Closed, Era, Raised, Refused, Returned, Subject, Wrote
 from roundtrip.runtime.answers import Open
 from roundtrip.runtime.reasons import Reason
 
-__all__ = ["Chronicle", "array"]
+__all__ = ["Chronicle", "subject_members"]
+
+logger = logging.getLogger("roundtrip")
 
 Write = Callable[[str], None]
 
-_ENDS: Final = frozenset(state.value for state in FINAL)
+_STATES: Final = {state: state.value if state in FINAL else State.FAILED.value for state in State}
+"""What a call that has ended is said to be."""
+
+_MOVES: Final = {(event, state): f'["{event}","{state}",' for (_, event), state in INDEX.items()}
 
 
 class Chronicle:
     """Watches one serving, and writes its lines."""
 
-    __slots__ = (
-        "_asked",
-        "_asked_at",
-        "_beginning",
-        "_bodies",
-        "_clock",
-        "_error",
-        "_gathered",
-        "_head",
-        "_ignored",
-        "_journal",
-        "_redaction",
-        "_refusal",
-        "_result",
-        "_round",
-        "_running",
-        "_started",
-        "_state",
-        "_write",
-    )
+    # Most servings need few of these, so they are no slots that each would have to fill.
+    _asked: Step | None = None
+    _asked_at = 0.0
+    _bodies = 0
+    _error: BaseException | None = None
+    _ignored = 0
+    _journal: Journal | None = None
+    _refusal: str | None = None
+    _result: tuple[Any] | None = None
 
-    def __init__(
-        self, beginning: Beginning, *, head: str, redaction: Redaction, clock: Callable[[], float], write: Write
-    ) -> None:
+    def __init__(self, beginning: Beginning, *, head: str, subject: str, redaction: Redaction, write: Write) -> None:
         """Watch a serving.
 
         Args:
             beginning: What there is to tell of it when it begins.
             head: The members of each line that name it: the instance, and the number of the serving.
+            subject: The members of its first line that are the same for all servings of the function.
             redaction: Puts confidential values.
-            clock: The time of day.
             write: Takes each line, without a newline.
         """
         self._beginning = beginning
         self._redaction = redaction
-        self._clock = clock
         self._write = write
         self._started = perf_counter()
         self._head = f'{head},"call":{quoted(beginning.call_id)},"leg":{beginning.leg}'
         self._round = beginning.round
+        self._state = State.RECEIVED if beginning.journal is None else State.AWAITING_INPUT
+        self._moves: list[tuple[Event, State, float]] = []
         self._gathered: dict[str, list[str]] = {}
         self._running: dict[str, float] = {}
-        self._bodies = self._ignored = 0
-        self._state = State.RECEIVED if beginning.journal is None else State.AWAITING_INPUT
-        self._asked: Step | None = None
-        self._asked_at = 0.0
-        self._journal: Journal | None = None
-        self._result: tuple[Any] | None = None
-        self._error: BaseException | None = None
-        self._refusal: str | None = None
-        self._begin()
+        self._begin(subject)
 
     def __call__(self, fact: object) -> None:
-        """Take one fact in."""
+        """Take one fact in. What goes wrong is told to the log, and not to the call."""
         kind: type = type(fact)
         take = self._TAKES.get(kind)
-        if take is not None:
+        if take is None:
+            return
+        try:
             take(self, fact)
+        except Exception:
+            logger.exception("a transcript lacks what was told as %s; the call is not affected", kind.__name__)
 
     # Facts.
 
     def _moved(self, step: Step) -> None:
-        _, _, _, event, target, self._round, detail = step
-        self._gather("moves", f'["{event.value}","{target.value}",{self._ms():.3f}]')
-        self._state = target
+        _, _, _, event, self._state, self._round, detail = step
+        self._moves.append((event, self._state, perf_counter()))
         if event is Event.ASK:
             self._asked = step
             if self._beginning.era == "live" and "authored" not in detail:
@@ -183,27 +172,19 @@ class Chronicle:
 
     # Lines.
 
-    def _begin(self) -> None:
+    def _begin(self, subject: str) -> None:
         beginning = self._beginning
         journal = beginning.journal
-        line = (
-            f'"method":"{beginning.method}","tool":{quoted(beginning.tool)},"era":"{beginning.era}",'
-            f'"build":{quoted(beginning.build)},"plan":{quoted(beginning.plan)},'
-            f'"arguments":{self._redaction.put("arguments", beginning.arguments)}'
-        )
-        if beginning.protocol is not None:
-            line += f',"protocol":{quoted(beginning.protocol)}'
-        if beginning.version is not None:
-            line += f',"version":{quoted(beginning.version)}'
+        line = f'{subject},"arguments":{self._redaction.put("arguments", beginning.arguments)}'
         if beginning.principal is not None:
             line += f',"principal":"{self._redaction.fingerprint(beginning.principal)}"'
-        if journal is not None and journal.build != beginning.build:
+        if journal is not None and journal.build != beginning.subject.build:
             line += f',"previous_build":{quoted(journal.build)}'
         if beginning.token_bytes is not None:
             line += f',"token_bytes":{beginning.token_bytes}'
         if beginning.within is not None:
             line += f',"within":{quoted(beginning.within)}'
-        self._write(f'{{"v":1,"event":"began","at":{self._clock():.6f},{self._head},"round":{self._round},{line}}}')
+        self._write(f'{{"v":1,"event":"began","at":{time():.6f},{self._head},"round":{self._round},{line}}}')
 
     def _tell_asked(self, token_bytes: int | None) -> None:
         asked = self._asked
@@ -225,7 +206,7 @@ class Chronicle:
         self._tell("asked", line)
 
     def _end(self) -> None:
-        line = f'"state":"{self._state.value if self._state.value in _ENDS else State.FAILED.value}"'
+        line = f'"state":"{_STATES[self._state]}"'
         if self._result is not None:
             (value,) = self._result
             line += f',"result":{self._redaction.put("results", value)}'
@@ -239,16 +220,24 @@ class Chronicle:
         self._tell("ended", line)
 
     def _tell(self, event: str, line: str) -> None:
-        happened = "".join([f'"{part}":{array(what)},' for part, what in self._gathered.items()])
+        started = self._started
+        happened = ""
+        if self._moves:
+            moves = [f"{_MOVES[event, state]}{(at - started) * 1000:.3f}]" for event, state, at in self._moves]
+            happened = f'"moves":{array(moves)},'
+            self._moves = []
+        if self._gathered:
+            happened += "".join([f'"{part}":{array(what)},' for part, what in self._gathered.items()])
+            self._gathered = {}
         if self._bodies:
             happened += f'"bodies":{self._bodies},'
+            self._bodies = 0
         if self._ignored:
             happened += f'"ignored":{self._ignored},'
-        self._gathered = {}
-        self._bodies = self._ignored = 0
+            self._ignored = 0
         self._write(
-            f'{{"v":1,"event":"{event}","at":{self._clock():.6f},{self._head},"round":{self._round},'
-            f'"ms":{self._ms():.3f},{happened}{line}}}'
+            f'{{"v":1,"event":"{event}","at":{time():.6f},{self._head},"round":{self._round},'
+            f'"ms":{(perf_counter() - started) * 1000:.3f},{happened}{line}}}'
         )
 
     # Parts of lines.
@@ -310,13 +299,26 @@ class Chronicle:
         return (perf_counter() - self._started) * 1000
 
 
+def subject_members(subject: Subject, era: Era, protocol: str | None) -> str:
+    """What the first line of a serving says of its function, as members of an object."""
+    members = (
+        f'"method":"{subject.method}","tool":{quoted(subject.tool)},"era":"{era}",'
+        f'"build":{quoted(subject.build)},"plan":{quoted(subject.plan)}'
+    )
+    if protocol is not None:
+        members += f',"protocol":{quoted(protocol)}'
+    if subject.version is not None:
+        members += f',"version":{quoted(subject.version)}'
+    return members
+
+
 def array(items: list[str]) -> str:
     """JSON texts as one array."""
     return f"[{','.join(items)}]"
 
 
 def _named(key: str, reason: Reason) -> str:
-    return f'"key":{quoted(key)},"reason":"{reason.value}"'
+    return f'"key":{quoted(key)},"reason":"{reason}"'
 
 
 def _difference(before: Journal | None, after: Journal) -> str:

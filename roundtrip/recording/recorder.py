@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from roundtrip.machine.facts import Watch
-from roundtrip.recording.chronicle import Chronicle
+from roundtrip.recording.chronicle import Chronicle, subject_members
 from roundtrip.recording.files import LineFile
 from roundtrip.recording.redaction import Redaction, Reveal, dumps, read_reveal
-from roundtrip.recording.tracing import Beginning, Refusal
+from roundtrip.recording.tracing import Beginning, Era, Refusal, Subject, Unfailing
 
 __all__ = ["Recorder"]
 
@@ -26,7 +26,7 @@ _LONE_SURROGATE: Final = re.compile(
 _recorders = itertools.count(1)
 
 
-class Recorder:
+class Recorder(Unfailing):
     """Writes a transcript: one line of JSON for each thing that happens to a call (`specs/transcript.md`).
 
     Several processes may write to one file. Recording never ends a call: a disk that is full is one warning in the log.
@@ -68,6 +68,7 @@ class Recorder:
         self._number = next(_recorders)
         self._redaction = Redaction(os.urandom(_DIGEST_KEY_BYTES), self._revealed)
         self._has_key = False
+        self._subjects: dict[tuple[Subject, Era, str | None], str] = {}
         self._pid = 0
         self._servings = itertools.count(1)
         self._file = self._start()
@@ -88,7 +89,11 @@ class Recorder:
 
     def begin(self, beginning: Beginning) -> Watch:
         """Watch one serving."""
-        return Chronicle(beginning, head=self._head(), redaction=self._redaction, clock=time.time, write=self._write)
+        name = (beginning.subject, beginning.era, beginning.protocol)
+        subject = self._subjects.get(name)
+        if subject is None:
+            subject = self._subjects[name] = subject_members(*name)
+        return Chronicle(beginning, head=self._head(), subject=subject, redaction=self._redaction, write=self._write)
 
     def refuse(self, refusal: Refusal) -> None:
         """Note a token that was refused."""

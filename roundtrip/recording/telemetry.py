@@ -118,9 +118,9 @@ class Telemetry:
                     LEG: beginning.leg,
                     TOOL: beginning.tool,
                     ERA: beginning.era,
-                    METHOD: beginning.method,
+                    METHOD: beginning.subject.method,
                     PROTOCOL: beginning.protocol,
-                    BUILD: beginning.build,
+                    BUILD: beginning.subject.build,
                     WITHIN: beginning.within,
                     TOKEN_IN: beginning.token_bytes,
                 }

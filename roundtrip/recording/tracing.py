@@ -26,8 +26,10 @@ __all__ = [
     "Refused",
     "Returned",
     "StepObserver",
+    "Subject",
     "Tracer",
     "Tracers",
+    "Unfailing",
     "Wrote",
 ]
 
@@ -36,20 +38,26 @@ logger = logging.getLogger("roundtrip")
 Era = Literal["retry", "live", "direct"]
 
 
+class Subject(NamedTuple):
+    """What is the same of all servings of one function."""
+
+    method: str
+    tool: str
+    version: str | None
+    build: str
+    plan: str
+
+
 class Beginning(NamedTuple):
     """A request reached its function."""
 
     call_id: str
     leg: int
     round: int
-    method: str
-    tool: str
-    version: str | None
+    subject: Subject
     era: Era
     protocol: str | None
     principal: str | None
-    build: str
-    plan: str
     journal: Journal | None
     """What the client brought."""
     token_bytes: int | None
@@ -57,6 +65,11 @@ class Beginning(NamedTuple):
     within: str | None
     written_at: Callable[[], float | None] | None = None
     """Tells when the token that the client brought was written, in seconds since the epoch."""
+
+    @property
+    def tool(self) -> str:
+        """The name of what was called."""
+        return self.subject.tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +142,10 @@ class Tracer(Protocol):
         ...
 
 
+class Unfailing:
+    """Marks a tracer whose watches take care of their own failures."""
+
+
 class StepObserver:
     """A plain function as a tracer: it is told each change of state of each call."""
 
@@ -164,6 +181,8 @@ class Tracers:
 
     def __init__(self, tracers: Iterable[Tracer]) -> None:
         self._tracers = tuple(tracers)
+        # What most servers have that are recorded at all is told directly.
+        self._unfailing = len(self._tracers) == 1 and isinstance(self._tracers[0], Unfailing)
 
     def __bool__(self) -> bool:
         return bool(self._tracers)
@@ -176,6 +195,8 @@ class Tracers:
                 watches.append(tracer.begin(beginning))
             except Exception:
                 logger.exception("a tracer failed at the beginning of a call; it will not see this one")
+        if self._unfailing and watches:
+            return watches[0]
 
         def watch(fact: Any) -> None:
             for each in watches:

@@ -8,7 +8,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from mcp.server.mcpserver import Context as SdkContext
 from mcp_types import InputRequiredResult
@@ -25,6 +25,7 @@ from roundtrip.graph.signatures import (
     is_async,
     returns_input_required,
 )
+from roundtrip.recording.tracing import Subject
 from roundtrip.runtime.leg import DONE, Limits
 from roundtrip.server.builds import build_of
 from roundtrip.server.overrides import Planned
@@ -34,7 +35,8 @@ __all__ = ["AskingFunction", "Kind", "Signature", "check_timeout", "read_signatu
 
 Kind = Literal["tool", "prompt", "resource"]
 
-_WAITING_THREADS = 128
+_METHODS: Final[Mapping[Kind, str]] = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
+_WAITING_THREADS: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,11 @@ class AskingFunction:
         return self.planned.plan
 
     @property
+    def subject(self) -> Subject:
+        """What tracers are told it is."""
+        return subject_of(self.kind, self.name, self.version, self.build, self.plan.fingerprint)
+
+    @property
     def seals(self) -> bool:
         """Whether a call of it is known to carry what the client must not read."""
         return self.plan.seals or returns_input_required(self.fn)
@@ -222,6 +229,12 @@ class AskingFunction:
                 "questions of a call are asked by one of the two, not by both"
             )
         return result
+
+
+@functools.lru_cache(maxsize=1024)
+def subject_of(kind: Kind, name: str, version: str | None, build: str, plan: str) -> Subject:
+    """One object for each function and plan: tracers may keep what they make of it."""
+    return Subject(_METHODS[kind], name, version, build, plan)
 
 
 def _is_context(hint: Any) -> bool:

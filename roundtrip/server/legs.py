@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
@@ -44,7 +44,6 @@ logger = logging.getLogger("roundtrip")
 
 _ID_BYTES = 9
 _FEW = 2
-_METHODS: Final = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
 
 
 class RefusedByUser(RoundtripError):
@@ -253,14 +252,10 @@ class LegRunner:
             call_id=call.id,
             leg=call.leg,
             round=call.round,
-            method=_METHODS[function.kind],
-            tool=function.name,
-            version=function.version,
+            subject=function.subject,
             era="direct" if wire is None else "retry" if is_retry_era(wire.protocol_version) else "live",
             protocol=wire.protocol_version if wire is not None else None,
             principal=self._protection.principal(wire),
-            build=function.build,
-            plan=function.plan.fingerprint,
             journal=journal,
             token_bytes=brought.token_in if brought is not None else None,
             arguments=cast("Mapping[str, Any]", sent) if isinstance(sent, Mapping) else arguments,

@@ -92,6 +92,10 @@ def echo(title: str) -> str:
     return title
 
 
+def ignore(title: str) -> str:
+    return "x"
+
+
 def answer(params: Any) -> Any:
     return {"ok": True} if "Order" in params.message else {"note": "by noon"}
 
@@ -446,7 +450,7 @@ async def test_a_folder_gets_a_file_of_each_instance(tmp_path: Path) -> None:
 async def test_any_text_that_a_client_sends_is_written_so_that_it_can_be_read_again(tmp_path: Path, text: str) -> None:
     path = tmp_path / "calls.jsonl"
     server = Server[Any]("shop", trace=Recorder(path, reveal="all"))
-    server.add_tool(echo, name="order")
+    server.add_tool(ignore, name="order")
     await server.call_tool("order", {"title": text})
     (began, _) = lines_of(path)
     assert isinstance(began, BeganLine)
