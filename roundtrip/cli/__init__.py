@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 from roundtrip.cli import call, check, demo, graph, trace
 from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.parsing import OptionsAnywhere
 
 __all__ = ["main"]
 
@@ -25,7 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="roundtrip", description="Look at, and try out, MCP servers that ask.")
     parser.add_argument("--version", action="version", version=f"roundtrip {version('roundtrip')}")
-    chosen = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
+    chosen = parser.add_subparsers(
+        title="commands", metavar="COMMAND", dest="command", required=True, parser_class=OptionsAnywhere
+    )
     by_name = {command.name: command for command in _COMMANDS}
     for command in _COMMANDS:
         command.configure(

@@ -5,7 +5,6 @@ from typing import Final
 
 from roundtrip.cli.command import Command
 from roundtrip.cli.trace import comparing, explaining, export, listing, serve, showing, tailing, to_test, token
-from roundtrip.cli.trace.parsing import ViewParser
 
 __all__ = ["COMMAND"]
 
@@ -23,7 +22,7 @@ _VIEWS: Final[tuple[Command, ...]] = (
 
 
 def _configure(parser: ArgumentParser) -> None:
-    chosen = parser.add_subparsers(title="views", metavar="VIEW", dest="view", required=True, parser_class=ViewParser)
+    chosen = parser.add_subparsers(title="views", metavar="VIEW", dest="view", required=True)
     for view in _VIEWS:
         view.configure(
             chosen.add_parser(

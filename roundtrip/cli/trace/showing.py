@@ -134,7 +134,8 @@ class _Shown:
     def _line(self, line: HappenedLine) -> None:
         if isinstance(line, AnsweredLine):
             keys = ", ".join(map(quoted, line.keys))
-            self._screen.line((f"{keys} answered after {duration_text(line.waited)}", _DIM), indent=2)
+            told = f"{keys} answered after" if keys else "nobody waited for the answer any more after"
+            self._screen.line((f"{told} {duration_text(line.waited)}", _DIM), indent=2)
         self._answers(line.answers, line.ignored)
         self._runs(line.nodes, line.steps, line.bodies)
         if isinstance(line, AskedLine):
@@ -148,19 +149,20 @@ class _Shown:
     def _asked(self, asked: AskedLine) -> None:
         round_ = self._rounds[id(asked)]
         waited = round_.waited_ms
-        heard = f"answered after {duration_text(waited)}" if waited is not None else "not answered"
+        heard = "answered" if round_.answered_at is not None else "given up"
+        heard = f"{heard} after {duration_text(waited)}" if waited is not None else "not answered"
         by = {"resolvers": "resolvers", "body": "the body", "author": "its author, by hand"}[asked.by]
         self._screen.line((f"asked by {by}, {heard}", _DIM), indent=2)
         pending = {question.key for question in self._call.pending} if round_ is self._call.rounds[-1] else set[str]()
         for question in asked.questions:
-            self._question(question, is_pending=question.key in pending)
+            is_again = self._call.is_put_again(round_, question)
+            self._question(question, is_pending=question.key in pending, is_again=is_again)
 
-    def _question(self, question: ShownQuestion, *, is_pending: bool) -> None:
-        again = question.reason is not Reason.NEW
-        mark = Mark.PENDING if is_pending else Mark.ASKED_AGAIN if again else Mark.ASKED
-        told = mark.value
-        if again:
-            told = f"{'pending, asked again' if is_pending else 'asked again'}: {question.reason.value}"
+    def _question(self, question: ShownQuestion, *, is_pending: bool, is_again: bool) -> None:
+        mark = Mark.PENDING if is_pending else Mark.ASKED_AGAIN if is_again else Mark.ASKED
+        told = f"{Mark.PENDING}, {Mark.ASKED_AGAIN}" if is_pending and is_again else mark.value
+        if question.reason is not Reason.NEW:
+            told += f": {question.reason.value}"
             told += f" ({' and '.join(question.changed)})" if question.changed else ""
             told += f", was {quoted(question.former)}" if question.former is not None else ""
             told += f", attempt {question.attempt}" if question.attempt > 1 else ""

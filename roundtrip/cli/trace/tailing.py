@@ -155,6 +155,8 @@ def _event(line: Line) -> list[Part]:
             told += [", " if place else "", question.key, (f" ({question.reason.value})", "" if is_new else "yellow")]
         size = f", token of {size_text(line.token.bytes)}" if line.token is not None else ""
         return [*told, (f", round {line.round} in leg {line.leg}{size}", "dim")]
+    if isinstance(line, AnsweredLine) and not line.keys:
+        return ["gave the question up", (f" after {duration_text(line.waited)}", "dim")]
     if isinstance(line, AnsweredLine):
         return [f"answered {', '.join(line.keys)}", (f" after {duration_text(line.waited)}", "dim")]
     if isinstance(line, EndedLine):

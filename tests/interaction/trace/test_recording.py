@@ -170,6 +170,18 @@ async def test_on_the_retry_era_each_leg_tells_the_size_of_its_token_and_what_be
     assert traced.ended.reused == ("confirm",)
 
 
+async def test_the_name_of_a_call_never_looks_like_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = iter([b"\xfb" * 9, b"\xf8" * 9, b"a" * 9])
+
+    def draw(count: int) -> bytes:
+        return next(drawn) if count == 9 else bytes(count)
+
+    monkeypatch.setattr("os.urandom", draw)
+    path = tmp_path / "calls.jsonl"
+    await call(shop(path), Era.RETRY, "inner")
+    assert calls_of(path)[0].id == "YWFhYWFhYWFh"
+
+
 # Every way to end.
 
 

@@ -113,15 +113,6 @@ def test_options_may_stand_anywhere(arguments: list[str], tmp_path: Path, capsys
     assert RETRY in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["-abcdefghijk", "-habcdefghij"])
-def test_a_call_whose_name_looks_like_an_option_is_found(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write(tmp_path / "calls.jsonl", [began(call=name)])
-    assert main(["trace", "show", name, str(path)]) == 0
-    assert capsys.readouterr().out.startswith(name)
-
-
 def test_a_name_that_fits_none_or_several_calls_is_refused_with_candidates(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
