@@ -6,6 +6,7 @@ from typing import Annotated, Any, cast
 import pytest
 
 from roundtrip import Depends, Elicit, InvalidSignature, Resolve, Server
+from tests.names import case
 
 
 def current_account() -> str:
@@ -77,9 +78,7 @@ RINGS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("path", "ring"), [(path, ring) for path, rings in RINGS.items() for ring in rings], ids=lambda value: str(value)
-)
+@pytest.mark.parametrize(("path", "ring"), [(path, ring) for path, rings in RINGS.items() for ring in rings], ids=case)
 def test_a_cycle_is_refused_with_its_whole_path(path: str, ring: Callable[[], Any]) -> None:
     async def order(value: str = ring()) -> str:
         return value

@@ -13,6 +13,7 @@ from roundtrip.asks.outcomes import CancelledElicitation
 from roundtrip.graph.plan import EMPTY, Source
 from roundtrip.graph.planner import find_resolved
 from roundtrip.graph.signatures import arms_of, wants_outcome
+from tests.names import case
 from tests.unit.graph.walking import Request, plan_of, walk
 
 pytestmark = pytest.mark.anyio
@@ -199,7 +200,7 @@ async def wrapped(*args: Any, **kwargs: Any) -> str:
         (os.getcwd, os.getcwd()),
         (object, None),
     ],
-    ids=repr,
+    ids=case,
 )
 async def test_every_kind_of_callable_serves(resolver: Callable[..., Any], value: Any) -> None:
     got = await value_of(resolver, {"title": "Dune"})

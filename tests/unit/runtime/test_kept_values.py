@@ -66,7 +66,11 @@ def test_a_computed_value_comes_back_in_the_type_of_its_annotation(value: Any, a
     assert kept(value, annotation) == value
 
 
-@pytest.mark.parametrize("value", [object(), {"a": {1, object()}}, "text where an int was promised"], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [object(), {"a": {1, object()}}, "text where an int was promised"],
+    ids=["an object", "an object in a set", "text"],
+)
 def test_a_value_that_its_annotation_cannot_turn_into_json_is_refused_by_its_key(value: Any) -> None:
     annotation = int if isinstance(value, str) else Any
     with pytest.raises(ValueNotStorable, match="'quote'") as caught:

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ValidationError
 
 from roundtrip.errors import NotSendable
 from roundtrip.server.content import Audio, File, Image, ToolResult
+from tests.names import case
 from tests.players import Era, connect
 
 NOT_TEXT = b"\x89PNG\xff\x00"
@@ -342,7 +343,7 @@ LONE = "\ud800"
         EmbeddedResource(type="resource", resource=TextResourceContents(uri="file:///a", text=LONE)),
         File(data=b"", format=f"text/{LONE}"),
     ],
-    ids=ascii,
+    ids=case,
 )
 def test_text_that_is_not_valid_unicode_is_refused(content: Any) -> None:
     with pytest.raises(NotSendable, match="not valid Unicode"):
