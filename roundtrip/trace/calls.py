@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from roundtrip.machine.table import Event, State
 from roundtrip.recording.lines import (
@@ -20,6 +21,12 @@ from roundtrip.runtime.reasons import Reason
 __all__ = ["HappenedLine", "Mark", "Round", "Serving", "Traced", "TracedCall", "join"]
 
 HappenedLine = AskedLine | AnsweredLine | EndedLine
+
+_RETRIABLE: Final = frozenset((State.FAILED.value, State.REJECTED.value))
+"""Ends of a leg after which a client may bring the same token once more."""
+
+_MAYBE_FIRST: Final = frozenset((Reason.NEW, Reason.OTHER_BUILD, Reason.REVISED))
+"""Reasons to put a question, whether or not it has been put."""
 
 
 class Mark(StrEnum):
@@ -91,6 +98,8 @@ class Round:
     serving: Serving
     answered_at: float | None = None
     """When the answers arrived; None while they have not."""
+    given_up_at: float | None = None
+    """When the body went on without waiting for them, as after a timeout around the question."""
     answers: list[ReadAnswer] = field(default_factory=list[ReadAnswer])
     read_by: Serving | None = None
     """Who read the answers first; a replay of that leg reads them again."""
@@ -102,8 +111,9 @@ class Round:
 
     @property
     def waited_ms(self) -> float | None:
-        """How long the answers took."""
-        return None if self.answered_at is None else max(0.0, self.answered_at - self.asked.at) * 1000
+        """How long the answers took, or were waited for in vain."""
+        until = self.answered_at if self.answered_at is not None else self.given_up_at
+        return None if until is None else max(0.0, until - self.asked.at) * 1000
 
 
 @dataclass(slots=True, eq=False)
@@ -128,9 +138,13 @@ class TracedCall:
 
     @property
     def ended(self) -> EndedLine | None:
-        """The line that ended it, the last one if it was replayed."""
-        ends = [line for serving in self.servings for line in serving.lines if isinstance(line, EndedLine)]
-        return ends[-1] if ends else None
+        """The line that ended it, the last one if it was replayed; None if a leg that failed was made good."""
+        for place, serving in reversed(list(enumerate(self.servings))):
+            last = serving.lines[-1]
+            if isinstance(last, EndedLine):
+                is_retried = place < len(self.servings) - 1 and last.state in _RETRIABLE
+                return None if is_retried else last
+        return None
 
     @property
     def state(self) -> State:
@@ -226,6 +240,21 @@ class TracedCall:
                     state = target
         return frozenset(arrows)
 
+    def shown_before(self, round_: Round, question: ShownQuestion) -> tuple[Round, ShownQuestion] | None:
+        """When a question of a round was put before, under its name or the former one."""
+        place = next((place for place, other in enumerate(self.rounds) if other is round_), 0)
+        for earlier in reversed(self.rounds[:place]):
+            if earlier.serving.leg == round_.serving.leg and earlier.serving is not round_.serving:
+                continue
+            for other in earlier.asked.questions:
+                if other.key in (question.key, question.former):
+                    return earlier, other
+        return None
+
+    def is_put_again(self, round_: Round, question: ShownQuestion) -> bool:
+        """Whether a question of a round was put before; most reasons say so, whatever else is recorded."""
+        return question.reason not in _MAYBE_FIRST or self.shown_before(round_, question) is not None
+
     def marks(self) -> dict[str, list[Mark | None]]:
         """For each question, what became of it in each round, and, in one column more, after the last."""
         columns = len(self.rounds) + 1
@@ -238,8 +267,8 @@ class TracedCall:
 
         for place, round_ in enumerate(self.rounds):
             for question in round_.asked.questions:
-                first = question.reason is Reason.NEW
-                row(question.key)[place] = Mark.ASKED if first else Mark.ASKED_AGAIN
+                again = self.is_put_again(round_, question)
+                row(question.key)[place] = Mark.ASKED_AGAIN if again else Mark.ASKED
             for key in round_.asked.reused:
                 row(key)[place] = Mark.REUSED
         for question in self.pending:
@@ -259,8 +288,9 @@ class Traced:
 
 def join(lines: Iterable[Line]) -> Traced:
     """Put the lines of all instances together, call by call."""
-    # With the leg, as a process that comes back under a name of its own choice counts from one again.
+    # With the leg, as a process that comes back under its old name counts from one again.
     servings: dict[tuple[str, str, int, int], Serving] = {}
+    by_call: dict[str, list[Serving]] = {}
     refusals: dict[str, list[RefusedLine]] = {}
     strays: list[RefusedLine] = []
     for line in lines:
@@ -268,11 +298,13 @@ def join(lines: Iterable[Line]) -> Traced:
             (strays if line.call is None else refusals.setdefault(line.call, [])).append(line)
             continue
         name = (line.call, line.instance, line.serving, line.leg)
-        serving = servings.setdefault(name, Serving(line.instance, line.serving, line.leg))
+        serving = servings.get(name)
+        if serving is None or (isinstance(line, BeganLine) and serving.began is not None):
+            # What begins once more is the same leg, retried after its process had come back.
+            serving = servings[name] = Serving(line.instance, line.serving, line.leg)
+            by_call.setdefault(line.call, []).append(serving)
         serving.lines.append(line)
-    by_call: dict[str, list[Serving]] = {call: [] for call in refusals}
-    for (call, _, _, _), serving in servings.items():
-        by_call.setdefault(call, []).append(serving)
+    by_call |= {call: [] for call in refusals if call not in by_call}
     calls = [
         _call(call, sorted(found, key=lambda serving: (serving.leg, serving.started_at)), refusals.get(call, []))
         for call, found in by_call.items()
@@ -283,7 +315,7 @@ def join(lines: Iterable[Line]) -> Traced:
 def _call(id: str, servings: list[Serving], refusals: list[RefusedLine]) -> TracedCall:
     rounds: list[Round] = []
     for serving in servings:
-        out = _question_round(rounds, before=serving.leg)
+        out = _question_round(rounds, serving)
         if out is not None and out.answered_at is None:
             out.answered_at = serving.started_at
         for line in serving.happened:
@@ -294,10 +326,18 @@ def _call(id: str, servings: list[Serving], refusals: list[RefusedLine]) -> Trac
                 out = Round(line, serving)
                 rounds.append(out)
             elif isinstance(line, AnsweredLine) and out is not None:
-                out.answered_at = line.at
+                if line.keys:
+                    out.answered_at = line.at
+                else:
+                    out.given_up_at = line.at
     return TracedCall(id, servings, rounds, refusals)
 
 
-def _question_round(rounds: Sequence[Round], *, before: int) -> Round | None:
-    """The round that a leg brings the answers to."""
-    return next((round_ for round_ in reversed(rounds) if round_.serving.leg < before), None)
+def _question_round(rounds: Sequence[Round], serving: Serving) -> Round | None:
+    """The round that a leg brings the answers to: of a leg that was served twice, the last that was out by then."""
+    earlier = [round_ for round_ in rounds if round_.serving.leg < serving.leg]
+    if not earlier:
+        return None
+    candidates = [round_ for round_ in earlier if round_.serving.leg == earlier[-1].serving.leg]
+    # By the clocks of several instances none may have been.
+    return next((one for one in reversed(candidates) if one.asked.at <= serving.started_at), candidates[-1])

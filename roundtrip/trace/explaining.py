@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from roundtrip.errors import RejectionReason
 from roundtrip.recording.lines import Kept, RefusedLine, Revealed, ShownQuestion
+from roundtrip.runtime.answers import UNNAMED
 from roundtrip.runtime.reasons import Reason
 from roundtrip.trace.calls import Round, Serving, TracedCall
 from roundtrip.trace.wording import count_text, duration_text, quoted, size_text
@@ -57,11 +58,8 @@ class Explanation:
     """The question's; None where no single question is meant."""
     reason: Reason | RejectionReason | None
     text: str
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether nothing else was to be expected: a question is put for the first time."""
-        return self.reason is Reason.NEW
+    is_plain: bool = False
+    """Whether nothing else was to be expected: a question is put for the first time."""
 
 
 QUESTIONS: Final[Mapping[Reason, Advice]] = MappingProxyType(
@@ -88,7 +86,7 @@ QUESTIONS: Final[Mapping[Reason, Advice]] = MappingProxyType(
             "tell the question its former name",
         ),
         Reason.VOLATILE: Advice(
-            "its wording is another each time it is asked, so that answers to it are lost",
+            "its wording changed between two legs of one build, so that the answer to it was lost",
             "fix what varies for the call with Resolve(fn, once=True) or ctx.step(), or keep it (a time, a random "
             "value) out of the question",
         ),
@@ -187,10 +185,12 @@ def explain(call: TracedCall) -> list[Explanation]:
 def explain_question(call: TracedCall, round_: Round, question: ShownQuestion) -> str:
     """Why a question of a round was put."""
     advice = QUESTIONS[question.reason]
-    if question.reason is Reason.NEW:
+    is_again = call.is_put_again(round_, question)
+    if question.reason is Reason.NEW and not is_again:
         return f"Question {quoted(question.key)} was put in round {round_.number}, as {advice.cause}."
     cause, cure = _EXACTLY[question.reason](call, round_, question, advice)
-    return f"Question {quoted(question.key)} was put again in round {round_.number}, because {cause}; {cure}."
+    put = "put again" if is_again else "put"
+    return f"Question {quoted(question.key)} was {put} in round {round_.number}, because {cause}; {cure}."
 
 
 def explain_refusal(line: RefusedLine, call: TracedCall | None = None) -> str:
@@ -203,7 +203,8 @@ def explain_refusal(line: RefusedLine, call: TracedCall | None = None) -> str:
     elif line.reason is RejectionReason.OVERSIZED and line.token_bytes is not None:
         cause = f"it has {size_text(line.token_bytes)}, and that is larger than a token may be"
     elif line.reason is RejectionReason.OTHER_TARGET and call is not None and call.began is not None:
-        cause = f"it belongs to a call of {quoted(call.tool)}"
+        same = ", under another address" if call.tool == line.tool else ""
+        cause = f"it belongs to a call of {quoted(call.tool)}{same}"
     elif line.reason is RejectionReason.OTHER_METHOD and call is not None and call.began is not None:
         cause = f"it belongs to a request with the method {quoted(call.began.method)}"
     where = f" in leg {line.leg}" if line.leg is not None else ""
@@ -239,6 +240,7 @@ def _questions(call: TracedCall) -> Iterator[Explanation]:
                 question.key,
                 question.reason,
                 explain_question(call, round_, question),
+                is_plain=question.reason is Reason.NEW and not call.is_put_again(round_, question),
             )
 
 
@@ -263,38 +265,44 @@ def _late_ms(line: RefusedLine, call: TracedCall) -> float | None:
     return max(0.0, line.at - ends[-1]) * 1000 if ends and ends[-1] <= line.at else None
 
 
-def _shown_before(call: TracedCall, round_: Round, question: ShownQuestion) -> tuple[Round, ShownQuestion] | None:
-    """When a question was put before, under its name or the former one."""
-    place = next((place for place, other in enumerate(call.rounds) if other is round_), 0)
-    for earlier in reversed(call.rounds[:place]):
-        if earlier.serving.leg == round_.serving.leg and earlier.serving is not round_.serving:
-            continue
-        for other in earlier.asked.questions:
-            if other.key in (question.key, question.former):
-                return earlier, other
-    return None
+def _new(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
+    before = call.shown_before(round_, question)
+    if before is None:
+        return advice.cause, advice.cure
+    cause = f"it was put in round {before[0].number}, and the call went on without an answer to it"
+    return (
+        cause,
+        "nothing is to be mended if its body gave it up; else have it come up on each leg until it is answered",
+    )
 
 
 def _reworded(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
-    before = _shown_before(call, round_, question)
+    before = call.shown_before(round_, question)
     texts = _change_of(before[1].message, question.message) if before is not None else None
     cause = f"its message changed{f' from {texts[0]} to {texts[1]}' if texts else ' after it was shown'}"
-    return cause + _between_builds(before, round_), advice.cure
+    builds = _between_builds(before, round_)
+    return cause + builds, _cure_of_change(before, builds, advice)
+
+
+def _cure_of_change(before: tuple[Round, ShownQuestion] | None, builds: str, advice: Advice) -> str:
+    """What helps against another wording; where one build has put both, deploying with more care does not."""
+    return advice.cure if builds or before is None else QUESTIONS[Reason.VOLATILE].cure
 
 
 def _schema_changed(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
-    before = _shown_before(call, round_, question)
+    before = call.shown_before(round_, question)
+    builds = _between_builds(before, round_)
     cause = "its form changed after it was shown"
     if before is not None:
         fields = _field_changes(before[1].form, question.form)
         cause = f"its form changed ({fields})" if fields else cause
-        cause += _between_builds(before, round_)
+        cause += builds
         if "message" in question.changed:
             texts = _change_of(before[1].message, question.message)
             cause += f", and its message{f' from {texts[0]} to {texts[1]}' if texts else ''}"
     elif "message" in question.changed:
         cause += ", and so did its message"
-    return cause, advice.cure
+    return cause, _cure_of_change(before, builds, advice)
 
 
 def _renamed(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
@@ -302,14 +310,19 @@ def _renamed(call: TracedCall, round_: Round, question: ShownQuestion, advice: A
     if question.former is None:
         return advice.cause, advice.cure
     former = quoted(question.former)
-    cause = f"its answer is known as {former}, a name that nothing asks by any more"
     if round_.asked.by == "resolvers":
+        cause = f"its answer is known as {former}, a name that nothing asks by any more"
         return cause, f"say was=({former},) where it is resolved, as in Resolve(fn, was=({former},))"
-    return cause, f"ask it with key={former} for as long as such calls may be in flight"
+    # What a body has yet to ask is not known.
+    cause = f"an answer to this very question is known as {former}, a name by which the body has not asked until then"
+    if question.key.startswith(UNNAMED):
+        return cause, f"give it its name back, as in key={former}"
+    cure = f"say was=({former},) where it is asked, as in ctx.ask({quoted(question.key)}, ..., was=({former},))"
+    return cause, f"{cure}, unless the body still asks by that name"
 
 
 def _volatile(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
-    before = _shown_before(call, round_, question)
+    before = call.shown_before(round_, question)
     texts = _change_of(before[1].message, question.message) if before is not None else None
     cause = f"{advice.cause}{f' (it was {texts[0]}, and now is {texts[1]})' if texts else ''}"
     return cause, advice.cure
@@ -354,7 +367,7 @@ def _general(call: TracedCall, round_: Round, question: ShownQuestion, advice: A
 
 _EXACTLY: Final = MappingProxyType(
     {
-        Reason.NEW: _general,
+        Reason.NEW: _new,
         Reason.MISSING: _missing,
         Reason.INVALID: _invalid,
         Reason.REWORDED: _reworded,

@@ -210,7 +210,7 @@ def _events(serving: Serving, line: HappenedLine) -> list[dict[str, Any]]:
             )
             for question in line.questions
         ]
-    elif isinstance(line, AnsweredLine):
+    elif isinstance(line, AnsweredLine) and line.keys:
         events.append(_event(ANSWERED, at, {KEYS: line.keys, WAITED: line.waited / 1000}))
     return events
 

@@ -112,6 +112,8 @@ def _told(line: AskedLine | AnsweredLine | EndedLine, place: int, step: int, *, 
         ]
         kind = Kind.REQUEST if live else Kind.RESPONSE
         yield Message(kind, place, CLIENT, f"asks {_listed(asked)}" if asked else "asks nothing", step)
+    elif isinstance(line, AnsweredLine) and not line.keys:
+        yield Message(Kind.NOTE, place, place, f"waits no longer, after {duration_text(line.waited)}", step)
     elif isinstance(line, AnsweredLine):
         text = f"answers {_listed([_short(key) for key in line.keys])}, after {duration_text(line.waited)}"
         yield Message(Kind.RESPONSE, CLIENT, place, text, step)

@@ -34,10 +34,14 @@ def _run(arguments: Namespace) -> int:
         server = ServerName(arguments.server)
     except ValueError as error:
         raise CommandFailed(f"--server {error}") from error
-    found = find_call(load(arguments), arguments.call)
+    traced = load(arguments)
+    found = find_call(traced, arguments.call)
+    within = [call for call in traced.calls.values() if call.began is not None and call.began.within == found.id]
     try:
         call = recorded_call(found, whole=True)
         eras: tuple[Era, ...] = ("retry", "live") if arguments.both else (call.era,)
+        if "live" in eras and any(call.rounds for call in within):
+            raise NotReplayable("a function that it called asked over the open connection, too, and none plays that")
         source = write_test(call, server, eras=eras, with_result=not arguments.no_result)
     except NotReplayable as error:
         raise CommandFailed(f"no test can be made of the call {printable(found.id)}: {error}") from error

@@ -14,7 +14,7 @@ import pytest
 from roundtrip.cli import main
 from tests.interaction.trace.deploys import REPLIES, SHOP, Change, Recording, changed, recording
 from tests.interaction.trace.test_check import MIXED, record_mixed
-from tests.players import ERAS
+from tests.players import ERAS, Era
 
 __all__ = ["recording"]
 
@@ -221,3 +221,20 @@ def test_what_cannot_be_made_a_test_is_refused_with_what_would_help(
     recording.call(answer=lambda params: {**REPLIES, "Your name?": "decline"}[params.message])
     told = refused(capsys, last_call(recording), "--both", "--server", "shop:server", recording.file)
     assert "round 1 of it goes differently in the other era; leave out --both" in told
+
+
+NESTING = """
+
+@server.tool()
+async def outer(title: str) -> str:
+    await server.call_tool("order", {"title": title})
+    return "done"
+"""
+
+
+def test_a_live_call_from_within_which_another_asked_is_refused(
+    recording: Recording, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording.call(SHOP + NESTING, era=Era.LIVE, tool="outer")
+    told = refused(capsys, last_call(recording), "--server", "shop:server", recording.file)
+    assert "a function that it called asked over the open connection, too" in told

@@ -17,13 +17,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import anyio
 import pytest
+from mcp.client import Client
+from mcp_types import ElicitResult
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Recorder, Resolve, Server
 from roundtrip.cli import main
 from roundtrip.trace.reading import files_of
 from tests.hosts import ROOT, WAIT
+from tests.interaction.trace.transcribed import calls_of
 from tests.players import Era, Hopper, call
 
 pytestmark = pytest.mark.anyio
@@ -125,6 +129,37 @@ async def test_a_replayed_leg_is_told_and_a_call_that_waits_says_for_what(
     assert "○ name  pending\n" in text
     assert "waits for 'name' since " in text
     assert main(["trace", "explain", found["call"], str(path)]) == 1
+
+
+async def test_a_question_that_a_body_gave_up_is_not_said_to_be_answered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "calls.jsonl"
+    server = Server[Any]("shop", trace=Recorder(path))
+    given_up = anyio.Event()
+
+    @server.tool()
+    async def order(ctx: Context[Any, Any]) -> str:
+        with anyio.move_on_after(0.05):
+            await ctx.ask("late", Elicit("Sure?", bool))
+        given_up.set()
+        return "without you"
+
+    async def hesitate(context: Any, params: Any) -> ElicitResult:
+        await given_up.wait()
+        return ElicitResult(action="cancel")
+
+    with anyio.fail_after(10):
+        async with Client(server, mode=Era.LIVE.value, elicitation_callback=hesitate) as client:
+            await client.call_tool("order", {})
+    (found,) = calls_of(path)
+    assert main(["trace", "show", found.id, str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "asked by the body, given up after" in shown
+    assert "nobody waited for the answer any more after" in shown
+    assert "answered after" not in shown
+    assert main(["trace", "export", found.id, "--mermaid", str(path)]) == 0
+    assert "waits no longer" in capsys.readouterr().out
 
 
 async def test_what_is_not_revealed_is_shown_by_its_digest_and_compared_by_it(

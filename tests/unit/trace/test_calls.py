@@ -69,6 +69,68 @@ def test_a_live_call_waits_within_its_one_leg() -> None:
     assert [found.key for found in call.rounds[0].answers] == ["format"]
 
 
+def test_a_live_question_that_the_body_gave_up_was_not_answered() -> None:
+    call = call_of(
+        began(era="live"),
+        asked(1, ms=1000.0),
+        answered(4, ms=4000.0, waited=3000.0, keys=()),
+        ended(5, ms=5000.0, bodies=1),
+    )
+    (round_,) = call.rounds
+    assert (round_.answered_at, round_.given_up_at) == (None, AT + 4)
+    assert (call.server_ms, call.waited_ms) == (2000, 3000)
+
+
+def test_a_process_that_comes_back_under_its_old_name_and_serves_the_same_leg_serves_it_again() -> None:
+    lines = hopping()
+    call = call_of(
+        *lines[:2],
+        began(10, leg=2, round=1, instance="b"),
+        began(12, leg=2, round=1, instance="b"),
+        asked(13, question("gift"), leg=2, round=2, instance="b", answers=[answer("size")]),
+    )
+    assert [len(serving.lines) for serving in call.servings] == [2, 1, 2]
+    assert len(call.replays) == 1
+    assert call.pending
+
+
+def test_a_leg_that_failed_and_was_retried_did_not_end_the_call() -> None:
+    lines = hopping()
+    failed = [
+        began(10, leg=2, round=1, instance="d"),
+        ended(10.5, leg=2, round=1, instance="d", state="failed"),
+    ]
+    retried = [began(11, leg=2, round=1, instance="b"), lines[3]]
+    assert call_of(*lines[:2], *failed).state is State.FAILED
+    call = call_of(*lines[:2], *failed, *retried)
+    assert (call.state, call.ended) == (State.AWAITING_INPUT, None)
+    assert [found.key for found in call.pending] == ["gift"]
+
+
+def test_a_leg_that_is_replayed_after_the_call_went_on_takes_no_answers_from_the_round_that_had_them() -> None:
+    again = [
+        began(30, leg=2, round=1, instance="b", serving=9),
+        asked(31, question("gift"), leg=2, round=2, instance="b", serving=9, answers=[answer("size")]),
+    ]
+    call = call_of(*hopping(), *again)
+    assert [round_.waited_ms for round_ in call.rounds] == [9_000, 9_000, None]
+    assert call.state is State.COMPLETED
+
+
+def test_what_another_build_asks_first_is_marked_as_asked() -> None:
+    lines = [
+        began(),
+        asked(1, question("size")),
+        began(10, leg=2, round=1, build="2"),
+        asked(11, question("gift", Reason.OTHER_BUILD), question("size", Reason.MISSING), leg=2, round=2),
+        began(20, leg=3, round=2, build="2"),
+    ]
+    assert call_of(*lines).marks() == {
+        "size": [Mark.ASKED, Mark.ASKED_AGAIN, None],
+        "gift": [None, Mark.ASKED, None],
+    }
+
+
 def test_a_call_known_by_a_refusal_only_is_rejected() -> None:
     traced = join([refused(call="lost"), refused()])
     assert traced.calls["lost"].state is State.REJECTED

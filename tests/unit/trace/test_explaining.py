@@ -46,7 +46,7 @@ def test_every_reason_to_refuse_a_token_has_a_cause_and_a_cure() -> None:
 
 @pytest.mark.parametrize("reason", [reason for reason in Reason if reason is not Reason.NEW])
 def test_each_reason_gives_one_sentence_that_names_the_question_and_the_cure(reason: Reason) -> None:
-    text = told(again(reason))
+    text = told(again(reason, build="2"))
     assert text.startswith("Question 'format' was put again in round 2, because ")
     assert text.endswith(f"; {QUESTIONS[reason].cure}.")
     assert not re.search(r"\. [A-Z]", text)
@@ -64,6 +64,35 @@ def test_a_new_question_is_plain() -> None:
     (explanation,) = explain(call_of(began(), asked()))
     assert explanation.is_plain
     assert explanation.text == "Question 'format' was put in round 1, as the call had not put it before."
+
+
+@pytest.mark.parametrize("reason", [Reason.REWORDED, Reason.SCHEMA_CHANGED])
+def test_what_one_build_words_in_two_ways_is_not_cured_by_deploying_with_care(reason: Reason) -> None:
+    assert told(again(reason)).endswith(f"; {QUESTIONS[Reason.VOLATILE].cure}.")
+
+
+@pytest.mark.parametrize("reason", [Reason.OTHER_BUILD, Reason.REVISED])
+def test_what_had_not_been_put_before_is_not_said_to_be_put_again(reason: Reason) -> None:
+    lines = again(reason, before={"key": "size"}, build="2")
+    assert told(lines).startswith("Question 'format' was put in round 2, because ")
+
+
+def test_a_new_question_that_was_put_before_and_forgotten_is_not_plain() -> None:
+    text = told(again(Reason.NEW))
+    assert "was put again in round 2, because it was put in round 1, and the call went on without an answer" in text
+
+
+def test_a_body_is_told_to_name_the_former_name_and_that_it_may_yet_ask_by_it() -> None:
+    text = told(again(Reason.RENAMED, before={"key": "size"}, build="2", former="size", by="body"))
+    assert "known as 'size', a name by which the body has not asked until then" in text
+    assert "ctx.ask('format', ..., was=('size',)), unless the body still asks by that name" in text
+    unnamed = told(again(Reason.RENAMED, before={"key": "size"}, key="unnamed-x-1", former="size", by="body"))
+    assert unnamed.endswith("as in key='size'.")
+
+
+def test_a_token_for_another_address_of_the_same_template_is_told_as_such() -> None:
+    text = told([began(), asked(), refused(reason=RejectionReason.OTHER_TARGET, call="call-1")])
+    assert "it belongs to a call of 'order', under another address;" in text
 
 
 def test_a_reworded_question_shows_both_wordings_and_both_builds() -> None:
@@ -112,8 +141,6 @@ def test_a_renamed_question_names_its_former_name_and_where_to_write_it() -> Non
     lines = again(Reason.RENAMED, before={"key": "binding"}, former="binding", build="2")
     assert "known as 'binding'" in told(lines)
     assert "Resolve(fn, was=('binding',))" in told(lines)
-    in_body = again(Reason.RENAMED, before={"key": "binding"}, former="binding", by="body")
-    assert "ask it with key='binding'" in told(in_body)
 
 
 def test_a_volatile_question_shows_what_varies_and_three_cures() -> None:
