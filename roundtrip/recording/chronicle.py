@@ -7,9 +7,9 @@ them cost six times as much.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring_ascii as quoted
-from time import perf_counter, time
 from typing import Any, ClassVar, Final
 
 from mcp_types import CallToolResult, CreateMessageRequest, ElicitRequest, ElicitRequestURLParams, ListRootsRequest
@@ -72,7 +72,7 @@ class Chronicle:
         self._beginning = beginning
         self._redaction = redaction
         self._write = write
-        self._started = perf_counter()
+        self._started = time.perf_counter()
         self._head = f'{head},"call":{quoted(beginning.call_id)},"leg":{beginning.leg}'
         self._round = beginning.round
         self._state = State.RECEIVED if beginning.journal is None else State.AWAITING_INPUT
@@ -96,7 +96,7 @@ class Chronicle:
 
     def _moved(self, step: Step) -> None:
         _, _, _, event, self._state, self._round, detail = step
-        self._moves.append((event, self._state, perf_counter()))
+        self._moves.append((event, self._state, time.perf_counter()))
         if event is Event.ASK:
             self._asked = step
             if self._beginning.era == "live" and "authored" not in detail:
@@ -104,7 +104,7 @@ class Chronicle:
                 self._asked_at = self._ms()
         elif event is Event.RESUME and self._asked is not None:
             self._asked = None
-            keys = array([quoted(key) for key in detail.get("keys", ())])
+            keys = array([self._name(key) for key in detail.get("keys", ())])
             self._tell("answered", f'"keys":{keys},"waited":{max(0.0, self._ms() - self._asked_at):.3f}')
 
     def _node_began(self, fact: NodeBegan) -> None:
@@ -127,10 +127,10 @@ class Chronicle:
     def _answer_read(self, fact: AnswerRead) -> None:
         action = "null" if fact.action is None else f'"{fact.action}"'
         data = "" if fact.data is None else f',"data":{self._redaction.put("answers", fact.data)}'
-        self._gather_once("answers", f'{{"key":{quoted(fact.key)},"action":{action},"how":"{fact.how}"{data}}}')
+        self._gather_once("answers", f'{{"key":{self._name(fact.key)},"action":{action},"how":"{fact.how}"{data}}}')
 
     def _answer_reused(self, fact: AnswerReused) -> None:
-        self._gather_once("reused", quoted(fact.key))
+        self._gather_once("reused", self._name(fact.key))
 
     def _answers_ignored(self, fact: AnswersIgnored) -> None:
         self._ignored += fact.number
@@ -184,7 +184,7 @@ class Chronicle:
             line += f',"token_bytes":{beginning.token_bytes}'
         if beginning.within is not None:
             line += f',"within":{quoted(beginning.within)}'
-        self._write(f'{{"v":1,"event":"began","at":{time():.6f},{self._head},"round":{self._round},{line}}}')
+        self._write(f'{{"v":1,"event":"began","at":{time.time():.6f},{self._head},"round":{self._round},{line}}}')
 
     def _tell_asked(self, token_bytes: int | None) -> None:
         asked = self._asked
@@ -196,12 +196,12 @@ class Chronicle:
             questions = [self._question(waiting) for waiting in detail["questions"]]
         else:
             questions = [
-                f"{{{_named(key, Reason.NEW)},{self._request(request)}}}"
+                f"{{{self._named(key, Reason.NEW)},{self._request(request)}}}"
                 for key, request in detail.get("requests", {}).items()
             ]
         line = f'"by":"{by}","questions":{array(questions)}'
         if self._journal is not None:
-            difference = _difference(self._beginning.journal, self._journal)
+            difference = _difference(self._beginning.journal, self._journal, self._redaction.name)
             line += f',"until":{self._journal.deadline:.3f},"token":{{"bytes":{token_bytes or 0}{difference}}}'
         self._tell("asked", line)
 
@@ -213,7 +213,7 @@ class Chronicle:
             if isinstance(value, CallToolResult) and value.is_error:
                 line += ',"is_error":true'
         if self._refusal is not None:
-            line += f',"refusal":{quoted(self._refusal)}'
+            line += f',"refusal":{quoted(self._redaction.names_in(self._refusal))}'
         if self._error is not None:
             text = self._redaction.put("errors", str(self._error))
             line += f',"error":{{"type":{quoted(type(self._error).__name__)},"text":{text}}}'
@@ -236,8 +236,8 @@ class Chronicle:
             happened += f'"ignored":{self._ignored},'
             self._ignored = 0
         self._write(
-            f'{{"v":1,"event":"{event}","at":{time():.6f},{self._head},"round":{self._round},'
-            f'"ms":{(perf_counter() - started) * 1000:.3f},{happened}{line}}}'
+            f'{{"v":1,"event":"{event}","at":{time.time():.6f},{self._head},"round":{self._round},'
+            f'"ms":{(time.perf_counter() - started) * 1000:.3f},{happened}{line}}}'
         )
 
     # Parts of lines.
@@ -259,12 +259,12 @@ class Chronicle:
         if waiting.changed:
             shown += f',"changed":{array([quoted(part) for part in waiting.changed])}'
         if waiting.former is not None:
-            shown += f',"former":{quoted(waiting.former)}'
+            shown += f',"former":{self._name(waiting.former)}'
         if waiting.asked.attempts:
             shown += f',"attempt":{waiting.asked.attempts + 1}'
         if waiting.complaint is not None:
             shown += f',"complaint":{put("answers", waiting.complaint)}'
-        return f"{{{_named(waiting.key, waiting.reason)},{shown}}}"
+        return f"{{{self._named(waiting.key, waiting.reason)},{shown}}}"
 
     def _request(self, request: Any) -> str:
         """A question as the wire has it."""
@@ -278,6 +278,12 @@ class Chronicle:
         if isinstance(request, CreateMessageRequest):
             return f'"kind":"sample","message":{put("questions", request.params)}'
         return '"kind":"roots"' if isinstance(request, ListRootsRequest) else '"kind":"form"'
+
+    def _named(self, key: str, reason: Reason) -> str:
+        return f'"key":{self._name(key)},"reason":"{reason}"'
+
+    def _name(self, key: str) -> str:
+        return quoted(self._redaction.name(key))
 
     def _gather(self, part: str, what: str) -> None:
         gathered = self._gathered.get(part)
@@ -296,7 +302,7 @@ class Chronicle:
         return f'"start":{start:.3f},"ms":{now - start:.3f}'
 
     def _ms(self) -> float:
-        return (perf_counter() - self._started) * 1000
+        return (time.perf_counter() - self._started) * 1000
 
 
 def subject_members(subject: Subject, era: Era, protocol: str | None) -> str:
@@ -317,14 +323,10 @@ def array(items: list[str]) -> str:
     return f"[{','.join(items)}]"
 
 
-def _named(key: str, reason: Reason) -> str:
-    return f'"key":{quoted(key)},"reason":"{reason}"'
-
-
-def _difference(before: Journal | None, after: Journal) -> str:
+def _difference(before: Journal | None, after: Journal, name: Callable[[str], str]) -> str:
     """What is held that was not, no more, or otherwise than before, as members of an object."""
-    old = _parts(before) if before is not None else {}
-    new = _parts(after)
+    old = _parts(before, name) if before is not None else {}
+    new = _parts(after, name)
     difference = {
         "added": [quoted(part) for part in new if part not in old],
         "dropped": [quoted(part) for part in old if part not in new],
@@ -333,11 +335,13 @@ def _difference(before: Journal | None, after: Journal) -> str:
     return "".join([f',"{how}":{array(parts)}' for how, parts in difference.items() if parts])
 
 
-def _parts(journal: Journal) -> dict[str, Any]:
-    parts: dict[str, Any] = {f"answer:{key}": entry for key, entry in journal.entries.items()}
-    parts |= {f"asked:{key}": asked for key, asked in journal.asked.items()}
-    if journal.computed:
-        parts |= {f"computed:{key}": computed for key, computed in journal.computed.items()}
+def _parts(journal: Journal, name: Callable[[str], str]) -> dict[str, Any]:
+    parts: dict[str, Any] = {f"answer:{name(key)}": entry for key, entry in journal.entries.items()}
+    parts |= {f"asked:{name(key)}": asked for key, asked in journal.asked.items()}
+    for key, computed in journal.computed.items():
+        # What stands in for an answer has the question's name behind a mark.
+        mark = key[: len(key) - len(key.lstrip("~"))]
+        parts[f"computed:{mark}{name(key[len(mark) :])}"] = computed
     if journal.authored is not None:
         parts["authored"] = journal.authored
     return parts

@@ -20,7 +20,8 @@ logger = logging.getLogger("roundtrip")
 _MODE: Final = 0o600
 _LOOKS: Final = 16
 """With each look a file of this many writers is at least looked at before it is too full."""
-_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+# Without a reader, or with a slow one, a pipe must not hold up whoever writes.
+_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class LineFile:
@@ -47,7 +48,7 @@ class LineFile:
         with self._lock:
             try:
                 self._write(line)
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 self._give_up(error)
             else:
                 if self._failing:
@@ -76,7 +77,14 @@ class LineFile:
     def _open(self) -> int:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fd = self._fd = os.open(self.path, _FLAGS, _MODE)
-        self._rotates = self._max_bytes > 0 and stat.S_ISREG(os.fstat(fd).st_mode)
+        about = os.fstat(fd)
+        is_file = stat.S_ISREG(about.st_mode)
+        self._rotates = self._max_bytes > 0 and is_file
+        if is_file and about.st_size and not self._torn:
+            # A process that was killed may have left half a line.
+            with self.path.open("rb") as written:
+                written.seek(-1, os.SEEK_END)
+                self._torn = written.read(1) != b"\n"
         return fd
 
     def _look(self, fd: int, length: int) -> int:
@@ -126,7 +134,7 @@ class LineFile:
             fd, self._fd = self._fd, None
             os.close(fd)
 
-    def _give_up(self, error: OSError) -> None:
+    def _give_up(self, error: OSError | ValueError) -> None:
         try:
             self._close()
         except OSError:
@@ -136,5 +144,5 @@ class LineFile:
             logger.warning(
                 "cannot write the transcript %s: %s; calls go on, and this is not told again until it works",
                 self.path,
-                error.strerror or error,
+                getattr(error, "strerror", None) or error,
             )

@@ -51,7 +51,7 @@ class Digested(_Part):
     """A value that may be confidential, and is not told."""
 
     digest: str = Field(description="Keyed, so that it can be compared and not guessed at.")
-    bytes: int = Field(ge=0, description="The size of the value as JSON.")
+    bytes: int = Field(ge=0, description="The size of the value as JSON, rounded up to a multiple of 64.")
 
 
 class Revealed(_Part):

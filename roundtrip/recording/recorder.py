@@ -61,7 +61,7 @@ class Recorder(Unfailing):
             raise ValueError(f"max_bytes={max_bytes} and keep={keep}: neither can be negative")
         self._revealed = read_reveal(reveal)
         named = Path(path)
-        self._is_folder = named.is_dir() or os.fspath(path).endswith(("/", os.sep))
+        self._is_folder = os.fspath(path).endswith(("/", os.sep)) or _is_folder(named)
         self._named = named
         self._sizes = {"max_bytes": max_bytes, "keep": keep}
         self._instance = instance
@@ -127,6 +127,14 @@ class Recorder(Unfailing):
         if "\\ud" in text:
             text = _LONE_SURROGATE.sub(_without_lone, text)
         self._file.append(text.encode() + b"\n")
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        # No path at all: writing to it will be told as a warning.
+        return False
 
 
 def _without_lone(found: re.Match[str]) -> str:

@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
+
+from roundtrip.runtime.answers import UNNAMED
 
 __all__ = ["REVEALABLE", "Redaction", "Reveal", "Revealable", "dumps", "read_reveal"]
 
@@ -16,6 +19,11 @@ Reveal = Literal["all"] | Revealable | Iterable[Revealable]
 
 _DIGEST_BYTES: Final = 8
 _KNOWN: Final = 256
+_STEP: Final = 64
+"""What sizes are rounded up to."""
+_LEVELS: Final = 100
+"""How deeply a value may be nested; readers of JSON have limits of their own."""
+_UNNAMED: Final = re.compile(rf"{UNNAMED}[A-Za-z0-9_-]+")
 
 dumps: Final[Callable[[Any], str]] = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -51,9 +59,20 @@ class Redaction:
     def put(self, kind: Revealable, value: Any) -> str:
         """A value of some kind."""
         if kind in self._revealed:
-            return f'{{"value":{dumps(_plain(value))}}}'
+            return f'{{"value":{_text_of(value)}}}'
         raw = _bytes_of(value)
-        return f'{{"digest":"{self._digest(raw)}","bytes":{len(raw)}}}'
+        # The length of a short secret is a secret.
+        return f'{{"digest":"{self._digest(raw)}","bytes":{-(-len(raw) // _STEP) * _STEP}}}'
+
+    def name(self, key: str) -> str:
+        """The name of a question. One without a name is called by a digest of its text, which could be guessed at."""
+        if key.startswith(UNNAMED) and "questions" not in self._revealed:
+            return f"{UNNAMED}{self.fingerprint(key)}"
+        return key
+
+    def names_in(self, text: str) -> str:
+        """A text that names questions."""
+        return _UNNAMED.sub(lambda found: self.name(found[0]), text) if UNNAMED in text else text
 
     def put_known(self, kind: Revealable, name: str, value: Any) -> str:
         """As `put`, for a value that comes often and has a name of its own, such as a form's schema."""
@@ -77,7 +96,25 @@ def _bytes_of(value: Any) -> bytes:
     try:
         return to_json(value, by_alias=True, exclude_none=True, fallback=_named)
     except (PydanticSerializationError, ValueError, RecursionError):
-        return dumps(_plain(value)).encode()
+        return _text_of(value).encode()
+
+
+def _text_of(value: Any) -> str:
+    """A value as JSON that readers can read."""
+    try:
+        plain = _plain(value)
+        return dumps(plain if _is_shallow(plain, _LEVELS) else _named(value))
+    except (ValueError, RecursionError):
+        # Such as a number of more digits than Python writes.
+        return dumps(_named(value))
+
+
+def _is_shallow(value: Any, levels: int) -> bool:
+    if isinstance(value, dict):
+        return levels > 0 and all(_is_shallow(one, levels - 1) for one in cast("dict[Any, Any]", value).values())
+    if isinstance(value, list):
+        return levels > 0 and all(_is_shallow(one, levels - 1) for one in cast("list[Any]", value))
+    return True
 
 
 def _plain(value: Any) -> Any:

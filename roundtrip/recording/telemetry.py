@@ -69,6 +69,7 @@ from roundtrip.recording.tracing import (
     Returned,
     Wrote,
 )
+from roundtrip.runtime.answers import UNNAMED
 from roundtrip.runtime.reasons import Reason
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ class _LegWatch:
             self._resume(step)
 
     def _ask(self, step: Step) -> None:
-        self._pending = step.detail.get("keys", ())
+        self._pending = [_told(key) for key in step.detail.get("keys", ())]
         self._sent_at = time.perf_counter()
         if "authored" in step.detail:
             self._detach()
@@ -248,15 +249,22 @@ class _LegWatch:
             return
         for waiting in questions:
             attempt = {ATTEMPT: waiting.asked.attempts + 1} if waiting.asked.attempts else {}
-            self._span.add_event(ASKED, {KEY: waiting.key, REASON: waiting.reason.value, ROUND: step.round, **attempt})
+            self._span.add_event(
+                ASKED, {KEY: _told(waiting.key), REASON: waiting.reason.value, ROUND: step.round, **attempt}
+            )
 
     def _resume(self, step: Step) -> None:
-        waited = self._waited()
         self._pending = ()
+        if self._sent_at is not None and not step.detail.get("keys"):
+            # The body has given the question up.
+            return
+        waited = self._waited()
         if waited is not None:
             self._meters.waiting.record(waited, {TOOL: self._beginning.tool})
         if self._span is not None:
-            self._span.add_event(ANSWERED, _known({KEYS: step.detail.get("keys"), WAITED: waited}))
+            keys = step.detail.get("keys")
+            told = [_told(key) for key in keys] if keys is not None else None
+            self._span.add_event(ANSWERED, _known({KEYS: told, WAITED: waited}))
 
     def _waited(self) -> float | None:
         if self._sent_at is not None:
@@ -330,6 +338,11 @@ class _LegWatch:
         Raised: _raised,
         Closed: _closed,
     }
+
+
+def _told(key: str) -> str:
+    """The name of a question. One without a name is called by a digest of its text, which could be guessed at."""
+    return UNNAMED.rstrip("-") if key.startswith(UNNAMED) else key
 
 
 def _known(told: Mapping[str, Value | None]) -> dict[str, Value]:

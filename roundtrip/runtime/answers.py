@@ -182,7 +182,10 @@ class Answers:
             return question.restore(Action.ACCEPT, kept.value)
         name = next((name for name in names if name in self._asked), key)
         asked = self._asked.get(name) or Asked(question.message, question.schema)
-        if name in self._responses and not _changes(asked, question):
+        changed = _changes(asked, question)
+        if name in self._responses and changed:
+            self._tell_read(key, self._responses[name], "lost")
+        elif name in self._responses:
             response = self._responses.pop(name)
             outcome, _ = self._read(question, response)
             self._tell_read(key, response, "taken")
@@ -199,9 +202,13 @@ class Answers:
             return Outcome(action=entry.action)
         if name not in self._asked and not agreed:
             return self._leave_new(names, question, decisive=decisive)
-        reason = Reason.UNFINISHED if agreed else Reason.MISSING
+        if entry is not None and not agreed:
+            changed = changed or _changes(entry, question)
+        reason = Reason.UNFINISHED if agreed else _reworded(changed) if changed else Reason.MISSING
         again = Asked(question.message, question.schema)
-        return self._leave_open(Open(key, question, again, reason, consented=agreed, decisive=decisive))
+        return self._leave_open(
+            Open(key, question, again, reason, () if agreed else changed, consented=agreed, decisive=decisive)
+        )
 
     def adopt(self, blocked: Callable[[int], bool]) -> bool:
         """Give open questions what another build wrote for them under their bare name or another path.
@@ -378,8 +385,10 @@ class Answers:
         entry = next((self.entries[name] for name in names if name in self.entries), None)
         if entry is not None:
             changed = _changes(entry, question)
+            if changed:
+                return _reworded(changed), changed, None
             # An answer that once fitted this very form, and does not now.
-            return (_reworded(changed), changed, None) if changed else (Reason.OTHER_BUILD, (), None)
+            return (Reason.OTHER_BUILD if self._other_build else Reason.INVALID), (), None
         if not self._other_build:
             return Reason.NEW, (), None
         known: dict[str, Entry | Asked] = {**self._asked, **self.entries}

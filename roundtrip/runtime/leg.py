@@ -27,7 +27,7 @@ from roundtrip.machine.table import Event, State
 from roundtrip.runtime.answers import Answers
 from roundtrip.runtime.body import Body
 from roundtrip.runtime.endings import Revision, Suspension, cancellations_restored, verdict_on
-from roundtrip.runtime.eras import Client
+from roundtrip.runtime.eras import Client, is_retry_era
 from roundtrip.runtime.managers import Managers, Report
 from roundtrip.runtime.rounds import Rounds
 from roundtrip.runtime.timeouts import within
@@ -380,8 +380,12 @@ def _begin(call: Call) -> None:
 def _end(leg: Leg, end: Finished) -> LegEnd:
     value = end.value
     if isinstance(value, InputRequiredResult):
-        requests = value.input_requests or {}
-        leg.call.apply(Event.ASK, keys=tuple(requests), authored=True, requests=requests)
+        if leg.client.protocol_version is not None and not is_retry_era(leg.client.protocol_version):
+            # The SDK answers such a client with an internal error, as on its own server.
+            leg.call.apply(Event.FAIL, error="returned an InputRequiredResult, which its client does not know")
+        else:
+            requests = value.input_requests or {}
+            leg.call.apply(Event.ASK, keys=tuple(requests), authored=True, requests=requests)
         state = value.request_state
         return Authored(value, leg.remember(authored=state) if state is not None else None)
     leg.call.apply(Event.FINISH)

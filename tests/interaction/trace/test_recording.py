@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, ElicitUrl, Recorder, Resolve, Server, Step
 from roundtrip.errors import RejectionReason
+from roundtrip.machine.journal import digest
 from roundtrip.machine.table import State
 from roundtrip.recording.lines import AskedLine, BeganLine, RefusedLine, Revealed
 from roundtrip.trace.calls import join
@@ -285,6 +286,32 @@ async def test_what_an_author_asks_by_hand_is_told_too(tmp_path: Path) -> None:
     assert asked.token is not None
     assert "authored" in asked.token.added
     assert traced.state is State.COMPLETED
+
+
+async def test_what_is_asked_by_hand_of_a_client_that_does_not_know_of_it_has_failed(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    await play(shop(path), Era.LIVE, "hand", {"ok": True})
+    (traced,) = calls_of(path)
+    assert_path_is_in_the_table(traced)
+    assert traced.state is State.FAILED
+
+
+async def test_a_question_without_a_name_is_not_told_by_a_digest_of_its_text(tmp_path: Path, era: Era) -> None:
+    path = tmp_path / "calls.jsonl"
+    server = Server[Any]("shop", keys=[KEY], trace=Recorder(path))
+
+    @server.tool()
+    async def order(ctx: Context) -> str:
+        answer = await ctx.elicit("Delete account 1234?", Choice)
+        return answer.action
+
+    await call(server, era, "order", {}, {"ok": True})
+    await call(server, era, "order", {}, "decline")
+    assert digest("Delete account 1234?") not in path.read_text()
+    first, second = calls_of(path)
+    (key,) = {question.key for round_ in first.rounds for question in round_.asked.questions}
+    assert [[answer.key for answer in round_.answers] for round_ in first.rounds] == [[key]]
+    assert second.rounds[0].asked.questions[0].key == key
 
 
 async def test_sampling_roots_and_pages_are_told_by_their_kind(tmp_path: Path, era: Era) -> None:

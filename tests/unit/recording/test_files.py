@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from roundtrip import Recorder
 from roundtrip.recording.files import LineFile
 from tests.hosts import ROOT, WAIT
 
@@ -126,6 +127,31 @@ def test_a_line_that_was_cut_short_takes_no_other_with_it(tmp_path: Path, monkey
     monkeypatch.setattr(os, "write", true_write)
     file.append(b"second\n")
     assert path.read_bytes() == b"fir\nsecond\n"
+
+
+def test_half_a_line_that_a_killed_process_left_takes_no_other_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    path.write_bytes(b"whole\nhal")
+    LineFile(path, max_bytes=SOME, keep=1).append(b"next\n")
+    assert path.read_bytes() == b"whole\nhal\nnext\n"
+
+
+def test_a_pipe_that_nobody_reads_holds_up_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with caplog.at_level(logging.WARNING, logger="roundtrip"):
+        LineFile(tmp_path / "pipe", max_bytes=SOME, keep=1).append(b"lost\n")
+    assert "cannot write the transcript" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["nul\0.jsonl", "x" * 5000], ids=["nul", "too long"])
+def test_what_is_no_path_is_one_warning(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    recorder = Recorder(path)
+    file = LineFile(recorder.path, max_bytes=SOME, keep=1)
+    with caplog.at_level(logging.WARNING, logger="roundtrip"):
+        file.append(b"lost\n")
+        file.append(b"lost\n")
+    (record,) = caplog.records
+    assert "cannot write the transcript" in record.getMessage()
 
 
 WRITER = """

@@ -62,6 +62,32 @@ def test_what_comes_often_is_put_the_same_way_each_time() -> None:
         assert redaction.put_known("questions", str(number), number) == redaction.put("questions", number)
 
 
+@pytest.mark.parametrize(("short", "long"), [(True, False), ("yes", "n"), ({"ok": True}, {"ok": False})])
+def test_the_size_of_a_short_value_does_not_tell_it(short: Any, long: Any) -> None:
+    assert hidden(short)["bytes"] == hidden(long)["bytes"] == 64
+    assert hidden("x" * 100)["bytes"] == 128
+
+
+def test_what_readers_could_not_read_is_named_by_its_type() -> None:
+    deep: Any = "bottom"
+    for _ in range(500):
+        deep = [deep]
+    assert revealed(deep) == "(list)"
+    assert revealed([10**5000]) == "(list)"
+    assert revealed([[[1]]]) == [[[1]]]
+
+
+def test_the_name_of_a_question_without_one_is_no_digest_that_can_be_tried_out() -> None:
+    redaction, name = Redaction(KEY, frozenset()), "unnamed-Qm9vX2Zvb2JhckRlYWRiZWVm-1"
+    told = redaction.name(name)
+    assert told.startswith("unnamed-")
+    assert name[8:20] not in told
+    assert told == redaction.name(name) != Redaction(OTHER_KEY, frozenset()).name(name)
+    assert redaction.names_in(f"Question {name!r} was not answered") == f"Question {told!r} was not answered"
+    assert redaction.name("confirm") == "confirm"
+    assert Redaction(KEY, read_reveal("questions")).name(name) == name
+
+
 @pytest.mark.parametrize("given", ["all", ["all"], REVEALABLE], ids=str)
 def test_all_can_be_said_in_several_ways(given: Any) -> None:
     assert read_reveal(given) == frozenset(REVEALABLE)

@@ -3,9 +3,10 @@
 from typing import Annotated, Any
 
 import pytest
+from mcp_types import ElicitResult
 from pydantic import BaseModel, field_validator
 
-from roundtrip import Elicit, Resolve
+from roundtrip import Elicit, ElicitUrl, Resolve
 from roundtrip.graph.plan import Plan
 from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored
 from roundtrip.runtime.answers import Answers, Open
@@ -155,6 +156,36 @@ def test_another_build_that_takes_less_than_the_form_says_asks_again_for_what_th
     rounds.redeploy(alone(measure))
     rounds.round({"measure": Elicit("How big?", Narrow)})
     assert put(rounds, "measure").reason is Reason.OTHER_BUILD
+
+
+def test_an_answer_that_its_own_build_took_and_takes_no_more_is_invalid() -> None:
+    rounds = Rounds(alone(measure))
+    rounds.round({"measure": measure()})
+    rounds.round({"measure": measure()}, {"measure": yes(size=3)})
+    rounds.round({"measure": Elicit("How big?", Narrow)})
+    assert put(rounds, "measure").reason is Reason.INVALID
+    # It was fine when it was given: nothing is said against it to whoever gave it.
+    assert put(rounds, "measure").complaint is None
+
+
+@pytest.mark.parametrize("when", ["its answer arrives", "its answer was read before"])
+def test_a_page_that_was_reworded_says_so(when: str) -> None:
+    def page(text: str) -> ElicitUrl:
+        return ElicitUrl(text, "https://pay.example/1", done=lambda: None)
+
+    def pay() -> ElicitUrl:
+        return page("Pay")
+
+    agreed: dict[str, Any] = {"pay": ElicitResult(action="accept")}
+    rounds = Rounds(alone(pay))
+    rounds.round({"pay": page("Pay")})
+    if when == "its answer was read before":
+        rounds.round({"pay": page("Pay")}, agreed)
+        assert put(rounds, "pay").reason is Reason.UNFINISHED
+        agreed = {}
+    rounds.redeploy(alone(pay))
+    rounds.round({"pay": page("Pay now")}, agreed)
+    assert (put(rounds, "pay").reason, put(rounds, "pay").changed) == (Reason.REWORDED, ("message",))
 
 
 def test_another_build_that_asks_for_more_says_so() -> None:
