@@ -2,10 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from benchmarks.asgi import Endpoint
+from benchmarks.asgi import Response
 from benchmarks.wire import Asked, Question, WrongReply, call, read
 from benchmarks.workloads import Workload
+
+
+class Poster(Protocol):
+    """Where requests are sent."""
+
+    async def post(self, body: bytes, *, headers: Mapping[str, str]) -> Response:
+        """Send one request, and time the response."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +26,7 @@ class Leg:
     """The size of the request state it handed out."""
 
 
-async def play(endpoint: Endpoint, workload: Workload) -> tuple[Leg, ...]:
+async def play(endpoint: Poster, workload: Workload) -> tuple[Leg, ...]:
     """Make the call, answering what the workload says, until it ends.
 
     Only the server is on the clock: writing requests and checking replies happens between the legs. Every reply is

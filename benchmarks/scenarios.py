@@ -9,8 +9,11 @@ from enum import Enum
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
-from benchmarks.asgi import Endpoint, serving
-from benchmarks.dialogue import Leg, play
+from starlette.types import ASGIApp
+
+from benchmarks.asgi import serving
+from benchmarks.dialogue import Leg, Poster, play
+from benchmarks.sockets import listening
 from benchmarks.variants import Variant
 from benchmarks.wire import WrongReply, list_tools, read_list
 from benchmarks.workloads import TOOL, Plain, Workload, compute, confirm, plain, words
@@ -66,14 +69,19 @@ class Reading:
     take: Callable[[Sequence[Leg]], float]
 
 
+Host: TypeAlias = Callable[[ASGIApp], AbstractAsyncContextManager[Poster]]
+"""Starts an application."""
+
+
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Calls a tool over raw ASGI."""
+    """Calls a tool, by default over raw ASGI."""
 
     workload: Workload
     readings: tuple[Reading, ...]
     calls: int
     most_rounds: int | None = None
+    host: Host = serving
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -83,11 +91,11 @@ class Conversation:
     def prepared(self, variant: Variant) -> AbstractAsyncContextManager[Call | None]:
         """Start a server of the variant that has the workload's tool."""
 
-        async def once(endpoint: Endpoint) -> tuple[float, ...]:
+        async def once(endpoint: Poster) -> tuple[float, ...]:
             legs = await play(endpoint, self.workload)
             return tuple(reading.take(legs) for reading in self.readings)
 
-        return _served(variant, self.workload, once)
+        return _served(variant, self.workload, once, host=self.host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +110,7 @@ class Listing:
     def prepared(self, variant: Variant) -> AbstractAsyncContextManager[Call | None]:
         """Start a server of the variant that has the workload's tools."""
 
-        async def once(endpoint: Endpoint) -> tuple[float, ...]:
+        async def once(endpoint: Poster) -> tuple[float, ...]:
             request = list_tools()
             response = await endpoint.post(request.body, headers=request.headers)
             names = read_list(response)
@@ -142,14 +150,18 @@ class Importing:
 
 @asynccontextmanager
 async def _served(
-    variant: Variant, workload: Workload, once: Callable[[Endpoint], Awaitable[tuple[float, ...]]]
+    variant: Variant,
+    workload: Workload,
+    once: Callable[[Poster], Awaitable[tuple[float, ...]]],
+    *,
+    host: Host = serving,
 ) -> AsyncGenerator[Call | None]:
     """A call of something on a server of the variant; `None` where the peer has no such feature."""
     app = variant.build(workload)
     if app is None:
         yield None
         return
-    async with serving(app) as endpoint:
+    async with host(app) as endpoint:
         yield partial(once, endpoint)
 
 
@@ -170,9 +182,15 @@ def _last_state(legs: Sequence[Leg]) -> float:
 
 
 def _whole_call(
-    name: str, title: str, *, workload: Workload, calls: int, most_rounds: int | None = None
+    name: str,
+    title: str,
+    *,
+    workload: Workload,
+    calls: int,
+    most_rounds: int | None = None,
+    host: Host = serving,
 ) -> Conversation:
-    return Conversation(workload, (Reading(Row(name, title), _whole),), calls=calls, most_rounds=most_rounds)
+    return Conversation(workload, (Reading(Row(name, title), _whole),), calls=calls, most_rounds=most_rounds, host=host)
 
 
 def _questions(count: int, *, calls: int) -> Conversation:
@@ -199,6 +217,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     _whole_call("plain-100", "plain call, 100 tools registered", workload=plain(tools=100), calls=30),
     Listing(plain(tools=100), (Row("list-100", "list of 100 tools"),), calls=5),
     _whole_call("elicit", "two-round elicitation, both legs", workload=confirm(), calls=40),
+    _whole_call("http", "the same over HTTP, client included", workload=confirm(), calls=20, host=listening),
     _questions(1, calls=40),
     _questions(4, calls=20),
     _questions(16, calls=8),
