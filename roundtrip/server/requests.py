@@ -188,8 +188,10 @@ class Explainer:
             raise
         finally:
             request.ended = True
-            if request.watch is not None:
-                request.watch(Closed(request.token_out))
+            # They know of each other: left so, only the garbage collector would find them.
+            watch, request.watch = request.watch, None
+            if watch is not None:
+                watch(Closed(request.token_out))
             take_back(offered)
             CURRENT.reset(reset)
             REQUEST.reset(served)
