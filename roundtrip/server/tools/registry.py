@@ -35,6 +35,8 @@ class _Seen(NamedTuple):
     gates: Gates = Gates(())
     by_request: Mapping[str, tuple[RegisteredTool, ...]] = MappingProxyType({})
     """What a request chooses from: the versions of each tool that has several, or a gate; the highest first."""
+    has_gates: bool = False
+    """Whether any tool has a gate, hidden or not."""
 
 
 class ToolRegistry:
@@ -76,7 +78,7 @@ class ToolRegistry:
     @property
     def has_gates(self) -> bool:
         """Whether any tool has a gate, hidden or not."""
-        return any(tool.admission is not None for versions in self._registered.values() for tool in versions.values())
+        return self._view().has_gates
 
     def listing_for(self, opened: Collection[Gate]) -> list[WireTool]:
         """The tools as a request sees them that opens some of the gates."""
@@ -218,6 +220,7 @@ class ToolRegistry:
             tuple(listing),
             Gates(gates),
             MappingProxyType(by_request),
+            any(tool.admission is not None for versions in self._registered.values() for tool in versions.values()),
         )
 
 
