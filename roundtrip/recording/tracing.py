@@ -180,9 +180,20 @@ class Tracers:
     """All tracers of a server as one, none of which can end the call that it watches."""
 
     def __init__(self, tracers: Iterable[Tracer]) -> None:
-        self._tracers = tuple(tracers)
+        self._set(tuple(tracers))
+
+    def _set(self, tracers: tuple[Tracer, ...]) -> None:
+        self._tracers = tracers
         # What most servers have that are recorded at all is told directly.
         self._unfailing = len(self._tracers) == 1 and isinstance(self._tracers[0], Unfailing)
+
+    def add(self, tracer: Tracer) -> None:
+        """Have one more watch what begins from now on."""
+        self._set((*self._tracers, tracer))
+
+    def remove(self, tracer: Tracer) -> None:
+        """Take away one that was added."""
+        self._set(tuple(one for one in self._tracers if one is not tracer))
 
     def __bool__(self) -> bool:
         return bool(self._tracers)

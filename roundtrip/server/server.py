@@ -32,6 +32,7 @@ from typing_extensions import Unpack
 from roundtrip.errors import TicketReason, TicketRejected
 from roundtrip.graph.plan import Plan
 from roundtrip.recording.configuration import Trace, tracers_of
+from roundtrip.recording.tracing import Tracer
 from roundtrip.runtime.leg import Limits
 from roundtrip.server.admission import Admission, Doorkeeper, PrivateAnswers
 from roundtrip.server.catalog import Catalog, Shelf
@@ -535,6 +536,15 @@ class Server(PromptsAndResources[LifespanResultT]):
                 self._announcer.note("tools")
             for kind in self._catalog.refresh():
                 self._announcer.note(LISTINGS[kind])
+
+    @contextmanager
+    def watched_by(self, tracer: Tracer) -> Generator[None]:
+        """Have one more tracer watch what is served inside a `with` block, as tests do."""
+        self._tracers.add(tracer)
+        try:
+            yield
+        finally:
+            self._tracers.remove(tracer)
 
     def verify_ticket(self, ticket: str, *, principal: str | AccessToken | None, purpose: str | None = None) -> Ticket:
         """Read the ticket that a browser brought to the page behind an `ElicitUrl`.
