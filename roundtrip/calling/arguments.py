@@ -9,10 +9,13 @@ from mcp_types import Tool
 
 from roundtrip.calling.endings import CallFailed
 
-__all__ = ["arguments_of", "find_tool", "kind_of", "parameters_of"]
+__all__ = ["arguments_of", "find_tool", "kind_of", "parameters_of", "required_by"]
 
-_DEPTH: Final = 20
-"""References that are followed before a schema counts as one that says nothing."""
+_DEPTH: Final = 6
+"""How deep a schema is looked into before it counts as one that says nothing."""
+
+_OPTIONS: Final = 20
+"""How many alternatives of a schema are looked at: each may lead to as many again."""
 
 
 def find_tool(tools: Sequence[Tool], name: str) -> Tool:
@@ -50,6 +53,14 @@ def parameters_of(tool: Tool) -> Mapping[str, Any]:
     """The schema of each parameter by its name."""
     properties = tool.input_schema.get("properties")
     return cast("Mapping[str, Any]", properties) if isinstance(properties, dict) else {}
+
+
+def required_by(tool: Tool) -> list[str]:
+    """The parameters that have to be given."""
+    required = tool.input_schema.get("required")
+    return (
+        [name for name in cast("list[object]", required) if isinstance(name, str)] if isinstance(required, list) else []
+    )
 
 
 def kind_of(tool: Tool, name: str) -> str:
@@ -95,10 +106,7 @@ def _refuse(constant: str) -> NoReturn:
 def _check_names(tool: Tool, arguments: Mapping[str, Any]) -> None:
     schema = tool.input_schema
     known = parameters_of(tool)
-    required = schema.get("required")
-    missing = (
-        [name for name in cast("list[str]", required) if name not in arguments] if isinstance(required, list) else []
-    )
+    missing = [name for name in required_by(tool) if name not in arguments]
     unknown = [name for name in arguments if name not in known]
     # Most servers leave `additionalProperties` out and mean that there are none.
     if schema.get("additionalProperties") or schema.get("patternProperties"):
@@ -134,7 +142,7 @@ def _takes_text(shape: Any, root: Mapping[str, Any], depth: int) -> bool:
     for word, several in (("anyOf", any), ("oneOf", any), ("allOf", all)):
         options = parts.get(word)
         if isinstance(options, list):
-            return several(_takes_text(option, root, depth + 1) for option in cast("list[Any]", options))
+            return several(_takes_text(option, root, depth + 1) for option in cast("list[Any]", options)[:_OPTIONS])
     return True
 
 
@@ -153,7 +161,7 @@ def _described(shape: Any, root: Mapping[str, Any], depth: int) -> str:
         return " | ".join(str(kind) for kind in cast("list[Any]", kinds)) if isinstance(kinds, list) else str(kinds)
     for word in ("anyOf", "oneOf"):
         if isinstance(parts.get(word), list):
-            return " | ".join(_described(option, root, depth + 1) for option in parts[word])
+            return " | ".join(_described(option, root, depth + 1) for option in parts[word][:_OPTIONS])
     return "anything"
 
 

@@ -49,6 +49,9 @@ __all__ = ["LEVELS", "Called", "Era", "Listed", "Plan", "carry_out"]
 LEVELS: Final[tuple[LoggingLevel, ...]] = get_args(LoggingLevel)
 """From the chattiest to the gravest."""
 
+_LOST: Final = ("Connection closed", "SSE stream ", "Reconnection failed")
+"""How errors begin that the SDK's client makes up itself. Servers have their own use for the same number."""
+
 _PAGES: Final = 100
 _ROUNDS: Final = 100
 _FIRST_PAUSE: Final = 0.05
@@ -269,7 +272,7 @@ class _Caller:
         match error:
             case CallFailed():
                 return error
-            case MCPError(code=code) if code in (CONNECTION_CLOSED, REQUEST_TIMEOUT):
+            case MCPError(code=code) if code == REQUEST_TIMEOUT or (code == CONNECTION_CLOSED and _is_made_up(error)):
                 return CallFailed(f"the connection was lost: {error}{status}", Ending.NO_CONNECTION)
             case MCPError():
                 text = f"the server answered with an error: {error} [{error.code}]{status}"
@@ -319,3 +322,8 @@ def _quiet() -> Generator[None]:
     finally:
         for logger in loggers:
             logger.removeHandler(swallow)
+
+
+def _is_made_up(error: MCPError) -> bool:
+    """Whether the client says that its connection is lost, and not the server something else."""
+    return error.error.data is None and error.error.message.startswith(_LOST)

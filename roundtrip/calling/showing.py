@@ -21,7 +21,7 @@ from mcp_types import (
     Tool,
 )
 
-from roundtrip.calling.arguments import kind_of, parameters_of
+from roundtrip.calling.arguments import kind_of, parameters_of, required_by
 from roundtrip.calling.terminal import Terminal
 from roundtrip.safe_text import printable
 
@@ -39,7 +39,7 @@ def show_page(terminal: Terminal, page: ElicitRequestURLParams) -> None:
 
 def can_be_opened(url: str) -> bool:
     """Whether an address may be handed to a browser: http(s), with a host, and nothing in it that cannot be seen."""
-    if printable(url) != url or any(char.isspace() for char in url):
+    if printable(url) != url or "\\" in url or any(char.isspace() for char in url):
         return False
     try:
         parts = urlsplit(url)
@@ -49,6 +49,9 @@ def can_be_opened(url: str) -> bool:
 
 
 def _host_of(url: str) -> str:
+    if "\\" in url:
+        # A browser takes it for a slash, and the host ends there.
+        return "(unclear: there is a backslash in the address)"
     try:
         host = urlsplit(url).hostname
     except ValueError:
@@ -128,7 +131,7 @@ def _tool_text(tool: Tool) -> str:
     if tool.description:
         lines += [f"  {printable(line)}" for line in tool.description.strip().splitlines()]
     for name, shape in parameters_of(tool).items():
-        required = name in tool.input_schema.get("required", ())
+        required = name in required_by(tool)
         told = cast("dict[str, Any]", shape).get("description") if isinstance(shape, dict) else None
         lines.append(_parameter_text(name, kind_of(tool, name), required, told))
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from roundtrip.checking.recorded import Answer, Ending, NotReplayable, Question, RecordedCall, Round, recorded_call
 from roundtrip.checking.stage import Played, Stage, open_stage
 from roundtrip.checking.verdicts import AskedAgain, Cause, Checked, Divergence, Turn
-from roundtrip.machine.journal import Action, Asked, Entry, Journal
+from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal
 from roundtrip.runtime.answers import Open
 from roundtrip.runtime.reasons import Reason
 from roundtrip.server.rehearsal import End
@@ -245,6 +245,7 @@ class _Check:
             version=self._call.version,
             entries=entries,
             asked=asked,
+            computed={key: Computed(value) for key, value in round_.computed.items()},
         )
 
 

@@ -115,6 +115,8 @@ class Round:
     leg: int
     by: Literal["resolvers", "body", "author"]
     questions: Mapping[str, Question]
+    computed: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What the server had fixed for the call by then, as far as that was recorded."""
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
 
     def put(self, key: str, answer: Answer) -> None:
@@ -218,7 +220,10 @@ def _rounds(chain: list[Serving], *, whole: bool) -> list[Round]:
             if isinstance(line, AskedLine):
                 known = whole or line.by == "resolvers"
                 questions = {shown.key: _question(shown, whole=whole) for shown in line.questions} if known else {}
-                rounds.append(Round(line.round, serving.leg, line.by, questions))
+                computed = {**rounds[-1].computed} if rounds else {}
+                written = line.token.computed if line.token is not None else {}
+                computed |= {key: kept.value for key, kept in written.items() if isinstance(kept, Revealed)}
+                rounds.append(Round(line.round, serving.leg, line.by, questions, computed))
     return rounds
 
 

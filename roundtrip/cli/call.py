@@ -26,8 +26,7 @@ _ERAS: Final = {"retry": Era.RETRY, "live": Era.LIVE, "auto": Era.AUTO}
 
 _DESCRIPTION: Final = """\
 Call a tool of any MCP server, and answer what it asks. Without TOOL, list the tools and their parameters.
-Options go before SERVER or after the last argument. The result is printed on standard output, all else on
-standard error."""
+The result is printed on standard output, all else on standard error."""
 
 _MORE: Final = """\
 SERVER is an http(s) address, or a command that serves stdio, in quotes: "python server.py". The command gets

@@ -201,8 +201,11 @@ class Chronicle:
             ]
         line = f'"by":"{by}","questions":{array(questions)}'
         if self._journal is not None:
-            difference = _difference(self._beginning.journal, self._journal, self._redaction.name)
-            line += f',"until":{self._journal.deadline:.3f},"token":{{"bytes":{token_bytes or 0}{difference}}}'
+            token = f'"bytes":{token_bytes or 0}'
+            token += _difference(self._beginning.journal, self._journal, self._redaction.name)
+            if self._journal.computed:
+                token += self._computed(self._journal)
+            line += f',"until":{self._journal.deadline:.3f},"token":{{{token}}}'
         self._tell("asked", line)
 
     def _end(self) -> None:
@@ -265,6 +268,17 @@ class Chronicle:
         if waiting.complaint is not None:
             shown += f',"complaint":{put("answers", waiting.complaint)}'
         return f"{{{self._named(waiting.key, waiting.reason)},{shown}}}"
+
+    def _computed(self, journal: Journal) -> str:
+        """What the server has fixed on this leg."""
+        before = self._beginning.journal
+        known: Mapping[str, Any] = before.computed if before is not None else {}
+        fixed = [
+            f"{quoted(_computed_name(key, self._redaction.name))}:{self._redaction.put('steps', computed.value)}"
+            for key, computed in journal.computed.items()
+            if known.get(key) != computed
+        ]
+        return f',"computed":{{{",".join(fixed)}}}' if fixed else ""
 
     def _request(self, request: Any) -> str:
         """A question as the wire has it."""
@@ -335,13 +349,17 @@ def _difference(before: Journal | None, after: Journal, name: Callable[[str], st
     return "".join([f',"{how}":{array(parts)}' for how, parts in difference.items() if parts])
 
 
+def _computed_name(key: str, name: Callable[[str], str]) -> str:
+    # What stands in for an answer has the question's name behind a mark.
+    mark = key[: len(key) - len(key.lstrip("~"))]
+    return mark + name(key[len(mark) :])
+
+
 def _parts(journal: Journal, name: Callable[[str], str]) -> dict[str, Any]:
     parts: dict[str, Any] = {f"answer:{name(key)}": entry for key, entry in journal.entries.items()}
     parts |= {f"asked:{name(key)}": asked for key, asked in journal.asked.items()}
     for key, computed in journal.computed.items():
-        # What stands in for an answer has the question's name behind a mark.
-        mark = key[: len(key) - len(key.lstrip("~"))]
-        parts[f"computed:{mark}{name(key[len(mark) :])}"] = computed
+        parts[f"computed:{_computed_name(key, name)}"] = computed
     if journal.authored is not None:
         parts["authored"] = journal.authored
     return parts

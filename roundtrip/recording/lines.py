@@ -122,6 +122,9 @@ class TokenWritten(_Part):
     dropped: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     """Parts are named `answer:KEY`, `asked:KEY`, `computed:KEY` and `authored`."""
+    computed: dict[str, Kept] = Field(
+        default={}, description="What the server has fixed for the call, where that was added or changed."
+    )
 
 
 class _Head(_Part):

@@ -37,6 +37,41 @@ def checked(recording: Recording, capsys: pytest.CaptureFixture[str], *changes: 
     return out
 
 
+ONCE = """\
+import itertools
+from typing import Annotated
+from pydantic import BaseModel
+from roundtrip import Elicit, Resolve, Server
+
+server = Server("shop", keys=[b"k" * 32])
+prices = itertools.count(20)
+
+class Sure(BaseModel):
+    ok: bool
+
+async def quote() -> int:
+    return next(prices)
+
+async def consent(quote: Annotated[int, Resolve(quote, once=True)]) -> Elicit[Sure]:
+    return Elicit(f"That will be {quote}?", Sure)
+
+async def last(consent: Annotated[Sure, Resolve(consent)]) -> Elicit[Sure]:
+    return Elicit("Sure?", Sure)
+
+@server.tool()
+async def buy(title: str, last: Annotated[Sure, Resolve(last)]) -> str:
+    return title
+"""
+
+
+def test_what_the_call_has_fixed_once_is_fixed_in_the_check_too(
+    recording: Recording, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording.call(ONCE, tool="buy", answer=lambda params: {"ok": True})
+    assert "buy: compatible" in checked(recording, capsys, source=ONCE)
+    assert "'consent': reworded" in checked(recording, capsys, (", once=True", ""), source=ONCE)
+
+
 def test_unchanged_code_is_compatible_and_no_body_runs_and_nothing_is_recorded(
     recording: Recording, era: Era, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

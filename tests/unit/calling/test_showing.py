@@ -1,9 +1,11 @@
 """An address is shown with the host it really goes to and opened only if it is plain; arguments follow the schema."""
 
+from typing import Any
+
 import pytest
 from mcp_types import ElicitRequestURLParams, Tool
 
-from roundtrip.calling.arguments import arguments_of, kind_of
+from roundtrip.calling.arguments import arguments_of, kind_of, required_by
 from roundtrip.calling.endings import CallFailed
 from roundtrip.calling.showing import can_be_opened, show_page
 from roundtrip.calling.terminal import Terminal
@@ -18,6 +20,7 @@ from roundtrip.calling.terminal import Terminal
         ("https://b\u0430nk.example/", "xn--bnk-6cd.example (written b\u0430nk.example)"),
         ("mailto:ada@example.com", "(none)"),
         ("https://[::1", "(none)"),
+        ("https://evil.example\\@bank.example/pay", "(unclear: there is a backslash in the address)"),
     ],
 )
 def test_the_host_is_where_the_address_goes(url: str, host: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,6 +38,7 @@ def test_a_plain_address_can_be_opened(url: str) -> None:
     [
         "file:///etc/passwd",
         "javascript:alert(1)",
+        "https://evil.example\\@bank.example/pay",
         "--help",
         "https://",
         "https://[::1",
@@ -96,3 +100,19 @@ def test_what_is_not_json_is_told_with_what_is_taken() -> None:
 
 def test_a_tool_that_takes_anything_takes_any_name() -> None:
     assert arguments_of(Tool(name="t", input_schema={"additionalProperties": True}), ["x=1"]) == {"x": "1"}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("word", ["anyOf", "allOf", "oneOf"])
+def test_a_schema_that_refers_to_itself_again_and_again_is_looked_into_a_little(word: str) -> None:
+    schema = {"properties": {"p": {"$ref": "#/$defs/a"}}, "$defs": {"a": {word: [{"$ref": "#/$defs/a"}] * 8}}}
+    tool = Tool(name="t", input_schema=schema)
+    assert kind_of(tool, "p")
+    assert arguments_of(tool, ["p=3"]).keys() == {"p"}
+
+
+@pytest.mark.parametrize("required", [5, None, "p", [{}], [7]], ids=repr)
+def test_a_list_of_required_parameters_that_is_none_requires_nothing(required: Any) -> None:
+    tool = Tool(name="t", input_schema={"properties": {"p": {"type": "string"}}, "required": required})
+    assert required_by(tool) == []
+    assert arguments_of(tool, []) == {}
