@@ -17,6 +17,7 @@ from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.loading import TARGET_HELP, load_server
 from roundtrip.cli.trace.sources import add_json, json_text, load
 from roundtrip.errors import RoundtripError
+from roundtrip.recording.configuration import TRACE_VARIABLE
 from roundtrip.safe_text import printable
 from roundtrip.server.server import Server
 
@@ -91,7 +92,7 @@ def _run(arguments: Namespace) -> int:
 
 def _load(target: str, overrides: str | None) -> Server[Any]:
     # A rehearsal must not end up in the transcript that it is compared with.
-    os.environ.pop("ROUNDTRIP_TRACE", None)
+    os.environ.pop(TRACE_VARIABLE, None)
     server = load_server(target)
     if overrides is None:
         return server

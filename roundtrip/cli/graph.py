@@ -5,9 +5,10 @@ from pathlib import Path
 
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.loading import TARGET_HELP, load_server
-from roundtrip.cli.trace.sources import VARIABLE, find_call, load
+from roundtrip.cli.trace.sources import find_call, load
 from roundtrip.drawings.machine import Format, Journey, draw_machine
 from roundtrip.drawings.plans import draw_plans
+from roundtrip.recording.configuration import TRACE_VARIABLE
 from roundtrip.safe_text import printable
 
 __all__ = ["COMMAND"]
@@ -28,7 +29,7 @@ def _configure(parser: ArgumentParser) -> None:
         dest="files",
         action="append",
         metavar="FILE",
-        help=f"with --call, a transcript or a directory of them; may be repeated; by default ${VARIABLE}",
+        help=f"with --call, a transcript or a directory of them; may be repeated; by default ${TRACE_VARIABLE}",
     )
 
 

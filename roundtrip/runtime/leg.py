@@ -21,7 +21,7 @@ from roundtrip.errors import BodyMistake, CannotAsk, QuestionRefused, RoundtripE
 from roundtrip.graph.plan import Node, Plan
 from roundtrip.graph.walk import Enter, Refusal, RunInThread, Walk, enter_nothing
 from roundtrip.machine.call import Call
-from roundtrip.machine.facts import BodyBegan, Watch
+from roundtrip.machine.facts import BodyBegan
 from roundtrip.machine.journal import Action, Journal
 from roundtrip.machine.table import Event, State
 from roundtrip.runtime.answers import Answers
@@ -157,16 +157,15 @@ class Leg:
         return self.write(journal)
 
 
-def open_call(journal: Journal | None, *, fresh_id: Callable[[], str], watch: Watch | None = None) -> Call:
+def open_call(journal: Journal | None, *, fresh_id: Callable[[], str]) -> Call:
     """The call a leg belongs to: a new one, or the one its journal tells of."""
     if journal is None:
-        return Call(fresh_id(), watch=watch)
+        return Call(fresh_id())
     return Call(
         journal.call_id,
         leg=journal.leg + 1,
         round=journal.round,
         state=State.AWAITING_INPUT,
-        watch=watch,
     )
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from roundtrip.cli.command import CommandFailed
+from roundtrip.recording.configuration import TRACE_VARIABLE
 from roundtrip.trace.calls import Traced, TracedCall, join
 from roundtrip.trace.reading import NoTranscript, Reading, files_of, read_files, without_collection
 
 __all__ = [
-    "VARIABLE",
     "add_call",
     "add_files",
     "add_json",
@@ -29,9 +29,6 @@ __all__ = [
     "write_out",
 ]
 
-VARIABLE: Final = "ROUNDTRIP_TRACE"
-"""The environment variable that names a transcript where the command line does not."""
-
 _LISTED: Final = 10
 """Calls that are offered where none, or more than one, was named."""
 
@@ -44,7 +41,7 @@ def add_call(parser: ArgumentParser) -> None:
 def add_files(parser: ArgumentParser) -> None:
     """Take transcripts, named last."""
     parser.add_argument(
-        "files", nargs="*", metavar="FILE", help=f"transcripts, or directories of them; by default ${VARIABLE}"
+        "files", nargs="*", metavar="FILE", help=f"transcripts, or directories of them; by default ${TRACE_VARIABLE}"
     )
 
 
@@ -67,9 +64,9 @@ def named_files(arguments: Namespace) -> list[str]:
     names: Sequence[str] = arguments.files or ()
     if names:
         return list(names)
-    found = os.environ.get(VARIABLE)
+    found = os.environ.get(TRACE_VARIABLE)
     if not found:
-        raise CommandFailed(f"name a transcript, or a directory of them, last, or set {VARIABLE}")
+        raise CommandFailed(f"name a transcript, or a directory of them, last, or set {TRACE_VARIABLE}")
     return [found]
 
 
