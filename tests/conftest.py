@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.players import ERAS, Era
+from roundtrip.testing import Era
 
 
 @pytest.fixture
@@ -12,10 +12,10 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(params=ERAS, ids=lambda era: era.name.lower())
-def era(request: pytest.FixtureRequest) -> Era:
+@pytest.fixture
+def era(roundtrip_era: Era) -> Era:
     """Every test that takes it runs once on the retry era and once on the live era."""
-    return request.param
+    return roundtrip_era
 
 
 class Clock:

@@ -3,8 +3,7 @@
 import itertools
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from enum import Enum
-from typing import Any, Final
+from typing import Any
 
 from mcp.client import Client
 from mcp.client.session import ClientRequestContext
@@ -28,17 +27,26 @@ from mcp_types import (
 from pydantic import FileUrl
 
 from roundtrip import Event, State, Step
+from roundtrip.clients.legs import ERAS, Era
 from tests.tap import Tap
 
+__all__ = [
+    "ERAS",
+    "Answerer",
+    "Era",
+    "Hopper",
+    "Person",
+    "Reply",
+    "Target",
+    "Trace",
+    "call",
+    "connect",
+    "reply_of",
+    "roots",
+    "sample",
+    "text_of",
+]
 
-class Era(Enum):
-    """A protocol revision of each era, as the SDK's client is told it."""
-
-    RETRY = "2026-07-28"
-    LIVE = "legacy"
-
-
-ERAS: Final = (Era.RETRY, Era.LIVE)
 
 Reply = ElicitResult | Mapping[str, Any] | str
 """A scripted answer to a form: a whole result, the content of an accepted one, or `decline` / `cancel`."""

@@ -5,7 +5,6 @@ import logging
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Final, cast, get_args
 
 import anyio
@@ -42,9 +41,10 @@ from roundtrip.calling.endings import CallFailed, Ending
 from roundtrip.calling.patience import Patience
 from roundtrip.calling.targets import Target
 from roundtrip.calling.terminal import Terminal
+from roundtrip.clients.legs import Era, Leg, send
 from roundtrip.safe_text import printable
 
-__all__ = ["LEVELS", "Called", "Era", "Listed", "Plan", "carry_out"]
+__all__ = ["LEVELS", "Called", "Listed", "Plan", "carry_out"]
 
 LEVELS: Final[tuple[LoggingLevel, ...]] = get_args(LoggingLevel)
 """From the chattiest to the gravest."""
@@ -56,14 +56,6 @@ _PAGES: Final = 100
 _ROUNDS: Final = 100
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 0.25
-
-
-class Era(Enum):
-    """Which era of the protocol to speak; the value is what the SDK's client is told."""
-
-    RETRY = "2026-07-28"
-    LIVE = "legacy"
-    AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,16 +164,10 @@ class _Caller:
         state: str | None = None
         pause = _FIRST_PAUSE
         while True:
-            result = await client.session.call_tool(
-                tool,
-                arguments,
-                progress_callback=self._progress,
-                input_responses=responses,
-                request_state=state,
-                allow_input_required=True,
-            )
+            leg = Leg(tool, arguments, answers=responses, state=state)
+            result = await send(client.session, leg, progress=self._progress)
             if not isinstance(result, InputRequiredResult):
-                return result
+                return cast("CallToolResult", result)
             state = result.request_state
             if result.input_requests:
                 responses = await self._round(result.input_requests, state)

@@ -2,8 +2,8 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
 
 import anyio
 from mcp.client import Client
@@ -26,6 +26,7 @@ from mcp_types import (
 from pydantic import BaseModel, ValidationError
 
 from roundtrip.checking.recorded import Answer, Kind, RecordedCall
+from roundtrip.clients.legs import Era, Leg, Method, send
 from roundtrip.machine.journal import Action, Journal
 from roundtrip.runtime.answers import Open
 from roundtrip.server.rehearsal import End, Rehearsal, rehearsing
@@ -33,7 +34,6 @@ from roundtrip.server.server import Server
 
 __all__ = ["Played", "Stage", "open_stage"]
 
-_RETRY: Final = "2026-07-28"
 _WORDS: Final = {Action.ACCEPT: "accept", Action.DECLINE: "decline", Action.CANCEL: "cancel"}
 
 
@@ -88,22 +88,19 @@ class Stage:
         return Played(done.end, done.questions, done.journal, told)
 
     async def _send(self, session: ClientSession, call: RecordedCall, responses: dict[str, InputResponse]) -> BaseModel:
-        answers = responses or None
-        arguments: dict[str, Any] = dict(call.arguments)
+        leg = Leg(call.name, call.arguments, answers=responses or None, method=cast("Method", call.method))
         if call.method == "tools/call":
             # New calls get the highest version, but this one began with its own.
-            meta: Any = None if call.version is None else {"roundtrip/version": call.version}
-            return await session.call_tool(
-                call.name, arguments, input_responses=answers, meta=meta, allow_input_required=True
-            )
+            meta = None if call.version is None else {"roundtrip/version": call.version}
+            return await send(session, replace(leg, meta=meta))
         if call.method == "prompts/get":
             self._require_legs(served=self._server.is_served_in_legs("prompt", call.name), what="prompt")
-            return await session.get_prompt(call.name, arguments, input_responses=answers, allow_input_required=True)
-        uri = UriTemplate.parse(call.name).expand({name: str(value) for name, value in arguments.items()})
+            return await send(session, leg)
+        uri = UriTemplate.parse(call.name).expand({name: str(value) for name, value in call.arguments.items()})
         first = next(iter(self._server.resources_for(uri)), None)
         served = first == call.name and self._server.is_served_in_legs("resource", call.name)
         self._require_legs(served=served, what="resource template")
-        return await session.read_resource(uri, input_responses=answers, allow_input_required=True)
+        return await send(session, replace(leg, name=uri))
 
     def _require_legs(self, *, served: bool, what: str) -> None:
         """Keep a function from running that could not be stopped."""
@@ -116,7 +113,7 @@ class Stage:
             forms = bool(kinds & {"form", "page"})
             client = Client(
                 self._server,
-                mode=_RETRY,
+                mode=Era.RETRY.value,
                 elicitation_callback=_elicit if forms else None,
                 sampling_callback=_sample if "sample" in kinds else None,
                 sampling_capabilities=SamplingCapability(tools=SamplingToolsCapability())

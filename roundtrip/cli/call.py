@@ -12,12 +12,13 @@ from mcp_types import CallToolResult, Root
 from pydantic import BaseModel, FileUrl
 
 from roundtrip.calling.answers import NO_ANSWERS, read_answers
-from roundtrip.calling.call import LEVELS, Called, Era, Plan, carry_out
+from roundtrip.calling.call import LEVELS, Called, Plan, carry_out
 from roundtrip.calling.endings import CallFailed, Ending
 from roundtrip.calling.showing import text_of_result, text_of_tools
 from roundtrip.calling.targets import target_of
 from roundtrip.calling.terminal import Terminal
 from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.clients.legs import Era
 
 __all__ = ["COMMAND"]
 

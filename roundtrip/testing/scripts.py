@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from mcp_types import (
     CreateMessageRequestParams,
@@ -17,7 +17,7 @@ from pydantic_core import to_jsonable_python
 
 from roundtrip.testing.conversations import Question
 
-__all__ = ["ACCEPT", "CANCEL", "DECLINE", "Answers", "Reply", "Script"]
+__all__ = ["ACCEPT", "CANCEL", "DECLINE", "Answers", "Outcome", "Replies", "Reply", "Script", "response_to"]
 
 
 class Outcome(Enum):
@@ -42,8 +42,26 @@ Answers = Mapping[str | re.Pattern[str] | Callable[[Question], bool], Reply | Se
 """Replies by a question's name, by a pattern that its message holds, or by a function; a list is used up in order."""
 
 
+class Replies(Protocol):
+    """Who answers the questions of a call."""
+
+    may_be_silent: bool
+    """Whether a question without an answer is meant to stay so."""
+
+    def reply(self, question: Question) -> InputResponse | None:
+        """The answer to a question; None for none."""
+        ...
+
+    @property
+    def unused(self) -> list[str]:
+        """What nobody has asked for."""
+        ...
+
+
 class Script:
-    """Answers questions, and knows what it has not been asked."""
+    """Answers questions as it was told beforehand, and knows what it has not been asked."""
+
+    may_be_silent = False
 
     def __init__(self, answers: Answers) -> None:
         self._entries: list[tuple[Any, list[Reply] | Reply]] = [
@@ -66,7 +84,7 @@ class Script:
             else:
                 given = reply
                 self._used.add(place)
-            return _response(given, question)
+            return response_to(question, given)
         return None
 
     @property
@@ -97,7 +115,8 @@ def _told(matcher: Any) -> str:
     return repr(matcher) if isinstance(matcher, str) else getattr(matcher, "__name__", repr(matcher))
 
 
-def _response(reply: Reply, question: Question) -> InputResponse:
+def response_to(question: Question, reply: Reply) -> InputResponse:
+    """A reply as the client sends it."""
     if isinstance(reply, ElicitResult | CreateMessageResult):
         return reply
     if isinstance(question.params, CreateMessageRequestParams):

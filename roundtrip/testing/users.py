@@ -1,45 +1,38 @@
 """`User`: a person with a script, in front of a real client."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any, Final, Literal
 
-from mcp.client import Client
 from mcp.client.session import ClientRequestContext
-from mcp.client.stdio import StdioServerParameters
-from mcp.server import MCPServer
+from mcp.server.auth.provider import AccessToken
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
-    CallToolResult,
-    CreateMessageRequest,
     CreateMessageRequestParams,
     CreateMessageResult,
-    ElicitRequest,
     ElicitRequestParams,
     ElicitResult,
     ErrorData,
-    InputRequest,
     InputRequiredResult,
     InputResponse,
     ListRootsResult,
     Root,
 )
 
+from roundtrip.clients.legs import Asking, Era, Leg, asking
 from roundtrip.machine.call import Step
-from roundtrip.machine.facts import Watch
 from roundtrip.machine.table import Event, State
-from roundtrip.recording.tracing import Beginning, Refusal
 from roundtrip.server.server import Server
-from roundtrip.testing.conversations import Asking, Conversation, Question
-from roundtrip.testing.eras import CHOSEN, Era
-from roundtrip.testing.scripts import Answers, Script
+from roundtrip.testing.chosen import CHOSEN
+from roundtrip.testing.conversations import Conversation, Question
+from roundtrip.testing.fleet import Callbacks, Fleet, Instances, Target, acting_as
+from roundtrip.testing.network import Carry, Network, stacked
+from roundtrip.testing.scripts import Answers, Replies, Script
 
-__all__ = ["Target", "Unanswered", "Unused", "User", "assert_same_on_both_eras"]
+__all__ = ["Unanswered", "Unused", "User"]
 
-Target = MCPServer[Any] | StdioServerParameters | str
-"""A server in this process, a command that serves stdio, or a URL."""
-
-_ROUNDS: Final = 50
+_ROUNDS: Final = 100
 _UNANSWERED: Final = -32000
 
 
@@ -71,12 +64,17 @@ class User:
     """A person with a script, who calls tools through a real `mcp` client.
 
     Args:
-        server: A server, a URL, or the command of one that serves stdio.
+        server: A server object, a function that makes one (with `keys=`, if it takes that), a URL, the command of one
+            that serves stdio, a transport, or a list of those: the instances of a fleet.
         answers: What to answer, by the name of the question, by a compiled pattern of its message, or by a function of
             the `Question`. An answer is the content of the form (a mapping or a model), the value of a form with one
             field, `ACCEPT`, `DECLINE`, `CANCEL`, or a list of those for the times that it is asked.
         era: The era to speak on; by default that of the test (`@pytest.mark.roundtrip(eras=...)`), else the retry era.
+        network: What requests go through on the retry era, outermost first; by default what the test's mark says.
+        over: How to speak to server objects: in memory, or over HTTP on a port of this machine.
+        principal: Who is logged in, for servers in memory: a subject, or an access token.
         roots: The client's roots; without them it has none to tell.
+        wired: Keep every JSON-RPC message in `Conversation.messages`; that takes HTTP.
         allow_unused: Whether answers may be left over.
 
     Example:
@@ -92,19 +90,27 @@ class User:
         answers: Answers | None = None,
         *,
         era: Era | None = None,
+        network: Network | Sequence[Network] | None = None,
+        over: Literal["memory", "http"] = "memory",
+        principal: AccessToken | str | None = None,
         roots: Sequence[Root] | None = None,
+        wired: bool | None = None,
         allow_unused: bool = False,
     ) -> None:
-        self._server = server
+        self._instances = Instances(server)
         self._answers: Answers = answers or {}
         self._era = era
+        self._network = network if network is None or isinstance(network, Sequence) else (network,)
+        self._over: Literal["memory", "http"] = over
+        self._principal = principal
         self._roots = roots
+        self._wired = wired
         self._allow_unused = allow_unused
 
     @property
     def era(self) -> Era:
         """The era that it speaks on."""
-        return self._era if self._era is not None else CHOSEN.get()
+        return self._era if self._era is not None else CHOSEN.get().era
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None, /, **more: Any) -> Conversation:
         """Call a tool, answer what it asks, and tell what came of it.
@@ -113,87 +119,116 @@ class User:
             Unanswered: The script has no answer to a question.
             Unused: It has answers that nobody has asked for.
             MCPError: The call ended with a protocol error.
+            Breach: The server did what it must not on a hostile network.
         """
-        run = _Run(Script(self._answers), self._roots)
-        given = {**(arguments or {}), **more}
-        with ExitStack() as watched:
-            if isinstance(self._server, Server):
-                run.conversation.states = [State.RECEIVED]
-                watched.enter_context(self._server.watched_by(run))
-            await self._play(run, tool, given)
+        return await self.begin(Leg(tool, {**(arguments or {}), **more}))
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None, /, **more: str) -> Conversation:
+        """Get a prompt; as `call`."""
+        return await self.begin(Leg(name, {**(arguments or {}), **more}, method="prompts/get"))
+
+    async def read_resource(self, uri: str) -> Conversation:
+        """Read a resource; as `call`."""
+        return await self.begin(Leg(uri, method="resources/read"))
+
+    async def begin(self, leg: Leg) -> Conversation:
+        """Send the first request of a call, answer what is asked, and tell what came of it; as `call`."""
+        return await self.play(leg, Script(self._answers))
+
+    async def play(self, leg: Leg, script: Replies) -> Conversation:
+        """As `begin`, with other answers than the user's own."""
+        run = _Run(leg, script, era=self.era, roots=self._roots)
+        failed: MCPError | None = None
+        with acting_as(self._principal):
+            async with AsyncExitStack() as stack:
+                carry = await self._connect(run, stack)
+                try:
+                    await run.legs(carry)
+                except MCPError as error:
+                    # Raised in here it would leave the clients inside an exception group.
+                    failed = error
+                except AssertionError as error:
+                    run.failure = run.failure or error
         if run.failure is not None:
             raise run.failure
-        unused = run.script.unused
+        if failed is not None:
+            raise failed
+        unused = script.unused
         if unused and not self._allow_unused:
             raise Unused(unused, run.conversation.questions)
         return run.conversation
 
-    async def _play(self, run: "_Run", tool: str, arguments: dict[str, Any]) -> None:
-        roots = run.list_roots if self._roots is not None else None
-        failed: MCPError | None = None
-        async with Client(
-            self._server,
-            mode=self.era.value,
-            elicitation_callback=run.elicit,
-            sampling_callback=run.sample,
-            list_roots_callback=roots,
-        ) as client:
-            try:
-                await run.legs(client, tool, arguments)
-            except MCPError as error:
-                # Raised in here it would leave the client inside an exception group.
-                failed = error
-        if failed is not None and run.failure is None:
-            raise failed
+    async def _connect(self, run: "_Run", stack: AsyncExitStack) -> Carry:
+        chosen = CHOSEN.get()
+        fleet = Fleet(
+            self._instances,
+            Callbacks(run.elicit, run.sample, run.list_roots if self._roots is not None else None),
+            era=self.era,
+            stack=stack,
+            wired=self._wired if self._wired is not None else chosen.wired,
+            over=self._over,
+            listen=run.listen,
+        )
+        run.conversation.messages = fleet.messages
+        await fleet.start()
+        if isinstance(fleet.at, Server):
+            run.conversation.states = [State.RECEIVED]
+        network = self._network if self._network is not None else chosen.network
+        return fleet.send if self.era is Era.LIVE else stacked(network, fleet)
 
 
 class _Run:
     """One call while it runs."""
 
-    def __init__(self, script: Script, roots: Sequence[Root] | None) -> None:
-        self.script = script
-        self.conversation = Conversation()
+    def __init__(self, leg: Leg, script: Replies, *, era: Era, roots: Sequence[Root] | None) -> None:
+        self.conversation = Conversation(leg, era)
         self.failure: AssertionError | None = None
+        self._script = script
         self._roots = roots
         self._live_keys: list[str] = []
+        self._state: State | None = None
 
-    def begin(self, beginning: Beginning) -> Watch:
-        """Watch the call, and not those that it makes."""
-        return self._note if beginning.within is None else _ignore
-
-    def refuse(self, refusal: Refusal) -> None:
-        """A user sends back what they were given."""
-
-    def _note(self, step: object) -> None:
-        if not isinstance(step, Step):
-            return
-        if self.conversation.states is not None:
-            self.conversation.states.append(step.target)
-        if step.event is Event.ASK:
+    def listen(self, step: Step) -> None:
+        """Learn the names of questions, which the live era has not on the wire."""
+        if self.conversation.era is Era.LIVE and step.event is Event.ASK:
             self._live_keys = list(step.detail.get("keys", ()))
             self.conversation.rounds.append([])
 
-    async def legs(self, client: Client, tool: str, arguments: dict[str, Any]) -> None:
-        """Make request after request, until there is a result."""
-        state: str | None = None
-        answers: dict[str, InputResponse] | None = None
+    async def legs(self, carry: Carry) -> None:
+        """Send leg after leg, until there is a result."""
+        leg = self.conversation.first
         for _ in range(_ROUNDS):
             self.conversation.legs += 1
-            result = await client.session.call_tool(
-                tool, arguments, input_responses=answers, request_state=state, allow_input_required=True
-            )
-            if not isinstance(result, InputRequiredResult):
-                self.conversation.result = result
+            delivery = await carry(leg)
+            if self.conversation.states is not None:
+                self.conversation.states.extend(step.target for step in delivery.steps or ())
+            if delivery.error is not None:
+                raise delivery.error
+            if delivery.final is not None:
+                self.conversation.result = delivery.final
                 return
-            if self.conversation.states is None:
-                self.conversation.rounds.append([])
-            state, answers = result.request_state, {}
-            for key, request in (result.input_requests or {}).items():
-                answer = self._answer(Question(key, _asking(request)))
-                if answer is None:
-                    return
-                answers[key] = answer
-        self.failure = AssertionError(f"the call still asks after {_ROUNDS} rounds: {self.conversation.keys[-3:]}")
+            asked = delivery.asks
+            if asked is None:
+                raise AssertionError("the server answered nothing")
+            answers = self._round(asked)
+            if answers is None:
+                return
+            leg = replace(leg, state=asked.request_state, answers=answers)
+        raise AssertionError(f"the call still asks after {_ROUNDS} rounds: {self.conversation.keys[-3:]}")
+
+    def _round(self, asked: InputRequiredResult) -> dict[str, InputResponse] | None:
+        """The answers to a round of questions; None where there is one without."""
+        self.conversation.rounds.append([])
+        self.conversation.tokens.append(asked.request_state)
+        answers: dict[str, InputResponse] = {}
+        for key, request in (asked.input_requests or {}).items():
+            question = Question(key, asking(request))
+            self._answer(question)
+            if question.answer is not None:
+                answers[key] = question.answer
+            elif self.failure is not None:
+                return None
+        return answers
 
     async def elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         """Answer a form or a page over the open connection."""
@@ -209,85 +244,28 @@ class _Run:
         answer = self._answer_live(params)
         return answer if isinstance(answer, CreateMessageResult) else _no_answer()
 
-    async def list_roots(self, context: ClientRequestContext) -> ListRootsResult:
+    async def list_roots(self, context: ClientRequestContext) -> ListRootsResult | ErrorData:
         """Tell the roots over the open connection."""
         del context
-        self._take(Question(self._next_key(), None))
-        return ListRootsResult(roots=list(self._roots or ()))
+        answer = self._answer_live(None)
+        return answer if isinstance(answer, ListRootsResult) else _no_answer()
 
     def _answer_live(self, params: Asking) -> InputResponse | None:
-        return self._answer(Question(self._next_key(), params))
-
-    def _next_key(self) -> str | None:
         if self.conversation.states is None:
             self.conversation.rounds.append([])
-        return self._live_keys.pop(0) if self._live_keys else None
+        question = Question(self._live_keys.pop(0) if self._live_keys else None, params)
+        self._answer(question)
+        return question.answer
 
-    def _answer(self, question: Question) -> InputResponse | None:
-        self._take(question)
-        if question.params is None:
-            return ListRootsResult(roots=list(self._roots or ()))
-        answer = self.script.reply(question)
-        if answer is None and self.failure is None:
-            self.failure = Unanswered(question, self.conversation.questions)
-        return answer
-
-    def _take(self, question: Question) -> None:
+    def _answer(self, question: Question) -> None:
         self.conversation.rounds[-1].append(question)
-
-
-def _ignore(fact: object) -> None:
-    del fact
-
-
-def _asking(request: InputRequest) -> Asking:
-    if isinstance(request, ElicitRequest | CreateMessageRequest):
-        return request.params
-    return None
+        if question.params is None:
+            question.answer = ListRootsResult(roots=list(self._roots or ()))
+            return
+        question.answer = self._script.reply(question)
+        if question.answer is None and not self._script.may_be_silent and self.failure is None:
+            self.failure = Unanswered(question, self.conversation.questions)
 
 
 def _no_answer() -> ErrorData:
     return ErrorData(code=_UNANSWERED, message="the script has no answer")
-
-
-async def assert_same_on_both_eras(
-    make_server: Callable[[], MCPServer[Any]],
-    tool: str,
-    arguments: Mapping[str, Any] | None = None,
-    *,
-    answers: Answers | None = None,
-    roots: Sequence[Root] | None = None,
-) -> Conversation:
-    """Make a call on each era, each on a server of its own, and compare the results, the questions and the states.
-
-    Raises:
-        AssertionError: They differ.
-    """
-    retry, live = [
-        await User(make_server(), answers, era=era, roots=roots).call(tool, arguments) for era in (Era.RETRY, Era.LIVE)
-    ]
-    pairs: dict[str, tuple[Any, Any]] = {
-        "results": (_plain(retry.result), _plain(live.result)),
-        "questions": (
-            [question.message for question in retry.questions],
-            [question.message for question in live.questions],
-        ),
-        "forms": (_forms(retry), _forms(live)),
-        "states": (retry.states, live.states),
-    }
-    for what, (one, other) in pairs.items():
-        if one != other:
-            raise AssertionError(f"the {what} differ\n  retry era: {one}\n  live era:  {other}")
-    return retry
-
-
-def _forms(call: Conversation) -> list[Any]:
-    # The SDK's client drops the title of a form on the retry era.
-    return [
-        {name: value for name, value in (question.schema or {}).items() if name != "title"}
-        for question in call.questions
-    ]
-
-
-def _plain(result: CallToolResult) -> Any:
-    return result.model_dump(mode="json", by_alias=True, include={"content", "structured_content", "is_error"})

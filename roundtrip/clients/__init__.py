@@ -1,0 +1,1 @@
+"""What our own clients have in common: `roundtrip call`, `roundtrip check` and the testing kit."""

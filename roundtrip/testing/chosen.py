@@ -1,0 +1,27 @@
+"""What the running test has chosen for its users: by its mark, or by a fixture that it takes."""
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final
+
+from roundtrip.clients.legs import Era
+from roundtrip.testing.network import Network
+
+__all__ = ["CHOSEN", "Choice"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How users speak that are not told it themselves."""
+
+    era: Era = Era.RETRY
+    network: Sequence[Network] = ()
+    """What their requests go through, outermost first."""
+    wired: bool = False
+    """Whether every JSON-RPC message is kept; they speak HTTP then."""
+
+
+_DEFAULT: Final = Choice()
+
+CHOSEN: Final[ContextVar[Choice]] = ContextVar("roundtrip_testing", default=_DEFAULT)

@@ -1,0 +1,73 @@
+"""Legs as they were delivered: what came back, and what the server told of it."""
+
+from dataclasses import dataclass
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, CallToolResult, InputRequiredResult
+
+from roundtrip.clients.legs import FinalResult, Leg, LegResult
+from roundtrip.machine.call import Step
+
+__all__ = ["Breach", "Delivery", "Inapplicable"]
+
+
+class Breach(AssertionError):
+    """A server did what it must not, whatever its network does."""
+
+
+class Inapplicable(Exception):
+    """A network cannot be had with what the user was given; the text says what it would take."""
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """One leg that reached a server, and what came back."""
+
+    leg: Leg
+    result: LegResult | None = None
+    error: MCPError | None = None
+    """The error of the protocol that it was answered with, if it was."""
+    steps: list[Step] | None = None
+    """The states that the server went through for it; None where nobody tells."""
+    bodies: int = 0
+    """How often its function's body was begun, as far as somebody tells."""
+    crash: BaseException | None = None
+    """What ended it that nobody foresaw, as far as somebody tells."""
+
+    @property
+    def asks(self) -> InputRequiredResult | None:
+        """Its questions, if it was answered with some."""
+        return self.result if isinstance(self.result, InputRequiredResult) else None
+
+    @property
+    def final(self) -> FinalResult | None:
+        """The result of the call, if it ended it."""
+        return None if isinstance(self.result, InputRequiredResult) else self.result
+
+    @property
+    def done(self) -> FinalResult | None:
+        """The result of the call, if it ended well."""
+        final = self.final
+        return None if isinstance(final, CallToolResult) and final.is_error else final
+
+    @property
+    def crashed(self) -> bool:
+        """Whether the server ended it by accident."""
+        if self.crash is not None:
+            return True
+        # What a prompt or a resource has to say in earnest has no other number.
+        return self.error is not None and self.error.code == INTERNAL_ERROR and self.leg.method == "tools/call"
+
+    @property
+    def told(self) -> str:
+        """What came back, in a line."""
+        if self.error is not None:
+            return f"the error {self.error.code} {self.error.error.message!r}"
+        asks = self.asks
+        if asks is not None:
+            return f"a question ({', '.join(map(repr, asks.input_requests or {})) or 'none, to be tried again'})"
+        final = self.final
+        if isinstance(final, CallToolResult):
+            text = " ".join(getattr(block, "text", f"({block.type})") for block in final.content)
+            return f"the {'failure' if final.is_error else 'result'} {text!r}"
+        return f"the result {final!r}"

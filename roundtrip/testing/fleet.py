@@ -1,0 +1,265 @@
+"""The instances that a call can reach: making them, changing between them, and sending legs to them."""
+
+import inspect
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from mcp.client import Client
+from mcp.client.session import ElicitationFnT, ListRootsFnT, SamplingFnT
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server import MCPServer
+from mcp.server.auth.middleware.auth_context import auth_context_var
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.lowlevel import Server as LowLevelServer
+from mcp.server.mcpserver.exceptions import UnexpectedToolError
+from mcp.shared.exceptions import MCPError
+
+from roundtrip.clients.legs import Era, Leg, send
+from roundtrip.machine.call import Step
+from roundtrip.machine.facts import BodyBegan, Watch
+from roundtrip.recording.tracing import Beginning, Raised, Refusal
+from roundtrip.server.failures import tool_failure
+from roundtrip.server.server import Server
+from roundtrip.testing.deliveries import Delivery, Inapplicable
+from roundtrip.testing.hosting import served
+from roundtrip.testing.tap import Tap
+
+__all__ = ["KEYS", "Callbacks", "Fleet", "Instance", "Instances", "Make", "Target", "Transport", "acting_as"]
+
+Transport = AbstractAsyncContextManager[Any]
+Instance = MCPServer[Any] | LowLevelServer[Any] | StdioServerParameters | Transport | str
+"""One server: an object in this process, a command that serves stdio, a transport, or a URL."""
+
+Make = Callable[..., MCPServer[Any] | LowLevelServer[Any]]
+"""Makes one more instance of a server; it is given `keys=` if it takes that."""
+
+Target = Instance | Make | Sequence[Instance]
+"""One server, a function that makes instances of it, or the instances that there are."""
+
+KEYS: Final = tuple(f"roundtrip.testing: key {number}, which everybody knows".encode() for number in range(8))
+"""Keys for instances that are made with `keys=`: oldest first, as they follow each other in a rotation."""
+
+_SENDING: ContextVar[Delivery | None] = ContextVar("roundtrip_sending", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Callbacks:
+    """How the client answers over an open connection, and so what it declares it can answer."""
+
+    elicit: ElicitationFnT | None
+    sample: SamplingFnT | None
+    list_roots: ListRootsFnT | None
+
+
+class Instances:
+    """What a target stands for: the instances that exist, and how to make more."""
+
+    def __init__(self, target: Target) -> None:
+        self._make: Make | None = None
+        self._all: list[Instance]
+        if isinstance(target, Sequence) and not isinstance(target, str):
+            self._all = list(cast("Sequence[Instance]", target))
+        elif callable(target) and not isinstance(target, MCPServer | LowLevelServer | AbstractAsyncContextManager):
+            self._make = target
+            self._all = []
+        else:
+            self._all = [cast("Instance", target)]
+
+    @property
+    def takes_keys(self) -> bool:
+        """Whether instances can be made that have other keys."""
+        return self._make is not None and _takes_keys(self._make)
+
+    def first(self) -> Instance:
+        """The one that a call begins on."""
+        if not self._all:
+            self._all.append(self.make("an instance"))
+        return self._all[0]
+
+    def after(self, instance: Instance) -> Instance:
+        """Another one than that, if there is or can be one; two take turns where they can be made."""
+        if self._make is not None and len(self._all) == 1:
+            self._all.append(self.make("another instance"))
+        place = next((place for place, one in enumerate(self._all) if one is instance), -1)
+        return self._all[(place + 1) % len(self._all)]
+
+    def make(self, what: str, *, keys: Sequence[bytes] | None = None) -> Instance:
+        """A new instance.
+
+        Raises:
+            Inapplicable: There is no telling how to make one.
+        """
+        if self._make is None:
+            raise Inapplicable(f"{what} takes a function that makes the server: User(make_server), not User(server)")
+        return made(self._make, keys=keys)
+
+
+def made(make: Make, *, keys: Sequence[bytes] | None = None) -> Instance:
+    """What a function makes, with the keys of the testing kit if it takes keys."""
+    return make(keys=list(keys or KEYS[:1])) if _takes_keys(make) else make()
+
+
+def _takes_keys(make: Make) -> bool:
+    try:
+        return "keys" in inspect.signature(make).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+class Fleet:
+    """The way of one call's legs to the instances. Everything it opens is closed with the stack that it is given.
+
+    It has one connection to each instance, as connections are opened and closed in one task only.
+    """
+
+    def __init__(
+        self,
+        instances: Instances,
+        callbacks: Callbacks,
+        *,
+        era: Era,
+        stack: AsyncExitStack,
+        wired: bool = False,
+        over: Literal["memory", "http"] = "memory",
+        listen: Callable[[Step], None] | None = None,
+    ) -> None:
+        self.instances = instances
+        self.messages: list[tuple[Literal["client", "server"], dict[str, Any]]] = []
+        """What went over the wire, if it is kept."""
+        self._callbacks = callbacks
+        self._era = era
+        self._stack = stack
+        self._wired = wired
+        self._over = over
+        self._listen = listen
+        self._clients: list[tuple[Instance, Client]] = []
+        self._open: list[Delivery] = []
+        self._at: Instance | None = None
+
+    @property
+    def at(self) -> Instance:
+        """The instance that legs go to now."""
+        if self._at is None:
+            raise RuntimeError("the fleet has not been started")
+        return self._at
+
+    @property
+    def is_in_this_process(self) -> bool:
+        """Whether the instances are, so that they have this process's clock."""
+        return isinstance(self.at, MCPServer | LowLevelServer)
+
+    async def start(self) -> None:
+        """Connect to the first instance."""
+        await self.go_to(self.instances.first())
+
+    async def hop(self) -> None:
+        """Send what follows to another instance; where there is only one, nothing changes."""
+        await self.go_to(self.instances.after(self.at))
+
+    async def restart(self, *, keys: Sequence[bytes] | None = None) -> None:
+        """Send what follows to a new instance.
+
+        Raises:
+            Inapplicable: There is no telling how to make one.
+        """
+        await self.go_to(self.instances.make("a restart", keys=keys))
+
+    async def go_to(self, instance: Instance) -> None:
+        """Send what follows to an instance, which is connected to if it is not yet."""
+        self._at = instance
+        if all(one is not instance for one, _ in self._clients):
+            self._clients.append((instance, await self._connect(instance)))
+
+    async def send(self, leg: Leg) -> Delivery:
+        """Have the instance that legs go to now serve one, and tell what came of it."""
+        client = next(client for instance, client in self._clients if instance is self.at)
+        tells = isinstance(self.at, Server)
+        delivery = Delivery(leg, steps=[] if tells else None)
+        self._open.append(delivery)
+        reset = _SENDING.set(delivery)
+        try:
+            delivery.result = await send(client.session, leg)
+        except MCPError as error:
+            delivery.error = error
+        finally:
+            _SENDING.reset(reset)
+            self._open.remove(delivery)
+        return delivery
+
+    async def _connect(self, instance: Instance) -> Client:
+        target: Any = instance
+        if isinstance(instance, Server):
+            self._stack.enter_context(instance.watched_by(self))
+        if isinstance(instance, MCPServer | LowLevelServer) and (self._wired or self._over == "http"):
+            target = await self._stack.enter_async_context(served(instance))
+        if self._wired:
+            if not isinstance(target, str):
+                raise Inapplicable("messages are kept of what goes over HTTP: give a server object or a URL")
+            target = Tap(streamable_http_client(target), keep=self.messages)
+        client = Client(
+            target,
+            mode=self._era.value,
+            elicitation_callback=self._callbacks.elicit,
+            sampling_callback=self._callbacks.sample,
+            list_roots_callback=self._callbacks.list_roots,
+            cache=None,
+        )
+        return await self._stack.enter_async_context(client)
+
+    # It is a tracer of the instances.
+
+    def begin(self, beginning: Beginning) -> Watch:
+        """Watch what is served of a delivery, and not the calls within it."""
+        delivery = _SENDING.get()
+        if delivery is None or delivery not in self._open:
+            # Over HTTP, servers have no context of ours. Legs that are out together are alike.
+            delivery = next((one for one in self._open if one.steps == []), None)
+        if beginning.within is not None or delivery is None or delivery.steps is None:
+            return _ignore
+        steps, noted = delivery.steps, delivery
+
+        def watch(fact: object) -> None:
+            if isinstance(fact, Step):
+                steps.append(fact)
+                if self._listen is not None:
+                    self._listen(fact)
+            elif isinstance(fact, BodyBegan):
+                noted.bodies += 1
+            elif isinstance(fact, Raised) and _is_crash(fact.error):
+                noted.crash = fact.error
+
+        return watch
+
+    def refuse(self, refusal: Refusal) -> None:
+        """The client is told as well."""
+
+
+def _ignore(fact: object) -> None:
+    del fact
+
+
+def _is_crash(error: BaseException) -> bool:
+    return isinstance(error, Exception) and isinstance(tool_failure("", error, mask=True), UnexpectedToolError)
+
+
+@contextmanager
+def acting_as(principal: AccessToken | str | None) -> Generator[None]:
+    """Have requests in memory come from somebody who is logged in; a text is their subject."""
+    if principal is None:
+        yield
+        return
+    token = (
+        AccessToken(token=f"testing-{principal}", client_id="roundtrip.testing", scopes=[], subject=principal)
+        if isinstance(principal, str)
+        else principal
+    )
+    reset = auth_context_var.set(AuthenticatedUser(token))
+    try:
+        yield
+    finally:
+        auth_context_var.reset(reset)

@@ -1,0 +1,36 @@
+"""A server of this process on a port of this machine."""
+
+import functools
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+from mcp.server import MCPServer
+from mcp.server.lowlevel import Server as LowLevelServer
+
+__all__ = ["served"]
+
+
+@asynccontextmanager
+async def served(server: MCPServer[Any] | LowLevelServer[Any], **options: Any) -> AsyncGenerator[str]:
+    """Serve streamable HTTP on a free port of the loopback interface while inside; gives the URL.
+
+    Args:
+        server: The server.
+        **options: Those of its `streamable_http_app`.
+    """
+    # Only who serves needs it, and it takes long to import.
+    import uvicorn
+
+    app = server.streamable_http_app(**options)
+    host = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5))
+    # It listens before it serves, so that a client may connect at once.
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        async with anyio.create_task_group() as group:
+            group.start_soon(functools.partial(host.serve, sockets=[listening]))
+            try:
+                yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+            finally:
+                host.should_exit = True

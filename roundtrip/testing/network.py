@@ -1,0 +1,70 @@
+"""What a user's requests go through on their way to a server, one leg at a time: networks, and how they are stacked."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from roundtrip.clients.legs import Leg
+from roundtrip.testing.deliveries import Delivery
+from roundtrip.testing.fleet import Fleet
+
+__all__ = ["Carry", "Network", "Route", "stacked"]
+
+Carry = Callable[[Leg], Awaitable[Delivery]]
+"""Takes a leg on its way, and brings what came back."""
+
+
+@dataclass(slots=True, eq=False)
+class Route:
+    """The way of one call: what a network may use of it."""
+
+    fleet: Fleet
+    onward: Carry
+    """Takes a leg through the networks further in, to the server."""
+    carried: list[Delivery]
+    """What this network has brought back of the call so far, in order."""
+    notes: dict[str, Any] = field(default_factory=dict[str, Any])
+    """For the network to keep what it must remember of this call."""
+
+    @property
+    def number(self) -> int:
+        """Which leg of the call is being carried, from 1."""
+        return len(self.carried) + 1
+
+
+class Network(Protocol):
+    """Something between a user and a server, on the retry era.
+
+    One object serves all calls: what is of one, belongs on its route.
+    """
+
+    @property
+    def name(self) -> str:
+        """What tests that run under it are called by."""
+        ...
+
+    async def carry(self, leg: Leg, route: Route) -> Delivery:
+        """Bring a leg to the server with `route.onward`, as often and in what shape it likes, and give one answer back.
+
+        Raises:
+            Breach: The server did what it must not.
+            Inapplicable: It needs something that it was not given.
+        """
+        ...
+
+
+def stacked(networks: Sequence[Network], fleet: Fleet) -> Carry:
+    """Networks as one, the first outermost."""
+    carry: Carry = fleet.send
+    for network in reversed(networks):
+        carry = _through(network, Route(fleet, carry, []))
+    return carry
+
+
+def _through(network: Network, route: Route) -> Carry:
+    async def carry(leg: Leg) -> Delivery:
+        delivery = await network.carry(leg, route)
+        route.carried.append(delivery)
+        return delivery
+
+    return carry

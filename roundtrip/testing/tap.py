@@ -1,0 +1,100 @@
+"""A tap on any client's transport: what went over it, and a way to change what goes out."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+from mcp.shared.message import SessionMessage
+from mcp_types.jsonrpc import jsonrpc_message_adapter
+from pydantic import BaseModel
+
+Json = dict[str, Any]
+Message = tuple[Literal["client", "server"], Json]
+
+
+class Tap:
+    """A transport whose every message is kept in `messages`, and whose outgoing ones may be changed on the way."""
+
+    def __init__(
+        self,
+        transport: AbstractAsyncContextManager[Any],
+        change: Callable[[Json], Json] | None = None,
+        *,
+        keep: list[Message] | None = None,
+    ) -> None:
+        self._transport = transport
+        self._change = change
+        self.messages: list[Message] = keep if keep is not None else []
+
+    async def __aenter__(self) -> tuple[Any, Any]:
+        read, write = await self._transport.__aenter__()
+        return _Incoming(read, self), _Outgoing(write, self)
+
+    async def __aexit__(self, *exc_info: Any) -> bool | None:
+        return await self._transport.__aexit__(*exc_info)
+
+    def incoming(self, message: SessionMessage | Exception) -> None:
+        if isinstance(message, SessionMessage):
+            self.messages.append(("server", as_json(message.message)))
+
+    def outgoing(self, message: SessionMessage) -> SessionMessage:
+        sent = as_json(message.message)
+        if self._change is not None:
+            sent = self._change(sent)
+            message = replace(message, message=jsonrpc_message_adapter.validate_python(sent))
+        self.messages.append(("client", sent))
+        return message
+
+
+def as_json(message: BaseModel) -> Json:
+    """A message exactly as the transport writes it."""
+    return message.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class _Incoming:
+    def __init__(self, stream: Any, tap: Tap) -> None:
+        self._stream = stream
+        self._tap = tap
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def receive(self) -> SessionMessage | Exception:
+        message = await self._stream.receive()
+        self._tap.incoming(message)
+        return message
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        message = await self._stream.__anext__()
+        self._tap.incoming(message)
+        return message
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: Any) -> bool | None:
+        return await self._stream.__aexit__(*exc_info)
+
+
+class _Outgoing:
+    def __init__(self, stream: Any, tap: Tap) -> None:
+        self._stream = stream
+        self._tap = tap
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def send(self, message: SessionMessage) -> None:
+        await self._stream.send(self._tap.outgoing(message))
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: Any) -> bool | None:
+        return await self._stream.__aexit__(*exc_info)
