@@ -220,7 +220,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         self._hide_prompts_and_resources()
         journals, policy = self._protection.journals, self._protection.policy
         place = next(i for i, entry in enumerate(self.middleware) if isinstance(entry, RequestStateBoundary))
-        self.middleware.insert(place + 1, Restorer(journals, time.time, wrap=self._legs.wrap_authored))
+        self.middleware.insert(place + 1, Restorer(journals, lambda: time.time(), wrap=self._legs.wrap_authored))
         stated = policy.audience if policy.audience is not None else self.name
         # Inside of the SDK's span of the request, to which what the tracers tell then belongs.
         self.middleware.insert(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from roundtrip.clients.legs import Era
 from roundtrip.testing.network import Network
@@ -18,6 +18,8 @@ class Choice:
     era: Era = Era.RETRY
     network: Sequence[Network] = ()
     """What their requests go through, outermost first."""
+    over: Literal["memory", "http"] = "memory"
+    """How they speak to server objects."""
     wired: bool = False
     """Whether every JSON-RPC message is kept; they speak HTTP then."""
 

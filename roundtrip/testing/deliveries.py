@@ -1,6 +1,7 @@
 """Legs as they were delivered: what came back, and what the server told of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, CallToolResult, InputRequiredResult
@@ -33,6 +34,8 @@ class Delivery:
     """How often its function's body was begun, as far as somebody tells."""
     crash: BaseException | None = None
     """What ended it that nobody foresaw, as far as somebody tells."""
+    computed: list[Any] = field(default_factory=list[Any])
+    """What the server fixed, and the token must not show, as far as somebody tells."""
 
     @property
     def asks(self) -> InputRequiredResult | None:
@@ -59,8 +62,15 @@ class Delivery:
         return self.error is not None and self.error.code == INTERNAL_ERROR and self.leg.method == "tools/call"
 
     @property
+    def is_refused(self) -> bool:
+        """Whether it was answered with an error of the protocol, and in earnest."""
+        return self.error is not None and not self.crashed
+
+    @property
     def told(self) -> str:
         """What came back, in a line."""
+        if self.crash is not None:
+            return f"the crash {type(self.crash).__name__}: {self.crash}"
         if self.error is not None:
             return f"the error {self.error.code} {self.error.error.message!r}"
         asks = self.asks

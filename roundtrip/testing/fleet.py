@@ -22,7 +22,7 @@ from mcp.shared.exceptions import MCPError
 from roundtrip.clients.legs import Era, Leg, send
 from roundtrip.machine.call import Step
 from roundtrip.machine.facts import BodyBegan, Watch
-from roundtrip.recording.tracing import Beginning, Raised, Refusal
+from roundtrip.recording.tracing import Beginning, Raised, Refusal, Wrote
 from roundtrip.server.failures import tool_failure
 from roundtrip.server.server import Server
 from roundtrip.testing.deliveries import Delivery, Inapplicable
@@ -82,8 +82,8 @@ class Instances:
         return self._all[0]
 
     def after(self, instance: Instance) -> Instance:
-        """Another one than that, if there is or can be one; two take turns where they can be made."""
-        if self._make is not None and len(self._all) == 1:
+        """Another one than that: the next of those that there are, or of two where they can be made."""
+        if len(self._all) == 1:
             self._all.append(self.make("another instance"))
         place = next((place for place, one in enumerate(self._all) if one is instance), -1)
         return self._all[(place + 1) % len(self._all)]
@@ -127,8 +127,11 @@ class Fleet:
         wired: bool = False,
         over: Literal["memory", "http"] = "memory",
         listen: Callable[[Step], None] | None = None,
+        principal: AccessToken | str | None = None,
     ) -> None:
         self.instances = instances
+        self.principal = principal
+        """Who is logged in, where somebody is."""
         self.messages: list[tuple[Literal["client", "server"], dict[str, Any]]] = []
         """What went over the wire, if it is kept."""
         self._callbacks = callbacks
@@ -139,6 +142,7 @@ class Fleet:
         self._listen = listen
         self._clients: list[tuple[Instance, Client]] = []
         self._open: list[Delivery] = []
+        self._deployed: dict[Make, Instance] = {}
         self._at: Instance | None = None
 
     @property
@@ -158,16 +162,37 @@ class Fleet:
         await self.go_to(self.instances.first())
 
     async def hop(self) -> None:
-        """Send what follows to another instance; where there is only one, nothing changes."""
+        """Send what follows to another instance.
+
+        Raises:
+            Inapplicable: There is only one, and no telling how to make another.
+        """
         await self.go_to(self.instances.after(self.at))
 
-    async def restart(self, *, keys: Sequence[bytes] | None = None) -> None:
+    async def restart(self) -> None:
         """Send what follows to a new instance.
 
         Raises:
             Inapplicable: There is no telling how to make one.
         """
-        await self.go_to(self.instances.make("a restart", keys=keys))
+        await self.go_to(self.instances.make("a restart"))
+
+    async def rekey(self, keys: Sequence[bytes]) -> None:
+        """Send what follows to a new instance that has these keys.
+
+        Raises:
+            Inapplicable: There is no telling how to make one.
+        """
+        if not self.instances.takes_keys:
+            raise Inapplicable("other keys take a function that makes the server with them: def make_server(keys): ...")
+        await self.go_to(self.instances.make("other keys", keys=keys))
+
+    async def deploy(self, make: Make) -> None:
+        """Send what follows to an instance of another build, the same one each time."""
+        instance = self._deployed.get(make)
+        if instance is None:
+            instance = self._deployed[make] = made(make)
+        await self.go_to(instance)
 
     async def go_to(self, instance: Instance) -> None:
         """Send what follows to an instance, which is connected to if it is not yet."""
@@ -186,10 +211,17 @@ class Fleet:
             delivery.result = await send(client.session, leg)
         except MCPError as error:
             delivery.error = error
+        except Exception as error:  # noqa: BLE001  # what no client can read is the server's doing
+            delivery.crash = error
         finally:
             _SENDING.reset(reset)
             self._open.remove(delivery)
         return delivery
+
+    async def tools(self) -> list[str]:
+        """The names of the tools of the instance that legs go to now."""
+        client = next(client for instance, client in self._clients if instance is self.at)
+        return [tool.name for tool in (await client.list_tools()).tools]
 
     async def _connect(self, instance: Instance) -> Client:
         target: Any = instance
@@ -232,6 +264,8 @@ class Fleet:
                 noted.bodies += 1
             elif isinstance(fact, Raised) and _is_crash(fact.error):
                 noted.crash = fact.error
+            elif isinstance(fact, Wrote):
+                noted.computed = [computed.value for computed in fact.journal.computed.values()]
 
         return watch
 

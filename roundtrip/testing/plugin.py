@@ -1,43 +1,92 @@
-"""The pytest plugin: a mark that runs tests on both eras of the protocol."""
+"""The pytest plugin: a mark that runs tests on both eras of the protocol, and under hostile networks."""
 
-from collections.abc import Generator
-from dataclasses import replace
-from typing import Any, Final, cast
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any, Final, Literal, cast
 
 import pytest
 
-from roundtrip.clients.legs import Era
+from roundtrip.clients.legs import ERAS, Era
 from roundtrip.testing.chosen import CHOSEN, Choice
+from roundtrip.testing.deliveries import Inapplicable
+from roundtrip.testing.fleet import Make
+from roundtrip.testing.hostile import choose, name_of
 
-__all__ = ["pytest_configure", "pytest_generate_tests", "roundtrip_choice", "roundtrip_era"]
+__all__ = ["pytest_configure", "pytest_generate_tests", "pytest_pyfunc_call", "roundtrip_choice", "roundtrip_era"]
 
-_ERAS: Final = {"retry": (Era.RETRY,), "live": (Era.LIVE,), "both": (Era.RETRY, Era.LIVE)}
+_ERAS: Final = {"retry": (Era.RETRY,), "live": (Era.LIVE,), "both": ERAS}
 _FIXTURE: Final = "roundtrip_choice"
+_OPTIONS: Final = ("eras", "hostile", "without", "deploy", "secrets", "over")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the mark known."""
     config.addinivalue_line(
-        "markers", "roundtrip(eras): run the test on these eras of the protocol: 'retry', 'live' or 'both'"
+        "markers",
+        "roundtrip(eras='both', hostile=False, without=(), deploy=None, secrets=(), over='memory'): run the test on "
+        "these eras of the protocol ('retry', 'live' or 'both'), and under hostile networks (True for all, or a list)",
     )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a marked test once on each of its eras, and one that asks for the era on both."""
-    mark = metafunc.definition.get_closest_marker("roundtrip")
-    if mark is None and "roundtrip_era" not in metafunc.fixturenames:
+    """Run a marked test once for each of its eras and networks, and one that asks for the era on both eras."""
+    options = _options(metafunc.definition)
+    if options is None and "roundtrip_era" not in metafunc.fixturenames:
         return
-    chosen: Any = "both" if mark is None else mark.kwargs.get("eras", mark.args[0] if mark.args else "both")
-    if chosen not in _ERAS:
-        raise pytest.UsageError(f"@pytest.mark.roundtrip(eras={chosen!r}): eras are {', '.join(map(repr, _ERAS))}")
-    metafunc.parametrize(_FIXTURE, _ERAS[chosen], ids=lambda era: cast("Era", era).name.lower(), indirect=True)
+    try:
+        choices = _choices(**options or {})
+    except ValueError as error:
+        raise pytest.UsageError(f"{metafunc.definition.nodeid}: @pytest.mark.roundtrip: {error}") from None
+    metafunc.parametrize(_FIXTURE, list(choices.values()), ids=list(choices), indirect=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Generator[None, object, object]:
+    """Skip where a network cannot be had with what the test gave its user."""
+    try:
+        return (yield)
+    except Inapplicable as error:
+        pytest.skip(str(error))
+
+
+def _options(item: pytest.Function) -> dict[str, Any] | None:
+    """What the marks of a test say, those nearest to it first; None without a mark."""
+    options: dict[str, Any] = {}
+    marked = False
+    for mark in item.iter_markers("roundtrip"):
+        marked = True
+        given: dict[str, Any] = {"eras": mark.args[0]} if mark.args else {}
+        options = {**given, **mark.kwargs, **options}
+    return options if marked else None
+
+
+def _choices(
+    eras: object = "both",
+    hostile: object = False,
+    without: Iterable[str] = (),
+    deploy: Make | None = None,
+    secrets: Sequence[str] = (),
+    over: Literal["memory", "http"] = "memory",
+    **unknown: object,
+) -> dict[str, Choice]:
+    """Every way in which a test is to be run, by its name."""
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)} is no option of it; there are {', '.join(_OPTIONS)}")
+    chosen = _ERAS.get(eras) if isinstance(eras, str) else None
+    if chosen is None:
+        raise ValueError(f"eras={eras!r}: eras are {', '.join(map(repr, _ERAS))}")
+    if over not in ("memory", "http"):
+        raise ValueError(f"over={over!r}: it is 'memory' or 'http'")
+    choices = {era.name.lower(): Choice(era, over=over) for era in chosen}
+    for stack in choose(hostile, without=without, deploy=deploy, secrets=secrets):
+        choices[name_of(stack)] = Choice(Era.RETRY, stack, over=over)
+    return choices
 
 
 # For every test, as only fixtures that a test has can be parametrized.
 @pytest.fixture(autouse=True)
 def roundtrip_choice(request: pytest.FixtureRequest) -> Generator[Choice]:
     """How the users of the test speak."""
-    choice = replace(CHOSEN.get(), era=cast("Era", getattr(request, "param", CHOSEN.get().era)))
+    choice = cast("Choice", getattr(request, "param", CHOSEN.get()))
     before = CHOSEN.set(choice)
     yield choice
     CHOSEN.reset(before)

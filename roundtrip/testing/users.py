@@ -7,7 +7,6 @@ from typing import Any, Final, Literal
 
 from mcp.client.session import ClientRequestContext
 from mcp.server.auth.provider import AccessToken
-from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -71,7 +70,8 @@ class User:
             field, `ACCEPT`, `DECLINE`, `CANCEL`, or a list of those for the times that it is asked.
         era: The era to speak on; by default that of the test (`@pytest.mark.roundtrip(eras=...)`), else the retry era.
         network: What requests go through on the retry era, outermost first; by default what the test's mark says.
-        over: How to speak to server objects: in memory, or over HTTP on a port of this machine.
+        over: How to speak to server objects: in memory, or over HTTP on a port of this machine; by default as the
+            test's mark says, else in memory.
         principal: Who is logged in, for servers in memory: a subject, or an access token.
         roots: The client's roots; without them it has none to tell.
         wired: Keep every JSON-RPC message in `Conversation.messages`; that takes HTTP.
@@ -91,7 +91,7 @@ class User:
         *,
         era: Era | None = None,
         network: Network | Sequence[Network] | None = None,
-        over: Literal["memory", "http"] = "memory",
+        over: Literal["memory", "http"] | None = None,
         principal: AccessToken | str | None = None,
         roots: Sequence[Root] | None = None,
         wired: bool | None = None,
@@ -101,7 +101,7 @@ class User:
         self._answers: Answers = answers or {}
         self._era = era
         self._network = network if network is None or isinstance(network, Sequence) else (network,)
-        self._over: Literal["memory", "http"] = over
+        self._over: Literal["memory", "http"] | None = over
         self._principal = principal
         self._roots = roots
         self._wired = wired
@@ -138,17 +138,13 @@ class User:
     async def play(self, leg: Leg, script: Replies) -> Conversation:
         """As `begin`, with other answers than the user's own."""
         run = _Run(leg, script, era=self.era, roots=self._roots)
-        failed: MCPError | None = None
+        failed: Exception | None = None
         with acting_as(self._principal):
             async with AsyncExitStack() as stack:
-                carry = await self._connect(run, stack)
                 try:
-                    await run.legs(carry)
-                except MCPError as error:
-                    # Raised in here it would leave the clients inside an exception group.
+                    await run.legs(await self._connect(run, stack))
+                except Exception as error:  # noqa: BLE001  # raised in here it would come out inside a group
                     failed = error
-                except AssertionError as error:
-                    run.failure = run.failure or error
         if run.failure is not None:
             raise run.failure
         if failed is not None:
@@ -166,8 +162,9 @@ class User:
             era=self.era,
             stack=stack,
             wired=self._wired if self._wired is not None else chosen.wired,
-            over=self._over,
+            over=self._over or chosen.over,
             listen=run.listen,
+            principal=self._principal,
         )
         run.conversation.messages = fleet.messages
         await fleet.start()
@@ -204,6 +201,8 @@ class _Run:
                 self.conversation.states.extend(step.target for step in delivery.steps or ())
             if delivery.error is not None:
                 raise delivery.error
+            if delivery.result is None and delivery.crash is not None:
+                raise delivery.crash
             if delivery.final is not None:
                 self.conversation.result = delivery.final
                 return

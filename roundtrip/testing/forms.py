@@ -1,0 +1,299 @@
+"""Answers made from a form's schema: a simple one, another one, and ones that break a rule each.
+
+A form says less than its server checks: a pattern, an exclusive bound or a date in the past are not in it. So the
+samples are the plainest that fit (`text`, `1`, the first choice), and a check that a form cannot say may still refuse
+them. Invalid answers are such that no conversion makes them valid, and such that an `ElicitResult` can carry: a nested
+object never gets as far as the form.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from jsonschema import Draft202012Validator, FormatChecker, SchemaError
+
+from roundtrip.calling.fields import FORMATS, Field, Kind
+from roundtrip.calling.forms import fields_of
+from roundtrip.safe_text import printable
+
+__all__ = [
+    "FieldSamples",
+    "clearance",
+    "invalid_answers",
+    "other_valid_answer",
+    "range_of",
+    "samples_of",
+    "valid_answer",
+]
+
+_LONGEST: Final = 100_000
+"""The longest text, and the longest list, that is made."""
+_WORDS: Final = ("text", "other")
+_FORMATTED: Final[Mapping[str, tuple[str, ...]]] = {
+    "email": ("ada@example.com", "eve@example.com"),
+    "uri": ("https://example.com/", "https://example.org/"),
+    "date": ("2026-07-28", "2026-07-29"),
+    "date-time": ("2026-07-28T09:30:00Z", "2026-07-29T09:30:00Z"),
+}
+_SHORT: Final[Mapping[str, tuple[str, ...]]] = {"email": ("a@b.co", "e@b.co"), "uri": ("urn:a", "urn:b")}
+_PADDED: Final[Mapping[str, tuple[str, str]]] = {"email": ("", "@example.com"), "uri": ("https://example.com/", "")}
+_PATTERN_LETTERS: Final = "aA1"
+_PATTERN_LENGTH: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSamples:
+    """What a field may and may not be filled in with, the simplest first."""
+
+    field: Field
+    shape: Mapping[str, Any]
+    fits: Callable[[Any], bool]
+    """Whether the field's schema accepts a value."""
+    valid: tuple[Any, ...]
+    invalid: tuple[Any, ...]
+
+    @property
+    def filled_in(self) -> bool:
+        """Whether the simplest answer has the field."""
+        return self.field.required or (self.field.has_default and self.fits(self.field.default))
+
+    @property
+    def missed(self) -> bool:
+        """Whether an answer without the field is invalid."""
+        # A required field with a default is one that some servers fill in.
+        return self.field.required and not self.field.has_default
+
+
+def valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The simplest content that a form accepts: the defaults, and a sample of what else is required.
+
+    Raises:
+        ValueError: The schema is no form, or no answer to it is known.
+    """
+    return {samples.field.name: samples.valid[0] for samples in samples_of(schema) if samples.filled_in}
+
+
+def other_valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A second content that a form accepts, with another value in every field that has one; None if there is none.
+
+    Raises:
+        ValueError: The schema is no form, or no answer to it is known.
+    """
+    first: dict[str, Any] = {}
+    other: dict[str, Any] = {}
+    for samples in samples_of(schema):
+        name = samples.field.name
+        if samples.filled_in:
+            first[name] = samples.valid[0]
+            other[name] = samples.valid[:2][-1]
+        elif samples.valid:
+            other[name] = samples.valid[0]
+    return other if other != first else None
+
+
+def invalid_answers(schema: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Contents that a form refuses, each for one reason; a form without fields refuses none.
+
+    Raises:
+        ValueError: The schema is no form, or no valid answer to it is known.
+    """
+    fields = samples_of(schema)
+    valid = valid_answer(schema)
+    missing = [samples.field.name for samples in fields if samples.missed]
+    answers = [{name: value for name, value in valid.items() if name != left_out} for left_out in missing]
+    return answers + [{**valid, samples.field.name: value} for samples in fields for value in samples.invalid]
+
+
+def samples_of(schema: Mapping[str, Any] | None) -> list[FieldSamples]:
+    """The fields of a form with samples of their values.
+
+    Raises:
+        ValueError: The schema is no form, or no valid value of a required field is known.
+    """
+    return [_samples(field, shape) for field, shape in _checked(schema)]
+
+
+def _checked(schema: Mapping[str, Any] | None) -> list[tuple[Field, Mapping[str, Any]]]:
+    if schema is None:
+        raise ValueError("there is no form: only a question with a schema has one")
+    try:
+        Draft202012Validator.check_schema(dict(schema))
+    except SchemaError as error:
+        where = ".".join(str(part) for part in error.absolute_path) or "schema"
+        raise ValueError(printable(f"this is no JSON schema: {where}: {error.message}")) from error
+    shapes = cast("Mapping[str, Any] | None", schema.get("properties"))
+    if schema.get("type") != "object" or shapes is None:
+        raise ValueError("this is no form: a form has type 'object', and its fields in 'properties'")
+    strangers = [name for name in schema.get("required", ()) if name not in shapes]
+    if strangers:
+        raise ValueError(f"the form requires {strangers[0]!r}, which is not among its fields")
+    fields = fields_of(schema)
+    for field in fields:
+        if field.kind is Kind.JSON:
+            raise ValueError(
+                f"field {field.name!r} is none of a form's: those hold a string, a number, a boolean, a choice of "
+                "strings or a list of such choices"
+            )
+    return [(field, shapes[field.name]) for field in fields]
+
+
+def _samples(field: Field, shape: Mapping[str, Any]) -> FieldSamples:
+    validator = Draft202012Validator(dict(shape), format_checker=_formats())
+    fits = cast("Callable[[Any], bool]", validator.is_valid)  # pyright: ignore[reportUnknownMemberType]
+    valid = [field.default] if field.has_default else []
+    valid = _distinct(value for value in (*valid, *_VALID[field.kind](field, shape)) if fits(value))
+    if field.required and not valid:
+        raise ValueError(
+            f"no valid value of the required field {field.name!r} is known; its schema: {dict(shape)!r}. "
+            "If there is one, write the answer out instead"
+        )
+    invalid = [value for value in _INVALID[field.kind](field, shape) if not fits(value)]
+    return FieldSamples(field, shape, fits, valid, _distinct(invalid))
+
+
+def _formats() -> FormatChecker:
+    checker = FormatChecker(formats=())
+    for name, (_, check) in FORMATS.items():
+        checker.checks(name)(_of_texts(check))
+    return checker
+
+
+def _of_texts(check: Callable[[str], bool]) -> Callable[[object], bool]:
+    # A format says nothing about what is no text.
+    return lambda value: not isinstance(value, str) or check(value)
+
+
+def _distinct(values: Iterable[Any]) -> tuple[Any, ...]:
+    kept: list[Any] = []
+    for value in values:
+        if value not in kept:
+            kept.append(value)
+    return tuple(kept)
+
+
+def _texts(field: Field, shape: Mapping[str, Any]) -> Iterator[str]:
+    least, most = field.least or 0, _LONGEST if field.most is None else field.most
+    if least > _LONGEST:
+        return
+    if field.format is not None:
+        usual = _FORMATTED[field.format]
+        yield from usual if len(usual[0]) <= most else _SHORT.get(field.format, ())
+        if field.format in _PADDED:
+            head, tail = _PADDED[field.format]
+            room = max(int(least) - len(head + tail), 1)
+            yield from (head + letter * room + tail for letter in "ab")
+        return
+    for word in _WORDS:
+        repeated = word * (math.ceil(least / len(word)) or 1)
+        yield repeated[: math.floor(min(most, max(least, len(word))))]
+    if "pattern" in shape:
+        yield from (letter * n for n in range(1, _PATTERN_LENGTH + 1) for letter in _PATTERN_LETTERS)
+
+
+def _not_texts(field: Field, shape: Mapping[str, Any]) -> Iterator[Any]:
+    yield ["text"]
+    if field.format is not None:
+        yield f"not a {field.format}"
+    if "pattern" in shape:
+        yield from ("!", *_WORDS)
+    if field.least is not None and 1 <= field.least <= _LONGEST:
+        yield ("text" * math.ceil(field.least / 4))[: math.ceil(field.least) - 1]
+    if field.most is not None and field.most < _LONGEST:
+        head, tail = _PADDED.get(field.format or "", ("", ""))
+        yield head + "a" * (math.floor(field.most) + 1) + tail
+
+
+def _numbers(field: Field, shape: Mapping[str, Any]) -> Iterator[float]:
+    low, high = range_of(shape)
+    step = shape.get("multipleOf")
+    # Above zero is the commonest bound that a form cannot say.
+    candidates: list[float] = [1, 2, 0]
+    if step is not None:
+        candidates += [step * math.ceil((low or 0) / step), step * (math.ceil((low or 0) / step) + 1)]
+    if low is not None:
+        candidates += [low, low + 1]
+    if high is not None:
+        candidates += [high, high - 1]
+    if low is not None and high is not None and field.kind is Kind.NUMBER:
+        candidates.append(low / 2 + high / 2)
+    if field.kind is Kind.NUMBER:
+        yield from candidates
+    else:
+        yield from (whole for number in candidates for whole in (math.ceil(number), math.floor(number)))
+
+
+def _not_numbers(field: Field, shape: Mapping[str, Any]) -> Iterator[Any]:
+    yield "not a number"
+    yield ["1"]
+    if field.kind is Kind.WHOLE:
+        yield 1.5
+    yield from (bound - clearance(field, bound) for bound in _bounds(shape, "minimum"))
+    yield from (bound + clearance(field, bound) for bound in _bounds(shape, "maximum"))
+    yield from _bounds(shape, "exclusiveMinimum", "exclusiveMaximum")
+
+
+def clearance(field: Field, bound: float) -> float:
+    """How far beyond its bound a number is no longer one that rounding takes for the bound."""
+    return max(1, abs(bound) // 1000) if field.kind is Kind.NUMBER else 1
+
+
+def range_of(shape: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """The bounds of a number, exclusive ones as if they were not."""
+    low = max(_bounds(shape, "minimum", "exclusiveMinimum"), default=None)
+    return low, min(_bounds(shape, "maximum", "exclusiveMaximum"), default=None)
+
+
+def _bounds(shape: Mapping[str, Any], *names: str) -> list[float]:
+    # JSON's 1e999 is read as infinity.
+    return [shape[name] for name in names if name in shape and -math.inf < shape[name] < math.inf]
+
+
+def _several(field: Field, shape: Mapping[str, Any]) -> Iterator[list[str]]:
+    choices = [choice.value for choice in field.choices]
+    least = math.ceil(field.least or 0)
+    if least > _LONGEST:
+        return
+    # A list with the same choice twice is one that a server may read as a set: only where it has to be that long.
+    enough = choices if least <= len(choices) else choices * math.ceil(least / len(choices))
+    yield enough[: max(least, 1)]
+    yield enough[-max(least, 1) :]
+    yield []
+    yield choices
+
+
+def _not_several(field: Field, shape: Mapping[str, Any]) -> Iterator[Any]:
+    choices = [choice.value for choice in field.choices]
+    stranger = _stranger(field)
+    yield stranger
+    least = math.ceil(field.least or 0)
+    if 1 <= least <= len(choices):
+        yield choices[: least - 1]
+    yield [*choices[: max(least - 1, 0)], stranger]
+    if field.most is not None:
+        yield choices[: math.floor(field.most) + 1]
+
+
+def _stranger(field: Field) -> str:
+    stranger = "none of these"
+    while any(stranger == choice.value for choice in field.choices):
+        stranger += "!"
+    return stranger
+
+
+_VALID: Final[Mapping[Kind, Callable[[Field, Mapping[str, Any]], Iterable[Any]]]] = {
+    Kind.TEXT: _texts,
+    Kind.WHOLE: _numbers,
+    Kind.NUMBER: _numbers,
+    Kind.YES_NO: lambda field, shape: (True, False),
+    Kind.ONE: lambda field, shape: (choice.value for choice in field.choices),
+    Kind.SEVERAL: _several,
+}
+_INVALID: Final[Mapping[Kind, Callable[[Field, Mapping[str, Any]], Iterable[Any]]]] = {
+    Kind.TEXT: _not_texts,
+    Kind.WHOLE: _not_numbers,
+    Kind.NUMBER: _not_numbers,
+    Kind.YES_NO: lambda field, shape: ("not a boolean", ["true"]),
+    Kind.ONE: lambda field, shape: (_stranger(field), [field.choices[0].value]),
+    Kind.SEVERAL: _not_several,
+}

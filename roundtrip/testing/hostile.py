@@ -1,0 +1,90 @@
+"""All networks that a test can be run under, by name, and how a mark chooses among them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, cast
+
+from roundtrip.testing.attacks import Delay, Eavesdrop, Garble, Interleave, Invent, Strip, Swap, Tamper
+from roundtrip.testing.fleet import Make
+from roundtrip.testing.network import Network
+from roundtrip.testing.networks import Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
+
+__all__ = ["NETWORKS", "Stack", "choose", "name_of"]
+
+Stack = tuple[Network, ...]
+"""Networks that a request goes through, the first one first."""
+
+NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {
+    "hop": Hop,
+    "restart": Restart,
+    "duplicate": Duplicate,
+    "duplicate-at-once": lambda: Duplicate(at_once=True),
+    "drop": Drop,
+    "reorder": Reorder,
+    "rotate": Rotate,
+    "delay": Delay,
+    "tamper": Tamper,
+    "swap": Swap,
+    "strip": Strip,
+    "invent": Invent,
+    "garble": Garble,
+    "interleave": Interleave,
+    "eavesdrop": Eavesdrop,
+}
+"""Those that need no more than their name; `Deploy` needs the other build."""
+
+
+def choose(
+    which: object, *, without: Iterable[str] = (), deploy: Make | None = None, secrets: Sequence[str] = ()
+) -> list[Stack]:
+    """What a mark chooses.
+
+    Args:
+        which: True for all, or a list of names, networks, and tuples of those that are to be stacked.
+        without: The names of those to leave out.
+        deploy: Makes an instance of another build, which takes over in the middle of each call.
+        secrets: Texts that must not be readable in any token.
+
+    Raises:
+        ValueError: There is no network of a name.
+    """
+    if which is False or which is None:
+        return []
+    left_out = set(without)
+    for name in left_out:
+        _require(name)
+    if which is True:
+        chosen: list[Stack] = [(_named(name, secrets),) for name in NETWORKS if name not in left_out]
+        if deploy is not None and "deploy" not in left_out:
+            chosen.append((Deploy(deploy),))
+        return chosen
+    if isinstance(which, str) or not isinstance(which, Iterable):
+        raise ValueError("hostile= is True, or a list of networks and their names")
+    return [_stack(one, deploy, secrets) for one in cast("Iterable[object]", which)]
+
+
+def name_of(stack: Stack) -> str:
+    """What a test that runs under it is called by."""
+    return "+".join(network.name for network in stack)
+
+
+def _stack(one: object, deploy: Make | None, secrets: Sequence[str]) -> Stack:
+    parts = cast("tuple[object, ...]", one) if isinstance(one, tuple) else (one,)
+    stack: list[Network] = []
+    for part in parts:
+        if part == "deploy":
+            if deploy is None:
+                raise ValueError("'deploy' takes a function that makes the other build: deploy=make_other")
+            stack.append(Deploy(deploy))
+        else:
+            stack.append(_named(part, secrets) if isinstance(part, str) else cast("Network", part))
+    return tuple(stack)
+
+
+def _named(name: str, secrets: Sequence[str]) -> Network:
+    _require(name)
+    return Eavesdrop(secrets) if name == "eavesdrop" else NETWORKS[name]()
+
+
+def _require(name: str) -> None:
+    if name not in NETWORKS and name != "deploy":
+        raise ValueError(f"there is no network {name!r}; there are {', '.join(NETWORKS)} and deploy")

@@ -1,0 +1,174 @@
+"""Networks on which everything that is sent arrives, but elsewhere, twice, late, or at another build."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import anyio
+
+from roundtrip.clients.legs import FinalResult, Leg
+from roundtrip.testing.deliveries import Breach, Delivery
+from roundtrip.testing.fleet import KEYS, Make
+from roundtrip.testing.network import Route
+
+__all__ = ["Deploy", "Drop", "Duplicate", "Hop", "Reorder", "Restart", "Rotate"]
+
+_KEYS: Final = "do all instances have the same keys=?"
+
+
+class Hop:
+    """Every leg reaches another instance than the one before: of two, if the user has a function that makes them."""
+
+    name = "hop"
+
+    async def carry(self, leg: Leg, route: Route) -> Delivery:
+        """Change the instance, and send."""
+        if route.number > 1:
+            await route.fleet.hop()
+        return _resumed(await route.onward(leg), "another instance")
+
+
+class Restart:
+    """Between two legs the server is started anew, so nothing is left of what it kept to itself."""
+
+    name = "restart"
+
+    async def carry(self, leg: Leg, route: Route) -> Delivery:
+        """Make a new instance, and send."""
+        if route.number > 1:
+            await route.fleet.restart()
+        return _resumed(await route.onward(leg), "the restarted server")
+
+
+class Rotate:
+    """Keys are rotated in three phases, one with each leg: `[old]`, `[old, new]`, `[new, old]`, `[new]`, and so on."""
+
+    name = "rotate"
+
+    async def carry(self, leg: Leg, route: Route) -> Delivery:
+        """Go one phase on, and send."""
+        rotation, phase = divmod(route.number - 1, 3)
+        old, new = (KEYS[(rotation + one) % len(KEYS)] for one in (0, 1))
+        await route.fleet.rekey(((old,), (old, new), (new, old))[phase])
+        return _resumed(await route.onward(leg), "a server whose keys were rotated")
+
+
+class Deploy:
+    """Another build takes over after the first leg.
+
+    Args:
+        make: Makes an instance of that build; it must have the same keys.
+        rolling: Whether legs reach the old build and the new one in turn, as while a deploy goes on.
+    """
+
+    name = "deploy"
+
+    def __init__(self, make: Make, *, rolling: bool = False) -> None:
+        self._make = make
+        self._rolling = rolling
+
+    async def carry(self, leg: Leg, route: Route) -> Delivery:
+        """Change the build, and send."""
+        if route.number > 1 and self._rolling and route.number % 2:
+            await route.fleet.start()
+        elif route.number > 1:
+            await route.fleet.deploy(self._make)
+        return _resumed(await route.onward(leg), "the other build")
+
+
+class Duplicate:
+    """Every leg is delivered twice, one after the other or at once. The answers must not differ.
+
+    A tool whose body has an effect is run twice by that: what it did, only the test can count.
+    """
+
+    def __init__(self, *, at_once: bool = False) -> None:
+        self._at_once = at_once
+        self.name = "duplicate-at-once" if at_once else "duplicate"
+
+    async def carry(self, leg: Leg, route: Route) -> Delivery:
+        """Send twice, and compare."""
+        answered: list[Delivery] = []
+
+        async def deliver() -> None:
+            answered.append(await route.onward(leg))
+
+        if self._at_once:
+            async with anyio.create_task_group() as group:
+                group.start_soon(deliver)
+                group.start_soon(deliver)
+        else:
+            await deliver()
+            await deliver()
+        _require_agreement(answered)
+        return min(answered, key=lambda delivery: delivery.result is None)
+
+
+class Drop:
+    """The response of a leg is lost, after the server has done everything, and the client sends the leg again.
+
+    Args:
+        leg: Which one, from 1; by default each.
+    """
+
+    name = "drop"
+
+    def __init__(self, leg: int | None = None) -> None:
+        self._leg = leg
+
+    async def carry(self, leg: Leg, route: Route) -> Delivery:
+        """Send, lose the response, and send again."""
+        lost = await route.onward(leg)
+        if self._leg not in (None, route.number):
+            return lost
+        again = await route.onward(leg)
+        if again.crashed and not lost.crashed:
+            raise Breach(f"the response was lost and the leg sent again; the server answered with {again.told}")
+        return again
+
+
+class Reorder:
+    """After each leg the one before it arrives once more, late; and answers come in another order."""
+
+    name = "reorder"
+
+    async def carry(self, leg: Leg, route: Route) -> Delivery:
+        """Send, and then the leg before."""
+        answers = dict(reversed(list(leg.answers.items()))) if leg.answers is not None else None
+        delivery = await route.onward(replace(leg, answers=answers))
+        if route.carried:
+            late = await route.onward(route.carried[-1].leg)
+            if late.crashed:
+                raise Breach(f"a leg arrived once more, late, and was answered with {late.told}")
+            if late.done is not None:
+                raise Breach(f"a leg that had been answered with a question arrived late, and then ended: {late.told}")
+        return delivery
+
+
+def _resumed(delivery: Delivery, where: str) -> Delivery:
+    """A delivery to somebody else, who must be able to go on with the call."""
+    if delivery.leg.state is not None and delivery.error is not None:
+        raise Breach(f"{where} did not go on with the call: {delivery.told}; {_KEYS}")
+    return delivery
+
+
+def _require_agreement(answered: Sequence[Delivery]) -> None:
+    first, second = answered
+    for one in answered:
+        if one.crashed:
+            raise Breach(f"a leg was delivered twice, and answered with {one.told}")
+    if first.result is None or second.result is None:
+        return
+    if first.final is None or second.final is None:
+        if first.final is not second.final:
+            raise Breach(f"a leg was delivered twice, and answered with {first.told} and with {second.told}")
+        return
+    if _plain(first.final) != _plain(second.final):
+        raise Breach(
+            f"a leg was delivered twice, and answered with {first.told} and with {second.told}; "
+            "what it does, it has probably done twice"
+        )
+
+
+def _plain(result: FinalResult) -> object:
+    return result.model_dump(mode="json", by_alias=True, exclude={"meta"})
