@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from roundtrip.clients.legs import Era
+from roundtrip.recording.tracing import Tracer
 from roundtrip.testing.network import Network
 
 __all__ = ["CHOSEN", "Choice"]
@@ -20,6 +21,8 @@ class Choice:
     """What their requests go through, outermost first."""
     over: Literal["memory", "http"] = "memory"
     """How they speak to server objects."""
+    tracer: Tracer | None = None
+    """Who watches what roundtrip's servers in this process serve to them."""
     wired: bool = False
     """Whether every JSON-RPC message is kept; they speak HTTP then."""
 

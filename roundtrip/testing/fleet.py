@@ -1,7 +1,8 @@
 """The instances that a call can reach: making them, changing between them, and sending legs to them."""
 
 import inspect
-from collections.abc import Callable, Generator, Sequence
+import itertools
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -22,14 +23,25 @@ from mcp.shared.exceptions import MCPError
 from roundtrip.clients.legs import Era, Leg, send
 from roundtrip.machine.call import Step
 from roundtrip.machine.facts import BodyBegan, Watch
-from roundtrip.recording.tracing import Beginning, Raised, Refusal, Wrote
+from roundtrip.recording.tracing import Beginning, Raised, Refusal, Tracer, Wrote
 from roundtrip.server.failures import tool_failure
 from roundtrip.server.server import Server
 from roundtrip.testing.deliveries import Delivery, Inapplicable
 from roundtrip.testing.hosting import served
 from roundtrip.testing.tap import Tap
 
-__all__ = ["KEYS", "Callbacks", "Fleet", "Instance", "Instances", "Make", "Target", "Transport", "acting_as"]
+__all__ = [
+    "KEYS",
+    "Callbacks",
+    "Fleet",
+    "Instance",
+    "Instances",
+    "Make",
+    "Target",
+    "Transport",
+    "acting_as",
+    "is_crash",
+]
 
 Transport = AbstractAsyncContextManager[Any]
 Instance = MCPServer[Any] | LowLevelServer[Any] | StdioServerParameters | Transport | str
@@ -88,6 +100,12 @@ class Instances:
         place = next((place for place, one in enumerate(self._all) if one is instance), -1)
         return self._all[(place + 1) % len(self._all)]
 
+    def in_turn(self) -> Iterator[Instance]:
+        """Those that there are, over and over; a new one each time where they can be made."""
+        while self._make is not None:
+            yield self.make("an instance")
+        yield from itertools.cycle(self._all)
+
     def make(self, what: str, *, keys: Sequence[bytes] | None = None) -> Instance:
         """A new instance.
 
@@ -128,6 +146,7 @@ class Fleet:
         over: Literal["memory", "http"] = "memory",
         listen: Callable[[Step], None] | None = None,
         principal: AccessToken | str | None = None,
+        tracers: Sequence[Tracer] = (),
     ) -> None:
         self.instances = instances
         self.principal = principal
@@ -140,6 +159,7 @@ class Fleet:
         self._wired = wired
         self._over = over
         self._listen = listen
+        self._tracers = tracers
         self._clients: list[tuple[Instance, Client]] = []
         self._open: list[Delivery] = []
         self._deployed: dict[Make, Instance] = {}
@@ -226,7 +246,8 @@ class Fleet:
     async def _connect(self, instance: Instance) -> Client:
         target: Any = instance
         if isinstance(instance, Server):
-            self._stack.enter_context(instance.watched_by(self))
+            for tracer in (self, *self._tracers):
+                self._stack.enter_context(instance.watched_by(tracer))
         if isinstance(instance, MCPServer | LowLevelServer) and (self._wired or self._over == "http"):
             target = await self._stack.enter_async_context(served(instance))
         if self._wired:
@@ -262,7 +283,7 @@ class Fleet:
                     self._listen(fact)
             elif isinstance(fact, BodyBegan):
                 noted.bodies += 1
-            elif isinstance(fact, Raised) and _is_crash(fact.error):
+            elif isinstance(fact, Raised) and is_crash(fact.error):
                 noted.crash = fact.error
             elif isinstance(fact, Wrote):
                 noted.computed = [computed.value for computed in fact.journal.computed.values()]
@@ -277,7 +298,8 @@ def _ignore(fact: object) -> None:
     del fact
 
 
-def _is_crash(error: BaseException) -> bool:
+def is_crash(error: BaseException) -> bool:
+    """Whether nobody foresaw what ended a leg."""
     return isinstance(error, Exception) and isinstance(tool_failure("", error, mask=True), UnexpectedToolError)
 
 

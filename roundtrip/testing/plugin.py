@@ -8,10 +8,20 @@ import pytest
 from roundtrip.clients.legs import ERAS, Era
 from roundtrip.testing.chosen import CHOSEN, Choice
 from roundtrip.testing.deliveries import Inapplicable
+from roundtrip.testing.fixtures import clock, overrides, trace
 from roundtrip.testing.fleet import Make
 from roundtrip.testing.hostile import choose, name_of
 
-__all__ = ["pytest_configure", "pytest_generate_tests", "pytest_pyfunc_call", "roundtrip_choice", "roundtrip_era"]
+__all__ = [
+    "clock",
+    "overrides",
+    "pytest_configure",
+    "pytest_generate_tests",
+    "pytest_pyfunc_call",
+    "roundtrip_choice",
+    "roundtrip_era",
+    "trace",
+]
 
 _ERAS: Final = {"retry": (Era.RETRY,), "live": (Era.LIVE,), "both": ERAS}
 _FIXTURE: Final = "roundtrip_choice"

@@ -165,6 +165,7 @@ class User:
             over=self._over or chosen.over,
             listen=run.listen,
             principal=self._principal,
+            tracers=() if chosen.tracer is None else (chosen.tracer,),
         )
         run.conversation.messages = fleet.messages
         await fleet.start()
@@ -258,7 +259,7 @@ class _Run:
 
     def _answer(self, question: Question) -> None:
         self.conversation.rounds[-1].append(question)
-        if question.params is None:
+        if question.params is None and not self._script.may_be_silent:
             question.answer = ListRootsResult(roots=list(self._roots or ()))
             return
         question.answer = self._script.reply(question)

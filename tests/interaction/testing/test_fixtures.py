@@ -1,0 +1,122 @@
+"""What the plugin hands to tests: a clock, overrides and a transcript."""
+
+import time
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types import InputRequiredResult
+
+from roundtrip import Elicit, Resolve, Server
+from roundtrip.testing import Clock, Era, Hop, Leg, User
+from roundtrip.testing.deliveries import Delivery
+from roundtrip.testing.fixtures import Override, Traces
+from roundtrip.testing.network import Route
+from roundtrip.trace.telling import story
+
+pytestmark = pytest.mark.anyio
+
+
+async def price(film: str) -> int:
+    return 12
+
+
+async def pays(price: Annotated[int, Resolve(price)]) -> Elicit[bool]:
+    return Elicit(f"It is {price}. Do you pay?", bool)
+
+
+def cinema(keys: list[bytes]) -> Server[Any]:
+    server = Server[Any]("cinema", keys=keys)
+
+    @server.tool()
+    async def book(film: str, pays: Annotated[bool, Resolve(pays)]) -> str:
+        return f"{film}: {pays}"
+
+    return server
+
+
+# Made before any test has a clock.
+SERVER = cinema([b"k" * 32])
+
+
+class Later:
+    """Lets a clock run on between legs."""
+
+    name = "later"
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self.clock = clock
+        self.seconds = seconds
+
+    async def carry(self, leg: Leg, route: Route) -> Delivery:
+        if leg.state is not None:
+            self.clock.advance(self.seconds)
+        return await route.onward(leg)
+
+
+async def test_the_clock_stands_still_until_it_is_moved(clock: Clock) -> None:
+    before = time.time()
+    assert time.time() == before
+    clock.advance(5)
+    assert time.time() == before + 5
+
+
+async def test_the_clock_is_that_of_servers_that_were_made_before_it(clock: Clock) -> None:
+    user = User(SERVER, {"pays": True}, network=Later(clock, 599))
+    assert (await user.call("book", film="Solaris")).value == "Solaris: True"
+    with pytest.raises(MCPError, match="Invalid or expired requestState"):
+        await User(SERVER, {"pays": True}, network=Later(clock, 601)).call("book", film="Solaris")
+
+
+def test_the_clock_is_put_back() -> None:
+    with Clock().set() as clock:
+        clock.advance(-86400)
+        assert datetime.fromtimestamp(time.time(), UTC) < datetime.now(UTC)
+    assert abs(datetime.fromtimestamp(time.time(), UTC) - datetime.now(UTC)).total_seconds() < 60
+
+
+async def test_what_is_overridden_is_so_for_both_eras(overrides: Override, roundtrip_era: Era) -> None:
+    overrides(SERVER, {price: lambda: 8})
+    call = await User(SERVER, {"pays": True}).call("book", film="Solaris")
+    assert call.questions[0].message == "It is 8. Do you pay?"
+
+
+async def test_what_was_overridden_is_put_back_after_the_test() -> None:
+    call = await User(SERVER, {"pays": True}).call("book", film="Solaris")
+    assert call.questions[0].message == "It is 12. Do you pay?"
+
+
+async def test_the_trace_has_the_calls_of_all_instances(trace: Traces) -> None:
+    await User(cinema, {"pays": True}, network=Hop()).call("book", film="Solaris")
+    assert trace.call.tool == "book"
+    assert (trace.call.round_count, trace.call.legs) == (1, 2)
+    await User(cinema, {"pays": False}).call("book", film="Stalker")
+    assert [story(call)["arguments"] for call in trace.calls] == [
+        {"value": {"film": "Solaris"}},
+        {"value": {"film": "Stalker"}},
+    ]
+    with pytest.raises(AssertionError, match="2 calls were recorded: book, book"):
+        _ = trace.call
+
+
+async def test_a_trace_without_calls_says_so(trace: Traces) -> None:
+    assert trace.calls == []
+    with pytest.raises(AssertionError, match="0 calls were recorded: none"):
+        _ = trace.call
+
+
+async def test_delivery_tells_of_questions_and_results() -> None:
+    seen: list[Delivery] = []
+
+    class Looking:
+        name = "looking"
+
+        async def carry(self, leg: Leg, route: Route) -> Delivery:
+            seen.append(await route.onward(leg))
+            return seen[-1]
+
+    await User(SERVER, {"pays": True}, network=Looking()).call("book", film="Solaris")
+    assert [one.told for one in seen] == ["a question ('pays')", "the result 'Solaris: True'"]
+    assert isinstance(seen[0].asks, InputRequiredResult)
+    assert [one.bodies for one in seen] == [0, 1]
