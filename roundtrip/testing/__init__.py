@@ -6,20 +6,26 @@ from roundtrip.testing.clocks import Clock
 from roundtrip.testing.comparing import assert_same_on_both_eras
 from roundtrip.testing.conversations import Conversation, Question
 from roundtrip.testing.deliveries import Breach, Delivery, Inapplicable
+from roundtrip.testing.explored import Action, Coverage, Explored, Path, PathOutcome
+from roundtrip.testing.exploring import paths
 from roundtrip.testing.hosting import served
+from roundtrip.testing.leg_by_leg import LegByLeg
 from roundtrip.testing.network import Network, Route
 from roundtrip.testing.networks import Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
 from roundtrip.testing.scripts import ACCEPT, CANCEL, DECLINE, Answers, Reply
+from roundtrip.testing.steps import Steps
 from roundtrip.testing.users import Unanswered, Unused, User
 
 __all__ = [
     "ACCEPT",
     "CANCEL",
     "DECLINE",
+    "Action",
     "Answers",
     "Breach",
     "Clock",
     "Conversation",
+    "Coverage",
     "Delay",
     "Delivery",
     "Deploy",
@@ -27,19 +33,24 @@ __all__ = [
     "Duplicate",
     "Eavesdrop",
     "Era",
+    "Explored",
     "Garble",
     "Hop",
     "Inapplicable",
     "Interleave",
     "Invent",
     "Leg",
+    "LegByLeg",
     "Network",
+    "Path",
+    "PathOutcome",
     "Question",
     "Reorder",
     "Reply",
     "Restart",
     "Rotate",
     "Route",
+    "Steps",
     "Strip",
     "Swap",
     "Tamper",
@@ -47,5 +58,6 @@ __all__ = [
     "Unused",
     "User",
     "assert_same_on_both_eras",
+    "paths",
     "served",
 ]

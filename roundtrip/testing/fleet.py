@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
 from mcp.client import Client
 from mcp.client.session import ElicitationFnT, ListRootsFnT, SamplingFnT
 from mcp.client.stdio import StdioServerParameters
@@ -132,7 +134,7 @@ def _takes_keys(make: Make) -> bool:
 class Fleet:
     """The way of one call's legs to the instances. Everything it opens is closed with the stack that it is given.
 
-    It has one connection to each instance, as connections are opened and closed in one task only.
+    It has one connection to each instance, each in a task of its own, as who opens one has to close it.
     """
 
     def __init__(
@@ -164,6 +166,8 @@ class Fleet:
         self._open: list[Delivery] = []
         self._deployed: dict[Make, Instance] = {}
         self._at: Instance | None = None
+        self._group: TaskGroup | None = None
+        self._closing = anyio.Event()
 
     @property
     def at(self) -> Instance:
@@ -179,6 +183,9 @@ class Fleet:
 
     async def start(self) -> None:
         """Connect to the first instance."""
+        if self._group is None:
+            self._group = await self._stack.enter_async_context(anyio.create_task_group())
+            self._stack.callback(self._closing.set)
         await self.go_to(self.instances.first())
 
     async def hop(self) -> None:
@@ -216,9 +223,9 @@ class Fleet:
 
     async def go_to(self, instance: Instance) -> None:
         """Send what follows to an instance, which is connected to if it is not yet."""
-        self._at = instance
         if all(one is not instance for one, _ in self._clients):
             self._clients.append((instance, await self._connect(instance)))
+        self._at = instance
 
     async def send(self, leg: Leg) -> Delivery:
         """Have the instance that legs go to now serve one, and tell what came of it."""
@@ -244,25 +251,33 @@ class Fleet:
         return [tool.name for tool in (await client.list_tools()).tools]
 
     async def _connect(self, instance: Instance) -> Client:
-        target: Any = instance
-        if isinstance(instance, Server):
-            for tracer in (self, *self._tracers):
-                self._stack.enter_context(instance.watched_by(tracer))
-        if isinstance(instance, MCPServer | LowLevelServer) and (self._wired or self._over == "http"):
-            target = await self._stack.enter_async_context(served(instance))
-        if self._wired:
-            if not isinstance(target, str):
-                raise Inapplicable("messages are kept of what goes over HTTP: give a server object or a URL")
-            target = Tap(streamable_http_client(target), keep=self.messages)
-        client = Client(
-            target,
-            mode=self._era.value,
-            elicitation_callback=self._callbacks.elicit,
-            sampling_callback=self._callbacks.sample,
-            list_roots_callback=self._callbacks.list_roots,
-            cache=None,
-        )
-        return await self._stack.enter_async_context(client)
+        if self._group is None:
+            raise RuntimeError("the fleet has not been started")
+        # Legs that are out at once may each want to connect, so the connection is not held by who wants it.
+        return cast("Client", await self._group.start(self._hold, instance))
+
+    async def _hold(self, instance: Instance, *, task_status: TaskStatus[Client]) -> None:
+        async with AsyncExitStack() as stack:
+            target: Any = instance
+            if isinstance(instance, Server):
+                for tracer in (self, *self._tracers):
+                    stack.enter_context(instance.watched_by(tracer))
+            if isinstance(instance, MCPServer | LowLevelServer) and (self._wired or self._over == "http"):
+                target = await stack.enter_async_context(served(instance))
+            if self._wired:
+                if not isinstance(target, str):
+                    raise Inapplicable("messages are kept of what goes over HTTP: give a server object or a URL")
+                target = Tap(streamable_http_client(target), keep=self.messages)
+            client = Client(
+                target,
+                mode=self._era.value,
+                elicitation_callback=self._callbacks.elicit,
+                sampling_callback=self._callbacks.sample,
+                list_roots_callback=self._callbacks.list_roots,
+                cache=None,
+            )
+            task_status.started(await stack.enter_async_context(client))
+            await self._closing.wait()
 
     # It is a tracer of the instances.
 

@@ -18,8 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roundtrip import Context, Depends, Elicit, ElicitationResult, Resolve, Server, Step
+from roundtrip.clients.legs import ERAS
+from roundtrip.testing import Era
 from tests.hosts import WAIT
-from tests.players import ERAS, Era, Person, connect, text_of
+from tests.players import Person, connect, text_of
 from tests.property.graphs import Answer, shown
 
 

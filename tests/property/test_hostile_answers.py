@@ -8,7 +8,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 from pydantic import BaseModel, ValidationError
 
-from tests.property.vault import Send, Vault, besiege, is_the_frozen_refusal, json_of
+from roundtrip.asks.forms import form_of
+from roundtrip.testing.strategies import outcomes
+from tests.property.vault import Choice, Send, Vault, besiege, is_the_frozen_refusal, json_of
 
 TEXT: st.SearchStrategy[str] = st.one_of(
     st.text(max_size=15), st.sampled_from(["~", "]~", "action", "accept", "ok", "content", "roots"])
@@ -17,12 +19,12 @@ JSON = json_of(TEXT)
 CONTENT: st.SearchStrategy[Any] = st.one_of(
     JSON,
     st.dictionaries(st.sampled_from(["ok", "note", "else"]), JSON, max_size=3),
-    st.fixed_dictionaries({"ok": st.booleans(), "note": TEXT}),
 )
 ACTION: st.SearchStrategy[Any] = st.one_of(st.sampled_from(["accept", "decline", "cancel"]), JSON)
 ANSWER: st.SearchStrategy[Any] = st.one_of(
     JSON,
     st.fixed_dictionaries({"action": ACTION}, optional={"content": CONTENT}),
+    outcomes(form_of(Choice).schema).map(lambda outcome: outcome.model_dump(mode="json", exclude_none=True)),
     st.fixed_dictionaries({"roots": JSON}),
     st.fixed_dictionaries({"role": JSON, "content": JSON, "model": JSON}),
 )

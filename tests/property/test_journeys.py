@@ -18,7 +18,8 @@ from mcp_types import INVALID_PARAMS, CallToolResult, ElicitResult, InputRequire
 
 from roundtrip import Event, Server, State, Step
 from roundtrip.machine.table import FINAL, follow
-from tests.players import Hopper, text_of
+from roundtrip.testing import LegByLeg
+from tests.players import text_of
 from tests.property.graphs import Built, Expected, Graph, Kind, accepted, graphs, interpret
 
 KEY = b"k" * 32
@@ -47,7 +48,7 @@ class Journey(RuleBasedStateMachine):
     def begin(self, graph: Graph, encrypt: bool) -> None:
         self.graph = graph
         self.built = Built(graph)
-        self.hopper = Hopper(lambda: self.server(encrypt))
+        self.hopper = LegByLeg(lambda: self.server(encrypt))
         self.steps: list[Step] = []
         self.known: dict[str, int | str] = {}
         self.invalid: Counter[str] = Counter()
@@ -65,7 +66,7 @@ class Journey(RuleBasedStateMachine):
         return server
 
     def leg(self, answers: dict[str, InputResponse]) -> None:
-        first = not self.hopper.legs
+        first = not self.hopper.rounds
         asked = frozenset(() if first else self.hopper.questions)
         exhausted = self.take(answers, asked)
         before = Counter(self.built.runs)

@@ -12,7 +12,7 @@ from mcp_types import INVALID_PARAMS, ElicitRequestParams, ElicitResult, ListRoo
 from pydantic import BaseModel, Field
 
 from roundtrip import Elicit, ElicitationResult, ListRoots, Resolve, Server
-from tests.players import Era, Hopper
+from roundtrip.testing import Era, LegByLeg
 
 VALID: Final[dict[str, Any]] = {
     "confirm": {"action": "accept", "content": {"ok": True}},
@@ -67,7 +67,7 @@ class Vault:
 
     async def token(self) -> str:
         """The state of a call that waits for its answers."""
-        hopper = Hopper([self.server], list_roots_callback=_roots)
+        hopper = LegByLeg([self.server], list_roots_callback=_roots)
         await hopper.leg("open")
         return hopper.token
 

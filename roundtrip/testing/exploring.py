@@ -1,0 +1,210 @@
+"""`paths`: every way through a tool's questions, each gone as a call of its own."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import anyio
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, ElicitRequestFormParams, Root
+
+from roundtrip.clients.legs import Era, Leg
+from roundtrip.machine.table import Arrow, State
+from roundtrip.testing.conversations import Conversation
+from roundtrip.testing.deliveries import Breach
+from roundtrip.testing.explored import Action, Coverage, Explored, Path, PathOutcome
+from roundtrip.testing.fleet import Target
+from roundtrip.testing.guides import Contents, Guide, Met, Way
+from roundtrip.testing.scripts import Answers
+from roundtrip.testing.users import User
+from roundtrip.testing.watching import Watching
+
+__all__ = ["paths"]
+
+_ORDER: Final = list(Action)
+_FINAL: Final[Mapping[State | None, PathOutcome]] = {
+    State.REFUSED: PathOutcome.REFUSED,
+    State.REJECTED: PathOutcome.REJECTED,
+}
+
+
+async def paths(
+    server: Target,
+    tool: str | Leg,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    answers: Answers | None = None,
+    depth: int = 3,
+    limit: int = 500,
+    era: Era | None = None,
+    roots: Sequence[Root] | None = None,
+    questions: int = 30,
+    patience: float = 30,
+    allow_unused: bool = False,
+) -> Explored:
+    """Go every way through a tool's questions, and tell what came of each.
+
+    The first path accepts everything. Each question among the first `depth` of a path is then also declined,
+    cancelled, answered invalidly and left without an answer, as far as its kind and the era allow, and so on for the
+    questions that this leads to. Each path is a call from the start. What a server does on a path, be it an error or a
+    crash, is an outcome of the path, and not raised.
+
+    Args:
+        server: What `User` takes. A function that makes the server is called for each path.
+        tool: The tool's name, or the first leg of a call of any method.
+        arguments: The tool's.
+        answers: What to accept with where the plainest content that fits a form will not do, as `User` takes it.
+        depth: How many questions of a path to branch at.
+        limit: How many paths to go at most; those with the fewest deviations go first.
+        era: As for `User`.
+        roots: As for `User`.
+        questions: How many questions a path may have. It is broken off at the next.
+        patience: How many seconds a path may take.
+        allow_unused: Whether answers may be left over. They may, too, where the limit has left out paths.
+
+    Raises:
+        ValueError: No content for a form can be made up; `answers` must have it.
+        Unused: There are answers that no path asked for.
+
+    Example:
+        ```python
+        explored = await paths(make_server, "book", {"film": "Solaris"})
+        explored.assert_no_crash()
+        ```
+    """
+    if depth < 0 or limit < 1 or questions < 1:
+        raise ValueError("depth= is at least 0, limit= and questions= at least 1")
+    leg = tool if isinstance(tool, Leg) else Leg(tool, dict(arguments or {}))
+    exploration = _Exploration(server, leg, Contents(answers or {}), depth, era, roots, questions, patience)
+    waiting: deque[Way] = deque([()])
+    while waiting and len(exploration.gone) < limit:
+        waiting.extend(await exploration.go(waiting.popleft()))
+    if not waiting and not allow_unused:
+        exploration.contents.check_all_used(exploration.gone)
+    return Explored(
+        name=leg.name,
+        era=exploration.user_of(server).era,
+        depth=depth,
+        limit=limit,
+        paths=tuple(sorted(exploration.gone, key=lambda path: [_ORDER.index(action) for _, action in path.choices])),
+        left_out=len(waiting),
+        strayed=exploration.strayed,
+        coverage=Coverage.of(exploration.arrows) if exploration.told else None,
+    )
+
+
+@dataclass(slots=True)
+class _Exploration:
+    """What was explored so far."""
+
+    server: Target
+    leg: Leg
+    contents: Contents
+    depth: int
+    era: Era | None
+    roots: Sequence[Root] | None
+    questions: int
+    patience: float
+    gone: list[Path] = field(default_factory=list[Path])
+    strayed: int = 0
+    arrows: set[Arrow] = field(default_factory=set[Arrow])
+    told: bool = False
+
+    def user_of(self, target: Target) -> User:
+        """Who goes the paths."""
+        return User(target, era=self.era, roots=self.roots)
+
+    async def go(self, way: Way) -> list[Way]:
+        """Go along one way, and tell those that branch off it."""
+        watching = Watching()
+        conversation: Conversation | None = None
+        error: MCPError | AssertionError | None = None
+        with watching.of(self.server) as target:
+            user = self.user_of(target)
+            guide = Guide(
+                way,
+                self.contents,
+                watching,
+                era=user.era,
+                roots=self.roots or (),
+                depth=self.depth,
+                questions=self.questions,
+            )
+            with anyio.move_on_after(self.patience), guide.scope:
+                try:
+                    conversation = await user.play(self.leg, guide)
+                except (MCPError, AssertionError) as raised:
+                    error = raised
+        if guide.mistake is not None:
+            raise guide.mistake
+        self.told = self.told or watching.told
+        self.strayed += guide.strayed
+        self.arrows |= {Arrow(step.source, step.event, step.target) for step in watching.steps}
+        self.gone.append(self._path(watching, guide, conversation, error))
+        before = tuple(met.choice for met in guide.met)
+        return [
+            (*before[:place], (before[place][0], other))
+            for place in range(len(way), min(len(before), self.depth))
+            for other in guide.met[place].others
+        ]
+
+    def _path(
+        self,
+        watching: Watching,
+        guide: Guide,
+        conversation: Conversation | None,
+        error: MCPError | AssertionError | None,
+    ) -> Path:
+        states = conversation.states if conversation is not None else None
+        if states is None and watching.told:
+            states = [State.RECEIVED, *(step.target for step in watching.steps)]
+        outcome, text = self._outcome(watching, guide, conversation, error, states)
+        return Path(
+            choices=tuple(met.choice for met in guide.met),
+            outcome=outcome,
+            text=text,
+            states=tuple(states) if states is not None else None,
+            questions=tuple(met.question for met in guide.met),
+            conversation=conversation,
+            error=watching.crash or error,
+        )
+
+    def _outcome(
+        self,
+        watching: Watching,
+        guide: Guide,
+        conversation: Conversation | None,
+        error: MCPError | AssertionError | None,
+        states: Sequence[State] | None,
+    ) -> tuple[PathOutcome, str]:
+        if guide.endless:
+            return PathOutcome.UNFINISHED, _endless(guide.met)
+        if watching.crash is not None:
+            return PathOutcome.CRASHED, f"{type(watching.crash).__name__}: {watching.crash}"
+        if isinstance(error, AssertionError):
+            # A user gives up, too, on a server that has it try again and again.
+            return (PathOutcome.BREACH if isinstance(error, Breach) else PathOutcome.UNFINISHED), str(error)
+        last = states[-1] if states else None
+        if error is not None:
+            text = f"{error.error.code} {error.error.message}"
+            # What a prompt or a resource has to say in earnest has no other number.
+            if error.error.code == INTERNAL_ERROR and self.leg.method == "tools/call":
+                return PathOutcome.CRASHED, text
+            return _FINAL.get(last, PathOutcome.ERROR), text
+        if conversation is None:
+            return PathOutcome.UNFINISHED, f"no end after {self.patience:g} seconds"
+        if not conversation.is_error:
+            return PathOutcome.COMPLETED, conversation.text
+        # Where nobody tells: this is what the SDK's servers say of what they did not foresee, and nothing else.
+        if states is None and conversation.text == f"Error executing tool {self.leg.name}":
+            return PathOutcome.CRASHED, conversation.text
+        return _FINAL.get(last, PathOutcome.FAILED), conversation.text
+
+
+def _endless(met: Sequence[Met]) -> str:
+    again = [one for one in met[-2:] if one.choice == met[-1].choice]
+    name = met[-1].choice[0]
+    if len(again) == 2 and isinstance(met[-1].question.params, ElicitRequestFormParams):
+        return f"asks {name!r} again and again: if its form says not all, answers= must have what to accept with"
+    return f"still asks after {len(met)} questions, the last {name!r}"

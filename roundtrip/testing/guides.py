@@ -1,0 +1,195 @@
+"""Answers along a path: what can be done about a question, and with what content."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+from mcp_types import (
+    CreateMessageRequestParams,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputResponse,
+    ListRootsResult,
+    Root,
+)
+
+from roundtrip.clients.legs import Era
+from roundtrip.testing.conversations import Question
+from roundtrip.testing.explored import Action, Path
+from roundtrip.testing.forms import invalid_answers, valid_answer
+from roundtrip.testing.scripts import ACCEPT, Answers, Script, response_to
+from roundtrip.testing.users import Unused
+from roundtrip.testing.watching import Watching
+
+__all__ = ["Contents", "Guide", "Met", "Way"]
+
+Way = tuple[tuple[str, Action], ...]
+"""What to do about the first questions; what comes after them is accepted."""
+
+
+class Contents:
+    """What to answer forms with: what the author says, else what can be made up."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._entries = [{matcher: reply} for matcher, reply in answers.items()]
+        self._used: set[int] = set()
+        self._made: dict[str, tuple[Any, ...]] = {}
+
+    def scripts(self) -> list[Script]:
+        """The author's answers for one path: lists are used up in each anew."""
+        return [Script(entry) for entry in self._entries]
+
+    def accepting(self, question: Question, scripts: Sequence[Script]) -> InputResponse:
+        """An answer that accepts a form, a page or a model's turn.
+
+        Raises:
+            ValueError: There is none.
+        """
+        for place, script in enumerate(scripts):
+            response = script.reply(question)
+            if response is None:
+                continue
+            self._used.add(place)
+            if isinstance(response, ElicitResult) and response.action != "accept":
+                raise ValueError(f"answers= says what to accept with, and has {response.action!r} for {question}")
+            return response
+        if isinstance(question.params, CreateMessageRequestParams):
+            return response_to(question, "text")
+        if question.schema is None:
+            return response_to(question, ACCEPT)
+        try:
+            return response_to(question, valid_answer(question.schema))
+        except ValueError as error:
+            raise ValueError(f"answers= must say what to accept the question {question} with: {error}") from error
+
+    def invalid(self, question: Question) -> InputResponse | None:
+        """An answer that a form refuses, if there is one."""
+        schema = repr(question.schema)
+        if schema not in self._made:
+            try:
+                self._made[schema] = tuple(invalid_answers(question.schema)[:1])
+            except ValueError:
+                self._made[schema] = ()
+        return next((response_to(question, content) for content in self._made[schema]), None)
+
+    def check_all_used(self, gone: Sequence[Path]) -> None:
+        """Complain of answers that nobody asked for: their names are misspelt, mostly.
+
+        Raises:
+            Unused: There are some.
+        """
+        unused = [
+            name
+            for place, entry in enumerate(self._entries)
+            if place not in self._used
+            for name in Script(entry).unused
+        ]
+        if unused:
+            asked = {str(question): question for path in gone for question in path.questions}
+            raise Unused(unused, list(asked.values()))
+
+
+@dataclass(slots=True)
+class Met:
+    """A question on a path."""
+
+    question: Question
+    action: Action
+    others: Sequence[Action]
+    """What else could have been done about it."""
+
+    @property
+    def choice(self) -> tuple[str, Action]:
+        """What it is called, and what was done about it."""
+        name = self.question.key
+        return (self.question.message if name is None else name), self.action
+
+
+class Guide:
+    """Answers the questions of one call as its way says, and accepts the rest."""
+
+    may_be_silent = True
+
+    def __init__(
+        self,
+        way: Way,
+        contents: Contents,
+        watching: Watching,
+        *,
+        era: Era,
+        roots: Sequence[Root],
+        depth: int,
+        questions: int,
+    ) -> None:
+        self.met: list[Met] = []
+        self.strayed = False
+        self.endless = False
+        self.mistake: Exception | None = None
+        """What is wrong with what the author gave."""
+        self.scope = anyio.CancelScope()
+        """What the call has to run in, so that it can be broken off."""
+        self._way = way
+        self._contents = contents
+        self._watching = watching
+        self._scripts = contents.scripts()
+        self._era = era
+        self._roots = roots
+        self._depth = depth
+        self._questions = questions
+
+    @property
+    def unused(self) -> list[str]:
+        """Nothing: what this path has no use for, another may have."""
+        return []
+
+    def reply(self, question: Question) -> InputResponse | None:
+        """The answer to a question; None for none."""
+        place = len(self.met)
+        if place >= self._questions:
+            self.endless = True
+            self._break_off()
+            return None
+        try:
+            return self._reply(question, place)
+        except Exception as error:  # noqa: BLE001  # raised here it would be taken for the server's
+            self.mistake = self.mistake or error
+            self._break_off()
+            return None
+
+    def _break_off(self) -> None:
+        # What the server does before it notices is not the tool's.
+        self._watching.over = True
+        self.scope.cancel()
+
+    def _reply(self, question: Question, place: int) -> InputResponse | None:
+        possible = self._possible(question) if place < self._depth else [Action.ACCEPT]
+        action = Action.ACCEPT
+        if place < len(self._way):
+            name, action = self._way[place]
+            if action not in possible or name not in (question.key, question.message):
+                self.strayed = True
+                action = action if action in possible else Action.ACCEPT
+        self.met.append(Met(question, action, [other for other in possible if other is not action]))
+        match action:
+            case Action.ACCEPT if question.params is None:
+                return ListRootsResult(roots=list(self._roots))
+            case Action.ACCEPT:
+                return self._contents.accepting(question, self._scripts)
+            case Action.INVALID:
+                return self._contents.invalid(question)
+            case Action.MISSING:
+                return None
+            case Action.DECLINE | Action.CANCEL:
+                return ElicitResult(action=action.value)
+
+    def _possible(self, question: Question) -> list[Action]:
+        possible = [Action.ACCEPT]
+        if question.params is not None and not isinstance(question.params, CreateMessageRequestParams):
+            possible += [Action.DECLINE, Action.CANCEL]
+        if isinstance(question.params, ElicitRequestFormParams) and self._contents.invalid(question) is not None:
+            possible.append(Action.INVALID)
+        # Over an open connection, a request is answered.
+        if self._era is not Era.LIVE:
+            possible.append(Action.MISSING)
+        return possible

@@ -1,0 +1,211 @@
+"""Hypothesis strategies for the answers to a form: what it accepts, what it refuses, and all else a person may do."""
+
+import datetime
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from mcp_types import ElicitResult
+
+from roundtrip.calling.fields import Kind
+from roundtrip.testing.forms import FieldSamples, clearance, range_of, samples_of
+
+try:
+    from hypothesis import strategies as st
+except ImportError as missing:
+    raise ImportError(
+        "roundtrip.testing.strategies needs hypothesis: pip install 'roundtrip[testing]'", name="hypothesis"
+    ) from missing
+
+__all__ = ["answers", "outcomes"]
+
+_LONGER: Final = 20
+"""How much longer a text is than it has to be."""
+_DRAWN: Final = 200
+"""The longest text that is drawn letter by letter: hypothesis has no room for much more."""
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
+_LOCAL_PART: Final = 64
+"""The longest name in front of an @."""
+_DOMAIN: Final = "@example.com"
+_SITE: Final = "https://example.com/"
+
+
+def answers(schema: Mapping[str, Any] | None, *, valid: bool = True) -> st.SearchStrategy[dict[str, Any]]:
+    """Contents that a form accepts, or that it refuses for one reason.
+
+    They shrink to the samples of `roundtrip.testing.forms`, without the fields that may be left out.
+
+    Raises:
+        ValueError: The schema is no form, no valid answer to it is known, or it has no invalid one.
+
+    Example:
+        ```python
+        @given(content=answers({"type": "object", "properties": {"row": {"type": "string"}}, "required": ["row"]}))
+        def test_any_row_has_a_price(content: dict[str, Any]) -> None:
+            assert price(content["row"]) > 0
+        ```
+    """
+    fields = samples_of(schema)
+    accepted = st.fixed_dictionaries(
+        {samples.field.name: _valid(samples) for samples in fields if samples.field.required},
+        optional={
+            samples.field.name: _valid(samples) for samples in fields if samples.valid and not samples.field.required
+        },
+    )
+    if valid:
+        return accepted
+    if not fields:
+        raise ValueError("a form without fields refuses no answer")
+    missing = [accepted.map(_without(samples.field.name)) for samples in fields if samples.missed]
+    return st.one_of(
+        *missing, *(st.tuples(accepted, _invalid(samples)).map(_with(samples.field.name)) for samples in fields)
+    )
+
+
+def outcomes(schema: Mapping[str, Any] | None) -> st.SearchStrategy[ElicitResult]:
+    """What a person may do with a form: accept it with a valid or an invalid content, decline, cancel.
+
+    Raises:
+        ValueError: The schema is no form, or no valid answer to it is known.
+    """
+    contents = [answers(schema)]
+    if samples_of(schema):
+        contents.append(answers(schema, valid=False))
+    return st.one_of(
+        *(content.map(_accepting) for content in contents),
+        st.just(ElicitResult(action="decline")),
+        st.just(ElicitResult(action="cancel")),
+    )
+
+
+def _accepting(content: dict[str, Any]) -> ElicitResult:
+    return ElicitResult(action="accept", content=content)
+
+
+def _without(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda content: {key: value for key, value in content.items() if key != name}
+
+
+def _with(name: str) -> Callable[[tuple[dict[str, Any], Any]], dict[str, Any]]:
+    return lambda drawn: {**drawn[0], name: drawn[1]}
+
+
+def _valid(samples: FieldSamples) -> st.SearchStrategy[Any]:
+    # The samples come first: hypothesis shrinks to them.
+    more = [values.filter(samples.fits) for values in _fitting(samples)]
+    return st.one_of(st.sampled_from(samples.valid), *more)
+
+
+def _invalid(samples: FieldSamples) -> st.SearchStrategy[Any]:
+    more = [values.filter(lambda value: not samples.fits(value)) for values in _misfits(samples)]
+    return st.one_of(st.sampled_from(samples.invalid), *more)
+
+
+def _fitting(samples: FieldSamples) -> Iterator[st.SearchStrategy[Any]]:
+    match samples.field.kind:
+        case Kind.TEXT:
+            yield from _texts(samples)
+        case Kind.WHOLE | Kind.NUMBER if "multipleOf" not in samples.shape:
+            yield from _numbers(samples)
+        case Kind.SEVERAL:
+            choices = samples.field.choices
+            yield from _choices(samples, *_size(samples, most=len(choices)))
+        case _:
+            # The samples are all there is.
+            return
+
+
+def _misfits(samples: FieldSamples) -> Iterator[st.SearchStrategy[Any]]:
+    field = samples.field
+    match field.kind:
+        case Kind.TEXT if field.format is None:
+            yield from _lengths_that_misfit(samples)
+        case Kind.TEXT:
+            yield _strangers()
+        case Kind.SEVERAL:
+            yield _strangers()
+            least, most = _size(samples, most=len(field.choices))
+            yield from _choices(samples, 0, least - 1)
+            yield from _choices(samples, most + 1, len(field.choices))
+            yield st.lists(_strangers(), min_size=1, max_size=3)
+            return
+        case _:
+            yield _strangers()
+    if field.kind in (Kind.WHOLE, Kind.NUMBER):
+        low, high = range_of(samples.shape)
+        if low is not None:
+            yield st.integers(max_value=math.ceil(low - clearance(field, low)))
+        if high is not None:
+            yield st.integers(min_value=math.floor(high + clearance(field, high)))
+    yield st.lists(st.text(max_size=_LONGER), max_size=3)
+
+
+def _strangers() -> st.SearchStrategy[str]:
+    """Texts that nobody takes for a number, a yes, a date or an address."""
+    return st.text(max_size=_LONGER).map("not {}".format)
+
+
+def _texts(samples: FieldSamples) -> Iterator[st.SearchStrategy[str]]:
+    least, most = _size(samples, most=sys.maxsize)
+    if least > min(most, _DRAWN):
+        return
+    match samples.field.format:
+        case "email":
+            yield from _padded("", _DOMAIN, max(least, len(_DOMAIN) + 1), min(most, _LOCAL_PART + len(_DOMAIN)))
+        case "uri":
+            yield from _padded(_SITE, "", max(least, len(_SITE)), most)
+        case "date":
+            yield st.dates().map(datetime.date.isoformat)
+        case "date-time":
+            yield st.datetimes(timezones=st.just(datetime.UTC)).map(datetime.datetime.isoformat)
+        case _ if "pattern" in samples.shape:
+            yield st.from_regex(samples.shape["pattern"])
+        case _:
+            yield st.text(min_size=least, max_size=min(most, least + _LONGER))
+
+
+def _padded(head: str, tail: str, least: int, most: int) -> Iterator[st.SearchStrategy[str]]:
+    around = len(head) + len(tail)
+    if least <= most:
+        letters = st.text(_LETTERS, min_size=least - around, max_size=min(most, least + _LONGER) - around)
+        yield letters.map(lambda drawn: head + drawn + tail)
+
+
+def _lengths_that_misfit(samples: FieldSamples) -> Iterator[st.SearchStrategy[str]]:
+    least, most = _size(samples, most=_DRAWN)
+    if 1 <= least <= _DRAWN:
+        yield st.text(max_size=least - 1)
+    if most < _DRAWN:
+        yield st.text(min_size=most + 1, max_size=most + _LONGER)
+
+
+def _numbers(samples: FieldSamples) -> Iterator[st.SearchStrategy[float]]:
+    low, high = range_of(samples.shape)
+    least = math.ceil(low) if low is not None else None
+    most = math.floor(high) if high is not None else None
+    if least is None or most is None or least <= most:
+        yield st.integers(min_value=least, max_value=most)
+    # Bounds beyond those of a float are for integers.
+    if samples.field.kind is Kind.NUMBER and all(
+        abs(bound) < sys.float_info.max for bound in (low, high) if bound is not None
+    ):
+        yield st.floats(
+            min_value=float(low) if low is not None else None,
+            max_value=float(high) if high is not None else None,
+            allow_nan=False,
+            allow_infinity=False,
+        )
+
+
+def _choices(samples: FieldSamples, least: int, most: int) -> Iterator[st.SearchStrategy[list[str]]]:
+    """Lists of different choices, as a person would tick them."""
+    values = [choice.value for choice in samples.field.choices]
+    if 0 <= least <= most <= len(values):
+        yield st.lists(st.sampled_from(values), unique=True, min_size=least, max_size=most)
+
+
+def _size(samples: FieldSamples, *, most: int) -> tuple[int, int]:
+    """How long a text or a list has to be, and may be; `most` is for what may be any length."""
+    field = samples.field
+    return math.ceil(field.least or 0), min(math.floor(field.most), most) if field.most is not None else most

@@ -1,0 +1,143 @@
+"""A cinema whose tools ask in every way that there is, and which has some of every fault."""
+
+from itertools import count
+from typing import Annotated, Any, Literal
+
+import anyio
+from mcp.shared.exceptions import MCPError
+from mcp_types import Root
+from pydantic import BaseModel, Field, FileUrl
+
+from roundtrip import Context, Elicit, ElicitationResult, ElicitUrl, ListRoots, Resolve, Sample, Server, ToolError
+from roundtrip.testing import Explored
+
+ROOTS = [Root(uri=FileUrl("file:///films"))]
+
+
+class Seat(BaseModel):
+    row: Literal["front", "back"]
+
+
+class Snack(BaseModel):
+    name: str
+
+
+class Code(BaseModel):
+    code: Annotated[str, Field(pattern="^[0-9]{3}-[0-9]{3}$")]
+
+
+def seat(film: str) -> Elicit[Seat]:
+    return Elicit(f"Which row for {film}?", Seat)
+
+
+def snack(film: str, seat: Annotated[ElicitationResult[Seat], Resolve(seat)]) -> Elicit[Snack]:
+    return Elicit(f"Something to eat with {film}?", Snack)
+
+
+def cinema() -> Server[Any]:
+    """One instance of it."""
+    server = Server[Any]("cinema", keys=[b"k" * 32])
+    loops = {"left": 1}
+
+    @server.tool()
+    def book(
+        film: str,
+        seat: Annotated[ElicitationResult[Seat], Resolve(seat)],
+        snack: Annotated[ElicitationResult[Snack], Resolve(snack)],
+    ) -> str:
+        row = seat.data.row if seat.action == "accept" else seat.action
+        return f"{film}, row: {row}, {snack.data.name if snack.action == 'accept' else snack.action}"
+
+    @server.tool()
+    def need(film: str, seat: Annotated[Seat, Resolve(seat)]) -> dict[str, str]:
+        return {"film": film, "row": seat.row}
+
+    @server.tool()
+    async def leave(ctx: Context) -> str:
+        stay = await ctx.ask("stay", Elicit("Would you stay?", bool))
+        if stay.action != "decline":
+            return stay.action
+        why = await ctx.ask("why", Elicit("Why not?", str))
+        return f"left: {why.action}"
+
+    @server.tool()
+    async def nag(ctx: Context) -> str:
+        for number in count(1):
+            try:
+                await ctx.ask(f"sure-{number}", Elicit("Are you sure?", bool))
+            except MCPError:
+                continue
+        return "never"
+
+    @server.tool()
+    async def trap(ctx: Context) -> str:
+        first = await ctx.ask("first", Elicit("One?", bool))
+        second = await ctx.ask("second", Elicit("Two?", bool))
+        return {"accept": "fine", "decline": "well"}[second.action] if first.action == "decline" else "good"
+
+    @server.tool()
+    async def survey(ctx: Context) -> str:
+        page = await ctx.ask("page", ElicitUrl("Rate us", "https://rate.example/1"))
+        praise = await ctx.ask("praise", Sample("Praise it", max_tokens=9), unwrap=True)
+        roots = await ctx.ask("films", ListRoots(), unwrap=True)
+        text = getattr(praise.content, "text", None)
+        return f"{page.action}, {text}, {len(roots.roots)} root"
+
+    @server.tool()
+    async def unlock(ctx: Context) -> str:
+        return (await ctx.ask("code", Elicit("Which code?", Code, attempts=99), unwrap=True)).code
+
+    @server.tool()
+    async def once(ctx: Context) -> str:
+        await ctx.ask("go", Elicit("Go?", bool))
+        if not loops["left"]:
+            raise ToolError("it has run already")
+        loops["left"] -= 1
+        return "ran"
+
+    @server.tool()
+    async def fickle(ctx: Context) -> str:
+        loops["left"] += 1
+        await ctx.ask(f"name-{loops['left'] // 2}", Elicit("Who?", str))
+        return "done"
+
+    @server.tool()
+    async def hang(ctx: Context) -> str:
+        if (await ctx.ask("wait", Elicit("Wait?", bool))).action == "cancel":
+            await anyio.sleep_forever()
+        return "done"
+
+    @server.tool()
+    def broken(film: str, seat: Annotated[ElicitationResult[Seat], Resolve(seat)]) -> str:
+        if seat.action == "cancel":
+            raise MCPError(code=-32050, message="out of film")
+        if seat.action == "decline":
+            raise ToolError("no seat,\nno \x1b[31mfilm")
+        return film
+
+    @server.tool()
+    def plain() -> str:
+        return "nothing asked"
+
+    @server.tool()
+    def mistaken() -> str:
+        raise KeyError("film")
+
+    @server.tool()
+    async def careful() -> str:
+        try:
+            await server.call_tool("mistaken", {})
+        except ToolError:
+            return "it crashed"
+        return "it did not"
+
+    @server.prompt()
+    def review(film: str, seat: Annotated[ElicitationResult[Seat], Resolve(seat)]) -> str:
+        return f"Review {film} from the row: {seat.action}"
+
+    return server
+
+
+def outcomes(explored: Explored) -> dict[str, str]:
+    """How each path ended, by what it did."""
+    return {str(path): f"{path.outcome}: {path.text}" for path in explored.paths}

@@ -1,0 +1,294 @@
+"""Every way through the questions of real servers: what came of each, as a table, and what was left out."""
+
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from roundtrip import State
+from roundtrip.testing import DECLINE, Action, Answers, Era, Explored, Leg, Path, PathOutcome, Unused, paths
+from tests.interaction.testing.cinemas import ROOTS, cinema, outcomes
+
+pytestmark = pytest.mark.anyio
+
+
+def by_choices(explored: Explored) -> dict[Any, Path]:
+    return {path.choices: path for path in explored.paths}
+
+
+TWO_QUESTIONS = """\
+25 paths of 'book', retry era, branching at the first 2 questions: 25 completed
+left out: other answers beyond depth=2, where 16 paths only accepted
+
+#   questions                                  outcome    states  text
+1   seat accept    snack accept                completed  s1      Solaris, row: front, text
+2   seat accept    snack decline               completed  s1      Solaris, row: front, decline
+3   seat accept    snack cancel                completed  s1      Solaris, row: front, cancel
+4   seat accept    snack invalid   and 1 more  completed  s2      Solaris, row: front, text
+5   seat accept    snack missing   and 1 more  completed  s2      Solaris, row: front, text
+6   seat decline   snack accept                completed  s1      Solaris, row: decline, text
+7   seat decline   snack decline               completed  s1      Solaris, row: decline, decline
+8   seat decline   snack cancel                completed  s1      Solaris, row: decline, cancel
+9   seat decline   snack invalid   and 1 more  completed  s2      Solaris, row: decline, text
+10  seat decline   snack missing   and 1 more  completed  s2      Solaris, row: decline, text
+11  seat cancel    snack accept                completed  s1      Solaris, row: cancel, text
+12  seat cancel    snack decline               completed  s1      Solaris, row: cancel, decline
+13  seat cancel    snack cancel                completed  s1      Solaris, row: cancel, cancel
+14  seat cancel    snack invalid   and 1 more  completed  s2      Solaris, row: cancel, text
+15  seat cancel    snack missing   and 1 more  completed  s2      Solaris, row: cancel, text
+16  seat invalid   seat accept     and 1 more  completed  s2      Solaris, row: front, text
+17  seat invalid   seat decline    and 1 more  completed  s2      Solaris, row: decline, text
+18  seat invalid   seat cancel     and 1 more  completed  s2      Solaris, row: cancel, text
+19  seat invalid   seat invalid    and 2 more  completed  s3      Solaris, row: front, text
+20  seat invalid   seat missing    and 2 more  completed  s3      Solaris, row: front, text
+21  seat missing   seat accept     and 1 more  completed  s2      Solaris, row: front, text
+22  seat missing   seat decline    and 1 more  completed  s2      Solaris, row: decline, text
+23  seat missing   seat cancel     and 1 more  completed  s2      Solaris, row: cancel, text
+24  seat missing   seat invalid    and 2 more  completed  s3      Solaris, row: front, text
+25  seat missing   seat missing    and 2 more  completed  s3      Solaris, row: front, text
+
+states
+  s1  received > (resolving > awaiting_input > resumed) x2 > resolving > executing > completed
+  s2  received > (resolving > awaiting_input > resumed) x3 > resolving > executing > completed
+  s3  received > (resolving > awaiting_input > resumed) x4 > resolving > executing > completed
+
+edges of the machine: 6 of 20 gone along
+not gone along:
+  ask      executing > awaiting_input
+  revise   executing > resolving
+  recall   resolving > completed
+  refuse   resolving > refused, executing > refused
+  reject   received > rejected, awaiting_input > rejected, resolving > rejected, executing > rejected
+  fail     received > failed, resolving > failed, awaiting_input > failed, resumed > failed, executing > failed
+"""
+
+
+async def test_all_ways_through_two_questions_are_gone() -> None:
+    explored = await paths(cinema(), "book", {"film": "Solaris"}, depth=2)
+    assert str(explored) == TWO_QUESTIONS.rstrip("\n")
+    assert len(explored.paths) == 25
+    assert {path.choices[:2] for path in explored.paths if path.choices[1][0] != "seat"} == {
+        (("seat", one), ("snack", other)) for one in (Action.ACCEPT, Action.DECLINE, Action.CANCEL) for other in Action
+    }
+
+
+async def test_a_path_tells_its_value_states_and_call() -> None:
+    explored = await paths(cinema(), "need", {"film": "Solaris"}, depth=1)
+    accepted, declined = (explored.paths[place] for place in (0, 1))
+    assert accepted.value == {"film": "Solaris", "row": "front"}
+    assert accepted.conversation is not None
+    assert (accepted.conversation.legs, accepted.states) == (2, tuple(accepted.conversation.states or ()))
+    assert declined.outcome is PathOutcome.REFUSED
+    assert declined.states is not None
+    assert declined.states[-1] is State.REFUSED
+    assert explored.outcomes == {PathOutcome.COMPLETED: 3, PathOutcome.REFUSED: 2}
+    assert [question.message for question in declined.questions] == ["Which row for Solaris?"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("book", {"film": "Solaris"}),
+        ("need", {"film": "Solaris"}),
+        ("leave", {}),
+        ("survey", {}),
+        ("trap", {}),
+        ("nag", {}),
+    ],
+)
+async def test_both_eras_come_to_the_same_for_the_same_choices(tool: str, arguments: dict[str, Any]) -> None:
+    retry, live = [
+        by_choices(await paths(cinema(), tool, arguments, depth=2, era=era, roots=ROOTS, questions=7))
+        for era in (Era.RETRY, Era.LIVE)
+    ]
+    assert live.keys() == {choices for choices in retry if all(action is not Action.MISSING for _, action in choices)}
+    for choices, path in live.items():
+        other = retry[choices]
+        assert (path.outcome, path.text, path.states) == (other.outcome, other.text, other.states)
+
+
+async def test_a_question_that_only_a_decline_leads_to_is_found(era: Era) -> None:
+    explored = await paths(cinema(), "leave", era=era, depth=2)
+    told = outcomes(explored)
+    assert told["stay accept"] == "completed: accept"
+    assert told["stay decline, why accept"] == "completed: left: accept"
+    assert told["stay decline, why cancel"] == "completed: left: cancel"
+    assert told["stay invalid, stay decline, why accept"] == "completed: left: accept"
+    assert ("stay decline, why missing, why accept" in told) is (era is Era.RETRY)
+
+
+OTHER_QUESTIONS = """\
+10 paths of 'survey', retry era, branching at the first 2 questions: 10 completed
+left out: other answers beyond depth=2, where 10 paths only accepted
+
+#   questions                                   outcome    states  text
+1   page accept    praise accept    and 1 more  completed  s1      accept, text, 1 root
+2   page accept    praise missing   and 2 more  completed  s2      accept, text, 1 root
+3   page decline   praise accept    and 1 more  completed  s1      decline, text, 1 root
+4   page decline   praise missing   and 2 more  completed  s2      decline, text, 1 root
+5   page cancel    praise accept    and 1 more  completed  s1      cancel, text, 1 root
+6   page cancel    praise missing   and 2 more  completed  s2      cancel, text, 1 root
+7   page missing   page accept      and 2 more  completed  s2      accept, text, 1 root
+8   page missing   page decline     and 2 more  completed  s2      decline, text, 1 root
+9   page missing   page cancel      and 2 more  completed  s2      cancel, text, 1 root
+10  page missing   page missing     and 3 more  completed  s3      accept, text, 1 root
+
+states
+  s1  received > (resolving > executing > awaiting_input > resumed) x3 > resolving > executing > completed
+  s2  received > (resolving > executing > awaiting_input > resumed) x4 > resolving > executing > completed
+  s3  received > (resolving > executing > awaiting_input > resumed) x5 > resolving > executing > completed
+
+edges of the machine: 6 of 20 gone along
+not gone along:
+  ask      resolving > awaiting_input
+  revise   executing > resolving
+  recall   resolving > completed
+  refuse   resolving > refused, executing > refused
+  reject   received > rejected, awaiting_input > rejected, resolving > rejected, executing > rejected
+  fail     received > failed, resolving > failed, awaiting_input > failed, resumed > failed, executing > failed
+"""
+
+
+async def test_pages_models_and_roots_are_answered_as_they_can_be() -> None:
+    explored = await paths(cinema(), "survey", roots=ROOTS, depth=2)
+    assert str(explored) == OTHER_QUESTIONS.rstrip("\n")
+
+
+async def test_on_the_live_era_no_question_stays_without_an_answer() -> None:
+    explored = await paths(cinema(), "survey", roots=ROOTS, era=Era.LIVE)
+    assert outcomes(explored) == {
+        "page accept, praise accept, films accept": "completed: accept, text, 1 root",
+        "page decline, praise accept, films accept": "completed: decline, text, 1 root",
+        "page cancel, praise accept, films accept": "completed: cancel, text, 1 root",
+    }
+
+
+async def test_a_client_without_roots_is_a_path_too(era: Era) -> None:
+    explored = await paths(cinema(), "survey", depth=0, era=era)
+    (path,) = explored.paths
+    assert path.outcome is PathOutcome.REJECTED
+    assert "roots" in path.text
+    assert isinstance(path.error, MCPError)
+
+
+async def test_a_crash_is_found_and_named(era: Era) -> None:
+    explored = await paths(cinema(), "trap", era=era, depth=2)
+    (crashed,) = explored.crashed
+    assert crashed.choices == (("first", Action.DECLINE), ("second", Action.CANCEL))
+    assert isinstance(crashed.error, KeyError)
+    with pytest.raises(AssertionError) as raised:
+        explored.assert_no_crash()
+    assert str(raised.value) == (
+        f"1 of {len(explored.paths)} paths of 'trap' crashed:\n  first decline, second cancel\n    KeyError: 'cancel'"
+    )
+    assert raised.value.__cause__ is crashed.error
+
+
+async def test_a_crash_of_what_the_tool_calls_is_not_the_tool_s(era: Era) -> None:
+    explored = await paths(cinema(), "careful", era=era)
+    assert outcomes(explored) == {"nothing asked": "completed: it crashed"}
+
+
+async def test_errors_are_outcomes(era: Era) -> None:
+    explored = await paths(cinema(), "broken", {"film": "Solaris"}, era=era, depth=1)
+    told = outcomes(explored)
+    assert told["seat cancel"] == "error: -32050 out of film"
+    assert told["seat decline"].startswith("failed: ")
+    explored.assert_no_crash()
+    assert explored.table().splitlines()[2].endswith("no seat,\\nno \\x1b[31mfilm")
+
+
+async def test_a_tool_that_asks_for_ever_is_broken_off(era: Era) -> None:
+    explored = await paths(cinema(), "nag", era=era, depth=1, questions=7)
+    assert {path.outcome for path in explored.paths} == {PathOutcome.UNFINISHED}
+    assert {len(path.choices) for path in explored.paths} == {7}
+    assert explored.paths[0].text == "still asks after 7 questions, the last 'sure-7'"
+    assert explored.deeper == len(explored.paths) == {Era.RETRY: 5, Era.LIVE: 4}[era]
+    explored.assert_no_crash()
+
+
+async def test_made_up_content_that_the_tool_refuses_is_said(era: Era) -> None:
+    explored = await paths(cinema(), "unlock", era=era, depth=1)
+    assert explored.paths[0].text.startswith("asks 'code' again and again: if its form says not all, answers=")
+    explored = await paths(cinema(), "unlock", era=era, depth=1, answers={"code": {"code": "123-456"}})
+    assert explored.paths[0].text == "123-456"
+
+
+async def test_a_tool_that_hangs_is_broken_off(era: Era) -> None:
+    explored = await paths(cinema(), "hang", era=era, depth=1, patience=0.5)
+    told = outcomes(explored)
+    assert told.pop("wait cancel") == "unfinished: no end after 0.5 seconds"
+    assert set(told.values()) == {"completed: done"}
+
+
+async def test_the_limit_is_kept_and_what_it_left_out_is_said() -> None:
+    explored = await paths(cinema(), "book", {"film": "Solaris"}, depth=2, limit=7)
+    assert len(explored.paths) == 7
+    assert [sum(action is not Action.ACCEPT for _, action in path.choices) for path in explored.paths] == [
+        *(0, 1, 1, 1, 1),
+        *(1, 1),
+    ]
+    # Those that branch off at the first question have been gone, and not the four branches of each.
+    assert explored.left_out == 2 + 4 * 4
+    assert "left out: 18 paths or more, as limit=7 was reached" in str(explored)
+
+
+async def test_each_path_has_an_instance_of_its_own_where_one_can_be_made(era: Era) -> None:
+    explored = await paths(cinema, "once", era=era, depth=1)
+    assert {path.text for path in explored.paths} == {"ran"}
+    shared = await paths(cinema(), "once", era=era, depth=1)
+    assert shared.outcomes[PathOutcome.FAILED] == len(explored.paths) - 1
+
+
+async def test_a_tool_that_asks_otherwise_for_the_same_answers_is_told() -> None:
+    server = cinema()
+    explored = await paths(server, "fickle", depth=1)
+    assert explored.strayed == 4
+    assert "4 paths met other questions than before after the same answers" in str(explored)
+
+
+async def test_nothing_asked_is_one_path(era: Era) -> None:
+    explored = await paths(cinema(), "plain", era=era)
+    assert outcomes(explored) == {"nothing asked": "completed: nothing asked"}
+    assert explored.table().splitlines()[1].split() == ["1", "completed", "s1", "nothing", "asked"]
+
+
+async def test_a_prompt_is_explored_by_its_first_leg(era: Era) -> None:
+    explored = await paths(cinema(), Leg("review", {"film": "Solaris"}, method="prompts/get"), era=era, depth=1)
+    assert [path.text for path in explored.paths][:3] == [
+        f"Review Solaris from the row: {action}" for action in ("accept", "decline", "cancel")
+    ]
+
+
+async def test_the_author_says_what_to_accept_with(era: Era) -> None:
+    answers: dict[Any, Any] = {"seat": ["back", "back"], "snack": {"name": "nuts"}}
+    explored = await paths(cinema(), "book", {"film": "Solaris"}, answers=answers, era=era, depth=1)
+    assert explored.paths[0].text == "Solaris, row: back, nuts"
+    assert outcomes(explored)["seat invalid, seat accept, snack accept"].endswith("row: back, nuts")
+
+
+async def test_an_answer_that_no_path_asks_for_is_a_mistake_unless_it_may_be_left() -> None:
+    server, arguments = cinema(), {"film": "Solaris"}
+    answers: Answers = {"saet": "back"}
+    with pytest.raises(Unused, match="nobody asked for 'saet'\n"):
+        await paths(server, "book", arguments, answers=answers, depth=1)
+    assert await paths(server, "book", arguments, answers=answers, depth=1, allow_unused=True)
+    assert await paths(server, "book", arguments, answers=answers, depth=1, limit=2)
+
+
+async def test_an_answer_that_does_not_accept_is_a_mistake(era: Era) -> None:
+    with pytest.raises(ValueError, match="what to accept with, and has 'decline' for 'seat'"):
+        await paths(cinema(), "book", {"film": "Solaris"}, answers={"seat": DECLINE}, era=era)
+
+
+async def test_a_mistake_of_the_author_s_function_is_raised(era: Era) -> None:
+    def wrong(question: object) -> bool:
+        raise LookupError("my own fault")
+
+    with pytest.raises(LookupError, match="my own fault"):
+        await paths(cinema(), "book", {"film": "Solaris"}, answers={wrong: 1}, era=era)
+
+
+async def test_bounds_that_allow_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="limit= and questions= at least 1"):
+        await paths(cinema(), "plain", limit=0)

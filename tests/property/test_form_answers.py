@@ -1,0 +1,245 @@
+"""Answers drawn from a form's schema: the valid ones are accepted wherever it is checked, the invalid ones refused."""
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Mapping
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import HealthCheck, assume, find, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from mcp_types import ElicitResult
+from pydantic import BaseModel, EmailStr, Field, HttpUrl, create_model
+
+from roundtrip.asks.forms import AnswerInvalid, Form, form_of
+from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_answer
+from roundtrip.testing.strategies import answers, outcomes
+from tests.property.test_forms import TOLD
+
+
+class Size(Enum):
+    SMALL = "s"
+    LARGE = "l"
+
+
+KINDS: list[Any] = [
+    *(annotation for annotation, _ in TOLD),
+    EmailStr,
+    Annotated[EmailStr, Field(min_length=20, max_length=25)],
+    HttpUrl,
+    Annotated[str, Field(min_length=300)],
+    Annotated[int, Field(gt=-3, lt=3)],
+    Annotated[float, Field(ge=0.3, le=0.4)],
+    Annotated[float, Field(ge=10**17 + 1, le=2 * 10**17 + 1)],
+    set[Literal["a", "b", "c"]],
+    Annotated[set[Size], Field(min_length=2)],
+    Annotated[list[Literal["a", "b", "c"]], Field(min_length=1, max_length=2)],
+]
+NAMES = ["a", "b", "c", "d_e"]
+
+
+@st.composite
+def forms(draw: st.DrawFn) -> Form:
+    chosen: dict[str, Any] = {}
+    for name in draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True)):
+        kind = draw(st.sampled_from(KINDS))
+        chosen[name] = draw(st.sampled_from([(kind, ...), (kind | None, ...), (kind | None, None)]))
+    return form_of(create_model("Form", **chosen))
+
+
+SIZES = st.integers(0, 6)
+BOUNDS = st.one_of(st.integers(-5, 5), st.floats(-5, 5), st.integers(), st.just(2**70))
+CHOICES: st.SearchStrategy[list[str]] = st.lists(st.text(max_size=3), min_size=1, max_size=4, unique=True)
+SHAPES: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.fixed_dictionaries({"type": st.just("string")}, optional={"minLength": SIZES, "maxLength": SIZES}),
+    st.fixed_dictionaries(
+        {"type": st.just("string"), "format": st.sampled_from(["email", "uri", "date", "date-time", "other"])},
+        optional={"maxLength": st.integers(0, 40), "minLength": st.integers(0, 40), "title": st.text()},
+    ),
+    st.fixed_dictionaries({"type": st.just("string"), "pattern": st.sampled_from(["^a+$", "b", "^[A-Z]{2}$", r"\d"])}),
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["integer", "number"])},
+        optional={
+            "minimum": BOUNDS,
+            "maximum": BOUNDS,
+            "exclusiveMinimum": BOUNDS,
+            "exclusiveMaximum": BOUNDS,
+            "multipleOf": st.integers(1, 9),
+            "default": BOUNDS,
+        },
+    ),
+    st.fixed_dictionaries({"type": st.just("boolean")}, optional={"default": st.booleans()}),
+    st.fixed_dictionaries({"type": st.just("string"), "enum": CHOICES}, optional={"default": st.text(max_size=3)}),
+    CHOICES.map(lambda values: {"type": "string", "oneOf": [{"const": value, "title": "T"} for value in values]}),
+    st.fixed_dictionaries(
+        {
+            "type": st.just("array"),
+            "items": st.one_of(
+                CHOICES.map(lambda values: {"type": "string", "enum": values}),
+                CHOICES.map(lambda values: {"anyOf": [{"const": value, "title": "T"} for value in values]}),
+            ),
+        },
+        optional={"minItems": SIZES, "maxItems": SIZES, "uniqueItems": st.booleans()},
+    ),
+)
+SCHEMAS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "type": st.just("object"),
+        "properties": st.dictionaries(st.sampled_from(NAMES), SHAPES, min_size=1, max_size=3),
+    }
+).flatmap(
+    lambda form: st.lists(st.sampled_from(sorted(form["properties"])), unique=True).map(
+        lambda required: {**form, "required": required}
+    )
+)
+RUN = settings(max_examples=100, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def accepts(schema: Mapping[str, Any], content: dict[str, Any]) -> bool:
+    """What the `jsonschema` library says, with the formats that it knows itself."""
+    validator = Draft202012Validator(dict(schema), format_checker=Draft202012Validator.FORMAT_CHECKER)
+    return validator.is_valid(content)  # pyright: ignore[reportUnknownMemberType]
+
+
+def takes(form: Form, content: dict[str, Any]) -> bool:
+    """What our server says to it, once it has come over the wire."""
+    sent = ElicitResult(action="accept", content=content).model_dump_json()
+    try:
+        form.parse(ElicitResult.model_validate_json(sent).content)
+    except AnswerInvalid:
+        return False
+    return True
+
+
+def answerable(schema: Mapping[str, Any]) -> bool:
+    try:
+        valid_answer(schema)
+    except ValueError:
+        return False
+    return True
+
+
+@RUN
+@given(form=forms(), data=st.data())
+def test_a_server_takes_every_valid_answer_to_its_form_and_no_invalid_one(form: Form, data: st.DataObject) -> None:
+    valid = data.draw(answers(form.schema))
+    assert accepts(form.schema, valid)
+    assert takes(form, valid)
+    assert not takes(form, data.draw(answers(form.schema, valid=False)))
+
+
+@RUN
+@given(form=forms())
+def test_a_server_takes_the_valid_samples_and_no_invalid_one(form: Form) -> None:
+    assert takes(form, valid_answer(form.schema))
+    other = other_valid_answer(form.schema)
+    assert other is None or takes(form, other)
+    assert not any(takes(form, content) for content in invalid_answers(form.schema))
+
+
+@RUN
+@given(schema=SCHEMAS, data=st.data())
+def test_valid_answers_validate_against_any_schema_of_a_form(schema: dict[str, Any], data: st.DataObject) -> None:
+    if not answerable(schema):
+        with pytest.raises(ValueError, match="no valid value of the required field"):
+            answers(schema)
+        return
+    first = valid_answer(schema)
+    assert accepts(schema, first)
+    other = other_valid_answer(schema)
+    assert other is None or (other != first and accepts(schema, other))
+    assert accepts(schema, data.draw(answers(schema)))
+
+
+@RUN
+@given(schema=SCHEMAS, data=st.data())
+def test_invalid_answers_are_wrong_in_one_field(schema: dict[str, Any], data: st.DataObject) -> None:
+    assume(answerable(schema))
+    first = valid_answer(schema)
+    # The library checks neither of them without packages that are not needed here.
+    told = all(shape.get("format") not in ("uri", "date-time") for shape in schema["properties"].values())
+    samples = invalid_answers(schema)
+    assert samples
+    for content in samples:
+        assert not (told and accepts(schema, content))
+        assert sum(first.get(name) != content.get(name) for name in schema["properties"]) == 1
+    assert not (told and accepts(schema, data.draw(answers(schema, valid=False))))
+
+
+ORDER: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 9},
+        "count": {"type": "integer", "minimum": 1},
+        "sizes": {"type": "array", "items": {"type": "string", "enum": ["s", "l"]}},
+        "note": {"type": "string", "default": "none"},
+    },
+    "required": ["name", "count", "sizes"],
+}
+SIMPLEST = {"name": "text", "count": 1, "sizes": ["s"]}
+SEARCH = settings(max_examples=1000, database=None, deadline=None)
+
+
+def test_answers_shrink_to_the_samples() -> None:
+    assert find(answers(ORDER), lambda content: True, settings=SEARCH) == SIMPLEST
+    assert find(answers(ORDER), lambda content: content["count"] > 5, settings=SEARCH) == {**SIMPLEST, "count": 6}
+    assert find(answers(ORDER), lambda content: "note" in content, settings=SEARCH) == {**SIMPLEST, "note": "none"}
+    long = find(answers(ORDER), lambda content: len(content["name"]) > 5, settings=SEARCH)
+    assert long == {**SIMPLEST, "name": "000000"}
+    both = find(answers(ORDER), lambda content: len(content["sizes"]) > 1, settings=SEARCH)
+    assert both in ({**SIMPLEST, "sizes": ["s", "l"]}, {**SIMPLEST, "sizes": ["l", "s"]})
+
+
+def test_invalid_answers_shrink_to_the_samples() -> None:
+    invalid = answers(ORDER, valid=False)
+    assert find(invalid, lambda content: True, settings=SEARCH) == {"count": 1, "sizes": ["s"]}
+    whole = find(invalid, lambda content: content.keys() >= SIMPLEST.keys(), settings=SEARCH)
+    assert whole in invalid_answers({**ORDER, "properties": {**ORDER["properties"], "note": {"type": "string"}}})
+    low = find(
+        invalid, lambda content: isinstance(content.get("count"), int) and content["count"] < -5, settings=SEARCH
+    )
+    assert low == {**SIMPLEST, "count": -6}
+
+
+@pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
+def test_every_outcome_is_drawn(action: str) -> None:
+    assert find(
+        outcomes(ORDER), lambda outcome: outcome.action == action, settings=SEARCH
+    ) == ElicitResult.model_validate({"action": action, "content": SIMPLEST if action == "accept" else None})
+
+
+def test_an_outcome_may_be_an_invalid_answer() -> None:
+    refused = find(outcomes(ORDER), lambda outcome: not accepts(ORDER, outcome.content or SIMPLEST), settings=SEARCH)
+    assert refused.content == {"count": 1, "sizes": ["s"]}
+
+
+def test_a_form_without_fields_is_accepted_and_never_invalid() -> None:
+    class Nothing(BaseModel):
+        pass
+
+    schema = form_of(Nothing).schema
+    with pytest.raises(ValueError, match="without fields"):
+        answers(schema, valid=False)
+    assert find(outcomes(schema), lambda outcome: True, settings=SEARCH).content == {}
+
+
+@pytest.mark.parametrize("schema", [None, {"type": "object"}, {"type": "object", "properties": {"f": {}}}])
+def test_what_is_no_form_has_no_strategy(schema: Any) -> None:
+    for strategy in (answers, outcomes):
+        with pytest.raises(ValueError, match="form"):
+            strategy(schema)
+
+
+def test_without_hypothesis_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    monkeypatch.delitem(sys.modules, "roundtrip.testing.strategies")
+    with pytest.raises(ImportError, match=r"pip install 'roundtrip\[testing\]'"):
+        importlib.import_module("roundtrip.testing.strategies")
+
+
+def test_the_samples_need_no_hypothesis() -> None:
+    code = "import sys; import roundtrip.testing.forms; sys.exit('hypothesis' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0

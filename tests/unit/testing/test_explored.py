@@ -1,0 +1,119 @@
+"""How explored paths are told: columns, folded states, and the edges that were not gone along."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from roundtrip.machine.table import ARROWS, State
+from roundtrip.testing import Action, Coverage, Era, Explored, Path, PathOutcome
+
+S = State
+
+
+def path(
+    *choices: tuple[str, Action],
+    outcome: PathOutcome = PathOutcome.COMPLETED,
+    text: str = "",
+    states: Sequence[State] | None = None,
+) -> Path:
+    return Path(choices, outcome, text, None if states is None else tuple(states), ())
+
+
+def explored(*paths: Path, depth: int = 3, left_out: int = 0, strayed: int = 0) -> Explored:
+    return Explored("book", Era.RETRY, depth, 500, paths, left_out, strayed, None)
+
+
+def states_told(*states: State) -> str:
+    return explored(path(states=states)).table().splitlines()[-1].split("s1  ")[1]
+
+
+@pytest.mark.parametrize(
+    ("states", "told"),
+    [
+        ([S.RECEIVED], "received"),
+        ([S.RECEIVED, S.RESOLVING, S.FAILED], "received > resolving > failed"),
+        ([S.RECEIVED, S.RECEIVED], "(received) x2"),
+        (
+            [S.RECEIVED, *(S.RESOLVING, S.AWAITING_INPUT, S.RESUMED) * 3, S.RESOLVING, S.REFUSED],
+            "received > (resolving > awaiting_input > resumed) x3 > resolving > refused",
+        ),
+        (
+            [*(S.RESOLVING, S.RESUMED) * 2, *(S.EXECUTING, S.RESUMED) * 2],
+            "(resolving > resumed) x2 > (executing > resumed) x2",
+        ),
+    ],
+)
+def test_states_that_repeat_are_written_once(states: list[State], told: str) -> None:
+    assert states_told(*states) == told
+
+
+def test_the_same_states_have_one_name() -> None:
+    short, long = [S.RECEIVED, S.FAILED], [S.RECEIVED, S.RESOLVING, S.FAILED]
+    table = explored(path(states=short), path(states=long), path(states=short), path()).table()
+    assert table == (
+        "#  questions  outcome    states  text\n"
+        "1             completed  s1\n"
+        "2             completed  s2\n"
+        "3             completed  s1\n"
+        "4             completed\n"
+        "\n"
+        "states\n"
+        "  s1  received > failed\n"
+        "  s2  received > resolving > failed"
+    )
+
+
+def test_questions_beyond_the_depth_are_counted() -> None:
+    table = explored(path(("a", Action.DECLINE), ("b", Action.ACCEPT), ("c", Action.ACCEPT)), depth=1).table()
+    assert table.splitlines()[1] == "1  a decline   and 2 more  completed"
+
+
+def test_a_table_fits_a_terminal_and_still_tells_its_paths_apart() -> None:
+    long = "a_question_of_a_very_long_name_" * 2
+    many = [path(*((long, action),) * 3, text="word " * 40) for action in Action]
+    lines = explored(*many).table().splitlines()
+    assert max(map(len, lines)) <= 120
+    assert len({line[3:80] for line in lines[1:]}) == len(Action)
+    assert lines[1].endswith("…")
+
+
+def test_a_failure_is_told_without_what_all_failures_begin_with() -> None:
+    failed = path(outcome=PathOutcome.FAILED, text="Error executing tool book: sold out")
+    assert explored(failed).table().splitlines()[1] == "1             failed   sold out"
+    assert failed.text.startswith("Error executing tool book")
+
+
+def test_what_was_left_out_is_said_in_words() -> None:
+    text = str(explored(path(("a", Action.ACCEPT), ("b", Action.ACCEPT)), depth=1, left_out=2, strayed=1))
+    assert text.splitlines()[:4] == [
+        "1 path of 'book', retry era, branching at the first 1 question: 1 completed",
+        "left out: 2 paths or more, as limit=500 was reached",
+        "left out: other answers beyond depth=1, where 1 path only accepted",
+        "1 path met other questions than before after the same answers",
+    ]
+
+
+def test_outcomes_are_counted_in_their_order() -> None:
+    failed = path(outcome=PathOutcome.FAILED)
+    text = str(explored(failed, path(), failed))
+    assert "3 paths of 'book'" in text
+    assert text.splitlines()[0].endswith(": 1 completed, 2 failed")
+
+
+def test_edges_not_gone_along_are_told_by_their_events() -> None:
+    coverage = Coverage.of(arrow for arrow in ARROWS if arrow.event.value not in ("revise", "refuse"))
+    assert str(coverage) == (
+        f"edges of the machine: {len(ARROWS) - 3} of {len(ARROWS)} gone along\n"
+        "not gone along:\n"
+        "  revise   executing > resolving\n"
+        "  refuse   resolving > refused, executing > refused"
+    )
+    assert {*coverage.gone, *coverage.not_gone} == {*ARROWS}
+
+
+def test_all_edges_leave_nothing_to_tell() -> None:
+    assert str(Coverage.of(ARROWS)) == f"edges of the machine: {len(ARROWS)} of {len(ARROWS)} gone along"
+
+
+def test_no_crash_passes_the_assertion() -> None:
+    explored(path(), path(outcome=PathOutcome.FAILED), path(outcome=PathOutcome.UNFINISHED)).assert_no_crash()

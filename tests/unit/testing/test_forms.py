@@ -1,0 +1,304 @@
+"""Answers made from a form's schema, tried on real servers: each valid one is taken, each invalid one asked again."""
+
+import datetime
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import pytest
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Elicit as SdkElicit
+from mcp.server.mcpserver import Resolve as SdkResolve
+from mcp_types import ElicitResult
+from pydantic import AnyUrl, BaseModel, EmailStr, Field, HttpUrl
+from typing_extensions import TypedDict
+
+from roundtrip import Elicit, Resolve, Server
+from roundtrip.asks.forms import form_of
+from roundtrip.testing import Unanswered, User
+from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_answer
+
+
+class Size(Enum):
+    SMALL = "s"
+    LARGE = "l"
+
+
+class Primitives(BaseModel):
+    name: str = Field(min_length=1, max_length=9)
+    count: int = Field(ge=1, le=9)
+    between: int = Field(gt=10, lt=12)
+    share: float = Field(ge=0, le=1)
+    third: float = Field(ge=0.3, le=0.4)
+    sure: bool
+
+
+class Texts(BaseModel):
+    code: str = Field(min_length=11)
+    empty: str = Field(max_length=0)
+    page: AnyUrl
+    site: HttpUrl
+    mail: EmailStr
+    long_mail: EmailStr = Field(min_length=30, max_length=40)
+    short_mail: EmailStr = Field(max_length=6)
+    day: datetime.date
+    moment: datetime.datetime
+
+
+class Choices(BaseModel):
+    plain: Literal["a", "b"]
+    size: Size
+    only: Literal["it"]
+    many: list[Literal["x", "y", "z"]] = Field(min_length=1, max_length=2)
+    sizes: list[Size]
+    both: set[Literal["x", "y"]] = Field(min_length=2)
+    thrice: list[Literal["x", "y"]] = Field(min_length=3)
+
+
+class Defaults(BaseModel):
+    name: str = "Ada"
+    count: int = 2
+    share: float = 0.5
+    sure: bool = False
+    size: Size = Size.SMALL
+    tags: list[Literal["x", "y"]] = ["x"]
+    note: str | None = None
+    needed: str | None
+
+
+class Misfit(BaseModel):
+    count: int = Field(default=0, ge=1)
+
+
+class Empty(BaseModel):
+    pass
+
+
+class Aliased(BaseModel):
+    book_title: str = Field(alias="bookTitle")
+
+
+@dataclass
+class Slot:
+    day: str
+    hour: int = 9
+
+
+class Address(TypedDict):
+    city: str
+    code: int
+
+
+SCHEMAS: list[Any] = [
+    Primitives,
+    Texts,
+    Choices,
+    Defaults,
+    Misfit,
+    Aliased,
+    Slot,
+    Address,
+    bool,
+    Size,
+    {"r": "Red", "g": "Green"},
+    [{"r": "Red", "g": "Green"}],
+]
+
+
+def accept(content: dict[str, Any]) -> ElicitResult:
+    return ElicitResult(action="accept", content=content)
+
+
+def asking(schema: Any, attempts: int) -> tuple[Server[Any], list[Any]]:
+    """A server whose tool asks with a form, and what its body got."""
+    server = Server[Any]("shop", keys=[b"k" * 32])
+    got: list[Any] = []
+
+    async def question() -> Any:
+        return Elicit("?", schema, attempts=attempts)
+
+    @server.tool()
+    async def order(answer: Annotated[Any, Resolve(question)]) -> str:
+        got.append(answer)
+        return "done"
+
+    return server, got
+
+
+@pytest.mark.anyio
+@pytest.mark.roundtrip(eras="both")
+@pytest.mark.parametrize("schema", [*SCHEMAS, Empty], ids=str)
+async def test_a_server_takes_each_valid_answer_and_asks_again_on_each_invalid_one(schema: Any) -> None:
+    shown = form_of(schema).schema
+    valid = [valid_answer(shown)]
+    if (other := other_valid_answer(shown)) is not None:
+        valid.append(other)
+    invalid = invalid_answers(shown)
+    assert invalid or schema is Empty
+    for content in valid:
+        server, got = asking(schema, attempts=len(invalid) + 1)
+        call = await User(server, {"question": [accept(one) for one in [*invalid, content]]}).call("order")
+        assert call.text == "done"
+        assert len(call.questions) == len(invalid) + 1
+        assert [valid_answer(question.schema) for question in call.questions] == [valid[0]] * len(call.questions)
+        assert len(got) == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.roundtrip(eras="both")
+async def test_the_sdk_s_own_server_takes_the_valid_answers_of_the_form_that_it_shows() -> None:
+    """It renders patterns and exclusive bounds, which our own forms leave out."""
+
+    class Order(BaseModel):
+        code: str = Field(pattern="^[A-Z]{3}$")
+        pin: str = Field(pattern="^[0-9]{4}$")
+        share: float = Field(gt=2, lt=3)
+        dozens: int = Field(multiple_of=12, gt=12)
+
+    async def question() -> SdkElicit[Order]:
+        return SdkElicit("?", Order)
+
+    server = MCPServer[Any]("shop")
+
+    @server.tool()
+    async def order(answer: Annotated[Order, SdkResolve(question)]) -> str:
+        return repr(answer)
+
+    with pytest.raises(Unanswered) as asked:
+        await User(server).call("order")
+    content = valid_answer(asked.value.question.schema)
+    call = await User(server, {lambda question: True: content}).call("order")
+    assert call.text == "Order(code='AAA', pin='1111', share=2.5, dozens=24)"
+
+
+@pytest.mark.parametrize(
+    ("shape", "first", "second"),
+    [
+        ({"type": "string"}, "text", "other"),
+        ({"type": "string", "maxLength": 3}, "tex", "oth"),
+        ({"type": "string", "minLength": 6}, "textte", "othero"),
+        ({"type": "string", "format": "email", "maxLength": 6}, "a@b.co", "e@b.co"),
+        ({"type": "string", "format": "uri", "minLength": 22}, "https://example.com/aa", "https://example.com/bb"),
+        ({"type": "string", "format": "date"}, "2026-07-28", "2026-07-29"),
+        ({"type": "string", "format": "date-time"}, "2026-07-28T09:30:00Z", "2026-07-29T09:30:00Z"),
+        ({"type": "string", "format": "of the future"}, "text", "other"),
+        ({"type": "string", "pattern": "^1+$"}, "1", "11"),
+        ({"type": "string", "enum": ["p", "q"], "enumNames": ["P!", "Q!"]}, "p", "q"),
+        ({"type": "string", "oneOf": [{"const": "p", "title": "P"}, {"const": "q", "title": "Q"}]}, "p", "q"),
+        ({"type": "string", "enum": ["p", "q"], "default": "q"}, "q", "p"),
+        ({"type": "integer"}, 1, 2),
+        ({"type": "integer", "minimum": -3, "maximum": -2}, -3, -2),
+        ({"type": "integer", "minimum": 0.5, "maximum": 2.5}, 1, 2),
+        ({"type": "integer", "minimum": 10**400}, 10**400, 10**400 + 1),
+        ({"type": "integer", "minimum": 5, "default": 4}, 5, 6),
+        ({"type": "number", "minimum": 0.25, "maximum": 0.75}, 0.25, 0.75),
+        ({"type": "number", "exclusiveMinimum": 0.25, "maximum": 0.75}, 0.75, 0.5),
+        ({"type": "boolean"}, True, False),
+        ({"type": "boolean", "default": False}, False, True),
+        ({"type": "array", "items": {"type": "string", "enum": ["x", "y"]}}, ["x"], ["y"]),
+        ({"type": "array", "items": {"enum": ["x", "y", "z"]}, "minItems": 2}, ["x", "y"], ["y", "z"]),
+        ({"type": "array", "items": {"enum": ["x"]}, "maxItems": 0}, [], None),
+        ({"type": "array", "items": {"anyOf": [{"const": "x", "title": "X"}]}}, ["x"], []),
+        ({"type": "array", "items": {"enum": ["x"]}, "default": []}, [], ["x"]),
+        ({"type": "string", "maxLength": 0}, "", None),
+        ({"type": "integer", "minimum": 3, "maximum": 3}, 3, None),
+        ({"type": "string", "enum": ["p"]}, "p", None),
+    ],
+)
+def test_the_samples_of_a_required_field(shape: dict[str, Any], first: Any, second: Any) -> None:
+    schema = {"type": "object", "properties": {"f": shape}, "required": ["f"]}
+    assert valid_answer(schema) == {"f": first}
+    assert other_valid_answer(schema) == (None if second is None else {"f": second})
+
+
+@pytest.mark.parametrize(
+    ("shape", "broken"),
+    [
+        ({"type": "string"}, [["text"]]),
+        ({"type": "string", "minLength": 2, "maxLength": 3}, [["text"], "t", "aaaa"]),
+        ({"type": "string", "maxLength": 2**31}, [["text"]]),
+        ({"type": "string", "format": "date"}, [["text"], "not a date"]),
+        ({"type": "string", "pattern": "^t"}, [["text"], "!", "other"]),
+        ({"type": "integer", "minimum": 0, "maximum": 9}, ["not a number", ["1"], 1.5, -1, 10]),
+        ({"type": "number", "exclusiveMinimum": 0}, ["not a number", ["1"], 0]),
+        ({"type": "number", "minimum": 1e300}, ["not a number", ["1"], 1e300 - 1e297]),
+        ({"type": "boolean"}, ["not a boolean", ["true"]]),
+        ({"type": "string", "enum": ["none of these"]}, ["none of these!", ["none of these"]]),
+        (
+            {"type": "array", "items": {"enum": ["x", "y", "z"]}, "minItems": 1, "maxItems": 2},
+            ["none of these", [], ["none of these"], ["x", "y", "z"]],
+        ),
+    ],
+)
+def test_the_ways_to_break_a_field(shape: dict[str, Any], broken: list[Any]) -> None:
+    schema = {"type": "object", "properties": {"f": shape}}
+    assert invalid_answers(schema) == [{"f": value} for value in broken]
+    assert invalid_answers({**schema, "required": ["f"]}) == [{}, *({"f": value} for value in broken)]
+
+
+def test_what_may_be_left_out_is_in_the_second_answer_only() -> None:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "note": {"type": "string"},
+            "count": {"type": "integer", "default": 4},
+            "nothing": {"type": "string", "enum": []},
+        },
+    }
+    assert valid_answer(schema) == {"count": 4}
+    assert other_valid_answer(schema) == {"note": "text", "count": 1}
+
+
+def test_a_required_field_with_a_default_is_not_missed() -> None:
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean", "default": True}}, "required": ["ok"]}
+    assert {} not in invalid_answers(schema)
+
+
+def test_a_form_without_fields_has_one_answer_and_refuses_none() -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+    assert (valid_answer(schema), other_valid_answer(schema), invalid_answers(schema)) == ({}, None, [])
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        (None, "there is no form"),
+        ({}, "has type 'object', and its fields in 'properties'"),
+        ({"type": "object"}, "its fields in 'properties'"),
+        ({"type": "string"}, "has type 'object'"),
+        ({"type": "object", "properties": {}, "required": ["f"]}, "requires 'f', which is not among its fields"),
+        ({"type": "object", "properties": {"f": {"type": "object"}}}, "'f' is none of a form's"),
+        ({"type": "object", "properties": {"f": {"$ref": "#/$defs/F"}}}, "'f' is none of a form's"),
+        ({"type": "object", "properties": {"f": {"type": ["string", "null"]}}}, "'f' is none of a form's"),
+        ({"type": "object", "properties": {"f": {"type": "array", "items": {"type": "string"}}}}, "'f' is none of"),
+        ({"type": "object", "properties": {"f": True}}, "'f' is none of a form's"),
+        ({"type": "object", "properties": {"f\x1b": {"minLength": "x"}}}, r"properties\.f\\x1b\.minLength: 'x' is not"),
+    ],
+)
+def test_what_is_no_form_is_refused_with_a_reason(schema: dict[str, Any] | None, reason: str) -> None:
+    for make in (valid_answer, other_valid_answer, invalid_answers):
+        with pytest.raises(ValueError, match=reason):
+            make(schema)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"type": "integer", "minimum": 3, "maximum": 2},
+        {"type": "number", "minimum": 1e999},
+        {"type": "string", "minLength": 3, "maxLength": 2},
+        {"type": "string", "minLength": 10**9},
+        {"type": "string", "format": "date", "maxLength": 9},
+        {"type": "string", "pattern": "^what nobody guesses$"},
+        {"type": "string", "enum": []},
+        {"type": "integer", "enum": ["a"]},
+        {"type": "array", "items": {"enum": ["a"]}, "minItems": 2, "uniqueItems": True},
+        {"type": "array", "items": {"enum": ["a"]}, "minItems": 10**9},
+    ],
+)
+def test_a_required_field_that_nothing_is_known_to_fit_is_named(shape: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}, "f": shape}, "required": ["f"]}
+    for make in (valid_answer, other_valid_answer, invalid_answers):
+        with pytest.raises(ValueError, match="no valid value of the required field 'f' is known"):
+            make(schema)
+    assert valid_answer({**schema, "required": ["ok"]}) == {"ok": True}
