@@ -9,6 +9,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types.jsonrpc import jsonrpc_message_adapter
 from pydantic import BaseModel
 
+__all__ = ["Json", "Message", "Tap"]
+
 Json = dict[str, Any]
 Message = tuple[Literal["client", "server"], Json]
 
@@ -35,10 +37,12 @@ class Tap:
         return await self._transport.__aexit__(*exc_info)
 
     def incoming(self, message: SessionMessage | Exception) -> None:
+        """Keep what the server sent."""
         if isinstance(message, SessionMessage):
             self.messages.append(("server", as_json(message.message)))
 
     def outgoing(self, message: SessionMessage) -> SessionMessage:
+        """Change what the client sends, if it is to be changed, and keep it."""
         sent = as_json(message.message)
         if self._change is not None:
             sent = self._change(sent)

@@ -1,0 +1,175 @@
+"""Servers whose calls are worth a snapshot, and calls of them."""
+
+import re
+import secrets
+import sys
+import uuid
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal
+
+import anyio
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Elicit as SdkElicit
+from mcp.server.mcpserver import Resolve as SdkResolve
+from mcp_types import Root
+from pydantic import BaseModel, Field, FileUrl
+
+from roundtrip import (
+    Context,
+    Elicit,
+    ElicitationResult,
+    ElicitUrl,
+    Image,
+    ListRoots,
+    Resolve,
+    Sample,
+    Server,
+)
+from roundtrip.testing import ACCEPT, DECLINE, Answers, Conversation, Era, User
+from roundtrip.testing.snapshots import call_text, wire_text
+
+Over = Literal["memory", "http"]
+Make = Callable[[], MCPServer[Any]]
+
+
+class Seat(BaseModel):
+    row: Literal["front", "middle", "back"]
+
+
+class Snacks(BaseModel):
+    copies: int = Field(default=1, ge=1, le=10)
+    note: str | None = Field(default=None, description="What the kitchen\nshould know", max_length=200)
+
+
+async def choose_seat(film: str) -> Elicit[Seat]:
+    return Elicit(f"Which row for {film}?", Seat)
+
+
+async def choose_snacks(seat: Annotated[Seat, Resolve(choose_seat)]) -> Elicit[Snacks]:
+    return Elicit(f"Popcorn?\n\nIt is brought to the {seat.row} row.", Snacks)
+
+
+def cinema() -> Server[Any]:
+    """A tool of two rounds, by resolvers."""
+    server = Server[Any]("cinema")
+
+    @server.tool()
+    async def book(
+        film: str,
+        seat: Annotated[Seat, Resolve(choose_seat)],
+        snacks: Annotated[ElicitationResult[Snacks], Resolve(choose_snacks)],
+    ) -> str:
+        popcorn = snacks.data.copies if snacks.action == "accept" else "no"
+        return f"Booked {film}, {seat.row} row, {popcorn} popcorn."
+
+    return server
+
+
+async def pay_order(ctx: Context) -> ElicitUrl:
+    ticket = ctx.call.ticket("pay_order", unbound=True)
+    return ElicitUrl("Pay here", f"http://127.0.0.1:8123/pay?ticket={ticket}")
+
+
+class Order(BaseModel):
+    id: str
+    again: str
+    key: str
+    shipped: str
+    day: str
+    copies: int
+    at: dict[str, datetime]
+
+
+def shop() -> Server[Any]:
+    """A tool whose result and questions are full of what changes from run to run."""
+    server = Server[Any]("shop")
+
+    @server.tool()
+    async def order(paid: Annotated[Any, Resolve(pay_order)], ctx: Context) -> Order:
+        number = await ctx.step("number", lambda: str(uuid.uuid4()))
+        await ctx.ask("confirm", Elicit(f"Send order {number} today?", bool))
+        now = datetime.now(UTC)
+        return Order(
+            id=number,
+            again=f"order {number}",
+            key=secrets.token_urlsafe(24),
+            shipped=f"http://localhost:{secrets.randbelow(60000) + 1}/parcels/{secrets.token_hex(16)}",
+            day="2026-07-28",
+            copies=12,
+            at={uuid.uuid4().hex: now},
+        )
+
+    return server
+
+
+def everything() -> Server[Any]:
+    """A tool with every kind of question, and every kind of content."""
+    server = Server[Any]("everything")
+
+    @server.tool()
+    async def praise(
+        model: Annotated[Any, Resolve(lambda: Sample("Praise it", max_tokens=9, system_prompt="Be brief"))],
+        roots: Annotated[Any, Resolve(lambda: ListRoots())],
+    ) -> list[Any]:
+        return [f"{model.content.text}\nin {len(roots.roots)} place", Image(data=b"1234", format="png")]
+
+    return server
+
+
+async def sdk_seat(film: str) -> SdkElicit[Seat]:
+    return SdkElicit(f"Which row for {film}?", Seat)
+
+
+def of_the_sdk() -> MCPServer[Any]:
+    """A server that is not roundtrip's."""
+    server = MCPServer[Any]("cinema")
+
+    @server.tool()
+    async def book(film: str, seat: Annotated[Seat, SdkResolve(sdk_seat)]) -> str:
+        return f"{film}, {seat.row}"
+
+    return server
+
+
+async def booking(**options: Any) -> Conversation:
+    answers: Answers = {"choose_seat": {"row": "middle"}, "choose_snacks": {"copies": 3, "note": "no salt\nplease"}}
+    return await User(cinema(), answers, **options).call("book", film="Solaris")
+
+
+async def declining(**options: Any) -> Conversation:
+    return await User(cinema(), {"choose_seat": DECLINE}, **options).call("book", film="Solaris")
+
+
+async def ordering(**options: Any) -> Conversation:
+    return await User(shop(), {"pay_order": ACCEPT, "confirm": True}, **options).call("order")
+
+
+async def praising(**options: Any) -> Conversation:
+    roots = [Root(uri=FileUrl("file:///music"))]
+    return await User(everything(), {re.compile("Praise it"): "Splendid"}, roots=roots, **options).call("praise")
+
+
+async def booking_with_the_sdk(**options: Any) -> Conversation:
+    return await User(of_the_sdk(), {lambda question: True: {"row": "back"}}, **options).call("book", film="Solaris")
+
+
+CALLS: Final[dict[str, Callable[..., Awaitable[Conversation]]]] = {
+    call.__name__: call for call in (booking, declining, ordering, praising, booking_with_the_sdk)
+}
+
+
+async def tell(over: Over) -> str:
+    """All calls on both eras, as texts; over HTTP their messages, too."""
+    texts: list[str] = []
+    for name, call in CALLS.items():
+        for era in (Era.RETRY, Era.LIVE):
+            made = await call(era=era, over=over)
+            texts.append(f"== {name} {era.name}\n{call_text(made)}")
+    wired = [await booking(era=era, wired=True) for era in (Era.RETRY, Era.LIVE)]
+    return "\n".join([*texts, *map(wire_text, wired)])
+
+
+def main(over: Over) -> None:
+    """Print them, for who compares processes."""
+    sys.stdout.write(anyio.run(tell, over))

@@ -1,0 +1,578 @@
+"""Conversations with real servers are recorded, and played to right clients and to wrong ones, on both eras."""
+
+import json
+import re
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+import anyio
+import pytest
+from mcp.client import Client
+from mcp.client.session import ClientRequestContext
+from mcp.client.stdio import StdioServerParameters
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context as SdkContext
+from mcp.server.mcpserver import Elicit as SdkElicit
+from mcp.server.mcpserver import Resolve as SdkResolve
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    HEADER_MISMATCH,
+    CallToolResult,
+    ElicitRequestFormParams,
+    ElicitRequestParams,
+    ElicitResult,
+    ErrorData,
+    InputRequiredResult,
+    RootsListChangedNotification,
+)
+from pydantic import BaseModel, Field
+
+from roundtrip import Context, Elicit, Resolve, Server
+from roundtrip.testing import Answers, Era, User, served
+from roundtrip.testing.recordings import Replayed, Unrecordable, record, replay
+from tests.hosts import ROOT, WAIT, stdio
+from tests.players import roots
+from tests.wire import wire
+
+pytestmark = [pytest.mark.anyio, pytest.mark.roundtrip(eras="both")]
+
+Over = Literal["memory", "http", "stdio"]
+
+
+class Seat(BaseModel):
+    row: str
+
+
+class Snack(BaseModel):
+    name: str
+
+
+async def seat(film: str) -> Elicit[Seat]:
+    return Elicit(f"Which row for {film}?", Seat)
+
+
+async def snack(seat: Annotated[Seat, Resolve(seat)]) -> Elicit[Snack]:
+    return Elicit(f"Something to eat in the {seat.row} row?", Snack)
+
+
+def cinema() -> MCPServer[Any]:
+    server = Server[Any]("cinema", version="7", instructions="Be on time.", keys=[b"k" * 32])
+
+    @server.tool()
+    async def book(
+        film: str, seat: Annotated[Seat, Resolve(seat)], snack: Annotated[Snack, Resolve(snack)]
+    ) -> dict[str, str]:
+        return {"film": film, "row": seat.row, "snack": snack.name}
+
+    @server.tool()
+    async def clean(hall: int, ctx: Context) -> str:
+        await ctx.report_progress(1, 2, "half clean")
+        await ctx.notify_tools_changed()
+        return f"hall {hall} is clean"
+
+    return server
+
+
+async def sdk_seat(film: str) -> SdkElicit[Seat]:
+    return SdkElicit(f"Which row for {film}?", Seat)
+
+
+async def sdk_snack(seat: Annotated[Seat, SdkResolve(sdk_seat)]) -> SdkElicit[Snack]:
+    return SdkElicit(f"Something to eat in the {seat.row} row?", Snack)
+
+
+def sdk_cinema() -> MCPServer[Any]:
+    server = MCPServer[Any]("cinema", version="7", instructions="Be on time.")
+
+    @server.tool()
+    async def book(
+        film: str, seat: Annotated[Seat, SdkResolve(sdk_seat)], snack: Annotated[Snack, SdkResolve(sdk_snack)]
+    ) -> dict[str, str]:
+        return {"film": film, "row": seat.row, "snack": snack.name}
+
+    @server.tool()
+    async def clean(hall: int, ctx: SdkContext) -> str:
+        await ctx.report_progress(1, 2, "half clean")
+        return f"hall {hall} is clean"
+
+    return server
+
+
+Answer = Callable[[str], ElicitResult]
+
+
+def right(message: str) -> ElicitResult:
+    return ElicitResult(action="accept", content={"row": "last"} if "row for" in message else {"name": "tea"})
+
+
+@asynccontextmanager
+async def connected(server: Any, era: Era, answer: Answer | None = right, **options: Any) -> AsyncGenerator[Client]:
+    async def elicit(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        del context
+        assert isinstance(params, ElicitRequestFormParams)
+        assert answer is not None
+        return answer(params.message)
+
+    async with Client(server, mode=era.value, elicitation_callback=elicit if answer else None, **options) as client:
+        yield client
+
+
+async def booking(server: Any, era: Era, answer: Answer | None = right, film: str = "Solaris") -> CallToolResult:
+    refused: MCPError | None = None
+    result: CallToolResult | None = None
+    async with connected(server, era, answer) as client:
+        try:
+            result = await client.call_tool("book", {"film": film})
+        except MCPError as error:
+            refused = error
+    if refused is not None or result is None:
+        raise refused or AssertionError("no answer")
+    return result
+
+
+@pytest.fixture(params=[cinema, sdk_cinema], ids=["roundtrip", "sdk"])
+def make(request: pytest.FixtureRequest) -> Callable[[], MCPServer[Any]]:
+    return request.param
+
+
+@pytest.fixture
+async def recorded(era: Era, tmp_path: Path) -> Path:
+    """A recorded booking."""
+    path = tmp_path / "recordings" / "booking.json"
+    async with record(cinema(), path) as tapped:
+        await booking(tapped, era)
+    return path
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return [leaf for inner in group.exceptions for leaf in leaves(inner)]
+
+
+SERVE_STDIO = """
+import sys, anyio
+from mcp.server.stdio import stdio_server
+from roundtrip.testing.recordings import replay
+
+async def main():
+    replayed = replay(sys.argv[1])
+    async with stdio_server() as (read, write):
+        await replayed.run(read, write, replayed.create_initialization_options())
+
+anyio.run(main)
+"""
+
+
+@asynccontextmanager
+async def reachable(path: Path, over: Over) -> AsyncGenerator[tuple[Any, Replayed | None]]:
+    """What to connect to, and the replayed server where it is in this process."""
+    if over == "stdio":
+        yield StdioServerParameters(command=sys.executable, args=["-c", SERVE_STDIO, str(path)], cwd=ROOT), None
+        return
+    replayed = replay(path)
+    async with AsyncExitStack() as stack:
+        yield (await stack.enter_async_context(served(replayed)) if over == "http" else replayed), replayed
+
+
+@pytest.mark.parametrize("over", ["memory", "http", "stdio"])
+async def test_the_client_that_was_recorded_gets_what_it_got(
+    make: Callable[[], MCPServer[Any]], era: Era, over: Over, tmp_path: Path
+) -> None:
+    path = tmp_path / "booking.json"
+    async with record(make(), path) as tapped:
+        then = await booking(tapped, era)
+    assert then.structured_content == {"film": "Solaris", "row": "last", "snack": "tea"}
+
+    async with reachable(path, over) as (target, replayed):
+        with anyio.fail_after(WAIT):
+            assert await booking(target, era) == then
+    if replayed is not None:
+        assert replayed.unplayed == []
+        assert replayed.mismatches == []
+        replayed.assert_played()
+
+
+@pytest.mark.parametrize("over", ["memory", "http"])
+async def test_a_client_that_does_nothing_is_told_what_is_missing(recorded: Path, era: Era, over: Over) -> None:
+    async with reachable(recorded, over) as (target, replayed):
+        assert replayed is not None
+        async with connected(target, era):
+            pass
+        with pytest.raises(AssertionError, match=r'recorded, but not sent: tools/call book \{"film": "Solaris"\}'):
+            replayed.assert_played()
+        assert "tools/list" in [message.method for message in replayed.unplayed]
+
+
+@pytest.mark.parametrize("over", ["memory", "http"])
+async def test_a_wrong_client_is_told_and_may_do_it_right_yet(recorded: Path, era: Era, over: Over) -> None:
+    def wrong(message: str) -> ElicitResult:
+        return ElicitResult(action="accept", content={"row": "first"}) if "row for" in message else right(message)
+
+    def silent(message: str) -> ElicitResult:
+        return ElicitResult(action="decline") if "eat" in message else right(message)
+
+    async with reachable(recorded, over) as (target, replayed):
+        assert replayed is not None
+        with pytest.raises(MCPError, match=r'params\.arguments\.film: expected "Solaris", got "Stalker"'):
+            await booking(target, era, film="Stalker")
+        with pytest.raises(MCPError, match=r'content\.row: expected "last", got "first"'):
+            await booking(target, era, wrong)
+        assert [mismatch.request.method for mismatch in replayed.mismatches] == ["tools/call", "tools/call"]
+        if era is Era.LIVE:
+            with pytest.raises(
+                MCPError, match=r"'Something to eat in the last row\?'.*expected \"accept\", got \"decline\""
+            ):
+                await booking(target, era, silent)
+            # In the retry era the first leg, which was right, has been played.
+            assert (await booking(target, era)).structured_content == {"film": "Solaris", "row": "last", "snack": "tea"}
+        with pytest.raises(AssertionError, match=r"sent, but not recorded so: tools/call book"):
+            replayed.assert_played()
+
+
+@pytest.mark.roundtrip(eras="retry")
+@pytest.mark.parametrize("over", ["memory", "http"])
+async def test_each_leg_must_be_the_recorded_one(recorded: Path, era: Era, over: Over) -> None:
+    async with reachable(recorded, over) as (target, replayed), connected(target, era) as client:
+        assert replayed is not None
+
+        async def leg(
+            state: str | None = None, answers: dict[str, Any] | None = None, film: str = "Solaris"
+        ) -> CallToolResult | InputRequiredResult:
+            return await client.session.call_tool(
+                "book", {"film": film}, input_responses=answers, request_state=state, allow_input_required=True
+            )
+
+        async def refused(*words: str, **sent: Any) -> None:
+            with pytest.raises(MCPError) as refusal:
+                await leg(**sent)
+            for word in words:
+                assert word in refusal.value.error.message
+
+        first = await leg()
+        assert isinstance(first, InputRequiredResult)
+        assert first.input_requests is not None
+        state = first.request_state
+        assert state is not None
+        (key,) = first.input_requests
+        answer = right("row for")
+        middle = len(state) // 2
+        changed = state[:middle] + ("A" if state[middle] != "A" else "B") + state[middle + 1 :]
+
+        await refused(
+            "params.requestState: expected …", f"({len(state)} characters)", state=changed, answers={key: answer}
+        )
+        await refused("params.requestState: expected", "got nothing", answers={key: answer})
+        await refused(f"params.inputResponses.{key}: expected", "got nothing", state=state, answers={"seating": answer})
+        await refused("params.inputResponses.seating: expected nothing", state=state, answers={"seating": answer})
+        await refused("params.inputResponses: expected", "got nothing", state=state)
+        await refused("params.arguments.film", state=state, answers={key: answer}, film="Stalker")
+        await refused('{"film": "Stalker"}: params.arguments.film: expected "Solaris", got "Stalker"', film="Stalker")
+        await refused("recorded once, and has been sent as often already")
+        assert len(replayed.mismatches) == 8
+
+        # Nothing of that has spoiled the call.
+        second = await leg(state=state, answers={key: answer})
+        assert isinstance(second, InputRequiredResult)
+        (last_key,) = second.input_requests or {}
+        final = await leg(state=second.request_state, answers={last_key: right("eat")})
+        assert isinstance(final, CallToolResult)
+        assert final.structured_content == {"film": "Solaris", "row": "last", "snack": "tea"}
+
+
+async def test_a_client_must_declare_that_it_can_be_asked(recorded: Path, era: Era) -> None:
+    replayed = replay(recorded)
+    with pytest.raises(MCPError, match="the client has not declared the capability elicitation"):
+        await booking(replayed, era, None)
+    assert (await booking(replayed, era)).structured_content == {"film": "Solaris", "row": "last", "snack": "tea"}
+
+
+async def test_what_was_recorded_twice_may_be_played_twice(era: Era, tmp_path: Path) -> None:
+    path = tmp_path / "cleaning.json"
+    async with record(cinema(), path) as tapped:
+        for _ in range(2):
+            async with connected(tapped, era) as client:
+                await client.call_tool("clean", {"hall": 1})
+                await client.call_tool("clean", {"hall": 2})
+
+    replayed = replay(path)
+    async with connected(replayed, era) as client:
+        for hall in (2, 1, 1, 2):
+            result = await client.call_tool("clean", {"hall": hall})
+            assert result.structured_content == {"result": f"hall {hall} is clean"}
+        with pytest.raises(MCPError, match="it was recorded 2 times, and has been sent as often already"):
+            await client.call_tool("clean", {"hall": 2})
+        for _ in range(3):
+            tools = await client.list_tools(cache_mode="bypass")
+            assert [tool.name for tool in tools.tools] == ["book", "clean"]
+        with pytest.raises(MCPError, match="prompts/list: no such request was recorded"):
+            await client.list_prompts()
+
+
+@pytest.mark.parametrize("over", ["memory", "http"])
+async def test_progress_is_reported_as_it_was(era: Era, over: Over, tmp_path: Path) -> None:
+    async def clean(target: Any) -> list[tuple[float, float | None, str | None]]:
+        reports: list[tuple[float, float | None, str | None]] = []
+
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            reports.append((progress, total, message))
+
+        async with connected(target, era) as client:
+            await client.call_tool("clean", {"hall": 1}, progress_callback=report)
+        return reports
+
+    path = tmp_path / "cleaning.json"
+    async with record(cinema(), path) as tapped:
+        then = await clean(tapped)
+    assert then == [(1, 2, "half clean")]
+    async with reachable(path, over) as (target, _):
+        assert await clean(target) == then
+
+
+async def test_a_replayed_server_tells_who_it_was(make: Callable[[], MCPServer[Any]], era: Era, tmp_path: Path) -> None:
+    mode = "auto" if era is Era.RETRY else "legacy"
+    path = tmp_path / "hello.json"
+    async with record(make(), path) as tapped, Client(tapped, mode=mode) as client:
+        told = (client.server_info, client.server_capabilities, client.instructions, client.protocol_version)
+    async with Client(replay(path), mode=mode) as client:
+        assert (client.server_info, client.server_capabilities, client.instructions, client.protocol_version) == told
+        assert client.instructions == "Be on time."
+
+
+async def test_a_client_of_the_other_era_is_told(recorded: Path, era: Era) -> None:
+    replayed = replay(recorded)
+    refused: list[MCPError] = []
+    try:
+        await booking(replayed, Era.LIVE if era is Era.RETRY else Era.RETRY)
+    except* MCPError as errors:
+        # The handshake is refused inside the client's task groups.
+        refused = [error for error in leaves(errors) if isinstance(error, MCPError)]
+    (refusal,) = refused
+    told = "of protocol 2026-07-28, which has no initialize" if era is Era.RETRY else "with mode='legacy'"
+    assert told in refusal.error.message
+    (mismatch,) = replayed.mismatches
+    assert told in str(mismatch)
+
+
+async def test_a_client_of_both_eras_finds_the_recorded_one(recorded: Path, era: Era) -> None:
+    async with served(replay(recorded)) as url:
+        result: CallToolResult | None = None
+
+        async def elicit(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+            del context
+            return right(params.message)
+
+        async with Client(url, mode="auto", elicitation_callback=elicit) as client:
+            assert client.protocol_version == (era.value if era is Era.RETRY else "2025-11-25")
+            result = await client.call_tool("book", {"film": "Solaris"})
+    assert result.structured_content == {"film": "Solaris", "row": "last", "snack": "tea"}
+
+
+async def test_a_scripted_user_talks_to_a_replayed_server(recorded: Path, era: Era) -> None:
+    answers: Answers = {re.compile("Which row"): {"row": "last"}, re.compile("eat"): {"name": "tea"}}
+    call = await User(replay(recorded), answers=answers, era=era).call("book", film="Solaris")
+    assert call.value == {"film": "Solaris", "row": "last", "snack": "tea"}
+
+
+@pytest.mark.parametrize("over", ["http", "stdio"])
+async def test_servers_elsewhere_are_recorded_too(era: Era, over: Over, tmp_path: Path) -> None:
+    path = tmp_path / "booking.json"
+    async with AsyncExitStack() as stack:
+        target = await stack.enter_async_context(served(cinema())) if over == "http" else stdio(cinema)
+        async with record(target, path) as tapped:
+            then = await booking(tapped, era)
+    assert await booking(replay(path), era) == then
+
+
+async def test_a_recording_is_stable_but_for_its_tokens(era: Era, tmp_path: Path) -> None:
+    texts: set[str] = set()
+    for name in ("one.json", "other.json"):
+        async with record(cinema(), tmp_path / name, redact=["requestState"]) as tapped:
+            await booking(tapped, era)
+        texts.add((tmp_path / name).read_text(encoding="utf-8"))
+    (text,) = texts
+    assert ("[redacted]" in text) is (era is Era.RETRY)
+    assert '"id"' not in text
+    assert (await booking(replay(tmp_path / "one.json"), era)).is_error is False
+
+
+async def test_redacted_answers_are_not_in_the_file_and_any_will_do(era: Era, tmp_path: Path) -> None:
+    def in_order(*answers: dict[str, str | int | float | bool | list[str] | None]) -> Answer:
+        given = iter(answers)
+        return lambda message: ElicitResult(action="accept", content=next(given))
+
+    path = tmp_path / "booking.json"
+    async with record(cinema(), path, redact=["row", "message", "requestState", "text"]) as tapped:
+        await booking(tapped, era, in_order({"row": "s3cr3t"}, {"name": "tea"}))
+    assert "s3cr3t" not in path.read_text(encoding="utf-8")
+
+    replayed = replay(path)
+    result = await booking(replayed, era, in_order({"row": "any"}, {"name": "tea"}))
+    assert result.structured_content == {"film": "Solaris", "row": "[redacted]", "snack": "tea"}
+    replayed.assert_played()
+
+
+async def test_a_name_of_the_protocol_is_redacted_by_its_path(era: Era, tmp_path: Path) -> None:
+    path = tmp_path / "booking.json"
+    with pytest.raises(ValueError, match=r"name: the protocol has fields of that name .* redact=\['arguments\.name'"):
+        async with record(cinema(), path, redact="name"):
+            raise AssertionError("not reached")
+    async with record(cinema(), path, redact=["content.name", "structuredContent.snack"]) as tapped:
+        await booking(tapped, era)
+    assert '"name": "book"' in path.read_text(encoding="utf-8")
+    assert '"name": "tea"' not in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.roundtrip(eras="live")
+async def test_calls_that_are_asked_at_the_same_time_cannot_be_told_apart(era: Era, tmp_path: Path) -> None:
+    path = tmp_path / "bookings.json"
+    arrived = anyio.Event()
+    asked = 0
+
+    async def elicit(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        nonlocal asked
+        del context
+        asked += 1
+        if asked == 2:
+            arrived.set()
+        with anyio.fail_after(WAIT):
+            await arrived.wait()
+        return right(params.message)
+
+    async def two_bookings() -> None:
+        async with (
+            record(cinema(), path) as tapped,
+            Client(tapped, mode=era.value, elicitation_callback=elicit) as client,
+            anyio.create_task_group() as group,
+        ):
+            for film in ("Solaris", "Stalker"):
+                group.start_soon(client.call_tool, "book", {"film": film})
+
+    with pytest.raises(Unrecordable, match=r"while 2 calls were open, .* Record one call after the other"):
+        await two_bookings()
+    assert not path.exists()
+
+
+@pytest.mark.roundtrip(eras="retry")
+async def test_only_a_whole_conversation_is_written(era: Era, tmp_path: Path) -> None:
+    path = tmp_path / "booking.json"
+
+    async def bookings(*eras: Era, error: Exception | None = None) -> None:
+        async with record(cinema(), path) as tapped:
+            for one in eras:
+                await booking(tapped, one)
+            if error is not None:
+                raise error
+
+    with pytest.raises(Unrecordable, match="nothing was said"):
+        await bookings()
+    with pytest.raises(Unrecordable, match="a recording is of one protocol, these were 2025-11-25 and 2026-07-28"):
+        await bookings(Era.RETRY, Era.LIVE)
+    with pytest.raises(ZeroDivisionError):
+        await bookings(era, error=ZeroDivisionError())
+    assert not path.exists()
+
+
+@pytest.mark.roundtrip(eras="retry")
+async def test_an_id_that_is_used_again_is_refused_if_asked_for(recorded: Path, era: Era) -> None:
+    replayed = replay(recorded, unique_ids=True)
+    async with served(replayed) as url:
+        assert (await booking(url, era)).is_error is False
+        assert replayed.mismatches == []
+        with pytest.raises(MCPError, match="an earlier request had the JSON-RPC id"):
+            await booking(url, era)
+
+
+@pytest.mark.roundtrip(eras="retry")
+async def test_a_subscription_is_played_back(era: Era, tmp_path: Path) -> None:
+    async def watch(target: Any) -> list[str]:
+        async with connected(target, era) as client, client.listen(tools_list_changed=True) as changes:
+            await client.call_tool("clean", {"hall": 3})
+            with anyio.fail_after(WAIT):
+                return [type(await anext(aiter(changes))).__name__]
+
+    path = tmp_path / "changes.json"
+    async with record(cinema(), path) as tapped:
+        then = await watch(tapped)
+    assert then == ["ToolsListChanged"]
+    assert await watch(replay(path)) == then
+    async with served(replay(path)) as url:
+        assert await watch(url) == then
+    (listening,) = (
+        part
+        for part in json.loads(path.read_text(encoding="utf-8"))["conversation"]
+        if part["request"]["method"] == "subscriptions/listen"
+    )
+    assert "response" not in listening
+
+
+@pytest.mark.roundtrip(eras="live")
+async def test_a_recording_may_be_written_by_hand(era: Era, tmp_path: Path) -> None:
+    path = tmp_path / "roots.json"
+    told: dict[str, Any] = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "x", "version": "1"},
+    }
+    root = {"uri": "file:///home/user/books", "name": "books"}
+    asked = {"question": {"method": "roots/list"}, "answer": {"result": {"roots": [root]}}}
+    conversation: list[dict[str, Any]] = [
+        {"request": {"method": "initialize"}, "response": {"result": told}},
+        {"notification": {"method": "notifications/initialized"}},
+        {"request": {"method": "tools/list"}, "meanwhile": [asked], "response": {"result": {"tools": []}}},
+    ]
+    path.write_text(json.dumps({"roundtripRecording": 1, "protocol": "2025-11-25", "conversation": conversation}))
+
+    replayed = replay(path)
+    async with connected(replayed, era, list_roots_callback=roots) as client:
+        await client.session.send_notification(RootsListChangedNotification())
+        assert (await client.list_tools()).tools == []
+    assert replayed.unplayed == []
+    assert [str(mismatch) for mismatch in replayed.mismatches] == [
+        "notifications/roots/list_changed: no such notification was recorded"
+    ]
+
+    async def no_roots(context: ClientRequestContext) -> ErrorData:
+        del context
+        return ErrorData(code=-1, message="not today")
+
+    replayed = replay(path)
+    async with connected(replayed, era, list_roots_callback=no_roots) as client:
+        with pytest.raises(
+            MCPError, match=r'answer\.error: expected nothing, got \{"code": -1, "message": "not today"\}'
+        ):
+            await client.list_tools()
+
+
+async def test_one_client_is_recorded_at_a_time(era: Era, tmp_path: Path) -> None:
+    async with record(cinema(), tmp_path / "booking.json") as tapped:
+        async with connected(tapped, era) as client:
+            await client.list_tools()
+            with pytest.raises(Unrecordable, match="close the first one before the next connects"):
+                await booking(tapped, era)
+        await booking(tapped, era)
+
+
+@pytest.mark.roundtrip(eras="retry")
+async def test_headers_are_checked_as_the_recorded_server_checks_them(era: Era, tmp_path: Path) -> None:
+    server = cinema()
+
+    @server.tool()
+    def deliver(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})]) -> str:
+        return f"to {region}"
+
+    path = tmp_path / "delivery.json"
+    async with record(server, path) as tapped, connected(tapped, era) as client:
+        await client.list_tools()
+        await client.call_tool("deliver", {"region": "north"})
+    replayed = replay(path)
+    async with served(replayed) as url, wire(url) as posting:
+        call = {"name": "deliver", "arguments": {"region": "north"}}
+        refused = await posting.post("tools/call", call, headers={"mcp-param-region": "south"})
+        assert refused["error"]["code"] == HEADER_MISMATCH
+        taken = await posting.post("tools/call", call, headers={"mcp-param-region": "north"})
+        assert taken["result"]["content"][0]["text"] == "to north"
