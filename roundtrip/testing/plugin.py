@@ -11,8 +11,10 @@ from roundtrip.testing.deliveries import Inapplicable
 from roundtrip.testing.fixtures import clock, overrides, trace
 from roundtrip.testing.fleet import Make
 from roundtrip.testing.hostile import choose, name_of
+from roundtrip.testing.snapshots.fixtures import call_snapshot, roundtrip_wired, wire_snapshot
 
 __all__ = [
+    "call_snapshot",
     "clock",
     "overrides",
     "pytest_configure",
@@ -20,7 +22,9 @@ __all__ = [
     "pytest_pyfunc_call",
     "roundtrip_choice",
     "roundtrip_era",
+    "roundtrip_wired",
     "trace",
+    "wire_snapshot",
 ]
 
 _ERAS: Final = {"retry": (Era.RETRY,), "live": (Era.LIVE,), "both": ERAS}
@@ -88,7 +92,9 @@ def _choices(
         raise ValueError(f"over={over!r}: it is 'memory' or 'http'")
     choices = {era.name.lower(): Choice(era, over=over) for era in chosen}
     for stack in choose(hostile, without=without, deploy=deploy, secrets=secrets):
-        choices[name_of(stack)] = Choice(Era.RETRY, stack, over=over)
+        name = name_of(stack)
+        alike = sum(one == name or one.startswith(f"{name}#") for one in choices)
+        choices[f"{name}#{alike + 1}" if alike else name] = Choice(Era.RETRY, stack, over=over)
     return choices
 
 

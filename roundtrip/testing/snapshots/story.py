@@ -1,0 +1,219 @@
+"""A call as plain values, in the order in which it is told."""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from mcp_types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestURLParams,
+    ElicitResult,
+    EmbeddedResource,
+    GetPromptResult,
+    ImageContent,
+    InputResponse,
+    ListRootsResult,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from roundtrip.errors import TokenRejected
+from roundtrip.machine.journal import Action, Asked, Journal
+from roundtrip.testing.conversations import Conversation, Question
+from roundtrip.testing.snapshots.redaction import Redaction
+from roundtrip.trace.tokens import Sealed, view_token
+from roundtrip.trace.wording import count_text
+
+__all__ = ["Story", "bytes_in", "story_of"]
+
+Story = dict[str, Any]
+
+_DONE: Final = {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}
+
+
+def story_of(call: Conversation, redaction: Redaction) -> Story:
+    """What is told of a call. Its parts are what `exclude=` and `matcher=` name."""
+    first = call.first
+    story: Story = {"method": first.method, "name": first.name, "era": call.era.name.lower()}
+    story["arguments"] = redaction.data(_plain(first.arguments))
+    tokens = [*call.tokens, *[None] * len(call.rounds)]
+    order = {key: place for place, key in reversed([*enumerate(call.keys)])}
+    story["rounds"] = [
+        {"questions": [_question(question, redaction) for question in round_], "token": _token(token, order)}
+        for round_, token in zip(call.rounds, tokens, strict=False)
+    ]
+    # What is served without asking goes through no states that it would tell.
+    story["states"] = [state.value for state in call.states] if call.states and len(call.states) > 1 else None
+    story["end"] = _end(call)
+    story.update(_result(call, redaction))
+    for part in ("name", "arguments", "rounds", "result", "content", "messages", "description"):
+        if part in story:
+            story[part] = redaction.texts(story[part])
+    return story
+
+
+def _plain(value: Any) -> Any:
+    return to_jsonable_python(value, by_alias=True, fallback=repr)
+
+
+def _question(question: Question, redaction: Redaction) -> Story:
+    params = question.params
+    hidden = redaction.hides(question.key)
+    story: Story = {"name": question.key}
+    if isinstance(params, CreateMessageRequestParams):
+        story["kind"] = "sample"
+        story["messages"] = [{"role": message.role, "content": _blocks(message.content)} for message in params.messages]
+        options = params.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"messages", "meta", "task"})
+        story["options"] = options
+    elif params is None:
+        story["kind"] = "roots"
+    elif isinstance(params, ElicitRequestURLParams):
+        story |= {"kind": "page", "message": params.message, "url": params.url}
+    else:
+        schema = cast("Mapping[str, Any]", params.requested_schema)
+        properties = cast("object", schema.get("properties"))
+        fields: Mapping[str, Any] = cast("Mapping[str, Any]", properties) if isinstance(properties, Mapping) else {}
+        story |= {"kind": "form", "message": params.message, "form": redaction.form(fields, all_of_it=hidden)}
+        story["required"] = schema.get("required")
+    story["answer"] = _answer(question.answer, redaction, hidden=hidden)
+    return story
+
+
+def _answer(answer: InputResponse | None, redaction: Redaction, *, hidden: bool) -> Story | None:
+    if isinstance(answer, ElicitResult):
+        content = _plain(answer.content or {})
+        if hidden:
+            return {
+                "action": _DONE[answer.action],
+                "content": {name: redaction.held(content[name]) for name in content},
+            }
+        return {"action": _DONE[answer.action], "content": redaction.data(content)}
+    if isinstance(answer, ListRootsResult):
+        return {"action": "roots", "roots": [_plain(root)["uri"] for root in answer.roots]}
+    if isinstance(answer, CreateMessageResult):
+        blocks = _blocks(answer.content)
+        if hidden:
+            return {"action": "said", "content": [redaction.held(block.get("text")) for block in blocks]}
+        return {"action": "said", "content": blocks}
+    return {"action": "answered", "content": _plain(answer)} if answer is not None else None
+
+
+def _token(token: str | None, order: Mapping[str | None, int]) -> Story | None:
+    """What a token says; of another server's, nothing."""
+    if token is None:
+        return None
+    try:
+        view = view_token(token)
+    except (TokenRejected, ValueError, RecursionError):
+        return {"token": token}
+    if view.claims is None or view.journal is None:
+        return {"token": token, "encrypted": view.kind == "encrypted"}
+    return {"token": token, **_journal(view.journal, order), "sealed": view.sealed is not Sealed.NONE}
+
+
+def _journal(journal: Journal, order: Mapping[str | None, int]) -> Story:
+    # A journal has no order: what is resolved at once is written as it comes.
+    def asked_at(item: tuple[str, Any]) -> tuple[int, str]:
+        return order.get(item[0], len(order)), item[0]
+
+    said = {Action.ACCEPT: "", Action.DECLINE: " (declined)", Action.CANCEL: " (cancelled)"}
+    return {
+        "version": journal.version,
+        "asks": [f"{key}{_attempts(asked)}" for key, asked in sorted(journal.asked.items(), key=asked_at)],
+        "holds": [f"{key}{said[entry.action]}" for key, entry in sorted(journal.entries.items(), key=asked_at)],
+    }
+
+
+def _attempts(asked: Asked) -> str:
+    counts = ((asked.attempts, "invalid answer"), (asked.discards, "lost answer"))
+    told = ", ".join(count_text(number, what) for number, what in counts if number)
+    return f" ({told})" if told else ""
+
+
+def _end(call: Conversation) -> str:
+    if not call.states or len(call.states) == 1:
+        return "failed" if call.is_error else "completed"
+    state = call.states[-1].value
+    return f"{state} with an error" if call.is_error and state == "completed" else state
+
+
+def _result(call: Conversation, redaction: Redaction) -> Story:
+    result = call.result
+    if isinstance(result, GetPromptResult):
+        told = [{"role": message.role, "content": _blocks(message.content)} for message in result.messages]
+        return {"description": result.description or None, "messages": told}
+    if not isinstance(result, CallToolResult):
+        return {"content": [_contents(contents) for contents in result.contents]}
+    blocks = [_block(block) for block in result.content]
+    if result.structured_content is None:
+        return {"content": blocks}
+    value = _plain(call.value)
+    repeats = _repeats(result.content, value)
+    if repeats and any(block["kind"] != "text" for block in blocks):
+        return {"content": blocks}
+    story: Story = {"result": redaction.data(value)}
+    return story if repeats else {**story, "content": blocks}
+
+
+def _repeats(blocks: Sequence[Any], value: Any) -> bool:
+    """Whether the content is but the structured content once more."""
+    if len(blocks) == 1 and _repeats_one(blocks[0], value):
+        return True
+    values = cast("list[Any]", value) if isinstance(value, list) else []
+    if value is not None and not isinstance(value, list):
+        return False
+    return len(blocks) == len(values) and all(map(_repeats_one, blocks, values))
+
+
+def _repeats_one(block: Any, value: Any) -> bool:
+    if not isinstance(block, TextContent):
+        plain = _plain(block)
+        told = cast("Mapping[str, Any]", value).items() if isinstance(value, Mapping) else ()
+        return bool(told) and all(plain.get(name) == item for name, item in told)
+    if block.text == value:
+        return True
+    try:
+        return json.loads(block.text) in (value, {"result": value})
+    except (ValueError, RecursionError):
+        return False
+
+
+def _blocks(content: Any) -> list[Story]:
+    return [_block(block) for block in (cast("list[Any]", content) if isinstance(content, list) else [content])]
+
+
+def _block(block: Any) -> Story:
+    if isinstance(block, TextContent):
+        return {"kind": "text", "text": block.text}
+    if isinstance(block, ImageContent | AudioContent):
+        return {"kind": block.type, "type": block.mime_type, "bytes": bytes_in(block.data)}
+    if isinstance(block, ResourceLink):
+        return {"kind": "link", "uri": str(block.uri), "name": block.name}
+    if isinstance(block, EmbeddedResource):
+        return _contents(block.resource)
+    plain = _plain(block) if isinstance(block, BaseModel) else {"value": block}
+    return {"kind": "other", **{name: item for name, item in plain.items() if item is not None}}
+
+
+def _contents(contents: TextResourceContents | BlobResourceContents) -> Story:
+    story: Story = {"kind": "resource", "uri": str(contents.uri), "type": contents.mime_type}
+    if isinstance(contents, TextResourceContents):
+        return {**story, "text": contents.text}
+    return {**story, "bytes": bytes_in(contents.blob)}
+
+
+def bytes_in(data: str) -> int | None:
+    """How many bytes base64 stands for; None if it is none."""
+    try:
+        return len(base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return None

@@ -1,0 +1,215 @@
+"""A told call as text: made for who reads the difference between two of them."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from roundtrip.safe_text import printable
+from roundtrip.testing.snapshots.fields import worded
+from roundtrip.testing.snapshots.redaction import REDACTED
+from roundtrip.testing.snapshots.story import Story
+
+__all__ = ["text_of"]
+
+_LONGEST: Final = 88
+"""Characters of a list that stands on one line."""
+_PLAIN_NAME: Final = re.compile(r"[^\s\"](?:[^\n\"]*[^\s\":])?")
+
+
+def text_of(story: Story) -> str:
+    """The text of a call; parts that were left out of it are not told."""
+    return _Page(story).text()
+
+
+class _Page:
+    def __init__(self, story: Story) -> None:
+        self._story = story
+        self._lines: list[str] = []
+
+    def text(self) -> str:
+        story = self._story
+        head = [str(story[part]) for part in ("method", "name") if part in story]
+        era = f" ({story['era']} era)" if "era" in story else ""
+        self._line(printable(" ".join(head)) + era)
+        self._values(story.get("arguments"), 1)
+        for number, round_ in enumerate(_list(story.get("rounds")), start=1):
+            self._lines.append("")
+            self._line(f"round {number}")
+            for question in _list(round_.get("questions")):
+                self._question(question)
+            self._token(round_.get("token"))
+        self._states(_list(story.get("states")))
+        self._end()
+        return "\n".join(self._lines) + "\n"
+
+    def _line(self, text: str, depth: int = 0) -> None:
+        spaces = len(text) - len(text.rstrip(" "))
+        # Editors take them away, and nobody sees them.
+        text = text[: len(text) - spaces] + r"\x20" * spaces
+        self._lines.append("  " * depth + text)
+
+    def _quoted(self, text: str, depth: int) -> None:
+        for line in printable(text, keep_newlines=True).split("\n"):
+            self._line(f"> {line}" if line else ">", depth)
+
+    def _question(self, question: Story) -> None:
+        name = question.get("name")
+        kind = f"({question['kind']})" if "kind" in question else ""
+        self._line(" ".join(part for part in (_name(name) if name is not None else "", kind) if part), 1)
+        if "message" in question:
+            self._quoted(str(question["message"]), 2)
+        if "url" in question:
+            self._line(printable(str(question["url"])), 2)
+        self._messages(question, 2)
+        self._values(question.get("options"), 2)
+        required = _list(question.get("required"))
+        for field, shape in _mapping(question.get("form")).items():
+            self._field(field, shape, required=field in required)
+        if "answer" in question:
+            self._answer(question["answer"])
+
+    def _field(self, name: str, shape: Any, *, required: bool) -> None:
+        takes, choices, description = worded(name, shape, required=required)
+        self._line(f"{_name(name)}: {printable(takes)}", 2)
+        for choice in choices:
+            self._line(f"| {printable(choice)}", 3)
+        if description is not None:
+            self._quoted(description, 3)
+
+    def _answer(self, answer: Any) -> None:
+        if not isinstance(answer, Mapping):
+            self._line("-> not answered" if answer is None else f"-> {_inline(answer)}", 2)
+            return
+        told = cast("Mapping[str, Any]", answer)
+        self._line(f"-> {told.get('action', 'answered')}", 2)
+        content = told.get("content")
+        if told.get("action") == "said":
+            self._blocks(content, 3)
+        else:
+            self._values(content, 3)
+        for root in _list(told.get("roots")):
+            self._line(printable(str(root)), 3)
+
+    def _token(self, token: Any) -> None:
+        told = _mapping(token)
+        if not told:
+            return
+        encrypted = " (encrypted)" if told.get("encrypted") else ""
+        self._line(printable(str(told.get("token", "token"))) + encrypted, 1)
+        if told.get("version") is not None:
+            self._line(f"is of version {printable(str(told['version']))}", 2)
+        for part in ("asks", "holds"):
+            for key in _list(told.get(part)):
+                self._line(f"{part} {printable(str(key))}", 2)
+        if told.get("sealed"):
+            self._line("seals something", 2)
+
+    def _states(self, states: list[Any]) -> None:
+        if not states:
+            return
+        self._lines.append("")
+        self._line("states")
+        leg: list[str] = []
+        for place, state in enumerate(states, start=1):
+            leg.append(str(state))
+            if state == "awaiting_input" or place == len(states):
+                self._line(" > ".join(leg), 1)
+                leg = []
+
+    def _end(self) -> None:
+        story = self._story
+        self._lines.append("")
+        if "end" in story:
+            self._line(str(story["end"]))
+        if story.get("description") is not None:
+            self._quoted(str(story["description"]), 1)
+        if "result" in story:
+            self._value_alone(story["result"], 1)
+        self._blocks(story.get("content"), 1)
+        self._messages(story, 1)
+
+    def _messages(self, story: Story, depth: int) -> None:
+        for message in _list(story.get("messages")):
+            self._line(f"{printable(str(message.get('role', 'message')))}:", depth)
+            self._blocks(message.get("content"), depth + 1)
+
+    def _blocks(self, blocks: Any, depth: int) -> None:
+        for block in _list(blocks):
+            if not isinstance(block, Mapping):
+                self._line(_inline(block), depth)
+                continue
+            told = cast("Mapping[str, Any]", block)
+            if told.get("kind") == "other":
+                self._values({name: item for name, item in told.items() if name != "kind"}, depth)
+                continue
+            parts = [] if told.get("kind") == "text" else [str(told.get("kind", ""))]
+            parts += [str(told[part]) for part in ("uri", "name") if told.get(part) is not None]
+            parts += [f"({told['type']})"] if told.get("type") is not None else []
+            parts += [f"{told['bytes']} bytes"] if told.get("bytes") is not None else []
+            if parts:
+                self._line(printable(" ".join(parts)), depth)
+            if "text" in told:
+                self._quoted(str(told["text"]), depth if told.get("kind") == "text" else depth + 1)
+
+    def _value_alone(self, value: Any, depth: int) -> None:
+        if isinstance(value, str):
+            self._quoted(value, depth)
+        elif isinstance(value, Mapping | list) and value and not _is_short(value):
+            self._values(value, depth)
+        else:
+            self._line(_inline(value), depth)
+
+    def _values(self, values: Any, depth: int) -> None:
+        """The names and values of a mapping, or the items of a list, one below the other."""
+        if isinstance(values, Mapping):
+            for name, value in cast("Mapping[Any, Any]", values).items():
+                self._value(f"{_name(name)}:", value, depth)
+        elif isinstance(values, list):
+            for value in cast("list[Any]", values):
+                self._value("-", value, depth)
+        elif values is not None:
+            self._line(_inline(values), depth)
+
+    def _value(self, label: str, value: Any, depth: int) -> None:
+        if isinstance(value, str) and "\n" in value:
+            self._line(label, depth)
+            self._quoted(value, depth + 1)
+        elif isinstance(value, Mapping | list) and value and not _is_short(value):
+            self._line(label, depth)
+            self._values(value, depth + 1)
+        else:
+            self._line(f"{label} {_inline(value)}", depth)
+
+
+def _is_short(value: Any) -> bool:
+    """Whether a list may stand on one line; mappings never do, as their parts change one by one."""
+    if not isinstance(value, list):
+        return False
+    items = cast("list[Any]", value)
+    has_parts = any(isinstance(item, Mapping | list) or (isinstance(item, str) and "\n" in item) for item in items)
+    return not has_parts and len(_inline(items)) <= _LONGEST
+
+
+def _inline(value: Any) -> str:
+    if value == REDACTED:
+        return REDACTED
+    if isinstance(value, list):
+        return f"[{', '.join(_inline(item) for item in cast('list[Any]', value))}]"
+    if value is None or isinstance(value, str | int | float) or (isinstance(value, Mapping) and not value):
+        return printable(json.dumps(value, ensure_ascii=False))
+    # A matcher may put anything in.
+    return printable(repr(cast("object", value)))
+
+
+def _name(name: Any) -> str:
+    text = str(name)
+    return printable(text if _PLAIN_NAME.fullmatch(text) is not None else json.dumps(text, ensure_ascii=False))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []

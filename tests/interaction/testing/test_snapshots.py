@@ -1,0 +1,217 @@
+"""Snapshots of real calls: the same text each time, and another one when the tool is another."""
+
+import asyncio
+import difflib
+import inspect
+import os
+import shutil
+import subprocess
+import sys
+from typing import Annotated, Any, Final
+
+import pytest
+from mcp_types import ImageContent
+from pydantic import BaseModel, Field
+
+from roundtrip import Context, Elicit, Resolve, Server, ToolResult
+from roundtrip.testing import Conversation, User
+from roundtrip.testing.snapshots import call_text, wire_text
+from roundtrip.testing.snapshots.extension import CallSnapshot
+from tests.hosts import ROOT
+from tests.interaction.testing.keepsakes import CALLS, Over, booking, cinema, ordering, tell, tell_wire
+
+pytestmark = [pytest.mark.anyio]
+
+_RUNS: Final = 20
+_WAIT: Final = 60
+
+
+def pythons() -> list[str]:
+    """This Python, and the others that have the package."""
+    found = [sys.executable]
+    for version in ("3.11", "3.12", "3.13"):
+        path = shutil.which(f"python{version}")
+        if path is not None and f"{sys.version_info.major}.{sys.version_info.minor}" != version and _has_it(path):
+            found.append(path)
+    return found
+
+
+def _has_it(python: str) -> bool:
+    done = subprocess.run([python, "-c", "import roundtrip.testing"], cwd=ROOT, capture_output=True, timeout=_WAIT)
+    return done.returncode == 0
+
+
+def told_by(python: str, over: Over, *, seed: int) -> str:
+    """What another process tells of all the calls."""
+    command = [python, "-c", f"from tests.interaction.testing import keepsakes; keepsakes.main({over!r})"]
+    environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=_WAIT, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.roundtrip(eras="both")
+async def test_a_call_has_its_text(call: str, call_snapshot: CallSnapshot) -> None:
+    assert await CALLS[call]() == call_snapshot
+
+
+@pytest.mark.roundtrip(eras="both")
+async def test_all_messages_of_a_call_can_be_kept(wire_snapshot: CallSnapshot) -> None:
+    assert await booking() == wire_snapshot
+
+
+async def test_twenty_runs_in_memory_and_over_http_are_alike_to_the_byte() -> None:
+    texts = {await tell("memory") for _ in range(_RUNS - 2)} | {await tell("http") for _ in range(2)}
+    assert len(texts) == 1
+    assert len({await tell_wire() for _ in range(3)}) == 1
+
+
+@pytest.mark.parametrize("over", ["memory", "http"])
+@pytest.mark.parametrize("python", pythons())
+async def test_another_process_tells_the_same(python: str, over: Over) -> None:
+    told = await asyncio.gather(*(asyncio.to_thread(told_by, python, over, seed=seed) for seed in (0, 1)))
+    assert set(told) == {await tell("memory") + await tell_wire()}
+
+
+def differences(one: str, other: str) -> list[str]:
+    lines = difflib.unified_diff(one.splitlines(), other.splitlines(), n=0, lineterm="")
+    return [line for line in lines if line[:1] in "+-" and line[:3] not in ("---", "+++")]
+
+
+async def survey(question: str, *, most: int = 5, name: str = "stars") -> str:
+    server = Server[Any]("survey")
+
+    class Stars(BaseModel):
+        stars: int = Field(le=most)
+
+    @server.tool()
+    async def rate(ctx: Context) -> str:
+        await ctx.ask(name, Elicit(question, Stars))
+        await ctx.ask("why", Elicit("Why?", str))
+        return "Thank you."
+
+    return call_text(await User(server, {name: {"stars": 3}, "why": "It is long"}).call("rate"))
+
+
+async def test_another_wording_changes_one_line() -> None:
+    assert differences(await survey("How many stars?"), await survey("How many stars, of five?")) == [
+        "-    > How many stars?",
+        "+    > How many stars, of five?",
+    ]
+
+
+async def test_another_bound_of_a_field_changes_one_line() -> None:
+    assert differences(await survey("Stars?"), await survey("Stars?", most=10)) == [
+        "-    stars: integer, at most 5",
+        "+    stars: integer, at most 10",
+    ]
+
+
+async def test_another_name_changes_the_question_and_the_tokens_that_have_it() -> None:
+    assert differences(await survey("Stars?"), await survey("Stars?", name="rating")) == [
+        "-  stars (form)",
+        "+  rating (form)",
+        "-    asks stars",
+        "+    asks rating",
+        "-    holds stars",
+        "+    holds rating",
+    ]
+
+
+class Card(BaseModel):
+    number: str = "4111 2222"
+    name: str
+
+
+async def ask_card(card: str) -> Elicit[Card]:
+    return Elicit(f"Is it still {card}?", Card)
+
+
+async def ask_pin() -> Elicit[str]:
+    return Elicit("Your PIN?", str)
+
+
+class Receipt(BaseModel):
+    card: str
+    lines: list[dict[str, str]]
+
+
+def bank() -> Server[Any]:
+    server = Server[Any]("bank")
+
+    @server.tool()
+    async def pay(
+        card: str, answer: Annotated[Card, Resolve(ask_card)], pin: Annotated[str, Resolve(ask_pin, key="pin")]
+    ) -> Receipt:
+        return Receipt(card=card, lines=[{"number": answer.number, "said": f"{pin} of {answer.name}"}])
+
+    return server
+
+
+async def paying(**options: Any) -> Conversation:
+    answers: Any = {"ask_card": {"number": "5500-6600", "name": "Ada"}, "pin": "8462"}
+    return await User(bank(), answers, **options).call("pay", card="4929-1234")
+
+
+_SECRETS: Final = ("4929-1234", "4111 2222", "5500-6600", "8462")
+
+
+@pytest.mark.roundtrip(eras="both")
+async def test_redacted_fields_are_nowhere() -> None:
+    call = await paying(wired=True)
+    open_texts = call_text(call), wire_text(call)
+    texts = [make(call, redacting={"card", "number", "pin"}) for make in (call_text, wire_text)]
+    for secret in _SECRETS:
+        assert all(secret in text for text in open_texts)
+        assert not any(secret in text for text in texts), secret
+    assert all("Ada" in text and "Your PIN?" in text for text in texts)
+
+
+@pytest.mark.roundtrip(eras="both")
+async def test_a_redacted_call_has_its_text(call_snapshot: CallSnapshot) -> None:
+    assert await paying() == call_snapshot.redacting("card", "number", "pin")
+
+
+async def test_an_author_s_own_content_is_told_besides_the_result(call_snapshot: CallSnapshot) -> None:
+    server = Server[Any]("pictures")
+
+    @server.tool()
+    async def draw() -> ToolResult:
+        image = ImageContent(type="image", data="MTIzNA==", mime_type="image/png")
+        return ToolResult(content=["A\x1b[2J picture  ", image], structured_content={"of": ["a cat", "a hat"]})
+
+    assert await User(server).call("draw") == call_snapshot
+
+
+async def test_prompts_and_resources_have_texts(call_snapshot: CallSnapshot) -> None:
+    server = Server[Any]("library")
+
+    @server.prompt()
+    async def recommend(mood: str) -> str:
+        return f"A book for a {mood} day"
+
+    @server.resource("library://opening")
+    async def opening() -> str:
+        return "9 to 17"
+
+    assert await User(server).get_prompt("recommend", mood="rainy") == call_snapshot
+    assert await User(server).read_resource("library://opening") == call_snapshot
+
+
+async def test_messages_that_were_not_kept_are_asked_for() -> None:
+    with pytest.raises(ValueError, match="take the fixture wire_snapshot"):
+        wire_text(await ordering())
+
+
+# What a newcomer writes, of a tool that asks two questions: at most ten lines, snapshot included.
+async def test_booking(call_snapshot: CallSnapshot) -> None:
+    user = User(cinema(), {"choose_seat": {"row": "back"}, "choose_snacks": {"copies": 2}})
+    call = await user.call("book", film="Solaris")
+    assert call.value == "Booked Solaris, back row, 2 popcorn."
+    assert call == call_snapshot
+
+
+def test_a_newcomer_s_test_has_at_most_ten_lines() -> None:
+    lines = inspect.getsource(test_booking).splitlines()
+    assert len(lines) <= 10

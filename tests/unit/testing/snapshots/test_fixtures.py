@@ -1,0 +1,211 @@
+"""The fixtures, tried by running pytest inside pytest: in a process of its own, as syrupy keeps one session in each."""
+
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+SERVER = """
+from typing import Annotated
+from pydantic import BaseModel
+import pytest
+from roundtrip import Elicit, Resolve, Server
+from roundtrip.testing import User
+
+pytestmark = pytest.mark.anyio
+server = Server("cinema")
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+class Seat(BaseModel):
+    row: str
+
+async def seat(film: str) -> Elicit[Seat]:
+    return Elicit(f"Which row for {film}?", Seat)
+
+@server.tool()
+async def book(film: str, seat: Annotated[Seat, Resolve(seat)]) -> str:
+    return f"{film}, {seat.row}"
+
+async def booking(row="back", **options):
+    return await User(server, {"seat": {"row": row}}, **options).call("book", film="Solaris")
+"""
+
+_REDACTED = ("", ".1", ".2", ".3", "[other]")
+
+TEST = """
+async def test_booking(call_snapshot):
+    assert await booking() == call_snapshot
+"""
+
+
+def run(pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
+    # Colours are syrupy's to choose, and pytest's to take away.
+    return pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider", "-p", "no:xdist", *more)
+
+
+def snapshots(pytester: pytest.Pytester) -> dict[str, str]:
+    """What is in the snapshots, by the names of the files."""
+    folder = pytester.path / "__snapshots__"
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in files}
+
+
+def written(pytester: pytest.Pytester, tests: str) -> Path:
+    return pytester.makepyfile(test_cinema=SERVER + tests)
+
+
+def test_a_missing_snapshot_fails_is_written_on_request_and_then_holds_the_tool_to_it(
+    pytester: pytest.Pytester,
+) -> None:
+    written(pytester, TEST)
+    missing = run(pytester)
+    missing.assert_outcomes(failed=1)
+    missing.stdout.fnmatch_lines(["*Snapshot 'test_booking' does not exist!*"])
+    assert snapshots(pytester) == {}
+    run(pytester, "--snapshot-update").assert_outcomes(passed=1)
+    (name,) = snapshots(pytester)
+    assert name == "test_cinema/test_booking.txt"
+    run(pytester).assert_outcomes(passed=1)
+    # A changed tool fails with the lines that changed, and no others.
+    pytester.makepyfile(test_cinema=(SERVER + TEST).replace("Which row for", "Which row, to see"))
+    changed = run(pytester)
+    changed.assert_outcomes(failed=1)
+    changed.stdout.fnmatch_lines(["E*- *> Which row for Solaris[?]", "E*+ *> Which row, to see Solaris[?]"])
+    changed.stdout.no_fnmatch_line("E*- *states*")
+
+
+def test_an_unused_snapshot_is_reported_and_removed_on_request(pytester: pytest.Pytester) -> None:
+    written(pytester, TEST + TEST.replace("test_booking", "test_other"))
+    run(pytester, "--snapshot-update").assert_outcomes(passed=2)
+    written(pytester, TEST)
+    unused = run(pytester)
+    assert unused.ret != 0
+    unused.stdout.fnmatch_lines(["*1 snapshot unused*"])
+    run(pytester, "--snapshot-update").assert_outcomes(passed=1)
+    assert list(snapshots(pytester)) == ["test_cinema/test_booking.txt"]
+
+
+def test_each_era_parameter_assertion_and_kind_has_a_file(pytester: pytest.Pytester) -> None:
+    written(
+        pytester,
+        """
+@pytest.mark.roundtrip(eras="both")
+@pytest.mark.parametrize("row", ["front", "back"])
+async def test_rows(row, call_snapshot, wire_snapshot):
+    call = await booking(row)
+    assert call == call_snapshot
+    assert call == call_snapshot
+    assert call == call_snapshot(name="again")
+    assert call == wire_snapshot
+""",
+    )
+    run(pytester, "--snapshot-update").assert_outcomes(passed=4)
+    assert list(snapshots(pytester)) == sorted(
+        f"test_cinema/test_rows[{era}-{row}]{more}"
+        for era in ("live", "retry")
+        for row in ("front", "back")
+        for more in (".txt", ".1.txt", "[again].txt", ".wire")
+    )
+    run(pytester).assert_outcomes(passed=4)
+
+
+def test_messages_are_kept_also_where_an_asynchronous_fixture_comes_first(pytester: pytest.Pytester) -> None:
+    written(
+        pytester,
+        """
+@pytest.fixture
+async def guest():
+    yield "Ada"
+
+async def test_booking(guest, wire_snapshot):
+    call = await booking()
+    assert call == wire_snapshot
+
+async def test_that_others_do_not_keep_them(guest):
+    assert (await booking()).messages == []
+""",
+    )
+    run(pytester, "--snapshot-update").assert_outcomes(passed=2)
+    (text,) = snapshots(pytester).values()
+    assert '"requestState": "<token 1>"' in text
+
+
+def test_what_is_redacted_stays_so_for_the_whole_test(pytester: pytest.Pytester) -> None:
+    written(
+        pytester,
+        """
+from syrupy.filters import props
+from syrupy.matchers import path_type
+
+@pytest.fixture
+def call_snapshot(call_snapshot):
+    return call_snapshot.redacting("film")
+
+async def test_booking(call_snapshot):
+    call = await booking("middle")
+    assert call == call_snapshot
+    assert call == call_snapshot(matcher=path_type({"states": (list,)}), exclude=props("rounds"))
+    assert call == call_snapshot.redacting("row")
+    assert call == call_snapshot
+    assert call == call_snapshot.with_defaults(exclude=props("era"))(name="other")
+""",
+    )
+    run(pytester, "--snapshot-update").assert_outcomes(passed=1)
+    texts = list(snapshots(pytester).values())
+    assert len(texts) == 5
+    assert not any("Solaris" in text for text in texts)
+    # The first two; the rows are redacted from the third on, and then for good.
+    assert ["middle" in snapshots(pytester)[f"test_cinema/test_booking{more}.txt"] for more in _REDACTED] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_something_else_than_a_call_is_refused_with_what_to_compare(pytester: pytest.Pytester) -> None:
+    written(
+        pytester,
+        """
+async def test_booking(call_snapshot):
+    assert (await booking()).value == call_snapshot
+""",
+    )
+    result = run(pytester, "--snapshot-update")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*compare what `await User(...).call(...)` gave; this is a str*"])
+
+
+def test_without_syrupy_only_the_fixtures_fail_and_say_what_to_install(pytester: pytest.Pytester) -> None:
+    written(
+        pytester,
+        TEST
+        + """
+async def test_that_the_rest_works():
+    assert (await booking()).legs == 2
+""",
+    )
+    # That is how an import finds that there is none.
+    pytester.makeconftest("import sys\nsys.modules['syrupy'] = None")
+    result = run(pytester, "-p", "no:syrupy")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*call_snapshot needs syrupy: pip install 'roundtrip[[]testing[]]'*"])
+
+
+def test_without_syrupys_plugin_the_fixture_says_so(pytester: pytest.Pytester) -> None:
+    written(pytester, TEST)
+    result = run(pytester, "-p", "no:syrupy")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*call_snapshot needs syrupy's plugin, and pytest was run without it*"])
+
+
+def test_another_plugins_snapshot_is_told_from_syrupys(pytester: pytest.Pytester) -> None:
+    written(pytester, TEST + "\n@pytest.fixture\ndef snapshot():\n    return 'mine'\n")
+    result = run(pytester)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*the fixture `snapshot` is not syrupy's*"])

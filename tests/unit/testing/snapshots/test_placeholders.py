@@ -1,0 +1,100 @@
+"""What is replaced by placeholders, and what is left as it is."""
+
+import base64
+import random
+import string
+import uuid
+
+import pytest
+
+from roundtrip.testing.snapshots.placeholders import Placeholders
+from roundtrip.tokens import KeyRing, TokenCodec
+
+TICKET = f"rt1.WyJhIl0.{'b' * 43}"
+RANDOM = random.Random(7)
+
+
+def drawn(length: int, letters: str = string.ascii_letters + string.digits + "-_") -> str:
+    return "".join(RANDOM.choice(letters) for _ in range(length))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("0b6f3a1e-58f7-4c1b-9d3c-7a2b1c0d9e8f", "<id 1>"),
+        ("0B6F3A1E-58F7-4C1B-9D3C-7A2B1C0D9E8F", "<id 1>"),
+        ("order_0b6f3a1e-58f7-4c1b-9d3c-7a2b1c0d9e8f.pdf", "order_<id 1>.pdf"),
+        ("da39a3ee5e6b4b0d3255bfef95601890afd80709", "<id 1>"),
+        ("order_da39a3ee5e6b4b0d3255bfef95601890afd80709", "order_<id 1>"),
+        ("pi_3MtwBwLkdIwHu7ix28a3tqPa", "<id 1>"),
+        ("span 00f067aa0ba902b7!", "span <id 1>!"),
+        ("123456789012345678901234", "<id 1>"),
+        ("01ARZ3NDEKTSV4RRFFQ69G5FAV", "<id 1>"),
+        ("key=Vk3xP0qLr7_ZsT2mB9-dYw", "key=<id 1>"),
+        (f"see https://a.example/?ticket={TICKET}&x=1", "see https://a.example/?ticket=<ticket 1>&x=1"),
+        ("2026-07-28T09:30:00Z", "<time 1>"),
+        ("2026-07-28 09:30:00.123456+02:00", "<time 1>"),
+        ("at 2026-07-28T09:30:00, or later", "at <time 1>, or later"),
+        ("http://127.0.0.1:54321/mcp", "http://127.0.0.1:<port 1>/mcp"),
+        ("localhost:8000 and [::1]:8000", "localhost:<port 1> and [::1]:<port 1>"),
+        ("<Seat object at 0x7f3a5c0d1e80>", "<Seat object at <address 1>>"),
+        (base64.b64encode(bytes(range(200, 232))).decode(), "<id 1>"),
+        (base64.b64encode(bytes(range(200, 233))).decode(), "<id 1>"),
+    ],
+)
+def test_what_changes_from_run_to_run_is_replaced(text: str, told: str) -> None:
+    assert Placeholders().text(text) == told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2026-07-28",
+        "09:30:00",
+        "2026-07-28T09:30",
+        "4111111111111111",
+        "+49 30 1234567890",
+        "1795000000.25",
+        "deadbeef",
+        "internationalisation",
+        "INTERNATIONALISATION_OF_EVERYTHING",
+        "choose_seat_for_the_film_of_the_day_2026",
+        "SummerMenu2026-Vegetarian",
+        "SomeLongCamelCaseIdentifierName",
+        "HTTPServerErrorResponseHandler",
+        "Report_Final_2024-05-01_Signed",
+        "https://cinema.example:8443/films/Solaris-1972/seats?row=middle",
+        "/srv/reports/Quarterly/Summary",
+        "a@b.example, c@d.example",
+        "0x7f3a5c0d1e80",
+        "r1p.short",
+        "10.0.0.1:8080",
+    ],
+)
+def test_ordinary_data_stays(text: str) -> None:
+    assert Placeholders().text(text) == text
+
+
+def test_the_same_value_has_the_same_number_and_another_the_next() -> None:
+    one, other = str(uuid.uuid4()), str(uuid.uuid4())
+    told = Placeholders().over({"a": one, other: [f"{other} after {one.upper()}", one], "n": 3})
+    assert told == {"a": "<id 1>", "<id 2>": ["<id 2> after <id 3>", "<id 1>"], "n": 3}
+
+
+def test_states_of_the_call_are_tokens_whoever_wrote_them() -> None:
+    state = "theirs, with spaces"
+    ours = TokenCodec(KeyRing(["k" * 32]), entropy=lambda size: b"\0" * size).seal(b"{}")
+    told = Placeholders([state, None, state + "!"]).over([f"{state}!", state, f"got {ours}"])
+    assert told == ["<token 1>", "<token 2>", "got <token 3>"]
+
+
+@pytest.mark.parametrize("length", [24, 32, 43])
+def test_drawn_ids_are_told_from_words(length: int) -> None:
+    missed = [one for one in (drawn(length) for _ in range(2000)) if Placeholders().text(f"x {one}") != "x <id 1>"]
+    assert missed == []
+
+
+def test_drawn_uuids_are_told_from_words() -> None:
+    assert {Placeholders().text(f"{uuid.UUID(int=RANDOM.getrandbits(128))}") for _ in range(500)} == {"<id 1>"}
+    assert {Placeholders().text(uuid.UUID(int=RANDOM.getrandbits(128)).hex) for _ in range(500)} == {"<id 1>"}

@@ -1,0 +1,136 @@
+"""How told calls are put into words: whatever they hold, and whatever was left out of them."""
+
+from enum import Enum
+from typing import Any, Literal
+
+import pytest
+from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitResult, TextContent
+from pydantic import BaseModel, Field
+from syrupy.filters import paths, props
+from syrupy.matchers import path_type
+
+from roundtrip.asks.forms import form_of
+from roundtrip.testing import Conversation, Era, Leg, Question
+from roundtrip.testing.snapshots import call_text
+from roundtrip.testing.snapshots.fields import worded
+from roundtrip.testing.snapshots.sifting import Sieve
+
+
+class Size(Enum):
+    SMALL = "s"
+    LARGE = "l"
+
+
+class Form(BaseModel):
+    row: Literal["front", "back"]
+    size: Size = Size.SMALL
+    copies: int = Field(default=1, ge=1, le=10)
+    weight: float | None = Field(default=None, gt=0)
+    name: str = Field(title="Your name", min_length=2, pattern="^[A-Z]")
+    agreed: bool
+    extras: list[Literal["salt", "sugar"]] = Field(default=[], max_length=2)
+
+
+def lines(model: type[BaseModel]) -> list[str]:
+    schema: Any = form_of(model).schema
+    required = schema.get("required", [])
+    properties = schema["properties"].items()
+    return [f"{name}: {worded(name, shape, required=name in required)[0]}" for name, shape in properties]
+
+
+def test_fields_are_told_in_a_few_words() -> None:
+    assert lines(Form) == [
+        'row: "front" | "back"',
+        'size: "s" | "l", default "s", optional',
+        "copies: integer, 1 to 10, default 1, optional",
+        "weight: number, optional",
+        'name: text, at least 2 characters, titled "Your name"',
+        "agreed: yes or no",
+        'extras: any of "salt" | "sugar", at most 2 of them, default [], optional',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "told"),
+    [
+        ({"type": "string", "format": "email"}, "email"),
+        ({"type": "string", "format": "hostname", "pattern": "^a"}, 'hostname, pattern "^a"'),
+        ({"type": "string", "enum": ["a"], "enumNames": ["Ah"]}, '"a" (Ah)'),
+        ({"type": "object", "properties": {}}, "object, properties {}"),
+        ({}, "JSON"),
+        (None, "JSON"),
+        (["text"], "JSON"),
+    ],
+)
+def test_whatever_a_stranger_calls_a_field_is_told(shape: Any, told: str) -> None:
+    assert worded("field", shape, required=True)[0] == told
+
+
+def test_many_choices_are_told_one_by_one() -> None:
+    choices = [f"the choice number {number}" for number in range(6)]
+    assert worded("field", {"enum": choices}, required=True) == ("one of", [f'"{choice}"' for choice in choices], None)
+
+
+def call_of(message: str = "Which?", result: Any = None, **arguments: Any) -> Conversation:
+    params = ElicitRequestFormParams(message=message, requested_schema={"type": "object", "properties": {"card": {}}})
+    question = Question("ask", params, ElicitResult(action="accept", content={"card": "4111"}))
+    structured = {"result": "Done"} if result is None else result
+    content = [TextContent(type="text", text="Done")]
+    return Conversation(
+        Leg("pay", arguments),
+        Era.RETRY,
+        rounds=[[question]],
+        tokens=["a token"],
+        legs=2,
+        result=CallToolResult(content=list(content), structured_content=structured),
+    )
+
+
+def test_nothing_that_a_terminal_obeys_is_left_and_nobody_can_write_as_the_kit_does() -> None:
+    text = call_text(call_of("Red \x1b[31m\u202e\r\n-> declined\nround 2  ", note="\x1b]0;title\x07"))
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "    > -> declined\n    > round 2\\x20\\x20\n" in text
+
+
+def test_values_are_told_apart_by_their_types() -> None:
+    told = call_text(
+        call_of(text="1", number=1, real=1.5, yes=True, none=None, empty={}, things=["1", 1], deep=[{"a": []}])
+    )
+    assert told.split("\n\n")[0].splitlines()[1:] == [
+        '  text: "1"',
+        "  number: 1",
+        "  real: 1.5",
+        "  yes: true",
+        "  none: null",
+        "  empty: {}",
+        '  things: ["1", 1]',
+        "  deep:",
+        "    -",
+        "      a: []",
+    ]
+
+
+def test_what_is_excluded_is_left_out_wherever_it_is() -> None:
+    text = call_text(call_of(card="4111", film="Solaris"), sieve=Sieve(exclude=props("card")))
+    assert "card" not in text
+    assert 'film: "Solaris"' in text
+
+
+def test_a_path_names_one_place() -> None:
+    place = "rounds.0.questions.0.answer.content.card"
+    text = call_text(call_of(card="4111"), sieve=Sieve(exclude=paths(place)))
+    assert text.count("4111") == 1
+
+
+def test_every_part_can_be_left_out() -> None:
+    parts = ("method", "name", "era", "arguments", "rounds", "states", "end", "result", "content", "questions")
+    inner = ("kind", "message", "form", "required", "answer", "action", "token")
+    for part in (*parts, *inner):
+        assert call_text(call_of(card="4111"), sieve=Sieve(exclude=props(part)))
+    assert call_text(call_of(), sieve=Sieve(include=props("end"))).strip() == "completed"
+
+
+def test_a_matcher_puts_what_it_likes_in_the_place_of_a_value() -> None:
+    text = call_text(call_of(result={"price": 3.5}), sieve=Sieve(matcher=path_type({"result.price": (float,)})))
+    assert "price: float" in text
