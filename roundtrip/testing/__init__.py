@@ -12,7 +12,7 @@ from roundtrip.testing.hosting import served
 from roundtrip.testing.leg_by_leg import LegByLeg
 from roundtrip.testing.network import Network, Route
 from roundtrip.testing.networks import Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
-from roundtrip.testing.scripts import ACCEPT, CANCEL, DECLINE, Answers, Reply
+from roundtrip.testing.scripts import ACCEPT, CANCEL, DECLINE, IGNORE, LEAVE, Answers, Reply
 from roundtrip.testing.steps import Steps
 from roundtrip.testing.users import Unanswered, Unused, User
 
@@ -20,6 +20,8 @@ __all__ = [
     "ACCEPT",
     "CANCEL",
     "DECLINE",
+    "IGNORE",
+    "LEAVE",
     "Action",
     "Answers",
     "Breach",

@@ -3,17 +3,21 @@
 import base64
 import binascii
 import json
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
+import anyio
 from mcp_types import (
+    CallToolResult,
     ElicitRequest,
     ElicitRequestFormParams,
     ElicitResult,
     InputRequest,
     InputResponse,
+    ListRootsRequest,
     ListRootsResult,
 )
 
@@ -28,10 +32,21 @@ __all__ = ["Delay", "Eavesdrop", "Garble", "Interleave", "Invent", "Strip", "Swa
 
 _DAY: Final = 86400.0
 _OTHER_TOOLS: Final = 3
-_AGAIN: Final = 10
 _NOBODY_ASKED: Final = "roundtrip.testing: nobody asked"
+_TIME_OF_DAY: Final = (
+    " (its clock is `time.time`, looked up when it is called; for tokens that live longer there is Delay(seconds=...))"
+)
 _SHORTEST_SECRET: Final = 6
 """Characters below which a text may be in a token by chance."""
+
+_LAYERS: Final = 4
+_MOST_READINGS: Final = 2000
+_MOST_BYTES: Final = 1_000_000
+_HEADER: Final = 5
+"""Bytes that may come before what is compressed."""
+_ZLIB_OR_GZIP: Final = 32
+_LETTERS: Final = re.compile(rb"[A-Za-z0-9+/_-]{8,}")
+_HEXADECIMAL: Final = re.compile(rb"[0-9A-Fa-f]{8,}")
 
 
 class Delay:
@@ -50,12 +65,17 @@ class Delay:
         """Send it late, and in time."""
         if not route.fleet.is_in_this_process:
             raise Inapplicable("the clock can be turned for servers in this process only: User(server), not User(url)")
+        # There is one clock for all, also for what is sent at the same time.
+        async with route.notes.setdefault("turning", anyio.Lock()):
+            return await self._late_and_in_time(leg, route)
+
+    async def _late_and_in_time(self, leg: Leg, route: Route) -> Delivery:
         if leg.state is not None:
             clock = Clock()
             clock.advance(self._seconds)
             with clock.set():
-                late = await route.onward(leg)
-            _require_refusal(late, f"a token arrived {self._seconds:g} s late")
+                late = await route.aside(leg)
+            _require_refusal(late, f"a token arrived {self._seconds:g} s late", _TIME_OF_DAY)
         return await route.onward(leg)
 
 
@@ -69,7 +89,7 @@ class Tamper:
         if leg.state is not None:
             told: dict[str, str] = {}
             for what, state in _tampered(leg.state):
-                delivery = await route.onward(replace(leg, state=state))
+                delivery = await route.aside(replace(leg, state=state))
                 _require_refusal(delivery, f"a token with {what} arrived")
                 told.setdefault(delivery.told, what)
             if len(told) > 1:
@@ -85,18 +105,23 @@ class Swap:
 
     async def carry(self, leg: Leg, route: Route) -> Delivery:
         """Send it with other requests, and with its own."""
+        if route.fleet.principal is not None and not route.fleet.is_in_memory:
+            raise Inapplicable("somebody else than the principal= can send a request in memory only")
         if leg.state is not None:
             for name, value in leg.arguments.items():
                 other = replace(leg, arguments={**leg.arguments, name: _another(value)})
-                _require_refusal(await route.onward(other), f"a token arrived with another {name!r}")
+                _require_no_use(await route.aside(other), f"a token arrived with another {name!r}")
             if leg.method == "tools/call":
                 others = [name for name in await route.fleet.tools() if name != leg.name]
                 for name in others[:_OTHER_TOOLS]:
-                    delivery = await route.onward(replace(leg, name=name))
-                    _require_refusal(delivery, f"a token of {leg.name!r} arrived at {name!r}")
+                    delivery = await route.aside(replace(leg, name=name))
+                    _require_no_use(delivery, f"a token of {leg.name!r} arrived at {name!r}")
+            if leg.method == "resources/read":
+                other = replace(leg, name=_another(leg.name))
+                _require_no_use(await route.aside(other), f"a token of {leg.name!r} arrived at {other.name!r}")
             if route.fleet.principal is not None:
                 with acting_as("roundtrip.testing: somebody else"):
-                    delivery = await route.onward(leg)
+                    delivery = await route.aside(leg)
                 _require_refusal(delivery, "a user's token arrived from somebody else")
         return await route.onward(leg)
 
@@ -108,22 +133,30 @@ class Strip:
 
     async def carry(self, leg: Leg, route: Route) -> Delivery:
         """Send it without one answer, and that one when it is asked for again."""
-        if not leg.answers:
+        before = route.before(leg)
+        expected = _keys(before) if before is not None else set[str]()
+        lost = next((key for key in leg.answers or {} if key in expected), None)
+        if leg.answers is None or lost is None:
             return await route.onward(leg)
-        lost = next(iter(leg.answers))
         answers: Mapping[str, InputResponse] = {key: value for key, value in leg.answers.items() if key != lost}
         delivery = await route.onward(replace(leg, answers=answers))
-        if delivery.asks is None or lost not in (delivery.asks.input_requests or {}):
+        asked = _keys(delivery)
+        if lost not in asked:
             raise Breach(
                 f"the answer to {lost!r} was lost; it was not asked for again, but answered with {delivery.told}"
             )
-        for _ in range(_AGAIN):
-            asked = delivery.asks
-            if asked is None or not (asked.input_requests or {}).keys() <= leg.answers.keys():
-                return delivery
-            answers = {key: leg.answers[key] for key in asked.input_requests or {}}
-            delivery = await route.onward(replace(leg, state=asked.request_state, answers=answers))
-        raise Breach(f"the answer to {lost!r} was lost once; it is asked for again and again")
+        if delivery.asks is None or not asked <= leg.answers.keys():
+            return delivery
+        answers = {key: leg.answers[key] for key in leg.answers if key in asked}
+        again = await route.onward(replace(leg, state=delivery.asks.request_state, answers=answers))
+        # What is asked for even now was no good answer, and is rightly asked for again.
+        forgotten = (asked & answers.keys()) - {lost} - _keys(again)
+        if forgotten and not again.is_refused:
+            raise Breach(
+                f"the answer to {lost!r} was lost, and {_names(sorted(forgotten))} asked for again, "
+                "whose answers had come with that request: they must be kept"
+            )
+        return again
 
 
 class Invent:
@@ -136,16 +169,30 @@ class Invent:
 
     async def carry(self, leg: Leg, route: Route) -> Delivery:
         """Send answers too early, and then in time with others added."""
-        if leg.answers:
-            delivery = await route.onward(replace(leg, state=None))
-            _require_no_result(delivery, f"answers to {_names(leg.answers)} arrived without a token")
-            before = route.carried[-1].leg
-            if before.answers is not None:
-                early = replace(before, answers={**leg.answers, **before.answers})
-                delivery = await route.onward(early)
-                _require_no_result(delivery, f"answers to {_names(leg.answers)} arrived before they were asked for")
+        past = route.history(leg)
+        if leg.answers and past:
+            known: dict[str, InputResponse] = {}
+            for one in past:
+                known.update(one.leg.answers or {})
+            known.update(leg.answers)
+            known.pop(_NOBODY_ASKED, None)
+            delivery = await route.aside(replace(past[0].leg, answers=known))
+            _require_no_trust(delivery, _keys(past[0]), f"answers to {_names(known)} came without a token")
+            early = leg.answers.keys() - _keys(past[-2]) if len(past) > 1 else None
+            if early:
+                before = past[-1].leg
+                answers = {**{key: leg.answers[key] for key in sorted(early)}, **(before.answers or {})}
+                delivery = await route.aside(replace(before, answers=answers))
+                what = f"answers to {_names(sorted(early))} came before they were asked for"
+                _require_no_trust(delivery, _keys(past[-1]), what)
         extra = ElicitResult(action="accept", content={"value": _NOBODY_ASKED})
-        return await route.onward(replace(leg, answers={**(leg.answers or {}), _NOBODY_ASKED: extra}))
+        delivery = await route.onward(replace(leg, answers={**(leg.answers or {}), _NOBODY_ASKED: extra}))
+        if delivery.error is not None and (honest := await route.onward(leg)).error is None:
+            raise Breach(
+                f"an answer to what nobody asked came besides, and was answered with {delivery.told} "
+                f"instead of {honest.told}: it must be ignored"
+            )
+        return delivery
 
 
 class Garble:
@@ -155,11 +202,12 @@ class Garble:
 
     async def carry(self, leg: Leg, route: Route) -> Delivery:
         """Send nonsense, and the answer."""
-        asked = route.carried[-1].asks if route.carried else None
-        for key, request in (asked.input_requests or {} if asked is not None else {}).items():
+        before = route.before(leg)
+        asks = before.asks if before is not None else None
+        for key, request in ((asks.input_requests if asks is not None else None) or {}).items():
             for what, garbage in _garbage(request):
-                delivery = await route.onward(replace(leg, answers={**(leg.answers or {}), key: garbage}))
-                _require_no_result(delivery, f"the answer to {key!r} was {what}")
+                delivery = await route.aside(replace(leg, answers={**(leg.answers or {}), key: garbage}))
+                _require_no_trust(delivery, [key], f"the answer to {key!r} came as {what}")
         return await route.onward(leg)
 
 
@@ -173,13 +221,14 @@ class Interleave:
 
     async def carry(self, leg: Leg, route: Route) -> Delivery:
         """Play the other call, and send."""
-        if route.carried:
-            other = await route.onward(route.carried[0].leg)
-            for past in [delivery.leg for delivery in route.carried[1:]]:
+        past = [one.leg for one in route.history(leg)]
+        if past:
+            other = await route.aside(past[0])
+            for one in past[1:]:
                 if other.asks is None:
                     break
-                answers = _other_answers(other.asks.input_requests or {}, past.answers or {})
-                other = await route.onward(replace(past, state=other.asks.request_state, answers=answers))
+                answers = _other_answers(other.asks.input_requests or {}, one.answers or {})
+                other = await route.aside(replace(one, state=other.asks.request_state, answers=answers))
         return await route.onward(leg)
 
 
@@ -194,8 +243,8 @@ class Eavesdrop:
 
     name = "eavesdrop"
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._secrets = tuple(secrets)
+    def __init__(self, secrets: str | Iterable[str] = ()) -> None:
+        self._secrets = (secrets,) if isinstance(secrets, str) else tuple(secrets)
 
     async def carry(self, leg: Leg, route: Route) -> Delivery:
         """Send, and read the token that comes back."""
@@ -215,16 +264,31 @@ class Eavesdrop:
         return delivery
 
 
-def _require_refusal(delivery: Delivery, what: str) -> None:
+def _require_refusal(delivery: Delivery, what: str, hint: str = "") -> None:
     if not delivery.is_refused:
+        raise Breach(f"{what}, and was answered with {delivery.told}, where it must be refused{hint}")
+
+
+def _require_no_use(delivery: Delivery, what: str) -> None:
+    """What came with a request that is not its own may fail with the request, but must not get it on."""
+    final = delivery.final
+    if not delivery.is_refused and not (isinstance(final, CallToolResult) and final.is_error):
         raise Breach(f"{what}, and was answered with {delivery.told}, where it must be refused")
 
 
-def _require_no_result(delivery: Delivery, what: str) -> None:
-    if delivery.done is not None:
-        raise Breach(f"{what}, and it was taken: {delivery.told}")
+def _require_no_trust(delivery: Delivery, keys: Iterable[str], what: str) -> None:
+    """Answers that must not count: what they claim to answer is asked again, or all is refused."""
     if delivery.crashed:
         raise Breach(f"{what}, and the server crashed: {delivery.told}")
+    asks = delivery.asks
+    passed_over = asks is not None and bool(asks.input_requests) and not set(keys) <= (asks.input_requests or {}).keys()
+    if delivery.done is not None or passed_over:
+        raise Breach(f"{what}, and taken: {delivery.told}")
+
+
+def _keys(delivery: Delivery) -> set[str]:
+    asks = delivery.asks
+    return set(asks.input_requests or {}) if asks is not None else set()
 
 
 def _names(answers: Iterable[str]) -> str:
@@ -264,7 +328,10 @@ def _another(value: Any) -> Any:
 
 
 def _garbage(request: InputRequest) -> Iterator[tuple[str, InputResponse]]:
-    yield "the list of roots of another question", ListRootsResult(roots=[])
+    if isinstance(request, ListRootsRequest):
+        yield "the form of another question", ElicitResult(action="accept", content={"value": _NOBODY_ASKED})
+    else:
+        yield "the list of roots of another question", ListRootsResult(roots=[])
     params = asking(request)
     if not isinstance(request, ElicitRequest) or not isinstance(params, ElicitRequestFormParams):
         return
@@ -305,34 +372,37 @@ def _texts(values: object) -> Iterator[str]:
 
 
 def _readings(token: str) -> Iterator[bytes]:
-    """Everything that a token can be read as without a key."""
-    yield token.encode()
-    for part in {token, *token.replace("~", ".").split(".")}:
+    """Everything that a token can be read as without a key, packed several times over as well."""
+    read, layer = {token.encode()}, {token.encode()}
+    for _ in range(_LAYERS):
+        layer = {inner for outer in layer for inner in _unpacked(outer)} - read
+        read |= layer
+        if len(read) > _MOST_READINGS:
+            break
+    yield from read
+
+
+def _unpacked(packed: bytes) -> Iterator[bytes]:
+    for run in _LETTERS.findall(packed):
+        # What comes before it may not fill whole groups of four.
         for start in range(4):
-            text = part[start:]
-            text = text[: len(text) // 4 * 4] if len(text) % 4 == 1 else text
+            text = run[start:]
             try:
-                read = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-            except (ValueError, binascii.Error):
+                yield base64.urlsafe_b64decode(text[: len(text) // 4 * 4] if len(text) % 4 == 1 else _padded(text))
+            except binascii.Error:
                 continue
-            yield read
-            # Packed in base64 once more, as envelopes are.
-            for inner in (read, *_inflated(read)):
-                yield inner
-                for nested in inner.replace(b"~", b'"').split(b'"'):
-                    try:
-                        yield base64.urlsafe_b64decode(nested + b"=" * (-len(nested) % 4))
-                    except (ValueError, binascii.Error):
-                        continue
-
-
-def _inflated(read: bytes) -> Iterator[bytes]:
-    for start in range(5):
-        for bits in (zlib.MAX_WBITS, -zlib.MAX_WBITS):
+    for run in _HEXADECIMAL.findall(packed):
+        yield bytes.fromhex(run[: len(run) // 2 * 2].decode())
+    for start in range(_HEADER):
+        for bits in (zlib.MAX_WBITS | _ZLIB_OR_GZIP, -zlib.MAX_WBITS):
             try:
-                yield zlib.decompressobj(bits).decompress(read[start:], 1_000_000)
+                yield zlib.decompressobj(bits).decompress(packed[start:], _MOST_BYTES)
             except zlib.error:
                 continue
+
+
+def _padded(text: bytes) -> bytes:
+    return text + b"=" * (-len(text) % 4)
 
 
 def _plain(value: Any) -> Any:

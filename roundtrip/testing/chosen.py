@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from roundtrip.clients.legs import Era
-from roundtrip.recording.tracing import Tracer
+from roundtrip.recording.recorder import Recorder
 from roundtrip.testing.network import Network
 
 __all__ = ["CHOSEN", "Choice"]
@@ -21,8 +21,8 @@ class Choice:
     """What their requests go through, outermost first."""
     over: Literal["memory", "http"] = "memory"
     """How they speak to server objects."""
-    tracer: Tracer | None = None
-    """Who watches what roundtrip's servers in this process serve to them."""
+    recorder: Recorder | None = None
+    """Writes down what roundtrip's servers in this process serve to them."""
     wired: bool = False
     """Whether every JSON-RPC message is kept; they speak HTTP then."""
 

@@ -2,15 +2,13 @@
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from roundtrip.recording.recorder import Recorder
 from roundtrip.server.server import Server
-from roundtrip.testing.chosen import CHOSEN
+from roundtrip.testing.chosen import Choice
 from roundtrip.testing.clocks import Clock
 from roundtrip.trace.calls import TracedCall, join
 from roundtrip.trace.reading import read_files
@@ -67,10 +65,9 @@ class Traces:
 
 
 @pytest.fixture
-def trace(tmp_path: Path) -> Generator[Traces]:
+def trace(roundtrip_choice: Choice) -> Traces:
     """Records the calls of the test's users on roundtrip's servers in this process, as `Server(trace=...)` would."""
-    recorded = Traces(tmp_path / "trace.jsonl")
-    recorder = Recorder(recorded.path, reveal="all", instance="test")
-    before = CHOSEN.set(replace(CHOSEN.get(), tracer=recorder))
-    yield recorded
-    CHOSEN.reset(before)
+    recorder = roundtrip_choice.recorder
+    if recorder is None:
+        pytest.fail("`trace` was asked for too late: take it as an argument of the test, or of a fixture of it")
+    return Traces(recorder.path)

@@ -181,6 +181,11 @@ class Fleet:
         """Whether the instances are, so that they have this process's clock."""
         return isinstance(self.at, MCPServer | LowLevelServer)
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether requests reach the instances without a wire, so that they come from who sends them."""
+        return self.is_in_this_process and self._over == "memory" and not self._wired
+
     async def start(self) -> None:
         """Connect to the first instance."""
         if self._group is None:

@@ -18,7 +18,7 @@ from roundtrip.clients.legs import Era
 from roundtrip.testing.conversations import Question
 from roundtrip.testing.explored import Action, Path
 from roundtrip.testing.forms import invalid_answers, valid_answer
-from roundtrip.testing.scripts import ACCEPT, Answers, Script, response_to
+from roundtrip.testing.scripts import ACCEPT, IGNORE, LEAVE, Answers, Script, Silence, response_to
 from roundtrip.testing.users import Unused
 from roundtrip.testing.watching import Watching
 
@@ -51,6 +51,8 @@ class Contents:
             if response is None:
                 continue
             self._used.add(place)
+            if isinstance(response, Silence):
+                raise ValueError(f"answers= says what to accept with, and has {response.name} for {question}")
             if isinstance(response, ElicitResult) and response.action != "accept":
                 raise ValueError(f"answers= says what to accept with, and has {response.action!r} for {question}")
             return response
@@ -109,8 +111,6 @@ class Met:
 class Guide:
     """Answers the questions of one call as its way says, and accepts the rest."""
 
-    may_be_silent = True
-
     def __init__(
         self,
         way: Way,
@@ -143,26 +143,26 @@ class Guide:
         """Nothing: what this path has no use for, another may have."""
         return []
 
-    def reply(self, question: Question) -> InputResponse | None:
-        """The answer to a question; None for none."""
+    def reply(self, question: Question) -> InputResponse | Silence:
+        """The answer to a question."""
         place = len(self.met)
         if place >= self._questions:
             self.endless = True
             self._break_off()
-            return None
+            return LEAVE
         try:
             return self._reply(question, place)
         except Exception as error:  # noqa: BLE001  # raised here it would be taken for the server's
             self.mistake = self.mistake or error
             self._break_off()
-            return None
+            return LEAVE
 
     def _break_off(self) -> None:
         # What the server does before it notices is not the tool's.
         self._watching.over = True
         self.scope.cancel()
 
-    def _reply(self, question: Question, place: int) -> InputResponse | None:
+    def _reply(self, question: Question, place: int) -> InputResponse | Silence:
         possible = self._possible(question) if place < self._depth else [Action.ACCEPT]
         action = Action.ACCEPT
         if place < len(self._way):
@@ -177,9 +177,9 @@ class Guide:
             case Action.ACCEPT:
                 return self._contents.accepting(question, self._scripts)
             case Action.INVALID:
-                return self._contents.invalid(question)
+                return self._contents.invalid(question) or IGNORE
             case Action.MISSING:
-                return None
+                return IGNORE
             case Action.DECLINE | Action.CANCEL:
                 return ElicitResult(action=action.value)
 

@@ -34,13 +34,13 @@ NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {
 
 
 def choose(
-    which: object, *, without: Iterable[str] = (), deploy: Make | None = None, secrets: Sequence[str] = ()
+    which: object, *, without: Iterable[str] = (), deploy: Make | None = None, secrets: str | Sequence[str] = ()
 ) -> list[Stack]:
     """What a mark chooses.
 
     Args:
         which: True for all, or a list of names, networks, and tuples of those that are to be stacked.
-        without: The names of those to leave out.
+        without: The names of those to leave out; a stack's is that of its networks, joined by `+`.
         deploy: Makes an instance of another build, which takes over in the middle of each call.
         secrets: Texts that must not be readable in any token.
 
@@ -49,17 +49,19 @@ def choose(
     """
     if which is False or which is None:
         return []
-    left_out = set(without)
-    for name in left_out:
-        _require(name)
+    if isinstance(without, str):
+        raise ValueError(f"without= is a list of names: [{without!r}]")
+    if deploy is not None and not callable(deploy):
+        raise ValueError("deploy= is a function that makes an instance of the other build")
     if which is True:
-        chosen: list[Stack] = [(_named(name, secrets),) for name in NETWORKS if name not in left_out]
-        if deploy is not None and "deploy" not in left_out:
-            chosen.append((Deploy(deploy),))
-        return chosen
+        which = [*NETWORKS, "deploy"] if deploy is not None else [*NETWORKS]
     if isinstance(which, str) or not isinstance(which, Iterable):
         raise ValueError("hostile= is True, or a list of networks and their names")
-    return [_stack(one, deploy, secrets) for one in cast("Iterable[object]", which)]
+    stacks = [_stack(one, deploy, secrets) for one in cast("Iterable[object]", which)]
+    left_out = set(without)
+    for name in left_out.difference(map(name_of, stacks)):
+        _require(name)
+    return [stack for stack in stacks if name_of(stack) not in left_out]
 
 
 def name_of(stack: Stack) -> str:
@@ -67,22 +69,24 @@ def name_of(stack: Stack) -> str:
     return "+".join(network.name for network in stack)
 
 
-def _stack(one: object, deploy: Make | None, secrets: Sequence[str]) -> Stack:
+def _stack(one: object, deploy: Make | None, secrets: str | Sequence[str]) -> Stack:
     parts = cast("tuple[object, ...]", one) if isinstance(one, tuple) else (one,)
-    stack: list[Network] = []
-    for part in parts:
-        if part == "deploy":
-            if deploy is None:
-                raise ValueError("'deploy' takes a function that makes the other build: deploy=make_other")
-            stack.append(Deploy(deploy))
-        else:
-            stack.append(_named(part, secrets) if isinstance(part, str) else cast("Network", part))
-    return tuple(stack)
+    return tuple(_network(part, deploy, secrets) for part in parts)
 
 
-def _named(name: str, secrets: Sequence[str]) -> Network:
-    _require(name)
-    return Eavesdrop(secrets) if name == "eavesdrop" else NETWORKS[name]()
+def _network(part: object, deploy: Make | None, secrets: str | Sequence[str]) -> Network:
+    if part == "deploy":
+        if deploy is None:
+            raise ValueError("'deploy' takes a function that makes the other build: deploy=make_other")
+        return Deploy(deploy)
+    if isinstance(part, str):
+        _require(part)
+        return Eavesdrop(secrets) if part == "eavesdrop" else NETWORKS[part]()
+    if isinstance(part, type):
+        raise ValueError(f"{part.__name__} is a class: give a network that is made of it, {part.__name__}(...)")
+    if not hasattr(part, "carry") or not hasattr(part, "name"):
+        raise ValueError(f"{part!r} is no network: it has to have a name and carry(leg, route)")
+    return cast("Network", part)
 
 
 def _require(name: str) -> None:

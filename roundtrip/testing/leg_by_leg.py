@@ -1,12 +1,12 @@
 """A call of the retry era taken apart, each leg sent by itself: `LegByLeg`."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from mcp.client import Client
 from mcp.client.session import ClientRequestContext
 from mcp.server.auth.provider import AccessToken
-from mcp_types import CallToolResult, InputRequiredResult, InputResponse
+from mcp_types import CallToolResult, ElicitRequestFormParams, InputRequiredResult, InputResponse
 
 from roundtrip.clients.legs import Era, Leg, LegResult, asking, send
 from roundtrip.testing.conversations import Question
@@ -14,6 +14,8 @@ from roundtrip.testing.fleet import Instances, Target, acting_as
 from roundtrip.testing.scripts import Reply, response_to
 
 __all__ = ["LegByLeg"]
+
+_FORM: Final = ElicitRequestFormParams(message="", requested_schema={})
 
 
 class LegByLeg:
@@ -79,20 +81,12 @@ class LegByLeg:
         asked = {name: one for round_ in self.rounds for name, one in _questions_of(round_).items()}
         responses: dict[str, InputResponse] | None = None
         if answers is not None:
+            # What nobody has asked for is sent as the answer to a form.
             responses = {
-                name: response_to(asked.get(name) or Question(name, None), reply) for name, reply in answers.items()
+                name: response_to(asked.get(name, Question(name, _FORM)), reply) for name, reply in answers.items()
             }
         result = await self.send(Leg(tool, dict(arguments or {}), responses, state, meta=meta))
         return cast("CallToolResult | InputRequiredResult", result)
-
-    async def play(self, tool: str, arguments: Mapping[str, Any] | None, replies: Any) -> CallToolResult:
-        """To be removed."""
-        result = await self.leg(tool, arguments)
-        for reply in replies:
-            result = await self.leg(tool, arguments, answers=reply, state=self.token)
-        if isinstance(result, InputRequiredResult):
-            raise AssertionError(f"the call still asks {list(self.questions)}")
-        return result
 
     async def send(self, leg: Leg) -> LegResult:
         """Send a leg of anything: of a prompt or a resource as well; as `leg`."""

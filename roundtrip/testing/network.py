@@ -31,6 +31,27 @@ class Route:
         """Which leg of the call is being carried, from 1."""
         return len(self.carried) + 1
 
+    async def aside(self, leg: Leg) -> Delivery:
+        """Send what is not the user's straight to the server that legs go to now, past the networks further in."""
+        return await self.fleet.send(leg)
+
+    def before(self, leg: Leg) -> Delivery | None:
+        """The delivery that brought the questions and the token that a leg answers; None for the first of a call."""
+        history = self.history(leg)
+        return history[-1] if history else None
+
+    def history(self, leg: Leg) -> list[Delivery]:
+        """The deliveries that led to a leg, the first of its call first; what was sent besides them is not in it."""
+        history: list[Delivery] = []
+        # From the latest on, as a server may give the same token twice.
+        for earlier in reversed(self.carried):
+            if leg.state is None and leg.answers is None:
+                break
+            if earlier.asks is not None and earlier.asks.request_state == leg.state:
+                history.insert(0, earlier)
+                leg = earlier.leg
+        return history
+
 
 class Network(Protocol):
     """Something between a user and a server, on the retry era.

@@ -13,7 +13,8 @@ from roundtrip.testing.network import Route
 
 __all__ = ["Deploy", "Drop", "Duplicate", "Hop", "Reorder", "Restart", "Rotate"]
 
-_KEYS: Final = "do all instances have the same keys=?"
+_SAME_KEYS: Final = "do all instances have the same keys=?"
+_OLDER_KEYS: Final = "does it verify with each of its keys=, and sign with the first?"
 
 
 class Hop:
@@ -41,16 +42,18 @@ class Restart:
 
 
 class Rotate:
-    """Keys are rotated in three phases, one with each leg: `[old]`, `[old, new]`, `[new, old]`, `[new]`, and so on."""
+    """Keys are rotated in three phases, one with each leg: `[old, new]`, `[new, old]`, `[new]`, and so on."""
 
     name = "rotate"
 
     async def carry(self, leg: Leg, route: Route) -> Delivery:
         """Go one phase on, and send."""
-        rotation, phase = divmod(route.number - 1, 3)
-        old, new = (KEYS[(rotation + one) % len(KEYS)] for one in (0, 1))
-        await route.fleet.rekey(((old,), (old, new), (new, old))[phase])
-        return _resumed(await route.onward(leg), "a server whose keys were rotated")
+        past = route.history(leg)
+        if past or leg.state is None:
+            rotation, phase = divmod(len(past), 3)
+            old, new = (KEYS[(rotation + one) % len(KEYS)] for one in (0, 1))
+            await route.fleet.rekey(((old, new), (new, old), (new,))[phase])
+        return _resumed(await route.onward(leg), "a server whose keys were rotated", _OLDER_KEYS)
 
 
 class Deploy:
@@ -61,18 +64,18 @@ class Deploy:
         rolling: Whether legs reach the old build and the new one in turn, as while a deploy goes on.
     """
 
-    name = "deploy"
-
     def __init__(self, make: Make, *, rolling: bool = False) -> None:
         self._make = make
         self._rolling = rolling
+        self.name = "deploy-rolling" if rolling else "deploy"
 
     async def carry(self, leg: Leg, route: Route) -> Delivery:
         """Change the build, and send."""
-        if route.number > 1 and self._rolling and route.number % 2:
-            await route.fleet.start()
-        elif route.number > 1:
+        past = len(route.history(leg))
+        if past and (past % 2 or not self._rolling):
             await route.fleet.deploy(self._make)
+        elif past or leg.state is None:
+            await route.fleet.start()
         return _resumed(await route.onward(leg), "the other build")
 
 
@@ -89,9 +92,13 @@ class Duplicate:
     async def carry(self, leg: Leg, route: Route) -> Delivery:
         """Send twice, and compare."""
         answered: list[Delivery] = []
+        failed: list[Exception] = []
 
         async def deliver() -> None:
-            answered.append(await route.onward(leg))
+            try:
+                answered.append(await route.onward(leg))
+            except Exception as error:  # noqa: BLE001  # raised in here it would come out inside a group
+                failed.append(error)
 
         if self._at_once:
             async with anyio.create_task_group() as group:
@@ -100,7 +107,9 @@ class Duplicate:
         else:
             await deliver()
             await deliver()
-        _require_agreement(answered)
+        if failed:
+            raise failed[0]
+        _require_agreement(answered, "a leg was delivered twice")
         return min(answered, key=lambda delivery: delivery.result is None)
 
 
@@ -111,19 +120,18 @@ class Drop:
         leg: Which one, from 1; by default each.
     """
 
-    name = "drop"
-
     def __init__(self, leg: int | None = None) -> None:
         self._leg = leg
+        self.name = "drop" if leg is None else f"drop-leg-{leg}"
 
     async def carry(self, leg: Leg, route: Route) -> Delivery:
         """Send, lose the response, and send again."""
         lost = await route.onward(leg)
-        if self._leg not in (None, route.number):
+        if self._leg not in (None, len(route.history(leg)) + 1):
             return lost
         again = await route.onward(leg)
-        if again.crashed and not lost.crashed:
-            raise Breach(f"the response was lost and the leg sent again; the server answered with {again.told}")
+        if not lost.crashed:
+            _require_agreement([lost, again], "the response to a leg was lost, so it was sent again")
         return again
 
 
@@ -136,8 +144,9 @@ class Reorder:
         """Send, and then the leg before."""
         answers = dict(reversed(list(leg.answers.items()))) if leg.answers is not None else None
         delivery = await route.onward(replace(leg, answers=answers))
-        if route.carried:
-            late = await route.onward(route.carried[-1].leg)
+        before = route.before(leg)
+        if before is not None:
+            late = await route.onward(before.leg)
             if late.crashed:
                 raise Breach(f"a leg arrived once more, late, and was answered with {late.told}")
             if late.done is not None:
@@ -145,28 +154,28 @@ class Reorder:
         return delivery
 
 
-def _resumed(delivery: Delivery, where: str) -> Delivery:
+def _resumed(delivery: Delivery, where: str, hint: str = _SAME_KEYS) -> Delivery:
     """A delivery to somebody else, who must be able to go on with the call."""
     if delivery.leg.state is not None and delivery.error is not None:
-        raise Breach(f"{where} did not go on with the call: {delivery.told}; {_KEYS}")
+        raise Breach(f"{where} did not go on with the call: {delivery.told}; {hint}")
     return delivery
 
 
-def _require_agreement(answered: Sequence[Delivery]) -> None:
+def _require_agreement(answered: Sequence[Delivery], what: str) -> None:
     first, second = answered
     for one in answered:
         if one.crashed:
-            raise Breach(f"a leg was delivered twice, and answered with {one.told}")
+            raise Breach(f"{what}, and answered with {one.told}")
     if first.result is None or second.result is None:
         return
-    if first.final is None or second.final is None:
-        if first.final is not second.final:
-            raise Breach(f"a leg was delivered twice, and answered with {first.told} and with {second.told}")
-        return
-    if _plain(first.final) != _plain(second.final):
+    if first.asks is not None and second.asks is not None:
+        if (first.asks.input_requests or {}).keys() != (second.asks.input_requests or {}).keys():
+            raise Breach(f"{what}, and answered with {first.told} and with {second.told}")
+    elif first.final is None or second.final is None:
+        raise Breach(f"{what}, and answered with {first.told} and with {second.told}")
+    elif _plain(first.final) != _plain(second.final):
         raise Breach(
-            f"a leg was delivered twice, and answered with {first.told} and with {second.told}; "
-            "what it does, it has probably done twice"
+            f"{what}, and answered with {first.told} and with {second.told}; what it does, it has probably done twice"
         )
 
 

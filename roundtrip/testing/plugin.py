@@ -1,17 +1,20 @@
 """The pytest plugin: a mark that runs tests on both eras of the protocol, and under hostile networks."""
 
 from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 import pytest
 
 from roundtrip.clients.legs import ERAS, Era
+from roundtrip.recording.recorder import Recorder
 from roundtrip.testing.chosen import CHOSEN, Choice
 from roundtrip.testing.deliveries import Inapplicable
 from roundtrip.testing.fixtures import clock, overrides, trace
 from roundtrip.testing.fleet import Make
 from roundtrip.testing.hostile import choose, name_of
-from roundtrip.testing.snapshots.fixtures import call_snapshot, roundtrip_wired, wire_snapshot
+from roundtrip.testing.snapshots.fixtures import call_snapshot, wire_snapshot
 
 __all__ = [
     "call_snapshot",
@@ -22,7 +25,6 @@ __all__ = [
     "pytest_pyfunc_call",
     "roundtrip_choice",
     "roundtrip_era",
-    "roundtrip_wired",
     "trace",
     "wire_snapshot",
 ]
@@ -98,11 +100,17 @@ def _choices(
     return choices
 
 
-# For every test, as only fixtures that a test has can be parametrized.
+# For every test: only fixtures that a test has can be parametrized, and it must come before asynchronous ones, whose
+# task keeps the context that it began with.
 @pytest.fixture(autouse=True)
 def roundtrip_choice(request: pytest.FixtureRequest) -> Generator[Choice]:
-    """How the users of the test speak."""
+    """How the users of the test speak, and who listens."""
     choice = cast("Choice", getattr(request, "param", CHOSEN.get()))
+    if "wire_snapshot" in request.fixturenames:
+        choice = replace(choice, wired=True)
+    if "trace" in request.fixturenames:
+        path: Path = request.getfixturevalue("tmp_path") / "trace.jsonl"
+        choice = replace(choice, recorder=Recorder(path, reveal="all", instance="test"))
     before = CHOSEN.set(choice)
     yield choice
     CHOSEN.reset(before)

@@ -1,10 +1,11 @@
 """`User`: a person with a script, in front of a real client."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, Final, Literal
 
+import anyio
 from mcp.client.session import ClientRequestContext
 from mcp.server.auth.provider import AccessToken
 from mcp_types import (
@@ -27,7 +28,7 @@ from roundtrip.testing.chosen import CHOSEN
 from roundtrip.testing.conversations import Conversation, Question
 from roundtrip.testing.fleet import Callbacks, Fleet, Instances, Target, acting_as
 from roundtrip.testing.network import Carry, Network, stacked
-from roundtrip.testing.scripts import Answers, Replies, Script
+from roundtrip.testing.scripts import LEAVE, Answers, Replies, Script, Silence
 
 __all__ = ["Unanswered", "Unused", "User"]
 
@@ -67,14 +68,17 @@ class User:
             that serves stdio, a transport, or a list of those: the instances of a fleet.
         answers: What to answer, by the name of the question, by a compiled pattern of its message, or by a function of
             the `Question`. An answer is the content of the form (a mapping or a model), the value of a form with one
-            field, `ACCEPT`, `DECLINE`, `CANCEL`, or a list of those for the times that it is asked.
+            field, `ACCEPT`, `DECLINE`, `CANCEL`, `IGNORE`, `LEAVE`, or a list of those for the times that it is asked.
+            A list of such mappings has one for each round.
         era: The era to speak on; by default that of the test (`@pytest.mark.roundtrip(eras=...)`), else the retry era.
         network: What requests go through on the retry era, outermost first; by default what the test's mark says.
         over: How to speak to server objects: in memory, or over HTTP on a port of this machine; by default as the
             test's mark says, else in memory.
         principal: Who is logged in, for servers in memory: a subject, or an access token.
         roots: The client's roots; without them it has none to tell.
+        lacks: What the client cannot be asked, and so does not declare: "elicitation" (forms and pages), "sampling".
         wired: Keep every JSON-RPC message in `Conversation.messages`; that takes HTTP.
+        allow_error: Whether the call may end with an error of the protocol, which is `Conversation.error` then.
         allow_unused: Whether answers may be left over.
 
     Example:
@@ -87,24 +91,28 @@ class User:
     def __init__(
         self,
         server: Target,
-        answers: Answers | None = None,
+        answers: Answers | Sequence[Answers] | None = None,
         *,
         era: Era | None = None,
         network: Network | Sequence[Network] | None = None,
         over: Literal["memory", "http"] | None = None,
         principal: AccessToken | str | None = None,
         roots: Sequence[Root] | None = None,
+        lacks: Collection[Literal["elicitation", "sampling"]] = (),
         wired: bool | None = None,
+        allow_error: bool = False,
         allow_unused: bool = False,
     ) -> None:
         self._instances = Instances(server)
-        self._answers: Answers = answers or {}
+        self._answers: Answers | Sequence[Answers] = answers or {}
         self._era = era
         self._network = network if network is None or isinstance(network, Sequence) else (network,)
         self._over: Literal["memory", "http"] | None = over
         self._principal = principal
         self._roots = roots
+        self._lacks = frozenset(lacks)
         self._wired = wired
+        self._allow_error = allow_error
         self._allow_unused = allow_unused
 
     @property
@@ -118,7 +126,7 @@ class User:
         Raises:
             Unanswered: The script has no answer to a question.
             Unused: It has answers that nobody has asked for.
-            MCPError: The call ended with a protocol error.
+            MCPError: The call ended with a protocol error, and must not.
             Breach: The server did what it must not on a hostile network.
         """
         return await self.begin(Leg(tool, {**(arguments or {}), **more}))
@@ -149,23 +157,30 @@ class User:
             raise run.failure
         if failed is not None:
             raise failed
+        error = run.conversation.error
+        if error is not None and not self._allow_error:
+            raise error
         unused = script.unused
         if unused and not self._allow_unused:
-            raise Unused(unused, run.conversation.questions)
+            raise Unused(unused, run.conversation.questions) from error
         return run.conversation
 
     async def _connect(self, run: "_Run", stack: AsyncExitStack) -> Carry:
         chosen = CHOSEN.get()
         fleet = Fleet(
             self._instances,
-            Callbacks(run.elicit, run.sample, run.list_roots if self._roots is not None else None),
+            Callbacks(
+                run.elicit if "elicitation" not in self._lacks else None,
+                run.sample if "sampling" not in self._lacks else None,
+                run.list_roots if self._roots is not None else None,
+            ),
             era=self.era,
             stack=stack,
             wired=self._wired if self._wired is not None else chosen.wired,
             over=self._over or chosen.over,
             listen=run.listen,
             principal=self._principal,
-            tracers=() if chosen.tracer is None else (chosen.tracer,),
+            tracers=() if chosen.recorder is None else (chosen.recorder,),
         )
         run.conversation.messages = fleet.messages
         await fleet.start()
@@ -180,28 +195,37 @@ class _Run:
 
     def __init__(self, leg: Leg, script: Replies, *, era: Era, roots: Sequence[Root] | None) -> None:
         self.conversation = Conversation(leg, era)
-        self.failure: AssertionError | None = None
+        self.failure: Exception | None = None
         self._script = script
         self._roots = roots
         self._live_keys: list[str] = []
-        self._state: State | None = None
+        self._waiting = anyio.CancelScope()
 
     def listen(self, step: Step) -> None:
-        """Learn the names of questions, which the live era has not on the wire."""
-        if self.conversation.era is Era.LIVE and step.event is Event.ASK:
+        """Learn the states and the names of questions while they are asked over the open connection."""
+        if self.conversation.era is not Era.LIVE or self.conversation.left:
+            return
+        if self.conversation.states is not None:
+            self.conversation.states.append(step.target)
+        if step.event is Event.ASK:
             self._live_keys = list(step.detail.get("keys", ()))
             self.conversation.rounds.append([])
 
     async def legs(self, carry: Carry) -> None:
-        """Send leg after leg, until there is a result."""
+        """Send leg after leg, until there is a result, or the user leaves."""
+        with self._waiting:
+            await self._legs(carry)
+
+    async def _legs(self, carry: Carry) -> None:
         leg = self.conversation.first
         for _ in range(_ROUNDS):
             self.conversation.legs += 1
             delivery = await carry(leg)
-            if self.conversation.states is not None:
+            if self.conversation.states is not None and self.conversation.era is not Era.LIVE:
                 self.conversation.states.extend(step.target for step in delivery.steps or ())
             if delivery.error is not None:
-                raise delivery.error
+                self.conversation.error = delivery.error
+                return
             if delivery.result is None and delivery.crash is not None:
                 raise delivery.crash
             if delivery.final is not None:
@@ -217,23 +241,22 @@ class _Run:
         raise AssertionError(f"the call still asks after {_ROUNDS} rounds: {self.conversation.keys[-3:]}")
 
     def _round(self, asked: InputRequiredResult) -> dict[str, InputResponse] | None:
-        """The answers to a round of questions; None where there is one without."""
+        """The answers to a round of questions; None where the user does not go on."""
         self.conversation.rounds.append([])
         self.conversation.tokens.append(asked.request_state)
         answers: dict[str, InputResponse] = {}
         for key, request in (asked.input_requests or {}).items():
-            question = Question(key, asking(request))
-            self._answer(question)
-            if question.answer is not None:
-                answers[key] = question.answer
+            answer = self._answer(Question(key, asking(request)))
+            if answer is not None:
+                answers[key] = answer
             elif self.failure is not None:
                 return None
-        return answers
+        return None if self.conversation.left else answers
 
     async def elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         """Answer a form or a page over the open connection."""
         del context
-        answer = self._answer_live(params)
+        answer = await self._answer_live(params)
         return answer if isinstance(answer, ElicitResult) else _no_answer()
 
     async def sample(
@@ -241,30 +264,40 @@ class _Run:
     ) -> CreateMessageResult | ErrorData:
         """Answer for the model over the open connection."""
         del context
-        answer = self._answer_live(params)
+        answer = await self._answer_live(params)
         return answer if isinstance(answer, CreateMessageResult) else _no_answer()
 
     async def list_roots(self, context: ClientRequestContext) -> ListRootsResult | ErrorData:
         """Tell the roots over the open connection."""
         del context
-        answer = self._answer_live(None)
+        answer = await self._answer_live(None)
         return answer if isinstance(answer, ListRootsResult) else _no_answer()
 
-    def _answer_live(self, params: Asking) -> InputResponse | None:
-        if self.conversation.states is None:
+    async def _answer_live(self, params: Asking) -> InputResponse | None:
+        if not self._live_keys:
             self.conversation.rounds.append([])
-        question = Question(self._live_keys.pop(0) if self._live_keys else None, params)
-        self._answer(question)
-        return question.answer
+        answer = self._answer(Question(self._live_keys.pop(0) if self._live_keys else None, params))
+        if self.conversation.left:
+            self._waiting.cancel()
+            await anyio.sleep_forever()
+        return answer
 
-    def _answer(self, question: Question) -> None:
+    def _answer(self, question: Question) -> InputResponse | None:
+        question.round = len(self.conversation.rounds)
         self.conversation.rounds[-1].append(question)
-        if question.params is None and not self._script.may_be_silent:
-            question.answer = ListRootsResult(roots=list(self._roots or ()))
-            return
-        question.answer = self._script.reply(question)
-        if question.answer is None and not self._script.may_be_silent and self.failure is None:
+        try:
+            reply = self._script.reply(question)
+        except Exception as error:  # noqa: BLE001  # raised here it would be taken for the client's
+            self.failure = self.failure or error
+            return None
+        if reply is None and question.params is None:
+            reply = ListRootsResult(roots=list(self._roots or ()))
+        if reply is None and self.failure is None:
             self.failure = Unanswered(question, self.conversation.questions)
+        if reply is LEAVE:
+            self.conversation.left = True
+        question.answer = None if isinstance(reply, Silence) else reply
+        return question.answer
 
 
 def _no_answer() -> ErrorData:

@@ -1,20 +1,14 @@
 """The fixtures `call_snapshot` and `wire_snapshot`. Only who takes one needs syrupy."""
 
-from collections.abc import Generator
-from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
-
-from roundtrip.testing.chosen import CHOSEN, Choice
 
 if TYPE_CHECKING:
     from roundtrip.testing.snapshots.extension import CallSnapshot, CallSnapshotExtension
 
-__all__ = ["call_snapshot", "roundtrip_wired", "wire_snapshot"]
-
-_WIRE: Final = "wire_snapshot"
+__all__ = ["call_snapshot", "wire_snapshot"]
 
 
 @pytest.fixture
@@ -30,24 +24,12 @@ def call_snapshot(request: pytest.FixtureRequest) -> "CallSnapshot":
 
 
 @pytest.fixture
-def wire_snapshot(request: pytest.FixtureRequest, roundtrip_wired: None) -> "CallSnapshot":
+def wire_snapshot(request: pytest.FixtureRequest) -> "CallSnapshot":
     """Compares every JSON-RPC message of a call, as `call_snapshot`. The test's users keep them, and speak HTTP."""
     snapshot = _syrupy(request)
     from roundtrip.testing.snapshots.extension import WireSnapshotExtension
 
     return _of(snapshot, WireSnapshotExtension)
-
-
-# For every test, so that it comes before asynchronous fixtures, whose task keeps the context that it began with.
-@pytest.fixture(autouse=True)
-def roundtrip_wired(request: pytest.FixtureRequest, roundtrip_choice: Choice) -> Generator[None]:
-    """Has the users of the test keep their messages, if there is a fixture that compares them."""
-    if _WIRE not in request.fixturenames:
-        yield
-        return
-    before = CHOSEN.set(replace(roundtrip_choice, wired=True))
-    yield
-    CHOSEN.reset(before)
 
 
 def _syrupy(request: pytest.FixtureRequest) -> object:

@@ -1,0 +1,230 @@
+"""Networks are tested by what they find: each its own flaws, and nothing in a server without flaws."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+from mcp.server.lowlevel import Server
+
+from roundtrip.testing import (
+    Breach,
+    Conversation,
+    Delay,
+    Deploy,
+    Drop,
+    Duplicate,
+    Eavesdrop,
+    Garble,
+    Hop,
+    Inapplicable,
+    Interleave,
+    Invent,
+    Network,
+    Reorder,
+    Restart,
+    Rotate,
+    Strip,
+    Swap,
+    Tamper,
+    User,
+)
+from roundtrip.testing.hostile import NETWORKS
+from tests.hosts import HttpProcess
+from tests.interaction.testing.networks.hand_made import SECRET, Flaw, Ledger, make, make_forgetful, maker
+
+pytestmark = pytest.mark.anyio
+
+ANSWERS: dict[str, dict[str, Any]] = {
+    "book": {"seat": "back", "snack": "nuts"},
+    "review": {"stars": 4, "words": "quite long"},
+    "transfer": {"sender": "ada", "receiver": "eve"},
+    "greet": {},
+}
+HONEST = {
+    "book": "book: back, nuts, number 1",
+    "review": "review: 4, quite long, number 1",
+    "transfer": "transfer: eve, ada, number 1",
+    "greet": "hello",
+}
+
+
+async def call(
+    make: Callable[..., Server[Any]] | Server[Any], tool: str, *network: Network, **options: Any
+) -> Conversation:
+    arguments = {} if tool == "greet" else {"film": "Solaris"}
+    user = User(make, ANSWERS[tool], network=network, principal="ada", **options)
+    return await user.call(tool, arguments)
+
+
+@pytest.mark.parametrize("tool", HONEST)
+@pytest.mark.parametrize("name", NETWORKS)
+async def test_a_server_without_flaws_passes_under_every_network(name: str, tool: str) -> None:
+    ledger = Ledger()
+    conversation = await call(maker(ledger=ledger), tool, NETWORKS[name]())
+    assert conversation.text == HONEST[tool]
+    assert conversation.keys == list(ANSWERS[tool])
+    assert ledger.booked == ([tool] if ANSWERS[tool] else [])
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """A flaw, the network that finds it, and what it says."""
+
+    flaw: Flaw
+    network: Network
+    says: str
+    tool: str = "book"
+
+
+FINDS = [
+    Find(Flaw.KEEPS_CALLS_TO_ITSELF, Hop(), "another instance did not go on .* do all instances have the same keys"),
+    Find(Flaw.KEEPS_CALLS_TO_ITSELF, Restart(), "the restarted server did not go on"),
+    Find(Flaw.BOOKS_TWICE, Duplicate(), "'book: back, nuts, number 1' and .*number 2'; .* probably done twice"),
+    Find(Flaw.BOOKS_TWICE, Duplicate(at_once=True), "number 1' and .*number 2'; .* probably done twice"),
+    Find(Flaw.BOOKS_TWICE_AT_ONCE, Duplicate(at_once=True), "number 1' and .*number 2'; .* probably done twice"),
+    Find(Flaw.BOOKS_TWICE, Drop(), "sent again, and answered with .*number 1' and .*number 2'"),
+    Find(Flaw.BOOKS_TWICE, Drop(leg=3), "sent again, and answered with .*number 1' and .*number 2'"),
+    Find(Flaw.CRASHES_ON_WHAT_IS_DONE, Duplicate(), "delivered twice, and answered with the error -32603"),
+    Find(Flaw.CRASHES_ON_WHAT_IS_DONE, Drop(), "was lost, so it was sent again, and answered with the error -32603"),
+    Find(Flaw.REMEMBERS_ANSWERS_BY_ARGUMENT, Reorder(), "arrived late, and then ended: the result 'book: back, nuts"),
+    Find(Flaw.KNOWS_ITS_NEWEST_KEY_ONLY, Rotate(), "keys were rotated did not go on .* verify with each of its keys"),
+    Find(Flaw.KNOWS_ITS_NEWEST_KEY_ONLY, Rotate(), "keys were rotated did not go on", tool="review"),
+    Find(Flaw.TAKES_EXPIRED_TOKENS, Delay(), "arrived 86400 s late, and was answered with a question .*time.time"),
+    Find(Flaw.TAKES_EXPIRED_TOKENS, Delay(601), "arrived 601 s late", tool="review"),
+    Find(Flaw.TAKES_UNSIGNED_TOKENS, Tamper(), "its last character changed arrived, .* must be refused"),
+    Find(Flaw.DECODES_LAXLY, Tamper(), "padding at its end arrived, .* must be refused"),
+    Find(Flaw.TELLS_FAULTS_APART, Tamper(), "bad tokens are told apart, .*signature is wrong.*foreign characters"),
+    Find(Flaw.CRASHES_ON_BAD_TOKENS, Tamper(), "characters beyond ASCII arrived, .* the error -32603"),
+    Find(Flaw.BINDS_NO_ARGUMENTS, Swap(), "a token arrived with another 'film', and was answered with a question"),
+    Find(Flaw.BINDS_NO_TOOL, Swap(), "a token of 'book' arrived at 'book_for_club', and was answered with a question"),
+    Find(Flaw.BINDS_NO_USER, Swap(), "a user's token arrived from somebody else, and was answered with a question"),
+    Find(Flaw.FAILS_ON_MISSING_ANSWERS, Strip(), "answer to 'seat' was lost; it was not asked for again, but .*-32602"),
+    Find(Flaw.FORGETS_SIBLINGS, Strip(), "answer to 'stars' was lost, and 'words' asked for again", tool="review"),
+    Find(Flaw.TRUSTS_ANSWERS_WITHOUT_TOKEN, Invent(), "answers to 'seat' came without a token, and taken: a question"),
+    Find(Flaw.TRUSTS_ANSWERS_WITHOUT_TOKEN, Invent(), "without a token, and taken: the result", tool="review"),
+    Find(Flaw.TRUSTS_EARLY_ANSWERS, Invent(), "answers to 'snack' came before they were asked for, and taken: the res"),
+    Find(Flaw.CRASHES_ON_UNKNOWN_ANSWERS, Invent(), "what nobody asked came besides, .* -32603 .* must be ignored"),
+    Find(Flaw.CRASHES_ON_GARBAGE, Garble(), "answer to 'seat' came as .*, and the server crashed"),
+    Find(Flaw.TAKES_GARBAGE, Garble(), "answer to 'seat' came as .*, and taken: a question .'snack'"),
+    Find(Flaw.TAKES_GARBAGE, Garble(), "answer to 'stars' came as .*, and taken: the result", tool="review"),
+    Find(Flaw.LEAKS_IN_BASE64, Eavesdrop([SECRET]), f"read without a key, and in it is '{SECRET}'"),
+    Find(Flaw.LEAKS_DEFLATED, Eavesdrop([SECRET]), f"read without a key, and in it is '{SECRET}'"),
+    Find(Flaw.LEAKS_NESTED, Eavesdrop([SECRET]), f"read without a key, and in it is '{SECRET}'"),
+    Find(Flaw.LEAKS_IN_HEXADECIMAL, Eavesdrop(SECRET), f"read without a key, and in it is '{SECRET}'"),
+]
+
+
+@pytest.mark.parametrize("find", FINDS, ids=lambda find: f"{find.flaw.name.lower()}-{find.network.name}-{find.tool}")
+async def test_each_flaw_is_found_by_its_network_only_and_said_what_it_is(find: Find) -> None:
+    honest = await call(maker(find.flaw), find.tool)
+    assert honest.text == HONEST[find.tool]
+    with pytest.raises(Breach, match=find.says):
+        await call(maker(find.flaw), find.tool, find.network)
+
+
+async def test_calls_that_are_mixed_up_fail_the_test_by_its_own_assertion() -> None:
+    assert (await call(maker(Flaw.MIXES_CALLS), "book")).text == HONEST["book"]
+    conversation = await call(maker(Flaw.MIXES_CALLS), "book", Interleave())
+    assert conversation.text == "book: front, nuts, number 1"
+
+
+async def test_a_server_that_starts_over_elsewhere_never_ends_and_the_test_is_told() -> None:
+    with pytest.raises(AssertionError, match="still asks after 100 rounds"):
+        await call(maker(Flaw.STARTS_OVER_ON_UNKNOWN_CALLS), "book", Hop())
+
+
+@pytest.mark.parametrize("rolling", [False, True])
+async def test_answers_that_belong_to_places_move_when_another_build_takes_over(rolling: bool) -> None:
+    assert HONEST["transfer"] == (await call(maker(), "transfer")).text
+    kept = await call(maker(), "transfer", Deploy(maker(reversed_questions=True), rolling=rolling))
+    assert (kept.text, kept.keys) == (HONEST["transfer"], ["sender", "receiver"])
+
+    numbered = (Flaw.NUMBERS_ITS_QUESTIONS,)
+    answers = {"q0": ["ada", "ada"], "q1": ["eve", "eve"]}
+    deploy = Deploy(maker(*numbered, reversed_questions=True), rolling=rolling)
+    user = User(maker(*numbered), answers, network=deploy, allow_unused=True)
+    moved = await user.call("transfer", film="Solaris")
+    asked = [question.message for question in moved.questions]
+    # The first build asked who pays; the second asks that again, under the number of who is paid.
+    assert asked == ["From whose account?", "From whose account?"]
+
+
+@pytest.mark.parametrize("outer", NETWORKS)
+async def test_a_server_without_flaws_passes_under_any_two_networks(outer: str) -> None:
+    for inner in NETWORKS:
+        ledger = Ledger()
+        conversation = await call(maker(ledger=ledger), "book", NETWORKS[outer](), NETWORKS[inner]())
+        assert (inner, conversation.text, ledger.booked) == (inner, HONEST["book"], ["book"])
+
+
+IN_STACKS = [
+    (Find(Flaw.KEEPS_CALLS_TO_ITSELF, Hop(), "another instance did not go on"), Duplicate()),
+    (Find(Flaw.KEEPS_CALLS_TO_ITSELF, Hop(), "another instance did not go on"), Duplicate(at_once=True)),
+    (Find(Flaw.BOOKS_TWICE, Duplicate(), "number 1' and .*number 2'"), Hop()),
+    (Find(Flaw.BOOKS_TWICE_AT_ONCE, Duplicate(at_once=True), "number 1' and .*number 2'"), Hop()),
+    (Find(Flaw.KNOWS_ITS_NEWEST_KEY_ONLY, Rotate(), "keys were rotated did not go on"), Drop()),
+    (Find(Flaw.FORGETS_SIBLINGS, Strip(), "'words' asked for again", "review"), Rotate()),
+    (Find(Flaw.TAKES_GARBAGE, Garble(), "answer to 'stars' came as .*, and taken", "review"), Reorder()),
+]
+
+
+@pytest.mark.parametrize(
+    ("find", "outer"), IN_STACKS, ids=[f"{outer.name}-{find.network.name}" for find, outer in IN_STACKS]
+)
+async def test_what_a_network_finds_it_finds_behind_another(find: Find, outer: Network) -> None:
+    with pytest.raises(Breach, match=find.says):
+        await call(maker(find.flaw), find.tool, outer, find.network)
+
+
+async def test_a_call_is_served_by_processes_in_turn() -> None:
+    with HttpProcess() as one, HttpProcess() as other:
+        one.start(cast(Any, make))
+        other.start(cast(Any, make))
+        user = User([one.url, other.url], ANSWERS["book"], network=(Hop(), Duplicate()))
+        assert (await user.call("book", film="Solaris")).keys == ["seat", "snack"]
+        with pytest.raises(Inapplicable, match=r"in this process only: User\(server\), not User\(url\)"):
+            await User([one.url, other.url], ANSWERS["book"], network=Delay()).call("book", film="Solaris")
+
+
+async def test_processes_that_keep_calls_to_themselves_are_found() -> None:
+    with HttpProcess() as one, HttpProcess() as other:
+        one.start(cast(Any, make_forgetful))
+        other.start(cast(Any, make_forgetful))
+        user = User([one.url, other.url], ANSWERS["book"], network=Hop())
+        with pytest.raises(Breach, match="another instance did not go on with the call"):
+            await user.call("book", film="Solaris")
+
+
+@pytest.mark.parametrize("name", ["hop", "rotate", "delay", "duplicate-at-once", "tamper", "interleave"])
+async def test_networks_go_over_http(name: str) -> None:
+    user = User(maker(), ANSWERS["book"], network=NETWORKS[name](), over="http")
+    assert (await user.call("book", film="Solaris")).text == HONEST["book"]
+
+
+@pytest.mark.parametrize(
+    ("network", "says"),
+    [
+        (Hop(), "another instance takes a function that makes the server"),
+        (Restart(), "a restart takes a function"),
+        (Rotate(), r"other keys take a function that makes the server with them: def make_server\(keys\)"),
+    ],
+    ids=["hop", "restart", "rotate"],
+)
+async def test_a_server_object_cannot_be_had_twice_and_it_is_said_what_could(network: Network, says: str) -> None:
+    with pytest.raises(Inapplicable, match=says):
+        await call(make(), "book", network)
+
+
+async def test_the_only_instances_of_a_list_are_not_restarted() -> None:
+    servers = [maker()([b"k" * 32]) for _ in range(2)]
+    assert (await User(servers, ANSWERS["book"], network=Hop()).call("book", film="Solaris")).text == HONEST["book"]
+    with pytest.raises(Inapplicable, match="a restart takes a function"):
+        await User(servers, ANSWERS["book"], network=Restart()).call("book", film="Solaris")
+
+
+@pytest.mark.parametrize("leg", [1, 2])
+async def test_the_response_to_one_leg_is_lost(leg: int) -> None:
+    ledger = Ledger()
+    conversation = await call(maker(Flaw.BOOKS_TWICE, ledger=ledger), "book", Drop(leg=leg))
+    assert (conversation.text, ledger.booked) == (HONEST["book"], ["book"])

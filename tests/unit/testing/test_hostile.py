@@ -1,0 +1,159 @@
+"""How a mark chooses networks, what a network knows of its call, and what can be read in a token without a key."""
+
+import base64
+import binascii
+import gzip
+import json
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mcp_types import CallToolResult, InputRequiredResult, TextContent
+
+from roundtrip.clients.legs import Leg
+from roundtrip.testing import Deploy, Drop, Duplicate, Eavesdrop, Hop, Tamper
+from roundtrip.testing.deliveries import Breach, Delivery
+from roundtrip.testing.hostile import NETWORKS, choose, name_of
+from roundtrip.testing.network import Route
+
+ANYBODY: Any = None
+"""A fleet, where nobody is sent anything."""
+
+
+def make() -> Any:
+    raise NotImplementedError("networks are chosen before servers are made")
+
+
+def names(which: object, **options: Any) -> list[str]:
+    return [name_of(stack) for stack in choose(which, **options)]
+
+
+@pytest.mark.parametrize("which", [False, None, []])
+def test_nothing_is_chosen_where_nothing_is_said(which: object) -> None:
+    assert choose(which, deploy=make) == []
+
+
+def test_true_is_every_network_and_the_other_build_where_there_is_one() -> None:
+    assert names(True) == [*NETWORKS]
+    assert names(True, deploy=make) == [*NETWORKS, "deploy"]
+    assert names(True, deploy=make, without=["deploy", "hop"]) == [name for name in NETWORKS if name != "hop"]
+
+
+def test_every_network_is_called_as_it_says() -> None:
+    assert {name: make_network().name for name, make_network in NETWORKS.items()} == {name: name for name in NETWORKS}
+
+
+def test_a_list_is_taken_in_its_order_and_tuples_are_stacks() -> None:
+    chosen = ["tamper", ("hop", Duplicate(at_once=True)), Drop(leg=2), Deploy(make, rolling=True)]
+    assert names(chosen) == ["tamper", "hop+duplicate-at-once", "drop-leg-2", "deploy-rolling"]
+    assert names(chosen, without=["hop+duplicate-at-once", "drop-leg-2", "swap"]) == ["tamper", "deploy-rolling"]
+
+
+def test_networks_of_one_mark_are_objects_of_their_own() -> None:
+    assert choose(["hop"])[0][0] is not choose(["hop"])[0][0]
+    network = Hop()
+    assert choose([network])[0][0] is network
+
+
+@pytest.mark.parametrize(
+    ("which", "options", "error"),
+    [
+        (["hopp"], {}, "there is no network 'hopp'; there are hop, "),
+        (True, {"without": ["hopp"]}, "there is no network 'hopp'; there are hop, "),
+        (True, {"without": "hop"}, r"without= is a list of names: \['hop'\]"),
+        (True, {"deploy": "make"}, "deploy= is a function"),
+        ("hop", {}, "hostile= is True, or a list"),
+        (1, {}, "hostile= is True, or a list"),
+        (["deploy"], {}, "'deploy' takes a function"),
+        ([Tamper], {}, "Tamper is a class"),
+        ([("hop", None)], {}, "None is no network"),
+    ],
+)
+def test_a_mistake_says_what_there_is(which: object, options: dict[str, Any], error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        choose(which, **options)
+
+
+def asked(leg: Leg, token: str) -> Delivery:
+    return Delivery(leg, InputRequiredResult(request_state=token))
+
+
+def test_the_history_of_a_leg_is_what_led_to_it_and_nothing_that_was_sent_besides() -> None:
+    first = Leg("book")
+    opening, again = asked(first, "one"), asked(first, "another call's")
+    second = Leg("book", answers={}, state="one")
+    next_ = asked(second, "two")
+    done = Delivery(Leg("book", answers={}, state="two"), CallToolResult(content=[TextContent(type="text", text="")]))
+    route = Route(ANYBODY, ANYBODY, [opening, again, next_, done])
+    assert route.history(first) == []
+    assert route.history(second) == [opening]
+    assert route.history(done.leg) == [opening, next_]
+    assert route.before(done.leg) is next_
+    assert route.before(Leg("book", answers={}, state="a token that nobody gave")) is None
+
+
+def test_a_token_that_is_given_twice_leads_to_its_history_too() -> None:
+    opening = asked(Leg("book"), "the same")
+    again = asked(Leg("book", answers={}, state="the same"), "the same")
+    assert Route(ANYBODY, ANYBODY, [opening, again]).history(Leg("book", answers={}, state="the same")) == [
+        opening,
+        again,
+    ]
+
+
+SECRET = "voucher-4711"
+LOUD = 'say "voucher" \N{SNOWMAN}'
+
+
+def b64(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def raw_deflate(raw: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(raw) + packer.flush()
+
+
+PACKINGS: dict[str, Callable[[str], str]] = {
+    "as it is": lambda secret: f"v1.{secret}.sig",
+    "base64": lambda secret: b64(json.dumps({"s": secret}).encode()),
+    "base64 of the usual alphabet": lambda secret: base64.b64encode(b"\xff\xfe" + secret.encode()).decode(),
+    "a JSON web token": lambda secret: f"{b64(b'{}')}.{b64(json.dumps({'s': secret}).encode())}.c2ln",
+    "behind two letters": lambda secret: "v1" + b64(secret.encode()),
+    "hexadecimal": lambda secret: binascii.hexlify(secret.encode()).decode(),
+    "zlib": lambda secret: b64(zlib.compress(secret.encode())),
+    "deflated": lambda secret: b64(raw_deflate(secret.encode())),
+    "gzip behind a byte": lambda secret: b64(b"\x01" + gzip.compress(secret.encode())),
+    "base64 in JSON in base64": lambda secret: b64(json.dumps({"s": b64(secret.encode())}).encode()),
+    "deflated in base64 in JSON, deflated, in base64": lambda secret: b64(
+        zlib.compress(json.dumps({"s": b64(zlib.compress(secret.encode()))}).encode())
+    ),
+}
+
+
+async def overheard(token: str, secret: str) -> Delivery:
+    async def onward(leg: Leg) -> Delivery:
+        return asked(leg, token)
+
+    return await Eavesdrop([secret]).carry(Leg("book"), Route(ANYBODY, onward, []))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("secret", [SECRET, LOUD])
+@pytest.mark.parametrize("packing", PACKINGS)
+async def test_what_needs_no_key_is_read_however_it_is_packed(packing: str, secret: str) -> None:
+    with pytest.raises(Breach, match="can be read without a key"):
+        await overheard(PACKINGS[packing](secret), secret)
+
+
+@pytest.mark.anyio
+async def test_what_is_not_in_a_token_is_not_read() -> None:
+    for packed in PACKINGS.values():
+        assert (await overheard(packed("something else"), SECRET)).error is None
+
+
+@pytest.mark.anyio
+async def test_a_long_token_of_noise_is_read_in_bounded_time() -> None:
+    noise = b64(b"".join(zlib.compress(bytes([number]) * 50_000) for number in range(64)))
+    assert (await overheard(noise * 8, SECRET)).error is None
