@@ -1,34 +1,59 @@
-"""JSON values as Python source, laid out as formatters do. Whatever a text holds, it stays inside its quotes."""
+"""JSON values and calls as Python source, laid out as formatters do. Whatever a text holds, it stays in its quotes."""
 
 import math
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
-__all__ = ["WIDTH", "assignment", "literal"]
+__all__ = ["WIDTH", "Name", "assignment", "invocation", "is_short", "literal"]
 
-WIDTH: Final = 88
-"""Characters of a line, as formatters count by default."""
+WIDTH: Final = 120
+"""Columns of a line."""
 
 _STEP: Final = "    "
 _SHORT: Final = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
+class Name(str):
+    """What stands in the source as it is, as a value."""
+
+    __slots__ = ()
+
+
 def assignment(name: str, value: object) -> str:
     """Source that gives a value a name."""
-    return f"{name} = {literal(value, used=len(name) + 3)}"
+    source = literal(value, used=len(name) + 3)
+    if not _has_parts(value) and _columns(f"{name} = {source}") > WIDTH >= _columns(_STEP + source):
+        source = f"(\n{_STEP}{source}\n)"
+    return f"{name} = {source}"
+
+
+def invocation(before: str, arguments: Sequence[str], *, indent: str = "") -> str:
+    """A line of source in whose parentheses stand arguments; on lines of their own, if it would be too long."""
+    together = ", ".join(arguments)
+    if is_short(line := f"{indent}{before}({together})"):
+        return line
+    inner = indent + _STEP
+    spread = [inner + together] if is_short(inner + together) else [f"{inner}{each}," for each in arguments]
+    return "\n".join([f"{indent}{before}(", *spread, f"{indent})"])
+
+
+def is_short(source: str) -> bool:
+    """Whether it is but one line, and fits."""
+    return "\n" not in source and _columns(source) <= WIDTH
 
 
 def literal(value: object, *, indent: str = "", used: int = 0, after: int = 0) -> str:
     """A value as source.
 
     Args:
-        value: A value in JSON form.
+        value: A value in JSON form, with names of others in it.
         indent: What its line begins with.
-        used: How many characters of the line, the indent left out, come before it.
+        used: How many columns of the line, the indent left out, come before it.
         after: How many come after it.
     """
     flat = _flat(value)
-    if len(indent) + used + len(flat) + after <= WIDTH or not _has_parts(value):
+    if len(indent) + used + _columns(flat) + after <= WIDTH or not _has_parts(value):
         return flat
     inner = indent + _STEP
     opening, closing = ("{", "}") if isinstance(value, Mapping) else ("[", "]")
@@ -40,7 +65,7 @@ def _parts(value: object, indent: str) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, inner in cast("Mapping[str, object]", value).items():
             name = f"{_flat(key)}: "
-            yield name + literal(inner, indent=indent, used=len(name), after=1)
+            yield name + literal(inner, indent=indent, used=_columns(name), after=1)
     else:
         for inner in cast("Sequence[object]", value):
             yield literal(inner, indent=indent, after=1)
@@ -50,8 +75,18 @@ def _has_parts(value: object) -> bool:
     return isinstance(value, Mapping | list | tuple) and bool(cast("Sequence[object]", value))
 
 
+def _columns(source: str) -> int:
+    """How wide a line is: some characters take two columns, and what is set above others takes none."""
+    if source.isascii():
+        return len(source)
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in source)
+    return len(source) + wide - sum(unicodedata.category(char) in ("Mn", "Me") for char in source)
+
+
 def _flat(value: object) -> str:
     """A value on one line."""
+    if isinstance(value, Name):
+        return str(value)
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, Mapping):

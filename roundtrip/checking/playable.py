@@ -1,40 +1,28 @@
-"""Recorded calls as tests: source for pytest that plays a call through a real client, and expects what was recorded."""
+"""Recorded calls as tests: source for pytest in which a scripted user makes a call, and expects what was recorded."""
 
 import keyword
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal, cast
 
 from pydantic import JsonValue
 
 from roundtrip.asks.questions import TICKET
-from roundtrip.checking.literals import WIDTH, assignment, literal
-from roundtrip.checking.recorded import Answer, Ending, Kind, NotReplayable, Question, RecordedCall, revealed
-from roundtrip.checking.sources import (
-    ENDED,
-    FAILURE,
-    FORMS_TOLD,
-    LIVE,
-    MIXED_TOLD,
-    NEVER,
-    RESULT_SHOWN,
-    RETRY,
-)
+from roundtrip.checking.literals import Name, assignment, invocation, is_short, literal
+from roundtrip.checking.recorded import Answer, Ending, NotReplayable, Question, RecordedCall, revealed
 from roundtrip.machine.journal import Action
 
 __all__ = ["Era", "ServerName", "write_test"]
 
 Era = Literal["retry", "live"]
 
-_WORDS: Final = {Action.ACCEPT: "accept", Action.DECLINE: "decline", Action.CANCEL: "cancel"}
 _TOLD: Final = frozenset({"ToolError", "ResourceError", "MCPError"})
 """Errors whose text a client is told, even where it is not told of crashes."""
-
-_CALLBACKS: Final[Mapping[str, tuple[frozenset[Kind], str]]] = {
-    "elicitation_callback": (frozenset({"form", "page"}), "ElicitResult"),
-    "sampling_callback": (frozenset({"sample"}), "CreateMessageResult"),
-    "list_roots_callback": (frozenset({"roots"}), "ListRootsResult"),
-}
+_INDENT: Final = "    "
+_BACKEND: Final = '''\
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"'''
 
 
 class ServerName:
@@ -58,7 +46,7 @@ class ServerName:
         """The import of the server, as `server`."""
         name = self.attribute if self.attribute == "server" else f"{self.attribute} as server"
         line = f"from {self.module} import {name}"
-        return line if len(line) <= WIDTH else f"from {self.module} import (\n    {name},\n)"
+        return line if is_short(line) else f"from {self.module} import (\n    {name},\n)"
 
 
 def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...], with_result: bool) -> str:
@@ -67,47 +55,35 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
     Args:
         call: The call.
         server: Where the server is imported from.
-        eras: In which eras it is played.
+        eras: In which eras the call is made.
         with_result: Whether the result has to be the recorded one.
 
     Raises:
-        NotReplayable: The call cannot be played by a client.
+        NotReplayable: The call cannot be made by a user of the testing kit.
     """
     if call.ending is Ending.WAITS:
-        # Who asks on an open connection and gets no answer waits for ever.
+        # On an open connection, nobody has got to the second question before the first is answered.
         eras = ("retry",)
     _require_playable(call, eras)
     ending = _Ending(call, with_result=with_result)
-    values = "\n\n".join(
-        [
-            "\n".join(
-                [
-                    assignment("CALL", call.id),
-                    assignment("TOOL", call.name),
-                    assignment("ARGUMENTS", dict(call.arguments)),
-                ]
-            ),
-            "# What was asked in each round, by the names of the questions.\n"
-            + assignment("ROUNDS", _rounds(call, eras)),
-            "# What was answered.\n" + assignment("ANSWERS", _answers(call)),
-            *ending.values,
-        ]
-    )
+    answers = list(_answers(call, eras))
+    constants, statements = _calling(call, may_fail=ending.may_fail)
+    if call.rounds:
+        constants.append(assignment("ASKED: list[dict[str, Any]]", list(_asked(call, eras))))
+        constants.append(assignment("ANSWERS: list[dict[str, Any]]", answers))
+    constants += ending.constants
+    names = {str(said) for round_ in answers for said in round_.values() if isinstance(said, Name)}
     head = [
-        '"""A recorded call, to be played again. Written by `roundtrip trace to-test`."""',
-        "\n".join(_imports(call, eras, ending)),
+        '"""A recorded call, to be made again. Written by `roundtrip trace to-test`."""',
+        *(["from typing import Any"] if any("Any" in constant.partition("=")[0] for constant in constants) else []),
+        "import pytest\n"
+        f"from roundtrip.testing import {', '.join(sorted({*names, 'User', *(['Leg'] if call.version else [])}))}",
         server.source,
-        values,
+        "\n".join([f"# The call {literal(call.id)}, as it was recorded.", *constants]),
     ]
-    functions = [
-        _BACKEND,
-        _told(call),
-        *([NEVER] if "retry" in eras and call.kinds else []),
-        *(_player(call, era) for era in eras),
-        *ending.functions,
-        _test(call, eras, ending),
-    ]
-    return "\n\n\n".join(["\n\n".join(head), *functions]) + "\n"
+    expected = [f"assert call.shown == {'ASKED' if call.rounds else '[]'}", *ending.expected]
+    test = _test(call, eras, [*statements, *(f"{_INDENT}{line}" for line in expected)])
+    return "\n\n\n".join(["\n\n".join(head), _BACKEND, test]) + "\n"
 
 
 def _require_playable(call: RecordedCall, eras: tuple[Era, ...]) -> None:
@@ -135,83 +111,51 @@ class _Ending:
     """How the call has to end: what the source says of it."""
 
     def __init__(self, call: RecordedCall, *, with_result: bool) -> None:
-        self.values: list[str] = []
-        self.functions: list[str] = []
+        self.constants: list[str] = []
         self.expected: list[str] = []
-        self.fails = False
+        self.may_fail = False
+        """Whether it may end with an error of the protocol."""
         ended = call.ended
         if ended is None:
-            self.expected = ["assert result is None"]
+            self.expected = ["assert call.left"]
         elif ended.state == "completed" and with_result:
             shown = revealed(ended.result) if ended.result is not None else None
             if not isinstance(shown, dict):
                 raise NotReplayable("its result is not in the transcript; --no-result leaves it out")
             parts = {name: shown[name] for name in ("content", "structuredContent") if name in shown}
-            result = {"content": [], "isError": ended.is_error, **parts}
-            self.values = ["# How it ended.\n" + assignment("RESULT", cast("object", result))]
-            self.functions = [RESULT_SHOWN]
-            self.expected = ["assert shown(result) == RESULT"]
+            result = {"content": [], **parts, "isError": ended.is_error}
+            self.constants = [assignment("RETURNED: dict[str, Any]", cast("object", result))]
+            self.expected = ["assert call.returned == RETURNED"]
         elif ended.state == "completed":
-            self.functions = [ENDED]
-            self.expected = [f"assert is_error(result) is {ended.is_error}"]
+            self.expected = [f"assert call.is_error is {ended.is_error}"]
         else:
-            self.fails = True
+            self.may_fail = ended.state != "refused"
             reason: JsonValue = ended.refusal
             if reason is None and ended.error is not None and ended.error.type in _TOLD:
                 reason = revealed(ended.error.text)
-            self.functions = [FAILURE]
-            if isinstance(reason, str):
-                self.values = ["# Why it failed.\n" + assignment("REASON", reason)]
-                self.expected = ["assert REASON in failure(result)"]
+            if isinstance(reason, str) and reason:
+                self.constants = [assignment("REASON", reason)]
+                self.expected = ["assert REASON in call.failure"]
             else:
-                self.expected = ["assert failure(result)"]
-
-    @property
-    def imports(self) -> list[str]:
-        """What the functions need of `mcp_types`."""
-        return ["CallToolResult"] if self.functions else []
+                self.expected = ["assert call.failure"]
 
 
-def _imports(call: RecordedCall, eras: tuple[Era, ...], ending: _Ending) -> Iterator[str]:
-    types = list(ending.imports)
-    if "retry" in eras:
-        types.append("InputRequiredResult")
-    if "live" in eras:
-        types += [result for kinds, result in _CALLBACKS.values() if kinds & call.kinds]
-    yield "from typing import Any"
-    yield ""
-    yield "import pytest"
-    yield "from mcp.client import Client"
-    yield "from mcp.shared.exceptions import MCPError"
-    if types:
-        line = f"from mcp_types import {', '.join(sorted(types))}"
-        if len(line) <= WIDTH:
-            yield line
-        else:
-            yield "from mcp_types import ("
-            yield from (f"    {name}," for name in sorted(types))
-            yield ")"
-
-
-def _rounds(call: RecordedCall, eras: tuple[Era, ...]) -> list[dict[str, Any]]:
-    """What has to be asked; on an open connection nothing is known of what was not answered."""
-    bare = _bare_urls(call)
-    return [
-        {
-            key: _shown(question, bare=bare)
+def _asked(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]]:
+    """What has to be asked in each round; on an open connection nothing is known of what was not answered."""
+    for round_ in call.rounds:
+        yield {
+            key: _shown(question)
             for key, question in round_.questions.items()
             if "retry" in eras or key in round_.answers
         }
-        for round_ in call.rounds
-    ]
 
 
-def _shown(question: Question, *, bare: bool) -> dict[str, Any]:
-    """What a client sees of a question, as the source's `told` tells it."""
+def _shown(question: Question) -> dict[str, Any]:
+    """What a client sees of a question, as `roundtrip.testing.Question.shown` tells it."""
     if question.kind == "roots":
         return {}
     if question.kind == "page":
-        return {"message": question.message} | ({} if bare else {"url": question.url})
+        return {"message": question.message, "url": TICKET.sub("<ticket>", question.url or "")}
     if question.kind == "form":
         form = question.form or {}
         again = f"\n\n(The last answer was not valid: {question.complaint})" if question.complaint is not None else ""
@@ -228,83 +172,62 @@ def _shown(question: Question, *, bare: bool) -> dict[str, Any]:
     return params
 
 
-def _bare_urls(call: RecordedCall) -> bool:
-    """Whether an URL holds a ticket, which is another one for each call."""
-    urls = [question.url or "" for round_ in call.rounds for question in round_.questions.values()]
-    return any(TICKET.search(url) for url in urls)
+def _answers(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]]:
+    """What was answered in each round, in the order of the questions."""
+    for place, round_ in enumerate(call.rounds, 1):
+        waits = call.ending is Ending.WAITS and place == len(call.rounds)
+        yield {
+            key: Name("LEAVE") if waits else _said(round_.answers.get(key))
+            for key in round_.questions
+            if "retry" in eras or key in round_.answers
+        }
 
 
-def _answers(call: RecordedCall) -> list[dict[str, Any]]:
-    """What was answered in each round, in the order of the questions; nothing to a round that still waits."""
-    rounds = call.rounds[:-1] if call.ending is Ending.WAITS else call.rounds
-    return [{key: _said(round_.answers[key]) for key in round_.questions if key in round_.answers} for round_ in rounds]
-
-
-def _said(answer: Answer) -> JsonValue:
+def _said(answer: Answer | None) -> JsonValue:
+    if answer is None:
+        return Name("IGNORE")
     if answer.question.kind not in ("form", "page"):
         return answer.data
-    said: dict[str, JsonValue] = {"action": _WORDS[answer.action or Action.ACCEPT]}
-    return said if answer.data is None else {**said, "content": answer.data}
+    match answer.action:
+        case Action.DECLINE:
+            return Name("DECLINE")
+        case Action.CANCEL:
+            return Name("CANCEL")
+        case _:
+            return answer.data if isinstance(answer.data, dict) else Name("ACCEPT")
 
 
-def _told(call: RecordedCall) -> str:
-    if call.kinds <= {"form"}:
-        return FORMS_TOLD
-    left_out = ["_meta", "elicitationId", "mode", *(["url"] if _bare_urls(call) else [])]
-    return MIXED_TOLD.replace("#LEFT_OUT#", literal(left_out, indent="    ", used=11))
-
-
-def _player(call: RecordedCall, era: Era) -> str:
-    asked = {name: result for name, (kinds, result) in _CALLBACKS.items() if kinds & call.kinds}
-    if era == "retry":
-        options = [f"{name}=never" for name in asked]
-        source, mode = RETRY, 'mode="2026-07-28"'
-    else:
-        options = [f"{name}=answering({result})" for name, result in asked.items()]
-        source, mode = LIVE, 'mode="legacy"'
+def _calling(call: RecordedCall, *, may_fail: bool) -> tuple[list[str], list[str]]:
+    """The statements that make the call, behind the constants that they need."""
+    user = ["server", *(["ANSWERS"] if call.rounds else [])]
+    # A client that could have been asked more might have been.
+    kinds = {"elicitation": {"form", "page"}, "sampling": {"sample"}}
+    lacks = [literal(name) for name, asking in kinds.items() if not asking & call.kinds]
+    user += [f"lacks={{{', '.join(lacks)}}}"] if lacks else []
+    user += ["roots=[]"] if "roots" in call.kinds else []
+    user += ["allow_error=True"] if may_fail else []
+    making = f"User({', '.join(user)})"
+    named = [literal(call.name), *(["ARGUMENTS"] if call.arguments else [])]
     meta = [] if call.version is None else [f"meta={literal({'roundtrip/version': call.version})}"]
-    given = {"CLIENT": ["server", mode, *options], "META": meta, "CALL": ["TOOL", "ARGUMENTS", *meta]}
-    return _filled(source, given)
+    constants = [assignment("ARGUMENTS: dict[str, Any]", dict(call.arguments))] if call.arguments else []
+    for needed, arguments in (([], [named[0], literal(dict(call.arguments))]), (constants, named)):
+        leg = ", ".join([*arguments[: len(named)], *meta])
+        line = f"{_INDENT}call = await {making}.{f'begin(Leg({leg}))' if meta else f'call({leg})'}"
+        if is_short(line):
+            return needed, [line]
+    if meta:
+        leg = invocation("leg = Leg", [*named, *meta], indent=_INDENT)
+        return constants, [leg, f"{_INDENT}call = await {making}.begin(leg)"]
+    call_line = invocation("call = await user.call", named, indent=_INDENT)
+    return constants, [f"{_INDENT}user = {making}", call_line]
 
 
-def _filled(source: str, arguments: Mapping[str, list[str]]) -> str:
-    """A source with some arguments put in where it has a line `#NAME#`, one on each line if they are too many."""
-    for name, given in arguments.items():
-        lines: list[str] = []
-        for line in source.split("\n"):
-            indent = line[: len(line) - len(line.lstrip())]
-            if f"#{name}#" not in line:
-                lines.append(line)
-            elif line.strip() == f"#{name}#,":
-                lines += [f"{indent}{argument}," for argument in given]
-            elif len(full := line.replace(f"#{name}#", ", ".join(given))) <= WIDTH:
-                lines.append(full)
-            else:
-                before, after = line.split(f"#{name}#")
-                inner = f"{indent}    {', '.join(given)}"
-                spread = [inner] if len(inner) <= WIDTH else [f"{indent}    {argument}," for argument in given]
-                lines += [before, *spread, f"{indent}{after}"]
-        source = "\n".join(lines)
-    return source
-
-
-def _test(call: RecordedCall, eras: tuple[Era, ...], ending: _Ending) -> str:
+def _test(call: RecordedCall, eras: Sequence[Era], statements: Sequence[str]) -> str:
     name = re.sub(r"\W+", "_", call.name, flags=re.ASCII).strip("_").lower() or "tool"
-    players = [f"play_{era}" for era in eras]
-    several = len(players) > 1
-    lines = ["@pytest.mark.anyio"]
-    if several:
-        lines.append(f'@pytest.mark.parametrize("play", [{", ".join(players)}])')
-    lines += [
-        f"async def test_{name[:40]}_goes_as_recorded({'play: Any' if several else ''}) -> None:",
-        f"    asked, result = await {'play' if several else players[0]}()",
-        "    assert asked == ROUNDS",
-        *(f"    {line}" for line in ending.expected),
+    lines = [
+        "@pytest.mark.anyio",
+        f'@pytest.mark.roundtrip(eras="{eras[0] if len(eras) == 1 else "both"}")',
+        f"async def test_{name[:40]}_goes_as_recorded() -> None:",
+        *statements,
     ]
     return "\n".join(lines)
-
-
-_BACKEND: Final = '''\
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"'''

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CallToolResult,
     CreateMessageRequestParams,
@@ -16,6 +17,7 @@ from mcp_types import (
     TextResourceContents,
 )
 
+from roundtrip.asks.questions import TICKET
 from roundtrip.clients.legs import Asking, Era, FinalResult, Leg
 from roundtrip.machine.table import State
 
@@ -34,6 +36,8 @@ class Question:
     params: Asking
     answer: InputResponse | None = None
     """What the user answered."""
+    round: int = 1
+    """The round of the call that it came in."""
 
     @property
     def message(self) -> str:
@@ -56,6 +60,24 @@ class Question:
     def url(self) -> str | None:
         """The page that it sends the user to, if it does."""
         return self.params.url if isinstance(self.params, ElicitRequestURLParams) else None
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What there is to see of it, in its JSON form; tickets in URLs are left out, as each is another."""
+        if self.params is None:
+            return {}
+        shown = self.params.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta"})
+        if isinstance(self.params, CreateMessageRequestParams):
+            return shown
+        if isinstance(self.params, ElicitRequestURLParams):
+            return {"message": shown["message"], "url": TICKET.sub("<ticket>", shown["url"])}
+        # The SDK's client drops the title of a form on the retry era.
+        form = shown["requestedSchema"]
+        return {
+            "message": shown["message"],
+            "fields": form.get("properties", {}),
+            "required": form.get("required", []),
+        }
 
     def __str__(self) -> str:
         return f"{self.key!r}: {self.message!r}" if self.key is not None else repr(self.message)
@@ -80,6 +102,11 @@ class Conversation:
     states: list[State] | None = None
     """The states it went through; None where nobody tells: the server is not roundtrip's, or in another process."""
     result: FinalResult = field(default_factory=_no_result)
+    """Empty where there is none: the user left the call waiting, or it ended with an error of the protocol."""
+    error: MCPError | None = None
+    """The error of the protocol that it ended with; it is raised, unless the user is told to `allow_error`."""
+    left: bool = False
+    """Whether the user left it waiting for answers."""
     messages: list[Message] = field(default_factory=list[Message])
     """Every JSON-RPC message, where they are kept: with the fixture `wire_snapshot`, or `User(wired=True)`."""
 
@@ -94,9 +121,35 @@ class Conversation:
         return [question.key for question in self.questions]
 
     @property
+    def asked(self) -> list[str]:
+        """What the questions said, in the order in which they came."""
+        return [question.message for question in self.questions]
+
+    @property
+    def shown(self) -> list[dict[str, dict[str, Any]]]:
+        """What each question of each round shows, by its name; by its message, where it has none."""
+        return [
+            {question.message if question.key is None else question.key: question.shown for question in round_}
+            for round_ in self.rounds
+        ]
+
+    @property
     def is_error(self) -> bool:
-        """Whether the tool failed."""
-        return isinstance(self.result, CallToolResult) and bool(self.result.is_error)
+        """Whether it failed."""
+        return self.error is not None or (isinstance(self.result, CallToolResult) and bool(self.result.is_error))
+
+    @property
+    def failure(self) -> str:
+        """What the client was told of why it failed; empty if it did not."""
+        if self.error is not None:
+            return self.error.error.message
+        return self.text if self.is_error else ""
+
+    @property
+    def returned(self) -> dict[str, Any]:
+        """The result as a whole, in its JSON form; only `_meta` and how long it may be cached are left out."""
+        named = {"content", "structured_content", "is_error", "description", "messages", "contents"}
+        return self.result.model_dump(mode="json", by_alias=True, exclude_none=True, include=named)
 
     @property
     def text(self) -> str:

@@ -10,6 +10,7 @@ from mcp_types import (
     CreateMessageResult,
     ElicitResult,
     InputResponse,
+    ListRootsResult,
     TextContent,
 )
 from pydantic import BaseModel
@@ -17,7 +18,20 @@ from pydantic_core import to_jsonable_python
 
 from roundtrip.testing.conversations import Question
 
-__all__ = ["ACCEPT", "CANCEL", "DECLINE", "Answers", "Outcome", "Replies", "Reply", "Script", "response_to"]
+__all__ = [
+    "ACCEPT",
+    "CANCEL",
+    "DECLINE",
+    "IGNORE",
+    "LEAVE",
+    "Answers",
+    "Outcome",
+    "Replies",
+    "Reply",
+    "Script",
+    "Silence",
+    "response_to",
+]
 
 
 class Outcome(Enum):
@@ -28,28 +42,53 @@ class Outcome(Enum):
     CANCEL = "cancel"
 
 
+class Silence(Enum):
+    """Ways of not answering a question."""
+
+    IGNORE = "ignore"
+    LEAVE = "leave"
+
+
 ACCEPT: Final = Outcome.ACCEPT
 """Agree, as to go to a page, or to a form as it stands."""
 DECLINE: Final = Outcome.DECLINE
 """Say no."""
 CANCEL: Final = Outcome.CANCEL
 """Break the question off."""
+IGNORE: Final = Silence.IGNORE
+"""Go on without an answer to the question. On the live era, the client says that it has none."""
+LEAVE: Final = Silence.LEAVE
+"""Never come back to the call: it is left waiting."""
 
-Reply = Outcome | ElicitResult | CreateMessageResult | BaseModel | Mapping[str, Any] | str | int | float | bool | None
-"""An answer: the content of a form, the value of a form with one field, the text of a model, or an outcome."""
+Reply = (
+    Outcome
+    | Silence
+    | ElicitResult
+    | CreateMessageResult
+    | ListRootsResult
+    | BaseModel
+    | Mapping[str, Any]
+    | str
+    | int
+    | float
+    | bool
+    | None
+)
+"""An answer: the content of a form, the value of a form with one field, the text of a model, the JSON form of a model's
+answer or of roots, or an outcome."""
 
-Answers = Mapping[str | re.Pattern[str] | Callable[[Question], bool], Reply | Sequence[Any]]
+_Matcher = str | re.Pattern[str] | Callable[[Question], bool]
+
+# A mapping with names alone is not one with all kinds of keys to a type checker.
+Answers = Mapping[str, Reply | Sequence[Any]] | Mapping[_Matcher, Reply | Sequence[Any]]
 """Replies by a question's name, by a pattern that its message holds, or by a function; a list is used up in order."""
 
 
 class Replies(Protocol):
     """Who answers the questions of a call."""
 
-    may_be_silent: bool
-    """Whether a question without an answer is meant to stay so."""
-
-    def reply(self, question: Question) -> InputResponse | None:
-        """The answer to a question; None for none."""
+    def reply(self, question: Question) -> InputResponse | Silence | None:
+        """The answer to a question; None where it should have one, and there is none."""
         ...
 
     @property
@@ -59,21 +98,25 @@ class Replies(Protocol):
 
 
 class Script:
-    """Answers questions as it was told beforehand, and knows what it has not been asked."""
+    """Answers questions as it was told beforehand, and knows what it has not been asked.
 
-    may_be_silent = False
+    Args:
+        answers: What to answer; a list has the answers to each round.
+    """
 
-    def __init__(self, answers: Answers) -> None:
-        self._entries: list[tuple[Any, list[Reply] | Reply]] = [
-            (matcher, list(cast("Sequence[Reply]", reply)) if _is_sequence(reply) else cast("Reply", reply))
-            for matcher, reply in answers.items()
+    def __init__(self, answers: Answers | Sequence[Answers]) -> None:
+        rounds = [(None, answers)] if isinstance(answers, Mapping) else enumerate(answers, 1)
+        self._entries: list[tuple[int | None, Any, list[Reply] | Reply]] = [
+            (number, matcher, list(cast("Sequence[Reply]", reply)) if _is_sequence(reply) else cast("Reply", reply))
+            for number, round_ in rounds
+            for matcher, reply in round_.items()
         ]
         self._used: set[int] = set()
 
-    def reply(self, question: Question) -> InputResponse | None:
+    def reply(self, question: Question) -> InputResponse | Silence | None:
         """The answer to a question; None where there is none, or none any more."""
-        for place, (matcher, reply) in enumerate(self._entries):
-            if not _fits(matcher, question):
+        for place, (number, matcher, reply) in enumerate(self._entries):
+            if number not in (None, question.round) or not _fits(matcher, question):
                 continue
             if isinstance(reply, list):
                 if not reply:
@@ -84,15 +127,17 @@ class Script:
             else:
                 given = reply
                 self._used.add(place)
-            return response_to(question, given)
+            return given if isinstance(given, Silence) else response_to(question, given)
         return None
 
     @property
     def unused(self) -> list[str]:
         """What nobody has asked for."""
         return [
-            _told(matcher) + (f" ({len(reply)} left)" if isinstance(reply, list) else "")
-            for place, (matcher, reply) in enumerate(self._entries)
+            _told(matcher)
+            + (f" ({len(reply)} left)" if isinstance(reply, list) else "")
+            + (f" in round {number}" if number is not None else "")
+            for place, (number, matcher, reply) in enumerate(self._entries)
             if place not in self._used
         ]
 
@@ -117,9 +162,15 @@ def _told(matcher: Any) -> str:
 
 def response_to(question: Question, reply: Reply) -> InputResponse:
     """A reply as the client sends it."""
-    if isinstance(reply, ElicitResult | CreateMessageResult):
+    if isinstance(reply, ElicitResult | CreateMessageResult | ListRootsResult):
         return reply
+    if question.params is None:
+        if not isinstance(reply, Mapping):
+            raise TypeError("roots are told with roots=, or by their JSON form: {'roots': [{'uri': 'file:///films'}]}")
+        return ListRootsResult.model_validate(reply)
     if isinstance(question.params, CreateMessageRequestParams):
+        if isinstance(reply, Mapping):
+            return CreateMessageResult.model_validate(reply)
         content = TextContent(type="text", text=reply if isinstance(reply, str) else str(reply))
         return CreateMessageResult(role="assistant", content=content, model="scripted")
     if isinstance(reply, Outcome):

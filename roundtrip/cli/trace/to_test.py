@@ -19,7 +19,7 @@ def _configure(parser: ArgumentParser) -> None:
         required=True,
         help="where the test imports the server from, by import path: shop.app:server",
     )
-    parser.add_argument("--both", action="store_true", help="play it in both eras, not only in the recorded one")
+    parser.add_argument("--both", action="store_true", help="make it in both eras, not only in the recorded one")
     parser.add_argument(
         "--no-result",
         action="store_true",
@@ -51,12 +51,12 @@ def _run(arguments: Namespace) -> int:
 
 COMMAND = Command(
     name="to-test",
-    summary="write a test that plays a call again",
+    summary="write a test that makes a call again",
     description=(
-        "Write a test for pytest that plays a recorded call through a real client, and expects the recorded questions "
-        "and result. It needs no more than roundtrip, pytest and the server's module. The call has to be recorded with "
-        "reveal: Server(trace=Recorder(path, reveal='all')), or ROUNDTRIP_TRACE_REVEAL=all. The test holds what was "
-        "said in the call. Bodies do run in it."
+        "Write a test for pytest in which a scripted user makes a recorded call again, and expects the recorded "
+        "questions and result. It needs no more than roundtrip, pytest and the server's module. The call has to be "
+        "recorded with reveal: Server(trace=Recorder(path, reveal='all')), or ROUNDTRIP_TRACE_REVEAL=all. The test "
+        "holds what was said in the call. Bodies do run in it."
     ),
     configure=_configure,
     run=_run,

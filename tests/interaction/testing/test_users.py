@@ -16,14 +16,17 @@ from roundtrip.testing import (
     ACCEPT,
     CANCEL,
     DECLINE,
+    IGNORE,
+    LEAVE,
     Era,
     Question,
     Unanswered,
     Unused,
     User,
     assert_same_on_both_eras,
+    served,
 )
-from tests.hosts import http, stdio
+from tests.hosts import stdio
 
 pytestmark = [pytest.mark.anyio, pytest.mark.roundtrip(eras="both")]
 
@@ -44,6 +47,14 @@ async def snack(seat: Annotated[Seat, Resolve(seat)]) -> Elicit[Snack]:
     return Elicit(f"Something to eat in the {seat.row} row?", Snack)
 
 
+def model() -> Sample:
+    return Sample("Praise it", max_tokens=9)
+
+
+def roots() -> ListRoots:
+    return ListRoots()
+
+
 def cinema() -> Server[Any]:
     server = Server[Any]("cinema", keys=[b"k" * 32])
 
@@ -60,10 +71,7 @@ def cinema() -> Server[Any]:
         return {"stars": stars, "page": page.action}
 
     @server.tool()
-    async def praise(
-        model: Annotated[Any, Resolve(lambda: Sample("Praise it", max_tokens=9))],
-        roots: Annotated[Any, Resolve(lambda: ListRoots())],
-    ) -> str:
+    async def praise(model: Annotated[Any, Resolve(model)], roots: Annotated[Any, Resolve(roots)]) -> str:
         return f"{model.content.text} {[str(root.uri) for root in roots.roots]}"
 
     @server.tool()
@@ -144,6 +152,81 @@ async def test_answers_that_nobody_asked_for_fail_unless_they_may_be_left() -> N
     assert (await User(cinema(), answers, allow_unused=True).call("book", film="Solaris")).value
 
 
+async def test_answers_may_be_given_round_by_round() -> None:
+    call = await User(cinema(), [{"stars": "many"}, {re.compile("stars"): 5}, {"page": CANCEL}]).call("survey")
+    assert call.value == {"stars": 5, "page": "cancel"}
+    assert [question.round for question in call.questions] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("answers", [[{}, *[ANSWERS] * 2], [ANSWERS]], ids=["too late", "too early"])
+async def test_an_answer_to_another_round_is_none(answers: list[dict[Any, Any]]) -> None:
+    with pytest.raises(Unanswered):
+        await User(cinema(), answers).call("book", film="Solaris")
+
+
+async def test_an_answer_to_a_round_that_never_came_is_left_over() -> None:
+    with pytest.raises(Unused, match=r"nobody asked for 'snack' in round 1, 'seat' in round 2"):
+        await User(cinema(), [ANSWERS, ANSWERS]).call("book", film="Solaris")
+
+
+@pytest.mark.roundtrip(eras="retry")
+async def test_a_question_may_be_ignored_and_is_asked_again() -> None:
+    call = await User(cinema(), {"seat": [IGNORE, {"row": "back"}], "snack": DECLINE}).call("book", film="Solaris")
+    assert call.value == "Solaris, back, decline"
+    assert call.keys == ["seat", "seat", "snack"]
+    assert call.questions[0].answer is None
+
+
+@pytest.mark.roundtrip(eras="live")
+async def test_on_an_open_connection_ignoring_a_question_is_an_error() -> None:
+    with pytest.raises(MCPError, match="the script has no answer"):
+        await User(cinema(), {"seat": IGNORE}).call("book", film="Solaris")
+
+
+async def test_a_call_may_be_left_waiting() -> None:
+    call = await User(cinema(), {"seat": {"row": "back"}, "snack": LEAVE}).call("book", film="Solaris")
+    assert call.left
+    assert call.keys == ["seat", "snack"]
+    assert call.states is not None
+    assert call.states[-1] is State.AWAITING_INPUT
+
+
+@pytest.mark.parametrize("place", ["http", "stdio"])
+async def test_a_call_of_a_server_elsewhere_may_be_left_waiting(place: str) -> None:
+    answers: dict[Any, Any] = {re.compile("row for"): LEAVE}
+    if place == "stdio":
+        call = await User(stdio(cinema), answers).call("book", film="Solaris")
+    else:
+        async with served(cinema()) as url:
+            call = await User(url, answers).call("book", film="Solaris")
+    assert call.left
+
+
+async def test_roots_and_a_model_may_be_answered_by_name_in_their_json_form() -> None:
+    said = {"role": "assistant", "content": {"type": "text", "text": "lovely"}, "model": "m"}
+    answers = {"model": said, "roots": {"roots": [{"uri": "file:///one"}]}}
+    user = User(cinema(), answers, roots=[Root(uri=FileUrl("file:///other"))])
+    assert (await user.call("praise")).value == "lovely ['file:///one']"
+
+
+async def test_roots_are_not_answered_with_anything_else() -> None:
+    with pytest.raises(TypeError, match="roots are told with roots=, or by their JSON form"):
+        await User(cinema(), {re.compile(""): "lovely"}, roots=[]).call("praise")
+
+
+async def test_a_client_that_cannot_be_asked_gets_what_stands_in_for_its_answer() -> None:
+    server = cinema()
+
+    @server.tool()
+    async def rate(ctx: Context) -> int:
+        return await ctx.ask("stars", Elicit("How many stars?", int, otherwise=3), unwrap=True)
+
+    assert (await User(server, {"stars": 5}).call("rate")).value == 5
+    assert (await User(server, lacks={"elicitation"}).call("rate")).value == 3
+    with pytest.raises(MCPError, match="sampling"):
+        await User(server, lacks={"sampling"}, roots=[]).call("praise")
+
+
 async def test_what_a_tool_calls_is_not_the_call() -> None:
     call = await User(cinema()).call("outer")
     assert call.states == [State.RECEIVED, State.RESOLVING, State.EXECUTING, State.COMPLETED]
@@ -158,6 +241,15 @@ async def test_a_protocol_error_is_raised_as_it_came() -> None:
 
     with pytest.raises(MCPError, match="out of film"):
         await User(server).call("broken")
+    call = await User(server, allow_error=True).call("broken")
+    assert call.error is not None
+    assert (call.error.error.code, call.failure, call.is_error) == (-32050, "out of film", True)
+
+
+async def test_an_error_does_not_hide_that_answers_are_left_over() -> None:
+    with pytest.raises(Unused, match="'seat'") as raised:
+        await User(cinema(), {"seat": 1}, lacks={"elicitation"}, allow_error=True).call("book", film="Solaris")
+    assert isinstance(raised.value.__cause__, MCPError)
 
 
 @pytest.mark.parametrize("place", ["http", "stdio"])
@@ -166,7 +258,7 @@ async def test_a_server_elsewhere_is_asked_by_pattern(place: str, roundtrip_era:
     if place == "stdio":
         call = await User(stdio(cinema), answers).call("book", film="Solaris")
     else:
-        async with http(cinema()) as url:
+        async with served(cinema()) as url:
             call = await User(url, answers).call("book", film="Solaris")
     assert call.value == "Solaris, back, decline"
     assert call.states is None
@@ -219,6 +311,42 @@ async def test_a_difference_between_the_eras_is_told(what: str) -> None:
 
     with pytest.raises(AssertionError, match=f"the {what} differ"):
         await assert_same_on_both_eras(make, "book", answers={"ask": {"row": "x"}})
+
+
+async def test_a_call_tells_all_that_was_shown_and_returned() -> None:
+    server = cinema()
+
+    @server.tool()
+    async def pay(ctx: Context) -> str:
+        page = f"https://pay.example/?ticket={ctx.call.ticket('pay', unbound=True)}&lang=en"
+        await ctx.ask("pay", ElicitUrl("Pay here", page), unwrap=True)
+        return "paid"
+
+    call = await User(server, {"seat": {"row": "back"}, "snack": DECLINE}).call("book", film="Solaris")
+    row = {"row": {"type": "string", "title": "Row"}}
+    name = {"name": {"type": "string", "title": "Name"}}
+    assert call.shown == [
+        {"seat": {"message": "Which row for Solaris?", "fields": row, "required": ["row"]}},
+        {"snack": {"message": "Something to eat in the back row?", "fields": name, "required": ["name"]}},
+    ]
+    assert call.returned == {
+        "content": [{"type": "text", "text": "Solaris, back, decline"}],
+        "structuredContent": {"result": "Solaris, back, decline"},
+        "isError": False,
+    }
+    assert call.failure == ""
+    paid = await User(server, {"pay": ACCEPT}).call("pay")
+    assert paid.shown == [{"pay": {"message": "Pay here", "url": "https://pay.example/?ticket=<ticket>&lang=en"}}]
+    praised = await User(server, {"model": "lovely"}, roots=[]).call("praise")
+    assert praised.shown == [
+        {
+            "model": {
+                "messages": [{"role": "user", "content": {"type": "text", "text": "Praise it"}}],
+                "maxTokens": 9,
+            },
+            "roots": {},
+        }
+    ]
 
 
 def test_a_question_shows_what_it_is() -> None:

@@ -1,4 +1,4 @@
-"""`roundtrip trace to-test` writes a test that passes in a fresh project, and fails when a question is reworded."""
+"""`roundtrip trace to-test` writes a test that passes in a fresh project, and fails when anything goes otherwise."""
 
 import json
 import os
@@ -6,15 +6,18 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import pytest
 
 from roundtrip.cli import main
+from roundtrip.clients.legs import ERAS
+from roundtrip.testing import CANCEL, DECLINE, IGNORE, LEAVE, Era, Leg, User
 from tests.interaction.trace.deploys import REPLIES, SHOP, Change, Recording, changed, recording
 from tests.interaction.trace.test_check import MIXED, record_mixed
-from tests.players import ERAS, Era
 
 __all__ = ["recording"]
 
@@ -49,7 +52,7 @@ class Project:
         }
         # What else is installed here is not there in a fresh project.
         environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "200"}
-        plugins = ["-p", "anyio", "-p", "no:cacheprovider"]
+        plugins = ["-p", "anyio", "-p", "roundtrip", "-p", "no:cacheprovider"]
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-vv", "-rA", "--rootdir", str(self.folder), *plugins],
             cwd=self.folder,
@@ -85,7 +88,7 @@ def test_it_passes_unmodified_and_fails_when_a_question_is_reworded(recording: R
     for era in ERAS:
         recording.call(source, era=era, answer=lambda params: {**REPLIES, "A tip?": {"ok": False}}[params.message])
         generated = project.generate(recording, name=era.name.lower())
-        assert f'mode="{era.value}"' in generated
+        assert f'@pytest.mark.roundtrip(eras="{era.name.lower()}")' in generated
     project.serve(source)
     ended, out = project.run()
     assert ended == {"retry": {"passed"}, "live": {"passed"}}, out
@@ -165,31 +168,214 @@ def test_calls_of_all_kinds_pass_as_tests_whatever_was_said_in_them(recording: R
         )
         generated = project.generate(recording, "--both", name=f"both_{short}")
         assert "(The last answer was not valid: number: " in generated
-        assert "[play_retry, play_live]" in generated
+        assert '(eras="both")' in generated
     ended, out = project.run()
     assert len(ended) == 12
     assert all(how == {"passed"} for how in ended.values()), out
 
 
+TALKS = """\
+from typing import Annotated
+
+from mcp import MCPError
+from roundtrip import Context, Elicit, ElicitationResult, ElicitUrl, Resolve, Server
+
+server = Server("talks", keys=[b"k" * 32])
+
+
+def size() -> Elicit[int]:
+    return Elicit("Which size?", int)
+
+
+def colour() -> Elicit[str]:
+    return Elicit("Which colour?", str)
+
+
+@server.tool()
+async def choose(
+    size: Annotated[ElicitationResult[int], Resolve(size)],
+    colour: Annotated[ElicitationResult[str], Resolve(colour)],
+) -> str:
+    return f"{size.action}, {colour.action}"
+
+
+@server.tool()
+async def need(size: Annotated[int, Resolve(size)], colour: Annotated[str, Resolve(colour)]) -> str:
+    return f"{size}, {colour}"
+
+
+@server.tool()
+async def talk(ctx: Context) -> str:
+    one = await ctx.ask("one", Elicit("One?", bool))
+    two = await ctx.ask("two", Elicit("Two?", bool))
+    return f"{one.action}, {two.action}"
+
+
+@server.tool()
+async def pay(ctx: Context) -> str:
+    page = f"https://pay.example/?ticket={ctx.call.ticket('pay', unbound=True)}"
+    return (await ctx.ask("page", ElicitUrl("Pay here", page))).action
+
+
+@server.tool()
+async def fall_back(ctx: Context) -> int:
+    return await ctx.ask("stars", Elicit("Stars?", int, otherwise=3), unwrap=True)
+
+
+@server.tool()
+async def end(ctx: Context) -> str:
+    await ctx.ask("one", Elicit("One?", bool))
+    raise MCPError(code=-32050, message="out of film")
+
+
+@server.tool(version="1")
+async def repeat(text: str) -> str:
+    return "first"
+
+
+@server.tool(name="repeat", version="2")
+async def repeat_twice(text: str) -> str:
+    return "second"
+"""
+
+
+def record_talks(project: Project, recording: Recording, servers: Sequence[str] = ("talks",)) -> None:
+    """Calls that do not go straight, on both eras, each as a test of these servers, named by era, server and call."""
+    server: Any = recording.load(TALKS)
+    long = {"text": "x" * 90}
+    for era in ERAS:
+        short = era.name.lower()
+
+        def record(name: str, tool: str, answers: Any = None, short: str = short, era: Era = era, **more: Any) -> None:
+            leg = Leg(tool, more.pop("arguments", {}), meta=more.pop("meta", None))
+            before = recording.file.read_text(encoding="utf-8") if recording.file.exists() else ""
+            anyio.run(User(server, answers, era=era, **more).begin, leg)
+            assert last_call(recording) not in before
+            for module in servers:
+                project.generate(recording, name=f"{short}_{module}_{name}", server=module)
+
+        record("talks", "talk", {"one": True, "two": DECLINE})
+        record("declined", "choose", {"size": DECLINE, "colour": "red"})
+        record("cancelled", "need", {"size": CANCEL, "colour": "red"}, allow_unused=True)
+        record("pays", "pay", {"page": CANCEL})
+        record("falls_back", "fall_back", lacks={"elicitation"})
+        record("cannot_be_asked", "need", lacks={"elicitation"}, allow_error=True)
+        record("ends_with_an_error", "end", {"one": True}, allow_error=True)
+        record("version", "repeat", arguments={"text": "a"}, meta={"roundtrip/version": "1"})
+        record("long", "repeat", arguments=long)
+        record("long_version", "repeat", arguments=long, meta={"roundtrip/version": "1"})
+        if era is Era.RETRY:
+            record("left", "talk", {"one": True, "two": LEAVE})
+            record("left_at_once", "need", {"size": LEAVE, "colour": LEAVE})
+            record("ignored", "need", [{"size": IGNORE, "colour": "red"}, {"size": 7}])
+            record("ignored_wholly", "need", [{"size": IGNORE, "colour": IGNORE}, {"size": 7, "colour": "red"}])
+
+
+def test_calls_that_do_not_go_straight_pass_as_tests_too(recording: Recording, project: Project) -> None:
+    project.serve(TALKS, "talks")
+    record_talks(project, recording)
+    ended, out = project.run()
+    assert len(ended) == 24
+    assert all(how == {"passed"} for how in ended.values()), out
+
+
+OTHERWISE: dict[str, tuple[Change, set[str]]] = {
+    "another_order": (
+        (
+            """\
+    one = await ctx.ask("one", Elicit("One?", bool))
+    two = await ctx.ask("two", Elicit("Two?", bool))
+""",
+            """\
+    two = await ctx.ask("two", Elicit("Two?", bool))
+    one = await ctx.ask("one", Elicit("One?", bool))
+""",
+        ),
+        {"retry_talks", "live_talks", "retry_left"},
+    ),
+    "another_round": (
+        (
+            """\
+    one = await ctx.ask("one", Elicit("One?", bool))
+    two = await ctx.ask("two", Elicit("Two?", bool))
+""",
+            """\
+    one, two = (await ctx.ask_all({"one": Elicit("One?", bool), "two": Elicit("Two?", bool)})).values()
+""",
+        ),
+        {"retry_talks", "live_talks", "retry_left"},
+    ),
+    "a_question_more": (
+        ('    return f"{one.action}', '    await ctx.ask("three", Elicit("Three?", bool))\n    return f"{one.action}'),
+        {"retry_talks", "live_talks"},
+    ),
+    "a_question_less": (
+        ('    two = await ctx.ask("two", Elicit("Two?", bool))', "    two = one"),
+        {"retry_talks", "live_talks", "retry_left"},
+    ),
+    "another_page": (("pay.example", "pay.invalid"), {"retry_pays", "live_pays"}),
+    "another_fallback": (("otherwise=3", "otherwise=4"), {"retry_falls_back", "live_falls_back"}),
+    "another_error": (("out of film", "out of order"), {"retry_ends_with_an_error", "live_ends_with_an_error"}),
+    "no_error": (
+        ('raise MCPError(code=-32050, message="out of film")', 'return "out of film"'),
+        {"retry_ends_with_an_error", "live_ends_with_an_error"},
+    ),
+    "no_question": (
+        (
+            "size: Annotated[int, Resolve(size)], colour: Annotated[str, Resolve(colour)]",
+            'size: int = 7, colour: str = "red"',
+        ),
+        {
+            *(f"{era}_{what}" for era in ("retry", "live") for what in ("cancelled", "cannot_be_asked")),
+            "retry_left_at_once",
+            "retry_ignored",
+            "retry_ignored_wholly",
+        },
+    ),
+    "another_version": (
+        ('return "first"', 'return "third"'),
+        {f"{era}_{what}" for era in ("retry", "live") for what in ("version", "long_version")},
+    ),
+}
+
+
+def test_they_fail_when_the_call_goes_otherwise(recording: Recording, project: Project) -> None:
+    for how, (change, _) in OTHERWISE.items():
+        project.serve(changed(TALKS, change), how)
+    record_talks(project, recording, list(OTHERWISE))
+    ended, out = project.run()
+    assert len(ended) == 24 * len(OTHERWISE)
+    failed = {name for name, how in ended.items() if how != {"passed"}}
+    for how, (_, calls) in OTHERWISE.items():
+        assert {name for name in failed if f"_{how}_" in name} == {
+            name for name in ended if f"_{how}_" in name and name.replace(f"_{how}", "") in calls
+        }, out
+
+
 @pytest.mark.skipif(RUFF is None, reason="ruff is not installed")
-def test_it_is_laid_out_as_a_formatter_would(recording: Recording, project: Project) -> None:
-    project.serve(SHOP)
+def test_it_is_laid_out_as_a_formatter_would_and_has_nothing_that_a_linter_or_a_type_checker_complains_of(
+    recording: Recording, project: Project
+) -> None:
+    for name, source in {"shop": SHOP, "mixed": MIXED, "talks": TALKS}.items():
+        project.serve(source, name)
     for era in ERAS:
         short = era.name.lower()
         recording.call(era=era)
         for number, options in enumerate([(), ("--both",), ("--no-result",)]):
             project.generate(recording, *options, name=f"{short}_{number}")
         record_mixed(recording, era, MIXED)
-        project.generate(recording, name=f"mixed_{short}")
+        project.generate(recording, name=f"mixed_{short}", server="mixed")
+    record_talks(project, recording)
     tests = [file.name for file in project.folder.glob("test_*.py")]
-    for command in (["format", "--isolated", "--diff"], ["check", "--isolated", "--no-cache"]):
+    (project.folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
+    pyright = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable]
+    for command in (
+        [str(RUFF), "format", "--isolated", "--line-length=120", "--diff"],
+        [str(RUFF), "check", "--isolated", "--line-length=120", "--extend-select=I,B,PT,SIM,UP,RUF", "--no-cache"],
+        pyright,
+    ):
         done = subprocess.run(
-            [str(RUFF), *command, *tests],
-            cwd=project.folder,
-            capture_output=True,
-            text=True,
-            timeout=TAKES,
-            check=False,
+            [*command, *tests], cwd=project.folder, capture_output=True, text=True, timeout=TAKES, check=False
         )
         assert done.returncode == 0, done.stdout
 

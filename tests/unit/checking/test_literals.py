@@ -3,14 +3,18 @@
 import ast
 import io
 import math
+import shutil
+import subprocess
+import sys
 import tokenize
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roundtrip.checking.literals import WIDTH, assignment, literal
+from roundtrip.checking.literals import WIDTH, Name, assignment, invocation, literal
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -57,6 +61,32 @@ def test_what_fits_stays_on_a_line_and_what_does_not_is_spread() -> None:
     assert assignment("A", [exact]) == f'A = ["{exact}"]'
     assert assignment("A", [f"{exact}x"]) == f'A = [\n    "{exact}x",\n]'
     assert assignment("A", {}) == "A = {}"
+
+
+def test_a_name_stands_as_it_is() -> None:
+    assert literal({"a": Name("YES"), "b": ["YES"]}) == '{"a": YES, "b": ["YES"]}'
+
+
+RUFF = shutil.which("ruff", path=str(Path(sys.executable).parent))
+
+
+@pytest.mark.skipif(RUFF is None, reason="ruff is not installed")
+def test_whatever_its_length_it_is_laid_out_as_a_formatter_would() -> None:
+    lines: list[str] = []
+    for length in range(WIDTH - 20, WIDTH + 5):
+        for text in ("x" * length, "日" * (length // 2), "e\u0301" * length, "\u0915\u093f" * (length // 2)):
+            lines += [assignment("TEXT", text), assignment("KEPT", {"key": text}), assignment("MORE", [text, {"a": 1}])]
+            lines += [invocation("call", [literal(text)]), invocation("call", [literal(text), "more=1"])]
+        lines.append(invocation("call", ["x" * length]))
+    source = "\n".join(lines) + "\n"
+    done = subprocess.run(
+        [str(RUFF), "format", "--isolated", f"--line-length={WIDTH}", "-"],
+        input=source.encode(),
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.decode() == source
 
 
 def test_a_number_that_json_has_no_word_for_stays_one() -> None:

@@ -1,0 +1,146 @@
+"""Calls taken apart leg by leg, and the steps that a server tells."""
+
+from typing import Annotated, Any
+
+import pytest
+from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    CallToolResult,
+    ElicitResult,
+    GetPromptResult,
+    InputRequiredResult,
+    ListRootsRequest,
+    ListRootsResult,
+    TextContent,
+)
+from pydantic import BaseModel
+
+from roundtrip import Context, Elicit, Event, ListRoots, Resolve, Sample, Server, State
+from roundtrip.testing import DECLINE, Leg, LegByLeg, Steps
+
+pytestmark = pytest.mark.anyio
+KEY = b"k" * 32
+
+
+class Seat(BaseModel):
+    row: str
+
+
+async def seat() -> Elicit[Seat]:
+    return Elicit("Which row?", Seat)
+
+
+def cinema(name: str = "cinema", trace: Steps | None = None) -> Server[Any]:
+    server = Server[Any](name, keys=[KEY], audience="cinema", trace=trace)
+
+    @server.tool()
+    async def book(film: str, seat: Annotated[Seat, Resolve(seat)]) -> str:
+        return f"{film}, {seat.row}, at {name}"
+
+    @server.tool()
+    async def survey(
+        stars: Annotated[Any, Resolve(lambda: Elicit("How many stars?", int))],
+        praise: Annotated[Any, Resolve(lambda: Sample("Praise it", max_tokens=9))],
+        roots: Annotated[Any, Resolve(lambda: ListRoots())],
+    ) -> str:
+        return f"{stars} {praise.content.text} {len(roots.roots)}"
+
+    @server.tool()
+    async def whose(ctx: Context) -> str:
+        token = get_access_token()
+        return (token.subject if token is not None else None) or "nobody"
+
+    @server.prompt()
+    async def letter(seat: Annotated[Seat, Resolve(seat)]) -> str:
+        return f"Dear {seat.row} row"
+
+    return server
+
+
+def text(result: CallToolResult | InputRequiredResult) -> str:
+    assert isinstance(result, CallToolResult)
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+@pytest.mark.parametrize("answer", [{"row": "back"}, Seat(row="back"), "back"], ids=["mapping", "model", "value"])
+async def test_each_leg_reaches_the_next_instance_with_answers_as_a_user_gives_them(answer: Any) -> None:
+    legs = LegByLeg([cinema("one"), cinema("two")])
+    await legs.leg("book", {"film": "Solaris"})
+    assert legs.questions["seat"].message == "Which row?"
+    result = await legs.leg("book", {"film": "Solaris"}, answers={"seat": answer}, state=legs.token)
+    assert text(result) == "Solaris, back, at two"
+    assert len(legs.rounds) == 1
+
+
+async def test_a_function_makes_an_instance_for_every_leg() -> None:
+    made: list[Server[Any]] = []
+
+    def make() -> Server[Any]:
+        made.append(cinema())
+        return made[-1]
+
+    legs = LegByLeg(make)
+    await legs.leg("book", {"film": "Solaris"})
+    result = await legs.leg("book", {"film": "Solaris"}, answers={"seat": DECLINE}, state=legs.token)
+    assert "elicitation was decline" in text(result)
+    assert len(made) == 2
+
+
+async def test_a_form_a_model_and_roots_are_answered_and_what_nobody_asked_is_sent_along() -> None:
+    legs = LegByLeg(cinema())
+    await legs.leg("survey")
+    kinds = {question.message: name for name, question in legs.questions.items()}
+    answers: dict[str, Any] = {
+        kinds["How many stars?"]: 5,
+        kinds["Praise it"]: "lovely",
+        kinds["roots"]: ListRootsResult(roots=[]),
+        "unasked": {"x": 1},
+    }
+    assert text(await legs.leg("survey", answers=answers, state=legs.token)) == "5 lovely 0"
+
+
+async def test_what_the_client_lacks_is_not_declared() -> None:
+    with pytest.raises(MCPError):
+        await LegByLeg(cinema(), elicitation_callback=None).leg("book", {"film": "Solaris"})
+
+
+async def test_a_prompt_is_taken_apart_as_well() -> None:
+    legs = LegByLeg(cinema())
+    await legs.send(Leg("letter", method="prompts/get"))
+    answers = {"seat": ElicitResult(action="accept", content={"row": "back"})}
+    result = await legs.send(Leg("letter", answers=answers, state=legs.token, method="prompts/get"))
+    assert isinstance(result, GetPromptResult)
+    assert result.messages[0].content == TextContent(type="text", text="Dear back row")
+    with pytest.raises(MCPError):
+        await legs.send(Leg("letter", answers=answers, state=legs.token[:-4], method="prompts/get"))
+
+
+async def test_a_leg_may_come_from_somebody_who_is_logged_in() -> None:
+    assert text(await LegByLeg(cinema(), principal="ada").leg("whose")) == "ada"
+    assert text(await LegByLeg(cinema()).leg("whose")) == "nobody"
+
+
+async def test_a_round_without_a_state_has_no_token() -> None:
+    server = Server("plain")
+
+    @server.tool()
+    async def wait() -> InputRequiredResult:
+        return InputRequiredResult(input_requests={"roots": ListRootsRequest()})
+
+    legs = LegByLeg(server)
+    await legs.leg("wait")
+    with pytest.raises(AssertionError, match="without a request state"):
+        _ = legs.token
+
+
+async def test_steps_keep_what_a_server_went_through() -> None:
+    trace = Steps()
+    assert trace.states == []
+    legs = LegByLeg(cinema(trace=trace))
+    await legs.leg("book", {"film": "Solaris"})
+    assert trace.events[-1] is Event.ASK
+    assert (trace.states[0], trace.states[-1]) == (State.RECEIVED, State.AWAITING_INPUT)
+    assert trace.asked == [{"seat": "new"}]
