@@ -1,0 +1,39 @@
+"""The tests on the page about testing are tests: pytest runs them, the first time to write their snapshots."""
+
+import pytest
+
+from tests.docs.pages import ROOT, blocks
+
+pytest_plugins = ["pytester"]
+
+PAGE = ROOT / "docs" / "testing.md"
+PROJECT = ROOT / "examples" / "tests"
+BACKEND = "import pytest\n\n\n@pytest.fixture\ndef anyio_backend():\n    return 'asyncio'\n"
+QUIET = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+
+
+def test_the_tests_on_the_page_pass(pytester: pytest.Pytester) -> None:
+    source = "\n".join(block.text for block in blocks(PAGE) if block.language == "python")
+    pytester.makeconftest(BACKEND)
+    pytester.makeini("[pytest]\nanyio_mode = auto")
+    pytester.makepyfile(test_page=source)
+    first = pytester.runpytest_subprocess(*QUIET)
+    first.stdout.fnmatch_lines(["*test_booking_looks_the_same*"])
+    assert first.parseoutcomes()["failed"] == 1, "only the snapshot is missing"
+    updated = pytester.runpytest_subprocess(*QUIET, "--snapshot-update")
+    assert "failed" not in updated.parseoutcomes()
+    # Fifteen networks and a deploy, both eras twice, and the rest once.
+    assert pytester.runpytest_subprocess(*QUIET).parseoutcomes()["passed"] >= 23
+    written = (pytester.path / "__snapshots__" / "test_page" / "test_booking_looks_the_same.txt").read_text()
+    assert written.strip() in {block.text.strip() for block in blocks(PAGE)}
+
+
+def test_the_project_to_copy_passes_as_it_is(pytester: pytest.Pytester) -> None:
+    for file in PROJECT.rglob("*"):
+        if file.is_file() and "__pycache__" not in file.parts:
+            copied = pytester.path / file.relative_to(PROJECT)
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            copied.write_bytes(file.read_bytes())
+    outcomes = pytester.runpytest_subprocess(*QUIET, "-c", str(pytester.path / "pyproject.toml")).parseoutcomes()
+    assert not {"failed", "errors", "skipped"} & outcomes.keys(), outcomes
+    assert outcomes["passed"] >= 25
