@@ -1,22 +1,19 @@
-"""Real places for servers: a port of this machine, in this process or one of its own, and a command for stdio.
+"""Real places for servers of other processes: a port of this machine, and a command for stdio.
 
 A listening socket is made before its server starts, so a client may connect at once and nobody has to wait for a port.
 Run as a program it is what the processes run: `python -m tests.hosts MODULE:FACTORY [--fd N] [--skew SECONDS]`.
 """
 
 import argparse
-import functools
 import importlib
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-import anyio
 import uvicorn
 from mcp.client.stdio import StdioServerParameters
 from mcp.server import MCPServer
@@ -28,26 +25,13 @@ WAIT: Final = 20.0
 Factory = Callable[[], MCPServer[Any]]
 
 
-def _app_of(server: MCPServer[Any], **options: Any) -> uvicorn.Server:
-    app = server.streamable_http_app(**options)
+def _app_of(server: MCPServer[Any]) -> uvicorn.Server:
+    app = server.streamable_http_app(stateless_http=True)
     return uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5))
 
 
 def _url_of(listening: socket.socket) -> str:
     return f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-
-
-@asynccontextmanager
-async def http(server: MCPServer[Any], **options: Any) -> AsyncGenerator[str]:
-    """Serve streamable HTTP from this process; gives the URL. Options are those of `streamable_http_app`."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        host = _app_of(server, **options)
-        async with anyio.create_task_group() as group:
-            group.start_soon(functools.partial(host.serve, sockets=[listening]))
-            try:
-                yield _url_of(listening)
-            finally:
-                host.should_exit = True
 
 
 def name_of(factory: Factory) -> str:
@@ -108,7 +92,7 @@ def main() -> None:
     if arguments.fd is None:
         server.run()
     else:
-        _app_of(server, stateless_http=True).run(sockets=[socket.socket(fileno=arguments.fd)])
+        _app_of(server).run(sockets=[socket.socket(fileno=arguments.fd)])
 
 
 if __name__ == "__main__":

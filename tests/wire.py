@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import httpx
 
+from roundtrip.testing import Era
 from tests.hosts import WAIT
-from tests.players import Era
 
 Json = dict[str, Any]
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 import anyio
 
 from roundtrip.recording.recorder import Recorder
+from roundtrip.testing import LegByLeg
 from tests.browser.shops import after, before
-from tests.players import Hopper
 
 __all__ = ["record_order"]
 
@@ -35,7 +35,7 @@ async def _order(path: Path, rounds: int, pause: float) -> None:
         before.shop(_recorder(path, "birch")),
         *[after.shop(_recorder(path, "cedar"))] * 3,
     ]
-    hopper = Hopper(servers)
+    hopper = LegByLeg(servers)
     await hopper.leg("order_book", _ARGUMENTS)
     for answers in _ANSWERS[:rounds]:
         await anyio.sleep(pause)

@@ -9,9 +9,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, InputRequiredResult
 
 from roundtrip import Event, Server
+from roundtrip.testing import Clock, LegByLeg, Steps, User
 from tests.chaos.instances import ROUNDS, shop
-from tests.conftest import Clock
-from tests.players import Hopper, Trace
 
 pytestmark = pytest.mark.anyio
 ARGUMENTS = {"title": "Dune"}
@@ -19,13 +18,12 @@ ARGUMENTS = {"title": "Dune"}
 
 async def tokens_of(server: Server[Any]) -> list[str]:
     """The state of each question round of one whole call."""
-    hopper = Hopper([server])
-    await hopper.play("order", ARGUMENTS, ROUNDS)
-    return [leg.request_state or "" for leg in hopper.legs]
+    call = await User(server, ROUNDS).call("order", ARGUMENTS)
+    return [token or "" for token in call.tokens]
 
 
 async def leg(server: Server[Any], number: int, tokens: list[str]) -> CallToolResult | InputRequiredResult:
-    return await Hopper([server]).leg("order", ARGUMENTS, answers=ROUNDS[number], state=tokens[number])
+    return await LegByLeg([server]).leg("order", ARGUMENTS, answers=ROUNDS[number], state=tokens[number])
 
 
 async def test_a_leg_that_arrives_twice_is_answered_twice_alike() -> None:
@@ -40,7 +38,7 @@ async def test_a_leg_that_arrives_twice_is_answered_twice_alike() -> None:
 
 async def test_a_last_leg_that_arrives_twice_runs_the_body_twice_as_a_token_is_no_lock() -> None:
     """Shows S5."""
-    trace = Trace()
+    trace = Steps()
     server = shop(trace=trace)
     tokens = await tokens_of(server)
     assert isinstance(await leg(server, 2, tokens), CallToolResult)
@@ -83,7 +81,7 @@ async def test_an_old_state_with_the_answers_of_a_later_round_asks_its_own_quest
     """Shows S7 and S8."""
     server = shop()
     tokens = await tokens_of(server)
-    result = await Hopper([server]).leg("order", ARGUMENTS, answers=ROUNDS[2], state=tokens[0])
+    result = await LegByLeg([server]).leg("order", ARGUMENTS, answers=ROUNDS[2], state=tokens[0])
     assert isinstance(result, InputRequiredResult)
     assert list(result.input_requests or {}) == ["sure"]
 
@@ -91,7 +89,7 @@ async def test_an_old_state_with_the_answers_of_a_later_round_asks_its_own_quest
 async def test_a_call_can_be_taken_up_again_from_an_earlier_round_with_another_answer() -> None:
     server = shop()
     tokens = await tokens_of(server)
-    hopper = Hopper([server])
+    hopper = LegByLeg([server])
     await hopper.leg("order", ARGUMENTS, answers={"how_many": {"copies": 8}}, state=tokens[1])
     result = await hopper.leg("order", ARGUMENTS, answers=ROUNDS[2], state=hopper.token)
     assert isinstance(result, CallToolResult)
@@ -103,7 +101,7 @@ async def test_a_call_can_be_taken_up_again_from_an_earlier_round_with_another_a
 async def test_instances_whose_clocks_disagree_serve_each_other_s_legs(clock: Clock, skews: tuple[int, ...]) -> None:
     noon = clock.now
     servers = [shop() for _ in skews]
-    hopper = Hopper(servers)
+    hopper = LegByLeg(servers)
     result: Any = None
     for number, skew in enumerate(skews):
         clock.now = noon + skew

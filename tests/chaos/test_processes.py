@@ -8,9 +8,9 @@ import anyio
 import pytest
 from mcp_types import CallToolResult
 
+from roundtrip.testing import Conversation, Delivery, Hop, Leg, LegByLeg, Route, User
 from tests.chaos.instances import ROUNDS, next_shop, shop
 from tests.hosts import WAIT, HttpProcess
-from tests.players import Hopper
 
 pytestmark = pytest.mark.anyio
 ARGUMENTS = {"title": "Dune"}
@@ -26,7 +26,25 @@ def fleet() -> Generator[list[HttpProcess]]:
         yield instances
 
 
-def facts(result: Any) -> dict[str, Any]:
+class Tour:
+    """A way on which each leg goes to the next of some instances."""
+
+    name = "tour"
+
+    def __init__(self, *stops: HttpProcess) -> None:
+        self._stops = [stop.url for stop in stops]
+
+    async def carry(self, leg: Leg, route: Route) -> Delivery:
+        await route.fleet.go_to(self._stops[route.number - 1])
+        return await route.onward(leg)
+
+
+def facts(call: Conversation) -> dict[str, Any]:
+    assert not call.is_error
+    return facts_of(call.result)
+
+
+def facts_of(result: Any) -> dict[str, Any]:
     assert isinstance(result, CallToolResult)
     assert not result.is_error
     assert result.structured_content is not None
@@ -36,8 +54,8 @@ def facts(result: Any) -> dict[str, Any]:
 async def test_every_leg_of_a_call_is_served_by_another_process(fleet: list[HttpProcess]) -> None:
     first, second, third = fleet
     with anyio.fail_after(WAIT):
-        hopper = Hopper([instance.url for instance in (first, second, third, second)])
-        end = facts(await hopper.play("order", ARGUMENTS, ROUNDS))
+        tour = Tour(first, second, third, second)
+        end = facts(await User(first.url, ROUNDS, network=tour).call("order", ARGUMENTS))
     assert end == {
         "title": "Dune",
         "price": first.pid,
@@ -51,7 +69,7 @@ async def test_clocks_that_differ_by_half_a_minute_either_way_lose_no_call(fleet
     _, fast, slow = fleet
     with anyio.fail_after(WAIT):
         for order in ((fast, slow), (slow, fast)):
-            end = facts(await Hopper([instance.url for instance in order]).play("order", ARGUMENTS, ROUNDS))
+            end = facts(await User([one.url for one in order], ROUNDS, network=Hop()).call("order", ARGUMENTS))
             assert end["price"] == order[0].pid
 
 
@@ -59,9 +77,9 @@ async def test_many_calls_hop_through_the_fleet_at_once(fleet: list[HttpProcess]
     ends: list[dict[str, Any]] = []
 
     async def one(offset: int) -> None:
-        urls = [fleet[(offset + leg) % 3].url for leg in range(4)]
-        rounds = [ROUNDS[0], {"how_many": {"copies": offset}}, ROUNDS[2]]
-        ends.append(facts(await Hopper(urls).play("order", {"title": str(offset)}, rounds)))
+        urls = [fleet[(offset + leg) % 3].url for leg in range(3)]
+        user = User(urls, [ROUNDS[0], {"how_many": {"copies": offset}}, ROUNDS[2]], network=Hop())
+        ends.append(facts(await user.call("order", title=str(offset))))
 
     with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
@@ -76,7 +94,7 @@ async def test_a_call_survives_the_death_of_the_process_that_began_it_and_a_new_
 ) -> None:
     first, second, third = fleet
     began_at = first.pid
-    hopper = Hopper([first.url, second.url, first.url, third.url])
+    hopper = LegByLeg([first.url, second.url, first.url, third.url])
     with anyio.fail_after(2 * WAIT):
         await hopper.leg("order", ARGUMENTS)
         first.kill()
@@ -84,8 +102,10 @@ async def test_a_call_survives_the_death_of_the_process_that_began_it_and_a_new_
         first.start(next_shop)
         await hopper.leg("order", ARGUMENTS, answers=ROUNDS[1], state=hopper.token)
         assert list(hopper.questions) == ["wrap"]
-        on_the_old = facts(await hopper.leg("order", ARGUMENTS, answers=ROUNDS[2], state=hopper.token))
-        on_the_new = facts(await Hopper([first.url]).leg("order", ARGUMENTS, answers=ROUNDS[2], state=hopper.token))
+        on_the_old = facts_of(await hopper.leg("order", ARGUMENTS, answers=ROUNDS[2], state=hopper.token))
+        on_the_new = facts_of(
+            await LegByLeg([first.url]).leg("order", ARGUMENTS, answers=ROUNDS[2], state=hopper.token)
+        )
     assert first.pid != began_at
     assert on_the_old["price"] == on_the_new["price"] == began_at
     assert on_the_new["discount"] == 5

@@ -1,19 +1,16 @@
 """Three instances, each a process, write to one transcript while calls hop between them."""
 
 import random
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import anyio
 import pytest
-from mcp.client import Client
-from mcp_types import InputRequiredResult, InputResponse
 
 from roundtrip.machine.table import State
+from roundtrip.testing import Delivery, Leg, Route, User
 from tests.chaos.instances import shop
 from tests.hosts import HttpProcess
 from tests.interaction.trace.transcribed import assert_path_is_in_the_table, calls_of
-from tests.players import Era, Person, reply_of
 
 pytestmark = pytest.mark.anyio
 
@@ -22,22 +19,23 @@ AT_ONCE = 8
 REPLIES = {"sure": {"ok": True}, "how_many": {"copies": 2}, "wrap": {"ok": True}}
 
 
-async def play(number: int, clients: list[Client]) -> None:
-    """One call, each leg through the client of an instance that chance has chosen."""
-    choose = random.Random(number).choice
-    state: str | None = None
-    answers: dict[str, InputResponse] | None = None
-    for _ in range(len(REPLIES) + 1):
-        result = await choose(clients).session.call_tool(
-            "order",
-            {"title": f"book {number}"},
-            input_responses=answers,
-            request_state=state,
-            allow_input_required=True,
-        )
-        if isinstance(result, InputRequiredResult):
-            state = result.request_state
-            answers = {key: reply_of(REPLIES[key]) for key in result.input_requests or {}}
+class Chance:
+    """Has each leg go to an instance that chance has chosen."""
+
+    name = "chance"
+
+    def __init__(self, seed: int, urls: list[str]) -> None:
+        self._choose = random.Random(seed).choice
+        self._urls = urls
+
+    async def carry(self, leg: Leg, route: Route) -> Delivery:
+        await route.fleet.go_to(self._choose(self._urls))
+        return await route.onward(leg)
+
+
+async def play(number: int, urls: list[str]) -> None:
+    user = User(urls, REPLIES, network=Chance(number, urls))
+    assert not (await user.call("order", title=f"book {number}")).is_error
 
 
 @pytest.mark.timeout(300)
@@ -50,22 +48,16 @@ async def test_every_call_of_two_hundred_is_told_completely_and_in_order(
         for instance in (a, b, c):
             instance.start(shop)
         numbers = iter(range(CALLS))
-        async with AsyncExitStack() as stack:
-            clients = [
-                await stack.enter_async_context(
-                    Client(instance.url, mode=Era.RETRY.value, elicitation_callback=Person())
-                )
-                for instance in (a, b, c)
-            ]
+        urls = [instance.url for instance in (a, b, c)]
 
-            async def some() -> None:
-                for number in numbers:
-                    await play(number, clients)
+        async def some() -> None:
+            for number in numbers:
+                await play(number, urls)
 
-            with anyio.fail_after(240):
-                async with anyio.create_task_group() as group:
-                    for _ in range(AT_ONCE):
-                        group.start_soon(some)
+        with anyio.fail_after(240):
+            async with anyio.create_task_group() as group:
+                for _ in range(AT_ONCE):
+                    group.start_soon(some)
     traced = calls_of(path)
     assert len(traced) == CALLS
     for call in traced:

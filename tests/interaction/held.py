@@ -7,11 +7,10 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp.shared.exceptions import MCPError
 
 from roundtrip import Depends, Elicit, Server
+from roundtrip.testing import Answers, Era, Steps, User
 from tests.hosts import WAIT
-from tests.players import Era, Person, Reply, Trace, connect, text_of
 
 SHORT = 0.05
 """For what never gets done anyway."""
@@ -53,21 +52,18 @@ async def sure() -> Elicit[bool]:
     return Elicit("Sure?", bool)
 
 
-def server_of(tool: Callable[..., Any], *, name: str = "order", trace: Trace | None = None, **options: Any) -> Server:
+def server_of(tool: Callable[..., Any], *, name: str = "order", trace: Steps | None = None, **options: Any) -> Server:
     """A server with one tool."""
     server = Server("shop", trace=trace)
     server.tool(name=name, **options)(tool)
     return server
 
 
-async def play(server: Server, era: Era, *replies: Reply) -> str:
+async def play(server: Server, era: Era, answers: Answers | None = None) -> str:
     """The text of one call, or of the error that answers it."""
     with anyio.fail_after(WAIT):
-        async with connect(server, era, Person(*replies)) as client:
-            try:
-                return text_of(await client.call_tool("order"))
-            except MCPError as error:
-                return error.message
+        call = await User(server, answers, era=era, allow_error=True).call("order")
+    return call.failure or call.text
 
 
 def failures(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -8,8 +8,9 @@ import pytest
 from roundtrip import (
     Server,
 )
+from roundtrip.testing import Era
 from tests.interaction.gates import Switch, said, saying, tools
-from tests.players import Era, connect
+from tests.players import connect
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ from mcp_types import CreateMessageResult, ElicitResult, ListRootsResult, TextCo
 from pydantic import BaseModel, Field
 
 from roundtrip import Elicit, Event, ListRoots, Resolve, Sample, Server
-from tests.hosts import http
-from tests.players import Era, Hopper, Person, Trace, connect, roots, sample, text_of
-from tests.tap import Tap
+from roundtrip.testing import ACCEPT, DECLINE, Answers, Era, LegByLeg, Steps, User, served
+from roundtrip.testing.tap import Tap
+from tests.players import Person, connect, roots, sample, text_of
 from tests.wire import Json, Wire, accept, wire
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ async def whose() -> Elicit[Name]:
     return Elicit("Whose?", Name)
 
 
-def shop(trace: Trace | None = None) -> Server[Any]:
+def shop(trace: Steps | None = None) -> Server[Any]:
     server = Server[Any]("shop", keys=[b"k" * 32], trace=trace)
 
     @server.tool()
@@ -63,17 +63,16 @@ def shop(trace: Trace | None = None) -> Server[Any]:
 
 
 async def test_an_invalid_answer_and_then_a_valid_one_complete_within_one_client_call(era: Era) -> None:
-    trace = Trace()
-    replies = {"How many?": iter([{"copies": 0}, {"copies": 2}]), "Whose?": iter([{"name": "Ada"}])}
-    person = Person(answer=lambda params: next(replies[params.message.partition("\n")[0]]))
-    async with connect(shop(trace), era, person) as client:
-        assert text_of(await client.call_tool("order")) == "2 for Ada"
-    assert person.messages == ["How many?", "Whose?", "How many?" + COMPLAINT]
+    trace = Steps()
+    answers: Answers = {"how_many": [{"copies": 0}, {"copies": 2}], "whose": [{"name": "Ada"}]}
+    call = await User(shop(trace), answers, era=era).call("order")
+    assert call.text == "2 for Ada"
+    assert call.asked == ["How many?", "Whose?", "How many?" + COMPLAINT]
     assert trace.asked == [{"how_many": "new", "whose": "new"}, {"how_many": "invalid"}]
 
 
 async def test_only_the_invalid_question_is_asked_again_and_its_valid_sibling_is_kept() -> None:
-    hopper = Hopper(shop)
+    hopper = LegByLeg(shop)
     await hopper.leg("order")
     answers = {"how_many": {"copies": 0}, "whose": {"name": "Ada"}}
     await hopper.leg("order", answers=answers, state=hopper.token)
@@ -83,39 +82,33 @@ async def test_only_the_invalid_question_is_asked_again_and_its_valid_sibling_is
 
 
 async def test_three_invalid_answers_end_the_call_with_an_error_that_names_the_question(era: Era) -> None:
-    trace = Trace()
-    person = Person(answer=lambda params: {"copies": 0} if params.message.startswith("How") else {"name": "Ada"})
-    async with connect(shop(trace), era, person) as client:
-        result = await client.call_tool("order")
-    assert result.is_error
-    assert text_of(result) == (
+    trace = Steps()
+    call = await User(shop(trace), {"how_many": {"copies": 0}, "whose": {"name": "Ada"}}, era=era).call("order")
+    assert call.is_error
+    assert call.text == (
         "Error executing tool order: question 'how_many' was answered invalidly 3 times; "
         "the last answer: copies: Input should be greater than or equal to 1"
     )
-    assert [message.partition("\n")[0] for message in person.messages].count("How many?") == 3
+    assert call.keys.count("how_many") == 3
     assert trace.events[-1] is Event.FAIL
     assert Event.EXECUTE not in trace.events
 
 
 async def test_a_question_may_allow_a_single_attempt(era: Era) -> None:
-    person = Person({"copies": 0})
-    async with connect(shop(), era, person) as client:
-        result = await client.call_tool("strict")
-    assert text_of(result).startswith("Error executing tool strict: question 'once_only' was answered invalidly 1 time")
+    result = await User(shop(), {"once_only": {"copies": 0}}, era=era).call("strict")
+    assert result.text.startswith("Error executing tool strict: question 'once_only' was answered invalidly 1 time")
 
 
 async def test_an_accepted_form_without_content_is_invalid(era: Era) -> None:
-    person = Person(ElicitResult(action="accept"), {"copies": 3})
-    async with connect(shop(), era, person) as client:
-        result = await client.call_tool("strict")
-    assert result.is_error
-    assert "accepted without content" in text_of(result)
+    call = await User(shop(), {"once_only": ACCEPT}, era=era).call("strict")
+    assert call.is_error
+    assert "accepted without content" in call.text
 
 
 async def test_missing_answers_are_asked_again_and_cost_no_attempt() -> None:
     """Shows S7."""
-    trace = Trace()
-    hopper = Hopper(lambda: shop(trace))
+    trace = Steps()
+    hopper = LegByLeg(lambda: shop(trace))
     await hopper.leg("order")
     for answers in (None, {}, {}, {}, {"whose": {"name": "Ada"}}):
         await hopper.leg("order", answers=answers, state=hopper.token)
@@ -127,7 +120,7 @@ async def test_missing_answers_are_asked_again_and_cost_no_attempt() -> None:
 
 async def test_a_client_that_comes_back_without_its_state_starts_a_new_call() -> None:
     """Shows S10 and S7."""
-    hopper = Hopper(shop)
+    hopper = LegByLeg(shop)
     await hopper.leg("order")
     await hopper.leg("order", answers={"how_many": {"copies": 1}, "whose": {"name": "Ada"}}, state=None)
     assert list(hopper.questions) == ["how_many", "whose"]
@@ -135,10 +128,10 @@ async def test_a_client_that_comes_back_without_its_state_starts_a_new_call() ->
 
 async def test_answers_that_nobody_asked_for_are_ignored() -> None:
     """Shows S8."""
-    hopper = Hopper(shop)
+    hopper = LegByLeg(shop)
     await hopper.leg("order", answers={"how_many": {"copies": 1}, "invented": {"x": 1}})
     assert list(hopper.questions) == ["how_many", "whose"]
-    answers = {"how_many": {"copies": 2}, "invented": {"x": 1}, "order": "decline"}
+    answers = {"how_many": {"copies": 2}, "invented": {"x": 1}, "order": DECLINE}
     await hopper.leg("order", answers=answers, state=hopper.token)
     assert list(hopper.questions) == ["whose"]
     # Neither does a second answer to a settled question replace the first.
@@ -148,7 +141,7 @@ async def test_answers_that_nobody_asked_for_are_ignored() -> None:
 
 
 async def test_an_answer_to_another_kind_of_question_is_invalid() -> None:
-    hopper = Hopper(shop)
+    hopper = LegByLeg(shop)
     await hopper.leg("order")
     answers = {"how_many": ListRootsResult(roots=[]), "whose": {"name": "Ada"}}
     await hopper.leg("order", answers=answers, state=hopper.token)
@@ -158,9 +151,9 @@ async def test_an_answer_to_another_kind_of_question_is_invalid() -> None:
 
 async def test_a_form_where_a_model_should_have_spoken_is_invalid_and_the_other_answer_kept() -> None:
     options: dict[str, Any] = {"sampling_callback": sample, "list_roots_callback": roots}
-    hopper = Hopper(shop, **options)
+    hopper = LegByLeg(shop, **options)
     await hopper.leg("present")
-    answers = {"blurb": {"copies": 1}, "shelves": ListRootsResult(roots=[])}
+    answers = {"blurb": ElicitResult(action="accept", content={"copies": 1}), "shelves": ListRootsResult(roots=[])}
     await hopper.leg("present", answers=answers, state=hopper.token)
     assert list(hopper.questions) == ["blurb"]
     said = CreateMessageResult(role="assistant", content=TextContent(type="text", text="Good."), model="m")
@@ -183,13 +176,13 @@ MALFORMED: list[Any] = [
 @pytest.mark.parametrize("responses", MALFORMED, ids=repr)
 async def test_malformed_input_responses_are_an_error_of_the_protocol_and_the_call_goes_on(responses: Any) -> None:
     """Shows S9."""
-    trace = Trace()
+    trace = Steps()
 
     async def good(post: Wire, state: str) -> Any:
         answers = {"how_many": accept(copies=1), "whose": accept(name="Ada")}
         return await post.result("order", requestState=state, inputResponses=answers)
 
-    async with http(shop(trace), stateless_http=True) as url, wire(url) as post:
+    async with served(shop(trace), stateless_http=True) as url, wire(url) as post:
         state = (await post.result("order"))["requestState"]
         error = await post.error("order", requestState=state, inputResponses=responses)
         result = await good(post, state)
@@ -209,7 +202,7 @@ async def test_a_live_client_s_malformed_answer_is_asked_again() -> None:
         return message
 
     person = Person({"copies": 1}, {"name": "Ada"}, {"copies": 2})
-    async with http(shop()) as url:
+    async with served(shop()) as url:
         tap = Tap(streamable_http_client(url), spoil_the_first_answer)
         async with connect(tap, Era.LIVE, person) as client:
             assert text_of(await client.call_tool("order")) == "2 for Ada"

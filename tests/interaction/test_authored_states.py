@@ -21,8 +21,9 @@ from mcp_types import (
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Event, InvalidSignature, Resolve, Server
+from roundtrip.testing import Era, LegByLeg, Steps
 from tests.interaction.test_once import readings
-from tests.players import Era, Hopper, Trace, text_of
+from tests.players import text_of
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -48,7 +49,7 @@ def answer(context: Context[Any, Any]) -> str:
     return f"{response.content} {context.request_state == SECRET}"
 
 
-def shop(state: str = SECRET, trace: Trace | None = None) -> Server[Any]:
+def shop(state: str = SECRET, trace: Steps | None = None) -> Server[Any]:
     server = Server[Any]("shop", keys=[KEY], trace=trace)
 
     @server.tool()
@@ -122,12 +123,12 @@ async def test_the_length_of_an_authored_state_is_not_told_to_the_byte(kind: str
 
 async def test_questions_without_a_state_and_a_state_without_questions_pass_as_they_are() -> None:
     """Shows S2."""
-    hopper = Hopper(shop)
+    hopper = LegByLeg(shop)
     await hopper.leg("stateless")
-    assert hopper.legs[0].request_state is None
+    assert hopper.rounds[0].request_state is None
     assert text_of(await hopper.leg("stateless", answers=ANSWERED)) == "answered"
     await hopper.leg("bare_state")
-    assert hopper.legs[1].input_requests is None
+    assert hopper.rounds[1].input_requests is None
     assert text_of(await hopper.leg("bare_state", state=hopper.token)) == "wait"
 
 
@@ -142,7 +143,7 @@ async def agree(context: Any, params: Any) -> ElicitResult:
 
 
 async def test_a_hand_made_round_walks_the_same_table() -> None:
-    trace = Trace()
+    trace = Steps()
     token = (await leg("tool", shop(trace=trace))).request_state
     await leg("tool", shop(trace=trace), request_state=token, input_responses=ANSWERED)
     assert trace.events == [
@@ -185,7 +186,7 @@ async def test_a_tool_that_hides_its_hand_made_question_fails_instead_of_losing_
     async def both(price: Annotated[int, Resolve(price)]) -> Any:
         return by_hand("x")
 
-    result = await Hopper([server]).leg("both")
+    result = await LegByLeg([server]).leg("both")
     assert isinstance(result, CallToolResult)
     assert result.is_error
     assert "by one of the two, not by both" in caplog.text

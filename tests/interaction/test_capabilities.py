@@ -9,8 +9,8 @@ from mcp_types import CreateMessageResult, CreateMessageResultWithTools, ListRoo
 from pydantic import BaseModel
 
 from roundtrip import Elicit, ElicitationResult, Event, ListRoots, Resolve, Sample, Server, State
-from tests.hosts import http
-from tests.players import Era, Trace, sample
+from roundtrip.testing import Era, Steps, served
+from tests.players import sample
 from tests.wire import EVERYTHING, Json, wire
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ async def shelves() -> ListRoots:
     return ListRoots()
 
 
-def shop(trace: Trace | None = None) -> Server[Any]:
+def shop(trace: Steps | None = None) -> Server[Any]:
     server = Server[Any]("shop", trace=trace)
 
     @server.tool()
@@ -89,12 +89,12 @@ async def test_a_question_beyond_what_the_client_declared_is_an_error_that_names
     tool: str, declared: Json, required: Json
 ) -> None:
     """Shows S6."""
-    trace = Trace()
-    async with http(shop(trace), json_response=True) as url, wire(url) as post:
+    trace = Steps()
+    async with served(shop(trace), json_response=True) as url, wire(url) as post:
         answer = await post.post("tools/call", {"name": tool, "arguments": {}}, capabilities=declared)
     assert answer["error"]["code"] == -32021
     assert answer["error"]["data"] == {"requiredCapabilities": required}
-    assert trace.path == [State.RECEIVED, State.RESOLVING, State.REJECTED]
+    assert trace.states == [State.RECEIVED, State.RESOLVING, State.REJECTED]
 
 
 ENOUGH: list[tuple[str, Json, str]] = [
@@ -109,7 +109,7 @@ ENOUGH: list[tuple[str, Json, str]] = [
 @pytest.mark.parametrize(("tool", "declared", "method"), ENOUGH)
 async def test_what_the_client_declared_it_is_asked(tool: str, declared: Json, method: str) -> None:
     """Shows S6. A bare `elicitation` means forms."""
-    async with http(shop(), json_response=True) as url, wire(url) as post:
+    async with served(shop(), json_response=True) as url, wire(url) as post:
         answer = await post.post("tools/call", {"name": tool, "arguments": {}}, capabilities=declared)
     (request,) = answer["result"]["inputRequests"].values()
     assert request["method"] == method
@@ -117,8 +117,8 @@ async def test_what_the_client_declared_it_is_asked(tool: str, declared: Json, m
 
 async def test_the_capabilities_of_each_request_count_and_not_those_of_an_earlier_leg() -> None:
     """Shows S6."""
-    trace = Trace()
-    async with http(shop(trace), json_response=True) as url, wire(url, capabilities=EVERYTHING) as post:
+    trace = Steps()
+    async with served(shop(trace), json_response=True) as url, wire(url, capabilities=EVERYTHING) as post:
         state = (await post.result("ask_form"))["requestState"]
         again: Json = {"name": "ask_form", "arguments": {}, "requestState": state}
         refused = await post.post("tools/call", again, capabilities={})

@@ -9,7 +9,8 @@ import pytest
 from mcp_types import CallToolResult
 
 from roundtrip import Server
-from tests.players import Era, connect, text_of
+from roundtrip.testing import Era
+from tests.players import connect, text_of
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,9 @@ import pytest
 from pydantic import BaseModel
 
 from roundtrip import Elicit, Event, Resolve, Server, State, Step
-from tests.hosts import WAIT, http
-from tests.players import Era, Hopper, Person, Trace, call, connect, text_of
+from roundtrip.testing import Era, LegByLeg, Steps, User, served
+from tests.hosts import WAIT
+from tests.players import Person, connect, text_of
 from tests.wire import wire
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +47,7 @@ async def test_a_sync_resolver_does_not_hold_up_the_loop(era: Era) -> None:
         return waited and opened
 
     # Would the first hold the loop, the second could not open its gate.
-    assert text_of(await call(server, era, "order")) == "true"
+    assert (await User(server, era=era).call("order")).text == "true"
 
 
 async def test_independent_resolvers_overlap(era: Era) -> None:
@@ -100,7 +101,7 @@ async def test_questions_go_out_in_plan_order_whatever_finished_first(era: Era) 
 
 
 async def test_a_failing_resolver_cancels_those_beside_it_and_the_server_lives_on(era: Era) -> None:
-    trace = Trace()
+    trace = Steps()
     server = Server("shop", trace=trace)
     events: list[str] = []
     waiting = anyio.Event()
@@ -175,7 +176,7 @@ async def test_context_variables_of_the_caller_are_seen_and_those_set_inside_sta
     ) -> str:
         return f"{a} {b} {c} {LOCALE.get()}"
 
-    assert text_of(await call(server, era, "order", {}, {"ok": True})) == "outside outside inside outside"
+    assert (await User(server, {"sure": {"ok": True}}, era=era).call("order")).text == "outside outside inside outside"
 
 
 async def test_cancel_scopes_in_resolvers_hold_beside_each_other(era: Era) -> None:
@@ -212,7 +213,7 @@ async def test_cancel_scopes_in_resolvers_hold_beside_each_other(era: Era) -> No
     ) -> str:
         return f"{a}, {b}, {c}"
 
-    assert text_of(await call(server, era, "order", {}, {"ok": True})) == "gave up: True, in time, 3"
+    assert (await User(server, {"sure": {"ok": True}}, era=era).call("order")).text == "gave up: True, in time, 3"
 
 
 async def test_many_calls_at_once_keep_their_answers_apart(era: Era) -> None:
@@ -238,7 +239,7 @@ async def test_many_calls_at_once_keep_their_answers_apart(era: Era) -> None:
     assert results == {number: f"{number} {number % 2 == 0}" for number in range(20)}
 
 
-class Watch(Trace):
+class Watch(Steps):
     """A trace that can be waited on until a call has ended."""
 
     def __init__(self) -> None:
@@ -274,7 +275,7 @@ async def test_a_client_that_hangs_up_cancels_the_leg_with_a_fail_step(where: st
     async def order(x: Annotated[int, Resolve(linger if where == "resolver" else at_once)]) -> int:
         return await linger() if where == "body" else x
 
-    async with http(server) as url:
+    async with served(server) as url:
         with anyio.fail_after(WAIT):
             async with anyio.create_task_group() as group:
 
@@ -289,7 +290,7 @@ async def test_a_client_that_hangs_up_cancels_the_leg_with_a_fail_step(where: st
     assert cleaned == [where]
     assert watch.events[-1] is Event.FAIL
     assert watch.steps[-1].detail == {"error": "cancelled"}
-    assert watch.path[-2] is (State.RESOLVING if where == "resolver" else State.EXECUTING)
+    assert watch.states[-2] is (State.RESOLVING if where == "resolver" else State.EXECUTING)
 
 
 async def test_a_live_client_that_hangs_up_over_a_question_ends_its_call() -> None:
@@ -318,7 +319,7 @@ async def test_a_live_client_that_hangs_up_over_a_question_ends_its_call() -> No
             async with connect(server, Era.LIVE, Thinking()) as client:
                 await client.call_tool("order")
         await watch.ended.wait()
-    assert watch.path[-2:] == [State.AWAITING_INPUT, State.FAILED]
+    assert watch.states[-2:] == [State.AWAITING_INPUT, State.FAILED]
 
 
 async def test_a_leg_that_was_cancelled_can_be_sent_again() -> None:
@@ -334,8 +335,8 @@ async def test_a_leg_that_was_cancelled_can_be_sent_again() -> None:
             await anyio.sleep_forever()
         return choice.ok
 
-    async with http(server, stateless_http=True) as url:
-        hopper = Hopper([url])
+    async with served(server, stateless_http=True) as url:
+        hopper = LegByLeg([url])
         await hopper.leg("order")
         with anyio.fail_after(WAIT):
             async with anyio.create_task_group() as group:

@@ -13,9 +13,11 @@ from mcp_types import LoggingLevel, LoggingMessageNotificationParams
 from pydantic import AnyHttpUrl, BaseModel
 
 from roundtrip import Context, Elicit, Server
-from tests.hosts import http, stdio
-from tests.players import Era, Hopper, Target, call, connect, text_of
-from tests.tap import Tap
+from roundtrip.testing import Era, LegByLeg, User, served
+from roundtrip.testing.fleet import Instance
+from roundtrip.testing.tap import Tap
+from tests.hosts import stdio
+from tests.players import call, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -119,12 +121,12 @@ TRANSPORTS: Mapping[str, Mapping[str, bool] | None] = {
 
 
 @asynccontextmanager
-async def served(transport: str) -> AsyncGenerator[Target]:
+async def serving(transport: str) -> AsyncGenerator[Instance]:
     options = TRANSPORTS[transport]
     if options is None:
         yield desk()
     else:
-        async with http(desk(), **options) as url:
+        async with served(desk(), **options) as url:
             yield url
 
 
@@ -132,7 +134,7 @@ async def served(transport: str) -> AsyncGenerator[Target]:
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_messages_reach_the_log_of_a_client_that_wants_them(era: Era, transport: str, tool: str) -> None:
     log = Log()
-    async with served(transport) as target:
+    async with serving(transport) as target:
         result = await call(target, era, tool, logging_callback=log, log_level="debug")
     assert text_of(result) == "talked"
     assert log.entries == ENTRIES
@@ -159,7 +161,9 @@ async def test_an_older_client_gets_all_messages() -> None:
 async def test_every_leg_sends_the_messages_that_it_runs_into() -> None:
     log = Log()
     options: dict[str, Any] = {"logging_callback": log, "log_level": "info"}
-    await Hopper([desk(keys=[b"k" * 32])], **options).play("talk_and_ask", {}, [{"sure": {"ok": True}}])
+    hopper = LegByLeg([desk(keys=[b"k" * 32])], **options)
+    await hopper.leg("talk_and_ask")
+    await hopper.leg("talk_and_ask", answers={"sure": {"ok": True}}, state=hopper.token)
     assert [entry[2] for entry in log.entries] == ["before", "before", "after"]
     log.entries.clear()
     await call(desk(), Era.LIVE, "talk_and_ask", {}, {"ok": True}, **options)
@@ -179,7 +183,7 @@ async def test_progress_reaches_the_client(era: Era, transport: str, tool: str) 
     async def watch(progress: float, total: float | None, message: str | None) -> None:
         seen.append((progress, total, message))
 
-    async with served(transport) as target, connect(target, era) as client:
+    async with serving(transport) as target, connect(target, era) as client:
         assert text_of(await client.call_tool(tool, {}, progress_callback=watch)) == "done"
         assert text_of(await client.call_tool(tool, {})) == "done"
     assert seen == [(1, 2, "half"), (2, 2, None)]
@@ -187,14 +191,12 @@ async def test_progress_reaches_the_client(era: Era, transport: str, tool: str) 
 
 @pytest.mark.parametrize("tool", ["read", "read_in_a_thread"])
 async def test_a_resource_is_read_as_a_list_of_contents(era: Era, tool: str) -> None:
-    async with connect(desk(), era) as client:
+    async def read(uri: str) -> str:
+        return (await User(desk(), era=era).call(tool, {"uri": uri})).text
 
-        async def read(uri: str) -> str:
-            return text_of(await client.call_tool(tool, {"uri": uri}))
-
-        assert await read("note://text") == "1 '# Note' text/markdown"
-        assert await read("note://bytes/one") == "1 b'one' application/x-note"
-        assert "Unknown resource: note://none" in await read("note://none")
+    assert await read("note://text") == "1 '# Note' text/markdown"
+    assert await read("note://bytes/one") == "1 b'one' application/x-note"
+    assert "Unknown resource: note://none" in await read("note://none")
 
 
 class Badges:
@@ -218,9 +220,8 @@ async def transport_to(url: str, headers: Mapping[str, str]) -> AsyncGenerator[T
         yield Tap(streamable_http_client(url, http_client=client))
 
 
-async def whose(target: Target, era: Era, tool: str = "whose") -> dict[str, str | None]:
-    async with connect(target, era) as client:
-        content = (await client.call_tool(tool, {})).structured_content
+async def whose(target: Instance, era: Era, tool: str = "whose") -> dict[str, str | None]:
+    content = (await User(target, era=era).call(tool)).value
     assert content is not None
     return content
 
@@ -229,7 +230,7 @@ async def whose(target: Target, era: Era, tool: str = "whose") -> dict[str, str 
 @pytest.mark.parametrize("stateless", [False, True])
 async def test_the_client_id_is_that_of_the_access_token(era: Era, stateless: bool, tool: str) -> None:
     async with (
-        http(guarded(), stateless_http=stateless) as url,
+        served(guarded(), stateless_http=stateless) as url,
         transport_to(url, {"Authorization": "Bearer a"}) as first,
         transport_to(url, {"Authorization": "Bearer b"}) as second,
     ):
@@ -239,7 +240,7 @@ async def test_the_client_id_is_that_of_the_access_token(era: Era, stateless: bo
 
 async def test_without_authentication_there_is_no_client_id(era: Era) -> None:
     assert (await whose(desk(), era))["client"] is None
-    async with http(desk()) as url:
+    async with served(desk()) as url:
         assert (await whose(url, era))["client"] is None
 
 
@@ -260,7 +261,7 @@ async def test_over_stdio_there_are_messages_and_progress_but_neither_client_nor
 
 
 async def test_the_session_id_is_that_of_the_http_session_and_of_nothing_else() -> None:
-    async with http(desk()) as url:
+    async with served(desk()) as url:
         first, second = await whose(url, Era.LIVE), await whose(url, Era.LIVE)
         assert first["session"]
         assert second["session"]
@@ -272,5 +273,5 @@ async def test_the_session_id_is_that_of_the_http_session_and_of_nothing_else() 
 @pytest.mark.parametrize(("era", "stateless"), [(Era.RETRY, False), (Era.RETRY, True), (Era.LIVE, True)])
 async def test_a_session_id_that_is_only_claimed_is_none(era: Era, stateless: bool) -> None:
     """Where there are sessions, on the live era, one that does not exist is refused."""
-    async with http(desk(), stateless_http=stateless) as url, transport_to(url, CLAIMED) as target:
+    async with served(desk(), stateless_http=stateless) as url, transport_to(url, CLAIMED) as target:
         assert (await whose(target, era))["session"] is None

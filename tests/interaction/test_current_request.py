@@ -17,8 +17,7 @@ from roundtrip import (
     get_http_headers,
     get_request,
 )
-from tests.hosts import http
-from tests.players import Era, Person, call, connect, text_of
+from roundtrip.testing import Era, User, served
 
 pytestmark = pytest.mark.anyio
 
@@ -53,9 +52,8 @@ async def test_a_function_finds_the_context_in_every_kind_of_body(era: Era) -> N
     async def in_another_thread() -> str:
         return await anyio.to_thread.run_sync(deep_down)
 
-    async with connect(server, era) as client:
-        for name in ("plain", "in_a_thread", "by_dependency", "in_another_thread"):
-            assert text_of(await client.call_tool(name)) == "True", name
+    for name in ("plain", "in_a_thread", "by_dependency", "in_another_thread"):
+        assert (await User(server, era=era).call(name)).text == "True", name
 
 
 async def test_it_is_the_context_that_the_body_has_and_can_ask(era: Era) -> None:
@@ -67,7 +65,7 @@ async def test_it_is_the_context_that_the_body_has_and_can_ask(era: Era) -> None
         assert ctx is get_context()
         return str(await get_context().ask("sure", Elicit("Sure?", bool), unwrap=True))
 
-    assert text_of(await call(server, era, "order", {}, {"value": True})) == "True"
+    assert (await User(server, {"sure": {"value": True}}, era=era).call("order")).text == "True"
 
 
 async def test_a_call_within_a_call_has_a_context_of_its_own(era: Era) -> None:
@@ -87,7 +85,7 @@ async def test_a_call_within_a_call_has_a_context_of_its_own(era: Era) -> None:
         seen.append(ctx.call.id)
         return "outer"
 
-    await call(server, era, "outer")
+    await User(server, era=era).call("outer")
     assert len(set(seen)) == 2
 
 
@@ -102,14 +100,14 @@ async def test_over_http_there_are_a_request_and_headers_and_else_there_are_none
     async def headers() -> int:
         return len(get_http_headers())
 
-    async with connect(server, era) as client:
-        failed = await client.call_tool("shows")
-        assert failed.is_error
-        assert "came over HTTP, and this one did not" in text_of(failed)
-        assert text_of(await client.call_tool("headers")) == "0"
+    user = User(server, era=era)
+    failed = await user.call("shows")
+    assert failed.is_error
+    assert "came over HTTP, and this one did not" in failed.text
+    assert (await user.call("headers")).text == "0"
 
     async with (
-        http(server) as url,
+        served(server) as url,
         httpx2.AsyncClient(headers={"X-Shop": "corner"}) as web,
         Client(streamable_http_client(url, http_client=web), mode=era.value) as client,
     ):
@@ -124,7 +122,7 @@ async def test_without_authentication_there_is_no_access_token(era: Era) -> None
     async def who(token: AccessToken | None = Depends(get_access_token)) -> str:
         return "nobody" if token is None else token.client_id
 
-    assert text_of(await call(server, era, "who")) == "nobody"
+    assert (await User(server, era=era).call("who")).text == "nobody"
 
 
 async def test_a_person_is_asked_through_it_in_an_earlier_revision_as_in_the_latest(era: Era) -> None:
@@ -135,5 +133,4 @@ async def test_a_person_is_asked_through_it_in_an_earlier_revision_as_in_the_lat
         asking = get_context().ask("copies", Elicit("How many?", int), unwrap=True)
         return str(await asking)
 
-    async with connect(server, era, Person({"value": 3})) as client:
-        assert text_of(await client.call_tool("order")) == "3"
+    assert (await User(server, {"copies": {"value": 3}}, era=era).call("order")).text == "3"

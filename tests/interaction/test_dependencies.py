@@ -8,10 +8,10 @@ import pytest
 from mcp.client.streamable_http import streamable_http_client
 
 from roundtrip import Context, Resolve, Server
-from tests.hosts import http
+from roundtrip.testing import DECLINE, Era, User, served
+from roundtrip.testing.tap import Tap
 from tests.interaction.bookshop import bookshop
-from tests.players import Era, Person, call, connect, text_of
-from tests.tap import Tap
+from tests.players import connect
 
 pytestmark = pytest.mark.anyio
 
@@ -29,12 +29,12 @@ async def test_a_filled_parameter_is_absent_from_the_schema_that_clients_see(era
 
 async def test_a_value_that_the_client_sends_for_a_filled_parameter_is_ignored(era: Era) -> None:
     arguments = {"title": "Dune", "stock": {"title": "Dune", "copies": 999}}
-    assert text_of(await call(bookshop(), era, "reserve", arguments)) == "Dune: 7 left"
+    assert (await User(bookshop(), era=era).call("reserve", arguments)).text == "Dune: 7 left"
 
 
 async def test_a_client_cannot_answer_ahead_by_naming_the_asking_parameter(era: Era) -> None:
     arguments = {"title": "Neuromancer", "backorder": {"confirm": True}, "copies": {"copies": 5}}
-    result = await call(bookshop(), era, "order", arguments, "decline")
+    result = await User(bookshop(), {"confirm_backorder": DECLINE}, era=era).call("order", arguments)
     assert result.is_error
 
 
@@ -55,10 +55,10 @@ async def test_one_lookup_serves_two_consumers_and_the_next_call_looks_again(era
     ) -> str:
         return f"{title}, {copies}, {delivery}"
 
-    async with connect(server, era) as client:
-        assert text_of(await client.call_tool("order", {"title": "Dune"})) == "Dune, 7, tomorrow"
-        assert lookups == ["Dune"]
-        await client.call_tool("order", {"title": "Emma"})
+    user = User(server, era=era)
+    assert (await user.call("order", {"title": "Dune"})).text == "Dune, 7, tomorrow"
+    assert lookups == ["Dune"]
+    await user.call("order", {"title": "Emma"})
     assert lookups == ["Dune", "Emma"]
 
 
@@ -75,28 +75,34 @@ async def test_a_resolver_sees_the_validated_object_that_the_body_sees(era: Era)
         seen.append(tags)
         return count
 
-    assert text_of(await call(server, era, "tag", {"tags": ["a", "b"]})) == "2"
+    assert (await User(server, era=era).call("tag", {"tags": ["a", "b"]})).text == "2"
     first, second = seen
     assert first is second
 
 
 async def test_nobody_is_asked_when_the_resolver_knows_the_answer(era: Era) -> None:
-    person = Person({"copies": 2})
-    async with connect(bookshop(), era, person) as client:
-        assert text_of(await client.call_tool("order", {"title": "Dune"})) == "2 x Dune, now"
-    assert person.messages == ["How many copies of Dune?"]
+    made = await User(bookshop(), {"how_many": {"copies": 2}}, era=era).call("order", {"title": "Dune"})
+    assert made.text == "2 x Dune, now"
+    assert made.asked == ["How many copies of Dune?"]
 
 
 async def test_questions_come_one_after_the_other_when_one_needs_the_answer_of_another(era: Era) -> None:
-    person = Person({"confirm": True}, {"copies": 3})
-    async with connect(bookshop(), era, person) as client:
-        result = await client.call_tool("order", {"title": "Neuromancer"})
-    assert text_of(result) == "3 x Neuromancer, in 2-3 weeks"
-    assert person.messages == ["Neuromancer is out of stock. Order anyway?", "How many copies of Neuromancer?"]
+    result = await User(bookshop(), {"confirm_backorder": {"confirm": True}, "how_many": {"copies": 3}}, era=era).call(
+        "order", {"title": "Neuromancer"}
+    )
+    assert result.text == "3 x Neuromancer, in 2-3 weeks"
+    assert result.asked == [
+        "Neuromancer is out of stock. Order anyway?",
+        "How many copies of Neuromancer?",
+    ]
 
 
 async def test_answering_no_is_an_answer_and_the_body_runs(era: Era) -> None:
-    assert text_of(await call(bookshop(), era, "order", {"title": "Neuromancer"}, {"confirm": False})) == "no order"
+    assert (
+        await User(bookshop(), {"confirm_backorder": {"confirm": False}}, era=era).call(
+            "order", {"title": "Neuromancer"}
+        )
+    ).text == "no order"
 
 
 async def test_a_resolver_may_take_the_context_and_the_body_may_too(era: Era) -> None:
@@ -114,7 +120,7 @@ async def test_a_resolver_may_take_the_context_and_the_body_may_too(era: Era) ->
     ) -> str:
         return f"{shop} {bool(ctx.request_id)} {lost}"
 
-    assert text_of(await call(server, era, "name")) == "shop True False"
+    assert (await User(server, era=era).call("name")).text == "shop True False"
 
 
 async def test_every_kind_of_callable_serves(era: Era) -> None:
@@ -145,7 +151,7 @@ async def test_every_kind_of_callable_serves(era: Era) -> None:
     ) -> str:
         return f"{method} {made.open} {called} {part}"
 
-    assert text_of(await call(server, era, "order", {"title": "Dune"})) == "4 True object 40"
+    assert (await User(server, era=era).call("order", {"title": "Dune"})).text == "4 True object 40"
 
 
 async def test_a_resolver_finds_an_argument_whose_name_the_sdk_keeps_under_an_alias(era: Era) -> None:
@@ -159,7 +165,7 @@ async def test_a_resolver_finds_an_argument_whose_name_the_sdk_keeps_under_an_al
     async def order(copy: str, json: str, loud: Annotated[str, Resolve(loud)]) -> str:
         return f"{copy} {json} {loud}"
 
-    assert text_of(await call(server, era, "order", {"copy": "a", "json": "b"})) == "a b A B"
+    assert (await User(server, era=era).call("order", {"copy": "a", "json": "b"})).text == "a b A B"
 
 
 async def test_a_parameter_that_nothing_fills_keeps_its_default(era: Era) -> None:
@@ -173,7 +179,7 @@ async def test_a_parameter_that_nothing_fills_keeps_its_default(era: Era) -> Non
         return place
 
     # Not even a client that knows its name can set it.
-    assert text_of(await call(server, era, "find", {"title": "Dune", "floor": 9})) == "Dune on floor 3"
+    assert (await User(server, era=era).call("find", {"title": "Dune", "floor": 9})).text == "Dune on floor 3"
 
 
 async def test_headers_reach_a_resolver_over_http(era: Era) -> None:
@@ -186,7 +192,7 @@ async def test_headers_reach_a_resolver_over_http(era: Era) -> None:
     async def greet(language: Annotated[str, Resolve(language)]) -> str:
         return language
 
-    async with http(server) as url, httpx2.AsyncClient(headers={"Accept-Language": "de"}) as carrier:
+    async with served(server) as url, httpx2.AsyncClient(headers={"Accept-Language": "de"}) as carrier:
         tap = Tap(streamable_http_client(url, http_client=carrier))
-        assert text_of(await call(tap, era, "greet")) == "de"
-    assert text_of(await call(server, era, "greet")) == "none"
+        assert (await User(tap, era=era).call("greet")).text == "de"
+    assert (await User(server, era=era).call("greet")).text == "none"

@@ -23,8 +23,10 @@ from roundtrip import (
     Resolve,
     Server,
 )
+from roundtrip.testing import DECLINE, Era, Steps, User
+from roundtrip.testing.scripts import Outcome
 from tests.hosts import WAIT
-from tests.players import Era, Person, Trace, call, connect, text_of
+from tests.players import connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -96,7 +98,7 @@ async def test_a_client_that_sends_a_value_for_it_is_ignored(era: Era) -> None:
         return f"{account} {plan}"
 
     forged = {"account": "eve", "plan": "all of it"}
-    assert text_of(await call(server, era, "order", forged)) == "ada plan of ada"
+    assert (await User(server, era=era).call("order", forged)).text == "ada plan of ada"
 
 
 async def test_prompts_and_resource_templates_have_dependencies_that_clients_do_not_see(era: Era) -> None:
@@ -151,7 +153,7 @@ async def test_resolvers_and_dependencies_take_one_another(era: Era) -> None:
     async def order(outer: Annotated[str, Depends(by_dependency)], inner: Annotated[str, Resolve(by_resolver)]) -> str:
         return f"{outer} {inner}"
 
-    assert text_of(await call(server, era, "order")) == "[<plan of ada>] <plan of ada>"
+    assert (await User(server, era=era).call("order")).text == "[<plan of ada>] <plan of ada>"
 
 
 # What goes into it.
@@ -170,7 +172,7 @@ async def test_values_are_put_in_by_position(era: Era) -> None:
     ) -> str:
         return f"{said} {short}"
 
-    assert text_of(await call(server, era, "order")) == "ada-7-plan of ada-ada ADA-1"
+    assert (await User(server, era=era).call("order")).text == "ada-7-plan of ada-ada ADA-1"
     assert RUNS == {"account": 1, "plan": 1}
 
 
@@ -196,7 +198,7 @@ async def test_one_function_with_other_values_put_in_is_another_dependency(era: 
     ) -> str:
         return f"{a} {b} {c} {d}"
 
-    assert text_of(await call(server, era, "order")) == "4 6 4 12"
+    assert (await User(server, era=era).call("order")).text == "4 6 4 12"
     assert RUNS == {"doubled": 3}
 
 
@@ -221,8 +223,8 @@ async def test_what_no_value_is_put_in_for_is_filled_as_a_resolver_s_parameters_
         return said
 
     # Not even a client that knows their names can set what has a default.
-    result = await call(server, era, "order", {"title": "Dune", "floor": 9, "loud": True})
-    assert text_of(result) == "put in True Dune plan of ada ada 3 False"
+    result = await User(server, era=era).call("order", {"title": "Dune", "floor": 9, "loud": True})
+    assert result.text == "put in True Dune plan of ada ada 3 False"
 
 
 async def test_a_value_put_in_takes_the_place_of_what_the_parameter_says(era: Era) -> None:
@@ -235,7 +237,7 @@ async def test_a_value_put_in_takes_the_place_of_what_the_parameter_says(era: Er
     async def order(title: str, said: str = Depends(greeting, lambda: "eve", lambda: "Emma")) -> str:
         return f"{title} {said}"
 
-    assert text_of(await call(server, era, "order", {"title": "Dune"})) == "Dune eve Emma"
+    assert (await User(server, era=era).call("order", {"title": "Dune"})).text == "Dune eve Emma"
     assert not RUNS
 
 
@@ -274,8 +276,8 @@ async def test_every_kind_of_callable_serves(era: Era) -> None:
     ) -> str:
         return f"{price} {again} {closed} {made.open} {called} {part} {lazy} {late}"
 
-    result = await call(order, era, "order", {"title": "Dune"})
-    assert text_of(result) == "4 4 closed True object of ada 41 dune closed"
+    result = await User(order, era=era).call("order", {"title": "Dune"})
+    assert result.text == "4 4 closed True object of ada 41 dune closed"
 
 
 # How often it runs.
@@ -288,10 +290,10 @@ async def test_it_runs_once_for_all_who_take_it_and_again_for_the_next_request(e
     ) -> str:
         return f"{a} {b} {c}"
 
-    async with connect(order, era) as client:
-        await client.call_tool("order")
-        assert RUNS == {"account": 1, "plan": 1}
-        await client.call_tool("order")
+    user = User(order, era=era)
+    await user.call("order")
+    assert RUNS == {"account": 1, "plan": 1}
+    await user.call("order")
     assert RUNS == {"account": 2, "plan": 2}
 
 
@@ -317,7 +319,7 @@ async def test_without_the_cache_it_runs_each_time_it_is_asked_for(era: Era) -> 
         assert pair is paired
         return str(sorted({kept, one, *pair}))
 
-    assert text_of(await call(order, era, "order")) == "[1, 2, 3, 4]"
+    assert (await User(order, era=era).call("order")).text == "[1, 2, 3, 4]"
 
 
 async def test_a_node_that_is_run_twice_has_everything_below_it_that_is_not_cached_run_twice(era: Era) -> None:
@@ -337,7 +339,7 @@ async def test_a_node_that_is_run_twice_has_everything_below_it_that_is_not_cach
     ) -> str:
         return f"{one}, {other}"
 
-    assert text_of(await call(order, era, "order")) == "connection ada, connection ada"
+    assert (await User(order, era=era).call("order")).text == "connection ada, connection ada"
     assert RUNS == {"session": 2, "connection": 2, "account": 1}
 
 
@@ -370,7 +372,7 @@ async def test_two_who_take_it_at_the_same_time_share_one_run(era: Era) -> None:
         return f"{left} {right}"
 
     with anyio.fail_after(WAIT):
-        assert text_of(await call(order, era, "order")) == "slow slow"
+        assert (await User(order, era=era).call("order")).text == "slow slow"
     assert RUNS == {"slow": 1}
 
 
@@ -396,7 +398,7 @@ async def test_what_has_run_for_a_gate_runs_no_more_for_the_parameters_nor_does_
         return f"{account} {below} {allowed} {sorted(RUNS.items())}"
 
     runs = [("account", 1), ("allowed", 1), ("below", 1), ("fresh", 1)]
-    assert text_of(await call(server, era, "order")) == f"ada True True {runs}"
+    assert (await User(server, era=era).call("order")).text == f"ada True True {runs}"
 
 
 async def test_resolve_and_depends_of_one_function_are_one_node(era: Era) -> None:
@@ -409,10 +411,9 @@ async def test_resolve_and_depends_of_one_function_are_one_node(era: Era) -> Non
     ) -> str:
         return f"{account} {kept} {sure} {answer}"
 
-    person = Person({"value": True})
-    async with connect(order, era, person) as client:
-        assert text_of(await client.call_tool("order")) == "ada ada True True"
-    assert person.messages == ["Sure?"]
+    made = await User(order, {"certain": {"value": True}}, era=era).call("order")
+    assert made.text == "ada ada True True"
+    assert made.asked == ["Sure?"]
     assert RUNS["account"] == 1
 
 
@@ -438,15 +439,14 @@ async def test_concurrent_calls_share_nothing(era: Era) -> None:
         return f"{count}: {', '.join(basket)}"
 
     results: dict[str, str] = {}
-    async with connect(order, era) as client:
 
-        async def one(title: str) -> None:
-            results[title] = text_of(await client.call_tool("order", {"title": title}))
+    async def one(title: str) -> None:
+        results[title] = (await User(order, era=era).call("order", {"title": title})).text
 
-        with anyio.fail_after(WAIT):
-            async with anyio.create_task_group() as group:
-                for number in range(together):
-                    group.start_soon(one, str(number))
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as group:
+            for number in range(together):
+                group.start_soon(one, str(number))
     assert results == {title: f"2: {title}, another {title}" for title in "0123"}
 
 
@@ -461,25 +461,24 @@ async def test_a_dependency_asks_as_a_resolver_does(era: Era) -> None:
     async def order(title: str, copies: int = Depends(how_many)) -> str:
         return f"{copies} x {title}"
 
-    person = Person({"value": True}, {"value": 2}, {"value": False})
-    async with connect(order, era, person) as client:
-        assert text_of(await client.call_tool("order", {"title": "Dune"})) == "2 x Dune"
-        assert text_of(await client.call_tool("order", {"title": "Emma"})) == "0 x Emma"
-    assert person.messages == ["Sure?", "How many copies of Dune?", "Sure?"]
+    sold = await User(order, {"sure": True, "how_many": 2}, era=era).call("order", title="Dune")
+    assert (sold.text, sold.asked) == ("2 x Dune", ["Sure?", "How many copies of Dune?"])
+    kept = await User(order, {"sure": False}, era=era).call("order", title="Emma")
+    assert (kept.text, kept.asked) == ("0 x Emma", ["Sure?"])
 
 
 @pytest.mark.parametrize("word", ["decline", "cancel"])
 async def test_a_refused_question_ends_the_call_and_says_whose_it_was(era: Era, word: str) -> None:
-    trace = Trace()
+    trace = Steps()
     server = Server[Any]("shop", trace=trace)
 
     @server.tool
     async def order(certain: bool = Depends(sure)) -> str:
         raise AssertionError("the body must not run")
 
-    result = await call(server, era, "order", {}, word)
+    result = await User(server, {"sure": Outcome(word)}, era=era).call("order")
     assert result.is_error
-    assert text_of(result) == (
+    assert result.text == (
         f"Error executing tool order: Resolver for parameter 'certain' could not resolve: elicitation was {word}"
     )
     assert trace.events[-1] is Event.REFUSE
@@ -500,8 +499,8 @@ async def test_who_annotates_the_outcome_receives_it_as_a_default_too(era: Era) 
         said = outcome.data.ok if isinstance(outcome, AcceptedElicitation) else None
         return f"{outcome.action} {said} {inner}"
 
-    assert text_of(await call(order, era, "order", {}, "decline")) == "decline None decline"
-    assert text_of(await call(order, era, "order", {}, {"ok": True})) == "accept True accept"
+    assert (await User(order, {"choose": DECLINE}, era=era).call("order")).text == "decline None decline"
+    assert (await User(order, {"choose": {"ok": True}}, era=era).call("order")).text == "accept True accept"
 
 
 async def test_without_the_cache_each_who_asks_is_asked_for_itself(era: Era) -> None:
@@ -509,10 +508,9 @@ async def test_without_the_cache_each_who_asks_is_asked_for_itself(era: Era) -> 
     async def order(one: bool = Depends(sure, use_cache=False), other: bool = Depends(sure, use_cache=False)) -> str:
         return f"{one} {other}"
 
-    person = Person({"value": True}, {"value": False})
-    async with connect(order, era, person) as client:
-        assert text_of(await client.call_tool("order")) == "True False"
-    assert person.messages == ["Sure?", "Sure?"]
+    made = await User(order, {"sure@one": {"value": True}, "sure@other": {"value": False}}, era=era).call("order")
+    assert made.text == "True False"
+    assert made.asked == ["Sure?", "Sure?"]
 
 
 # Failing.
@@ -558,7 +556,7 @@ FAILING: list[Callable[..., Any]] = [
 
 @pytest.mark.parametrize("failing", FAILING, ids=lambda fn: fn.__name__)
 async def test_what_a_dependency_raises_is_the_error_of_the_call(era: Era, failing: Callable[..., Any]) -> None:
-    trace = Trace()
+    trace = Steps()
     server = Server[Any]("shop", trace=trace)
 
     async def below(value: str) -> str:
@@ -572,10 +570,10 @@ async def test_what_a_dependency_raises_is_the_error_of_the_call(era: Era, faili
     def ping() -> str:
         return "pong"
 
-    async with connect(server, era) as client:
-        result = await client.call_tool("order")
-        assert result.is_error
-        assert text_of(result) == "Error executing tool order: 'no account'"
-        assert text_of(await client.call_tool("ping")) == "pong"
+    user = User(server, era=era)
+    result = await user.call("order")
+    assert result.is_error
+    assert result.text == "Error executing tool order: 'no account'"
+    assert (await user.call("ping")).text == "pong"
     (failed,) = [step for step in trace.steps if step.event is Event.FAIL]
     assert failed.detail["error"] == "KeyError: 'no account'"

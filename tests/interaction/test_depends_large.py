@@ -9,8 +9,8 @@ import anyio.lowlevel
 import pytest
 
 from roundtrip import Depends, Server
+from roundtrip.testing import Era, User
 from tests.hosts import WAIT
-from tests.players import Era, call, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -108,8 +108,8 @@ async def test_a_deep_graph_plans_and_runs(era: Era, make: Callable[[], Any], ex
 
     server = server_of(order)
     with anyio.fail_after(WAIT):
-        result = await call(server, era, "order")
-    assert text_of(result) == f"{expected} {ENTERED if expected == ENTERED else 0}"
+        result = await User(server, era=era).call("order")
+    assert result.text == f"{expected} {ENTERED if expected == ENTERED else 0}"
     assert RUNS["open"] == 0
 
 
@@ -121,7 +121,7 @@ async def test_a_deep_graph_of_generators_is_left_by_an_error_that_goes_through_
         raise ValueError("no")
 
     with anyio.fail_after(WAIT):
-        assert text_of(await call(order, era, "order")) == "Error executing tool order: no"
+        assert (await User(order, era=era).call("order")).text == "Error executing tool order: no"
     # Each was told, and so did not count itself out.
     assert RUNS["open"] == ENTERED
 
@@ -147,7 +147,7 @@ async def test_a_wide_graph_plans_and_runs(era: Era) -> None:
 
     server = server_of(order)
     with anyio.fail_after(WAIT):
-        assert text_of(await call(server, era, "order")) == str(sum(range(LARGE)))
+        assert (await User(server, era=era).call("order")).text == str(sum(range(LARGE)))
 
 
 async def test_markers_that_share_their_values_in_many_ways_are_read_once_each(era: Era) -> None:
@@ -160,4 +160,4 @@ async def test_markers_that_share_their_values_in_many_ways_are_read_once_each(e
         return str(number)
 
     with anyio.fail_after(WAIT):
-        assert text_of(await call(server_of(order), era, "order")) == str(2**60)
+        assert (await User(server_of(order), era=era).call("order")).text == str(2**60)

@@ -25,7 +25,8 @@ from mcp_types import (
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Resolve, Server
-from tests.players import Era, Person, call, connect, text_of
+from roundtrip.testing import Era
+from tests.players import Person, call, connect, text_of
 
 pytestmark = pytest.mark.anyio
 

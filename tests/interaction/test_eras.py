@@ -8,8 +8,9 @@ from mcp_types import CallToolResult
 from pydantic import BaseModel, Field
 
 from roundtrip import Elicit, ElicitationResult, Event, Resolve, Server, State
+from roundtrip.testing import Era, Steps
 from tests.interaction.bookshop import bookshop
-from tests.players import Era, Person, Reply, Trace, connect, roots, sample, text_of
+from tests.players import Person, Reply, connect, roots, sample, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +36,7 @@ class Number(BaseModel):
     number: int = Field(ge=0, le=9)
 
 
-def family(trace: Trace) -> Server[Any]:
+def family(trace: Steps) -> Server[Any]:
     """Independent questions, one of which another needs, and one that any answer will do for."""
     server = Server[Any]("family", trace=trace)
 
@@ -59,7 +60,7 @@ def family(trace: Trace) -> Server[Any]:
 
 async def play(
     server: Server[Any],
-    trace: Trace,
+    trace: Steps,
     era: Era,
     tool: str,
     arguments: dict[str, Any],
@@ -103,27 +104,27 @@ async def test_both_eras_give_the_same_result_by_the_same_path(
 ) -> None:
     ends: list[Any] = []
     for era in (Era.RETRY, Era.LIVE):
-        trace = Trace()
+        trace = Steps()
         server = bookshop(trace=trace) if shop == "bookshop" else family(trace)
         ends.append(await play(server, trace, era, tool, arguments, replies))
     assert ends[0] == ends[1]
 
 
 async def test_a_call_of_two_rounds_walks_these_states(era: Era) -> None:
-    trace = Trace()
+    trace = Steps()
     replies: dict[str, list[Reply]] = {
         "Emma is out of stock. Order anyway?": [{"confirm": True}],
         "How many copies of Emma?": [{"copies": 1}],
     }
     result, steps, asked = await play(bookshop(trace=trace), trace, era, "order", {"title": "Emma"}, replies)
     assert text_of(result) == "1 x Emma, in 2-3 weeks"
-    assert trace.path == TWO_ROUNDS
+    assert trace.states == TWO_ROUNDS
     assert [round for *_, round in steps] == [0, 1, 1, 1, 2, 2, 2, 2, 2]
     assert asked == [{"confirm_backorder": "new"}, {"how_many": "new"}]
 
 
 async def test_a_step_tells_the_call_and_which_leg_of_it_it_belongs_to() -> None:
-    trace = Trace()
+    trace = Steps()
     replies: dict[str, list[Reply]] = {"How many copies of Dune?": [{"copies": 1}]}
     await play(bookshop(trace=trace), trace, Era.RETRY, "order", {"title": "Dune"}, replies)
     (call_id,) = {step.call_id for step in trace.steps}

@@ -9,7 +9,9 @@ from mcp.client.stdio import StdioServerParameters
 
 from examples.bookshop import ask, build_on, look_up, take_no
 from roundtrip import Server
-from tests.players import Era, Person, Reply, call, connect, text_of
+from roundtrip.testing import CANCEL, DECLINE, Answers, Era, User
+from roundtrip.testing.scripts import Outcome
+from tests.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -22,10 +24,12 @@ STEPS: dict[str, Server[Any]] = {
 }
 
 
-async def said(server: Server[Any], era: Era, title: str, *replies: Reply, tool: str = "order") -> str:
-    result = await call(server, era, tool, {"title": title}, *replies)
-    assert not result.is_error
-    return text_of(result)
+async def said(
+    server: Server[Any], era: Era, title: str, answers: Answers | None = None, *, tool: str = "order"
+) -> str:
+    call = await User(server, answers, era=era).call(tool, title=title)
+    assert not call.is_error
+    return call.text
 
 
 async def test_look_up_fills_a_parameter_from_the_shelf(era: Era) -> None:
@@ -43,17 +47,19 @@ async def test_build_on_fills_a_parameter_from_another(era: Era) -> None:
 
 async def test_ask_asks_only_where_the_answer_matters(era: Era) -> None:
     assert await said(ask.server, era, "Persuasion") == "Persuasion is yours today."
-    waits = await said(ask.server, era, "Middlemarch", {"will_wait": True})
+    waits = await said(ask.server, era, "Middlemarch", {"ask_for_patience": {"will_wait": True}})
     assert waits == "Middlemarch is ordered from the publisher."
-    leaves = await said(ask.server, era, "Middlemarch", {"will_wait": False})
+    leaves = await said(ask.server, era, "Middlemarch", {"ask_for_patience": {"will_wait": False}})
     assert leaves == "Middlemarch is not ordered."
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_ask_ends_the_call_of_a_customer_who_does_not_answer(era: Era, action: str) -> None:
-    result = await call(ask.server, era, "order", {"title": "Middlemarch"}, action)
+    result = await User(ask.server, {"ask_for_patience": Outcome(action)}, era=era).call(
+        "order", {"title": "Middlemarch"}
+    )
     assert result.is_error
-    assert text_of(result) == (
+    assert result.text == (
         "Error executing tool order: Resolver for parameter 'patience' could not resolve: elicitation was " + action
     )
 
@@ -61,11 +67,17 @@ async def test_ask_ends_the_call_of_a_customer_who_does_not_answer(era: Era, act
 async def test_take_no_goes_on_whatever_the_customer_does(era: Era) -> None:
     server = take_no.server
     assert await said(server, era, "Persuasion") == "Persuasion is yours today."
-    assert await said(server, era, "Middlemarch", {"will_wait": True}) == "Middlemarch is ordered from the publisher."
+    assert (
+        await said(server, era, "Middlemarch", {"ask_for_patience": {"will_wait": True}})
+        == "Middlemarch is ordered from the publisher."
+    )
     other = "Middlemarch is not ordered. Readers of it also like Persuasion."
-    assert await said(server, era, "Middlemarch", {"will_wait": False}) == other
-    assert await said(server, era, "Middlemarch", "decline") == other
-    assert await said(server, era, "Middlemarch", "cancel") == "Nothing is ordered; ask again whenever it suits."
+    assert await said(server, era, "Middlemarch", {"ask_for_patience": {"will_wait": False}}) == other
+    assert await said(server, era, "Middlemarch", {"ask_for_patience": DECLINE}) == other
+    assert (
+        await said(server, era, "Middlemarch", {"ask_for_patience": CANCEL})
+        == "Nothing is ordered; ask again whenever it suits."
+    )
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -93,5 +105,6 @@ async def test_every_step_serves_over_stdio(step: str) -> None:
 
 async def test_a_program_asks_an_older_client_over_its_open_connection() -> None:
     program = StdioServerParameters(command=sys.executable, args=[str(BOOKSHOP / "ask.py")])
-    result = await call(program, Era.LIVE, "order", {"title": "Middlemarch"}, {"will_wait": True})
-    assert text_of(result) == "Middlemarch is ordered from the publisher."
+    user = User(program, {lambda _: True: {"will_wait": True}}, era=Era.LIVE)
+    result = await user.call("order", title="Middlemarch")
+    assert result.text == "Middlemarch is ordered from the publisher."

@@ -23,8 +23,8 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from roundtrip import Context, Elicit, Image, Resolve, Server, ToolError, ToolResult
-from tests.hosts import WAIT, http
-from tests.players import Era
+from roundtrip.testing import Era, served
+from tests.hosts import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ def connected(request: pytest.FixtureRequest, era: Era) -> Connected:
             async with Client[Any](server, mode=era.value, **options) as client:
                 yield client
         else:
-            async with http(server) as url, Client[Any](url, mode=era.value, **options) as client:
+            async with served(server) as url, Client[Any](url, mode=era.value, **options) as client:
                 yield client
 
     return connect

@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field, WithJsonSchema
 from typing_extensions import TypedDict
 
 from roundtrip import Elicit, InvalidSignature, Resolve, Server
-from tests.players import Era, Person, Reply, connect, text_of
+from roundtrip.testing import Era, User
+from tests.players import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -29,11 +30,11 @@ async def ask_for(schema: type[Any], era: Era, reply: Reply) -> tuple[ElicitRequ
         got.append(answer)
         return "done"
 
-    person = Person(reply)
-    async with connect(server, era, person) as client:
-        assert text_of(await client.call_tool("order")) == "done"
-    (form,) = person.asked
-    return form, got[0]
+    call = await User(server, {"question": reply}, era=era).call("order")
+    assert call.text == "done"
+    (asked,) = call.questions
+    assert isinstance(asked.params, ElicitRequestFormParams)
+    return asked.params, got[0]
 
 
 class Size(Enum):
@@ -201,8 +202,6 @@ async def test_what_only_turns_out_in_a_call_is_refused_before_anything_is_sent(
     async def order(answer: Annotated[Any, Resolve(question)]) -> str:
         return "never"
 
-    person = Person()
-    async with connect(server, era, person) as client:
-        result = await client.call_tool("order")
-    assert result.is_error
-    assert person.asked == []
+    call = await User(server, era=era).call("order")
+    assert call.is_error
+    assert call.questions == []

@@ -18,8 +18,9 @@ from roundtrip import (
     Elicit,
     Server,
 )
+from roundtrip.testing import Era
 from tests.interaction.gates import said, saying, tools
-from tests.players import Era, Person, connect
+from tests.players import Person, connect
 from tests.wire import Json
 
 pytestmark = pytest.mark.anyio

@@ -13,8 +13,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from roundtrip import Context, Depends, Elicit, Resolve, Server, get_context
-from tests.hosts import http
-from tests.players import Era, Hopper, Person, connect, text_of
+from roundtrip.testing import Era, LegByLeg, User, served
+from tests.players import connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -36,9 +36,9 @@ async def test_what_a_gate_checks_without_arguments_is_checked_again_with_those_
     async def read(path: str, checked: bool = Depends(check)) -> str:
         return f"read {path} {checked}"
 
-    async with connect(server, era) as client:
-        assert text_of(await client.call_tool("read", {"path": "/home"})) == "read /home True"
-        assert (await client.call_tool("read", {"path": "/etc/passwd"})).is_error
+    user = User(server, era=era)
+    assert (await user.call("read", {"path": "/home"})).text == "read /home True"
+    assert (await user.call("read", {"path": "/etc/passwd"})).is_error
 
 
 async def test_what_is_kept_for_a_call_is_not_taken_from_a_gate() -> None:
@@ -55,7 +55,7 @@ async def test_what_is_kept_for_a_call_is_not_taken_from_a_gate() -> None:
         await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True)
         return str(number)
 
-    hopper = Hopper([server])
+    hopper = LegByLeg([server])
     await hopper.leg("lottery")
     first = drawn[-1]
     result = await hopper.leg("lottery", answers={"sure": {"value": True}}, state=hopper.token)
@@ -72,8 +72,7 @@ async def test_the_context_of_a_gate_is_none_for_a_body(era: Era) -> None:
     async def order(ctx: Context = Depends(get_context)) -> str:
         return str(await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True))
 
-    async with connect(server, era, Person({"value": True})) as client:
-        assert text_of(await client.call_tool("order")) == "True"
+    assert (await User(server, {"sure": {"value": True}}, era=era).call("order")).text == "True"
 
 
 @pytest.mark.parametrize("place", ["memory", "http"])
@@ -95,12 +94,12 @@ async def test_scopes_that_a_gate_entered_are_left_outside_of_a_timeout(era: Era
         return "late"
 
     async with contextlib.AsyncExitStack() as stack:
-        target: Any = server if place == "memory" else await stack.enter_async_context(http(server))
-        async with connect(target, era) as client:
-            for _ in range(2):
-                assert text_of(await client.call_tool("quick")) == "done"
-                with pytest.raises(MCPError, match="timed out"):
-                    await client.call_tool("slow")
+        target: Any = server if place == "memory" else await stack.enter_async_context(served(server))
+        user = User(target, era=era)
+        for _ in range(2):
+            assert (await user.call("quick")).text == "done"
+            with pytest.raises(MCPError, match="timed out"):
+                await user.call("slow")
 
 
 class Odd(BaseException):
@@ -149,7 +148,7 @@ async def test_whatever_a_gate_raises_hides_what_it_gates_and_nothing_else(
         return "shown"
 
     async with contextlib.AsyncExitStack() as stack:
-        target: Any = server if place == "memory" else await stack.enter_async_context(http(server))
+        target: Any = server if place == "memory" else await stack.enter_async_context(served(server))
         async with connect(target, era) as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == ["shown"]
             assert text_of(await client.call_tool("hidden")) == "Unknown tool: hidden"
@@ -246,8 +245,7 @@ async def test_a_task_that_outlives_its_request_has_nothing_of_what_gates_found(
         tasks.append(asyncio.ensure_future(late()))
         return "started"
 
-    async with connect(server, era) as client:
-        await client.call_tool("starts")
+    await User(server, era=era).call("starts")
     open_[0] = False
     later.set()
     with anyio.fail_after(5):

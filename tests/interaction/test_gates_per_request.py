@@ -26,10 +26,10 @@ from roundtrip import (
     get_context,
     tool,
 )
-from tests.hosts import http
+from roundtrip.testing import Era, LegByLeg, served
 from tests.interaction.gates import Switch, both, by_title, is_pro, listed, prompted, read, said, same, saying, tools
 from tests.interaction.test_principals import Badges, as_user
-from tests.players import Era, Hopper, Person, connect, text_of
+from tests.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -142,7 +142,7 @@ async def test_a_gate_that_shuts_during_a_call_ends_it() -> None:
     async def order(ctx: Context) -> str:
         return f"{await ctx.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
 
-    hopper = Hopper([server])
+    hopper = LegByLeg([server])
     await hopper.leg("order")
     switch.on = False
     answers = {"sure": {"value": True}}
@@ -486,7 +486,7 @@ def guarded(**options: Any) -> Server[Any]:
 
 @pytest.mark.parametrize("stateless", [True, False], ids=["stateless", "sessions"])
 async def test_a_gate_sees_the_authenticated_caller_in_lists_and_calls(era: Era, stateless: bool) -> None:
-    async with http(guarded(), stateless_http=stateless) as url:
+    async with served(guarded(), stateless_http=stateless) as url:
         for badge, names in (
             ("app/ada", ["forecast", "weather"]),
             ("app/bob", ["weather"]),

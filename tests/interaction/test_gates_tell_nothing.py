@@ -16,9 +16,9 @@ from roundtrip import (
     Depends,
     Server,
 )
-from tests.hosts import http
+from roundtrip.testing import Era, served
 from tests.interaction.gates import Switch, by_title, listed, prompted, read, said, same, saying
-from tests.players import Era, connect, text_of
+from tests.players import connect, text_of
 from tests.wire import Json, wire
 
 pytestmark = pytest.mark.anyio
@@ -77,17 +77,17 @@ async def test_on_the_wire_what_is_shut_is_answered_like_what_never_was(
         sent = json.loads(json.dumps(params).replace("NAME", name))
         return json.dumps({**await post.post(method, sent, headers=headers), "id": 0}).replace(name, "NAME")
 
-    async with http(library(on=False), stateless_http=True) as url, wire(url) as post:
+    async with served(library(on=False), stateless_http=True) as url, wire(url) as post:
         assert await answer(post, hidden) == await answer(post, unknown)
 
 
 async def test_lists_are_as_if_what_is_shut_had_never_been_registered() -> None:
     bare = Server[Any]("library")
     bare.add_tool(saying("x"), "x", enabled=Switch(on=False))
-    async with http(bare, stateless_http=True) as url, wire(url) as post:
+    async with served(bare, stateless_http=True) as url, wire(url) as post:
         assert (await post.post("tools/list"))["result"]["tools"] == []
         discovered = json.dumps(await post.post("server/discover"))
-    async with http(Server[Any]("library"), stateless_http=True) as url, wire(url) as post:
+    async with served(Server[Any]("library"), stateless_http=True) as url, wire(url) as post:
         await post.post("tools/list")
         assert discovered == json.dumps(await post.post("server/discover"))
 
@@ -102,7 +102,7 @@ async def test_headers_are_checked_once_the_gate_is_open_as_the_sdk_checks_them(
 
     answers: list[list[Json]] = []
     for server in (library(on=True), plain):
-        async with http(server, stateless_http=True) as url, wire(url) as post:
+        async with served(server, stateless_http=True) as url, wire(url) as post:
             answers.append(
                 [
                     await post.post("tools/call", params, headers=headers)
@@ -121,7 +121,7 @@ async def test_headers_are_not_checked_against_a_tool_that_another_one_calls() -
     async def outer(title: str) -> str:
         return text_of(await server.call_tool("burn", {"title": title}))
 
-    async with http(server, stateless_http=True) as url, wire(url) as post:
+    async with served(server, stateless_http=True) as url, wire(url) as post:
         result = await post.result("outer", {"title": "x"})
     assert result["content"][0]["text"] == "burnt x"
 
@@ -168,7 +168,7 @@ async def test_what_depends_on_who_asks_is_never_cached_for_others(method: Any, 
         server.resource("book://{title}", name="book")(by_title)
     scopes: list[tuple[str, int]] = []
     for server in (gated, plain):
-        async with http(server, stateless_http=True) as url, wire(url) as post:
+        async with served(server, stateless_http=True) as url, wire(url) as post:
             result = (await post.post(method, params))["result"]
         scopes.append((result["cacheScope"], result["ttlMs"]))
     assert scopes == [("private", 0), ("public", 60_000)]

@@ -13,7 +13,8 @@ from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Image, InvalidSignature, Resolve, Server
 from roundtrip.server.threads import SHARED
-from tests.players import Era, Person, call, connect, text_of
+from roundtrip.testing import Era, User
+from tests.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -54,15 +55,14 @@ def secretive(**options: Any) -> Server:
 @pytest.mark.parametrize("mask", [False, True])
 @pytest.mark.parametrize("tool", ["by_step", "by_resolver"])
 async def test_a_value_that_cannot_be_kept_is_not_told(era: Era, tool: str, mask: bool) -> None:
-    result = await call(secretive(mask_error_details=mask), era, tool)
-    assert result.is_error
-    assert SECRET not in result.model_dump_json()
+    call = await User(secretive(mask_error_details=mask), era=era).call(tool)
+    assert call.is_error
+    assert SECRET not in call.result.model_dump_json()
 
 
 async def test_nor_in_a_prompt(era: Era) -> None:
-    async with connect(secretive(), era) as client:
-        with pytest.raises(MCPError) as caught:
-            await client.get_prompt("prompted")
+    with pytest.raises(MCPError) as caught:
+        await User(secretive(), era=era).get_prompt("prompted")
     assert "cannot be remembered" in caught.value.error.message
     assert SECRET not in str(caught.value.error)
 
@@ -78,7 +78,7 @@ async def test_a_masking_server_does_not_pass_on_what_another_tells(era: Era) ->
     async def calls(ctx: Context) -> str:
         return str(await inner.call_tool("crash", {}))
 
-    assert text_of(await call(outer, era, "calls")) == "Error executing tool calls"
+    assert (await User(outer, era=era).call("calls")).text == "Error executing tool calls"
 
 
 # Threads.
@@ -140,12 +140,11 @@ async def test_a_thread_left_behind_reaches_for_nothing_any_more(era: Era) -> No
         anyio.from_thread.run_sync(done.set)
         return "late"
 
-    async with connect(server, era) as client:
-        with pytest.raises(MCPError, match="timed out"):
-            await client.call_tool("slow")
-        over.set()
-        with anyio.fail_after(5):
-            await done.wait()
+    with pytest.raises(MCPError, match="timed out"):
+        await User(server, era=era).call("slow")
+    over.set()
+    with anyio.fail_after(5):
+        await done.wait()
     assert [type(error).__name__ for error in raised] == ["AskedTooLate"] * 3
 
 
@@ -158,14 +157,13 @@ async def test_a_file_that_a_plain_tool_returns_is_read_in_its_thread(era: Era, 
     def picture() -> Image:
         return Image(path=pipe)
 
-    async with connect(server, era) as client:
-        started = time.monotonic()
-        with pytest.raises(MCPError, match=r"timed out after 0\.2s"):
-            await client.call_tool("picture")
-        assert time.monotonic() - started < 5
-        with pipe.open("wb"):  # lets the thread go
-            pass
-        await until_threads_are_free()
+    started = time.monotonic()
+    with pytest.raises(MCPError, match=r"timed out after 0\.2s"):
+        await User(server, era=era).call("picture")
+    assert time.monotonic() - started < 5
+    with pipe.open("wb"):  # lets the thread go
+        pass
+    await until_threads_are_free()
 
 
 async def until_threads_are_free() -> None:
@@ -208,9 +206,8 @@ async def test_a_template_that_is_registered_again_is_hidden_as_its_new_tags_say
         return "admin"
 
     server.disable(tags={"admin"})
-    async with connect(server, era) as client:
-        with pytest.raises(MCPError, match="Unknown resource"):
-            await client.read_resource("shop://keys")
+    with pytest.raises(MCPError, match="Unknown resource"):
+        await User(server, era=era).read_resource("shop://keys")
 
 
 async def test_a_registration_that_fails_leaves_nothing_behind(era: Era) -> None:
@@ -255,7 +252,7 @@ async def test_a_key_names_a_version_in_any_of_its_spellings(era: Era, key: str)
         return "1.0"
 
     server.disable(keys={key})
-    assert text_of(await call(server, era, "quote")) == "Unknown tool: quote"
+    assert (await User(server, era=era).call("quote")).text == "Unknown tool: quote"
 
 
 async def test_versions_that_return_different_things_are_both_understood_by_a_client(era: Era) -> None:

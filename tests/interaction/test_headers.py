@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 
 from roundtrip import Elicit, Resolve, Server
 from roundtrip.server.seams import HookedServer
-from tests.hosts import http
-from tests.players import Era, Person, Trace, connect, text_of
+from roundtrip.testing import Era, Steps, served
+from tests.players import Person, connect, text_of
 from tests.wire import accept, wire
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +24,7 @@ async def sure() -> Elicit[Choice]:
     return Elicit("Sure?", Choice)
 
 
-def shop(trace: Trace | None = None) -> Server[Any]:
+def shop(trace: Steps | None = None) -> Server[Any]:
     server = Server[Any]("shop", keys=[b"k" * 32], trace=trace)
 
     @server.tool()
@@ -39,10 +39,10 @@ def shop(trace: Trace | None = None) -> Server[Any]:
 
 @pytest.mark.parametrize("headers", [{}, {"Mcp-Param-Region": "us"}], ids=["missing", "different"])
 async def test_a_header_that_does_not_match_the_argument_is_refused_on_every_leg(headers: dict[str, str]) -> None:
-    trace = Trace()
+    trace = Steps()
     good = {"Mcp-Param-Region": "eu"}
     first = {"name": "order", "arguments": {"region": "eu"}}
-    async with http(shop(trace), stateless_http=True) as url, wire(url) as post:
+    async with served(shop(trace), stateless_http=True) as url, wire(url) as post:
         refused = await post.post("tools/call", first, headers=headers)
         assert trace.steps == []
         state = (await post.post("tools/call", first, headers=good))["result"]["requestState"]
@@ -56,7 +56,7 @@ async def test_a_header_that_does_not_match_the_argument_is_refused_on_every_leg
 
 async def test_the_sdk_s_client_sends_the_header_on_every_leg_by_itself() -> None:
     async with (
-        http(shop(), stateless_http=True) as url,
+        served(shop(), stateless_http=True) as url,
         connect(url, Era.RETRY, Person({"ok": True})) as client,
     ):
         await client.list_tools()
@@ -66,7 +66,7 @@ async def test_the_sdk_s_client_sends_the_header_on_every_leg_by_itself() -> Non
 async def test_a_tool_that_was_removed_has_no_headers_to_check() -> None:
     server = shop()
     server.remove_tool("order")
-    async with http(server, stateless_http=True) as url, wire(url) as post:
+    async with served(server, stateless_http=True) as url, wire(url) as post:
         result = await post.result("order", {"region": "eu"})
     assert result["isError"]
     assert result["content"][0]["text"] == "Unknown tool: order"
@@ -81,7 +81,7 @@ def test_the_sdk_still_looks_schemas_up_by_the_private_name_that_is_overridden()
 
 
 async def test_a_client_cannot_smuggle_a_header_for_a_filled_parameter() -> None:
-    async with http(shop(), stateless_http=True) as url, wire(url) as post:
+    async with served(shop(), stateless_http=True) as url, wire(url) as post:
         headers = {"Mcp-Param-Region": "eu", "Mcp-Param-Choice": "true"}
         first = {"name": "order", "arguments": {"region": "eu", "choice": {"ok": True}}}
         result = (await post.post("tools/call", first, headers=headers))["result"]

@@ -8,8 +8,9 @@ from mcp_types import CallToolResult
 from pydantic import BaseModel, Field, model_serializer
 
 from roundtrip import Server, ToolResult
+from roundtrip.testing import Era, User
 from tests.hosts import WAIT, stdio
-from tests.players import Era, call, connect, text_of
+from tests.players import connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -112,8 +113,8 @@ async def test_no_result_ends_a_server_on_stdio(era: Era) -> None:
 
 async def test_a_result_that_its_own_schema_does_not_allow_is_the_tool_s_failure(era: Era) -> None:
     # The client would raise, and the model never hear of it.
-    assert "there is no number inf" in text_of(await call(returning(), era, "numbers"))
-    assert "does not fit the tool's output schema" in text_of(await call(returning(), era, "shouted"))
+    assert "there is no number inf" in (await User(returning(), era=era).call("numbers")).text
+    assert "does not fit the tool's output schema" in (await User(returning(), era=era).call("shouted")).text
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -128,8 +129,8 @@ async def test_arguments_that_would_take_for_ever_to_check_are_refused(era: Era,
     def counted(x: list[int]) -> int:
         return len(x)
 
-    assert "pattern" in text_of(await call(server, era, "matched", {"x": "a" * 50 + "!"}))
-    assert len(text_of(await call(server, era, "counted", {"x": ["a"] * 10_000}))) < 3000
+    assert "pattern" in (await User(server, era=era).call("matched", {"x": "a" * 50 + "!"})).text
+    assert len((await User(server, era=era).call("counted", {"x": ["a"] * 10_000})).text) < 3000
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -140,4 +141,4 @@ async def test_an_argument_may_have_another_name_for_the_client(era: Era, strict
     def move(at: Annotated[int, Field(alias="position")]) -> int:
         return at
 
-    assert text_of(await call(server, era, "move", {"position": 3})) == "3"
+    assert (await User(server, era=era).call("move", {"position": 3})).text == "3"

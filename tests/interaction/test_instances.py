@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from mcp_types import CallToolResult
 from roundtrip import Server
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
-from tests.hosts import http
+from roundtrip.testing import Era, Hop, LegByLeg, Restart, Steps, User, served
+from roundtrip.testing.fleet import Instance
 from tests.interaction.bookshop import bookshop
-from tests.players import Era, Hopper, Person, Trace, connect, text_of
+from tests.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -23,10 +25,14 @@ ROUNDS: list[dict[str, dict[str, Any]]] = [{"confirm_backorder": {"confirm": Tru
 DONE = "2 x Neuromancer, in 2-3 weeks"
 
 
+async def ordered(instances: Sequence[Instance]) -> str:
+    """What a whole call comes to whose every leg lands on the next of these."""
+    return (await User(instances, ROUNDS, network=Hop()).call("order", ARGUMENTS)).text
+
+
 async def test_every_leg_lands_on_another_instance() -> None:
-    traces = [Trace() for _ in range(3)]
-    result = await Hopper([bookshop(trace=trace) for trace in traces]).play("order", ARGUMENTS, ROUNDS)
-    assert text_of(result) == DONE
+    traces = [Steps() for _ in range(3)]
+    assert await ordered([bookshop(trace=trace) for trace in traces]) == DONE
     assert [{step.leg for step in trace.steps} for trace in traces] == [{1}, {2}, {3}]
     assert len({step.call_id for trace in traces for step in trace.steps}) == 1
 
@@ -38,26 +44,27 @@ async def test_every_leg_lands_on_an_instance_that_has_just_started() -> None:
         started.append(bookshop())
         return started[-1]
 
-    assert text_of(await Hopper(start).play("order", ARGUMENTS, ROUNDS)) == DONE
+    call = await User(start, ROUNDS, network=Restart()).call("order", ARGUMENTS)
+    assert call.text == DONE
     assert len(started) == 3
 
 
 async def test_every_leg_lands_on_another_port_of_stateless_http() -> None:
     async with (
-        http(bookshop(), stateless_http=True) as first,
-        http(bookshop(), stateless_http=True) as second,
+        served(bookshop(), stateless_http=True) as first,
+        served(bookshop(), stateless_http=True) as second,
     ):
-        assert text_of(await Hopper([first, second]).play("order", ARGUMENTS, ROUNDS)) == DONE
+        assert await ordered([first, second]) == DONE
 
 
 @pytest.mark.parametrize("encrypt", [False, True])
 async def test_instances_that_encrypt_and_that_do_not_read_each_other_s_tokens(encrypt: bool) -> None:
     servers = [bookshop(encrypt=encrypt), bookshop(encrypt=not encrypt), bookshop(encrypt=encrypt)]
-    assert text_of(await Hopper(servers).play("order", ARGUMENTS, ROUNDS)) == DONE
+    assert await ordered(servers) == DONE
 
 
 async def test_an_encrypted_token_shows_nothing_of_the_answers() -> None:
-    hopper = Hopper([bookshop(encrypt=True)])
+    hopper = LegByLeg([bookshop(encrypt=True)])
     await hopper.leg("order", ARGUMENTS)
     await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
     assert hopper.token.startswith("r1e")
@@ -69,26 +76,26 @@ async def test_a_key_is_replaced_in_three_phases_without_a_lost_call() -> None:
     for earlier, later in itertools.pairwise(phases):
         for keys in ([earlier, later, earlier], [later, earlier, later]):
             servers = [bookshop(keys=ring) for ring in keys]
-            assert text_of(await Hopper(servers).play("order", ARGUMENTS, ROUNDS)) == DONE
+            assert await ordered(servers) == DONE
 
 
 async def test_a_call_that_began_under_the_old_key_ends_under_the_new_one_alone() -> None:
     rings = [[OLD], [NEW, OLD], [NEW]]
-    assert text_of(await Hopper([bookshop(keys=ring) for ring in rings]).play("order", ARGUMENTS, ROUNDS)) == DONE
+    assert await ordered([bookshop(keys=ring) for ring in rings]) == DONE
 
 
 async def test_a_key_replaced_in_one_step_would_lose_the_call() -> None:
+    hopper = LegByLeg([bookshop(keys=[OLD]), bookshop(keys=[NEW])])
+    await hopper.leg("order", ARGUMENTS)
     with pytest.raises(MCPError, match="Invalid or expired requestState"):
-        await Hopper([bookshop(keys=[OLD]), bookshop(keys=[NEW])]).play("order", ARGUMENTS, ROUNDS)
+        await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
 
 
 async def test_the_sdk_s_client_completes_a_call_without_knowing_of_any_of_this() -> None:
-    person = Person({"confirm": True}, {"copies": 2})
-    async with (
-        http(bookshop(), stateless_http=True, json_response=True) as url,
-        connect(url, Era.RETRY, person) as client,
-    ):
-        assert text_of(await client.call_tool("order", ARGUMENTS)) == DONE
+    async with served(bookshop(), stateless_http=True, json_response=True) as url:
+        person = Person({"confirm": True}, {"copies": 2})
+        async with connect(url, Era.RETRY, person) as client:
+            assert text_of(await client.call_tool("order", ARGUMENTS)) == DONE
 
 
 async def test_calls_whose_client_never_comes_back_leave_nothing_behind() -> None:
@@ -96,7 +103,7 @@ async def test_calls_whose_client_never_comes_back_leave_nothing_behind() -> Non
     server = bookshop()
     before = alive()
     for _ in range(20):
-        await Hopper([server]).leg("order", ARGUMENTS)
+        await LegByLeg([server]).leg("order", ARGUMENTS)
     assert alive() <= before
 
 
@@ -108,7 +115,7 @@ def alive() -> int:
 
 async def test_two_calls_of_one_tool_in_flight_do_not_mix() -> None:
     server = bookshop()
-    first, second = Hopper([server]), Hopper([server])
+    first, second = LegByLeg([server]), LegByLeg([server])
     await first.leg("order", ARGUMENTS)
     await second.leg("order", ARGUMENTS)
     assert first.token != second.token

@@ -8,7 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from roundtrip import Elicit, Event, Resolve, Server
-from tests.players import Era, Hopper, Person, Trace, connect, text_of
+from roundtrip.testing import Answers, Era, LegByLeg, Steps, User
+from tests.players import text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +27,7 @@ def noise(length: int) -> str:
     return random.Random(length).randbytes(length).hex()[:length]
 
 
-def shop(trace: Trace | None = None, *, computed: int = 0, **limits: Any) -> Server[Any]:
+def shop(trace: Steps | None = None, *, computed: int = 0, **limits: Any) -> Server[Any]:
     server = Server[Any]("shop", keys=[b"k" * 32], trace=trace, **limits)
 
     def asker(name: str) -> Any:
@@ -59,8 +60,8 @@ def essays(sizes: dict[str, int]) -> dict[str, Any]:
 
 
 async def test_a_call_that_remembers_too_much_fails_and_lists_the_three_largest_entries() -> None:
-    trace = Trace()
-    hopper = Hopper([shop(trace)])
+    trace = Steps()
+    hopper = LegByLeg([shop(trace)])
     await hopper.leg("order")
     answers = essays({"a": 30_000, "b": 40_000, "c": 50, "d": 20_000})
     result = text_of(await hopper.leg("order", answers=answers, state=hopper.token))
@@ -73,13 +74,13 @@ async def test_a_call_that_remembers_too_much_fails_and_lists_the_three_largest_
 
 
 async def test_what_the_server_computed_counts_as_well() -> None:
-    hopper = Hopper([shop(computed=90_000)])
+    hopper = LegByLeg([shop(computed=90_000)])
     result = text_of(await hopper.leg("order"))
     assert "Largest entries: 'catalogue' (900" in result
 
 
 async def test_a_journal_limit_of_its_own_holds_before_the_token_s() -> None:
-    hopper = Hopper([shop(max_journal_bytes=2_000)])
+    hopper = LegByLeg([shop(max_journal_bytes=2_000)])
     await hopper.leg("order")
     # It would deflate to almost nothing, but a journal is measured as what it inflates to.
     answers = {**essays({"b": 1, "c": 1, "d": 1}), "a": {"text": "a" * 5_000}}
@@ -89,7 +90,7 @@ async def test_a_journal_limit_of_its_own_holds_before_the_token_s() -> None:
 
 
 async def test_what_deflates_well_fits() -> None:
-    hopper = Hopper([shop()])
+    hopper = LegByLeg([shop()])
     await hopper.leg("order")
     answers = {key: {"text": f"{key} " * 10_000} for key in "abcd"}
     await hopper.leg("order", answers=answers, state=hopper.token)
@@ -99,9 +100,8 @@ async def test_what_deflates_well_fits() -> None:
 
 
 async def test_the_live_era_has_no_token_to_fill() -> None:
-    person = Person(answer=lambda params: {"ok": True} if params.message == "Sure?" else {"text": noise(40_000)})
-    async with connect(shop(), Era.LIVE, person) as client:
-        assert text_of(await client.call_tool("order")) == "true"
+    answers: Answers = {re.compile("Sure"): {"ok": True}, re.compile(""): {"text": noise(40_000)}}
+    assert (await User(shop(), answers, era=Era.LIVE).call("order")).text == "true"
 
 
 async def test_odd_text_from_a_client_travels_unharmed() -> None:
@@ -121,5 +121,5 @@ async def test_odd_text_from_a_client_travels_unharmed() -> None:
 
     odd = ["~", "]~", "\x00\n\r\t", "\u2028\ufeff", "\U0001f600", '"\\', "r1p.AAAA." + "A" * 43, "ü" * 300]
     for text in odd:
-        await Hopper([server]).play("order", None, [{"essay": {"text": text}}, {"sure": {"ok": True}}])
+        await User(server, {"essay": {"text": text}, "sure": {"ok": True}}).call("order")
     assert got == odd

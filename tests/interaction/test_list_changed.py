@@ -27,9 +27,12 @@ from mcp_types import InputRequiredResult
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Resolve, Server
-from tests.hosts import WAIT, http, stdio
-from tests.players import Era, Hopper, Person, Target, connect, text_of
-from tests.tap import Tap
+from roundtrip.clients.legs import ERAS
+from roundtrip.testing import Era, LegByLeg, served
+from roundtrip.testing.fleet import Instance
+from roundtrip.testing.tap import Tap
+from tests.hosts import WAIT, stdio
+from tests.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -151,7 +154,7 @@ class Ears:
 
 @asynccontextmanager
 async def hearing(
-    target: Target, era: Era, person: Person | None = None, *, standing: bool = False
+    target: Instance, era: Era, person: Person | None = None, *, standing: bool = False
 ) -> AsyncGenerator[tuple[Client, Ears]]:
     """A client, and the lists that it hears have changed: all of them once the context is left.
 
@@ -297,7 +300,7 @@ async def test_a_live_client_is_told_before_its_answer() -> None:
 
 async def test_a_leg_that_ends_with_questions_announces_what_it_changed() -> None:
     bus = Bus()
-    hopper = Hopper([shop(bus)])
+    hopper = LegByLeg([shop(bus)])
     assert isinstance(await hopper.leg("change_and_ask", {"tag": "tools"}), InputRequiredResult)
     assert bus.published == [ToolsListChanged()]
     # The next leg runs the body again and changes nothing.
@@ -419,7 +422,7 @@ async def test_a_call_that_its_client_gives_up_announces_what_it_changed(era: Er
 
 
 @asynccontextmanager
-async def sse(server: Server[Any]) -> AsyncGenerator[Target]:
+async def sse(server: Server[Any]) -> AsyncGenerator[Instance]:
     """A server on the transport that came before streamable HTTP."""
     app = uvicorn.Server(uvicorn.Config(server.sse_app(), port=0, log_config=None, ws="none"))
     async with anyio.create_task_group() as group:
@@ -445,10 +448,10 @@ TRANSPORTS: dict[str, dict[str, bool] | None] = {
 
 
 @asynccontextmanager
-async def served(transport: str) -> AsyncGenerator[Target]:
+async def serving(transport: str) -> AsyncGenerator[Instance]:
     options = TRANSPORTS[transport]
     if options is not None:
-        async with http(shop(), **options) as url:
+        async with served(shop(), **options) as url:
             yield url
     elif transport == "sse":
         async with sse(shop()) as target:
@@ -457,13 +460,13 @@ async def served(transport: str) -> AsyncGenerator[Target]:
         yield stdio(shop) if transport == "stdio" else shop()
 
 
-ON_THE_WAY = [(name, era) for name in TRANSPORTS for era in Era if (name, era) != ("sse", Era.RETRY)]
+ON_THE_WAY = [(name, era) for name in TRANSPORTS for era in ERAS if (name, era) != ("sse", Era.RETRY)]
 
 
 @pytest.mark.parametrize(("transport", "era"), ON_THE_WAY)
 async def test_over_any_transport_a_client_is_promised_changes_and_hears_of_them_once(transport: str, era: Era) -> None:
     standing = transport not in ("memory", "http stateless")
-    async with served(transport) as target, hearing(target, era, standing=standing) as (client, ears):
+    async with serving(transport) as target, hearing(target, era, standing=standing) as (client, ears):
         if era is Era.LIVE:  # On 2026-07-28 the SDK promises what a server that can be listened to keeps.
             capabilities = client.server_capabilities.model_dump()
             assert [capabilities[listing]["list_changed"] for listing in LISTS] == [True, True, True]
@@ -481,7 +484,7 @@ async def test_a_client_without_a_standing_stream_is_told_too() -> None:
             raise httpx2.ConnectError("no standing stream here", request=request)
 
     async with (
-        http(shop()) as url,
+        served(shop()) as url,
         httpx2.AsyncClient(event_hooks={"request": [refuse_get]}) as client,
         hearing(Tap(streamable_http_client(url, http_client=client)), Era.LIVE) as (session, ears),
     ):

@@ -21,7 +21,8 @@ from mcp_types import (
 from pydantic import BaseModel
 
 from roundtrip import Elicit, ListRoots, Resolve, Sample, Server
-from tests.players import Era, Person, call, connect, roots, sample, text_of
+from roundtrip.testing import Answers, Era, User
+from tests.players import Person, call, connect, roots, sample, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -130,7 +131,7 @@ async def test_a_sampled_result_feeds_the_next_question(era: Era) -> None:
     async def order(title: str, choice: Annotated[Choice, Resolve(confirm)]) -> bool:
         return choice.ok
 
-    person = Person({"ok": True})
-    async with connect(server, era, person, sampling_callback=sample) as client:
-        assert text_of(await client.call_tool("order", {"title": "Dune"})) == "true"
-    assert person.messages == ["echo: Something like Dune?"]
+    answers: Answers = {"suggest": "echo: Something like Dune", "confirm": {"ok": True}}
+    call = await User(server, answers, era=era).call("order", title="Dune")
+    assert call.text == "true"
+    assert call.asked == ["Something like Dune", "echo: Something like Dune?"]

@@ -17,14 +17,22 @@ from mcp_types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
 from examples import allow_list, login_page, wizard
 from roundtrip import Server
-from tests.hosts import http
-from tests.players import Era, Hopper, Person, Reply, call, connect, text_of
-from tests.tap import Tap
+from roundtrip.testing import CANCEL, Answers, Era, Restart, User, served
+from roundtrip.testing.tap import Tap
+from tests.players import connect, text_of
 
 pytestmark = pytest.mark.anyio
 
 ADA, GRACE = {"name": "Ada", "age": 36}, {"name": "Grace", "age": 2}
-FIVE: tuple[Reply, ...] = ({"value": "coast"}, {"value": 2}, ADA, GRACE, {"value": True}, {"value": True})
+# A program has no names for its questions on the live era.
+HOLIDAY: Answers = {
+    re.compile("Where would you like to go"): "coast",
+    re.compile("How many of you"): 2,
+    re.compile("traveller 1"): ADA,
+    re.compile("traveller 2"): GRACE,
+    re.compile("A cot for"): True,
+    re.compile("Book it"): True,
+}
 ASKED = (
     "Where would you like to go?",
     "How many of you go to the coast?",
@@ -36,12 +44,10 @@ BOOKED = re.compile(r"Booked for Ada, Grace: the coast, with a cot, (\d+) euros\
 
 
 async def test_the_wizard_asks_each_question_once_and_keeps_its_price(era: Era) -> None:
-    person = Person(*FIVE)
-    async with connect(wizard.server, era, person) as client:
-        result = await client.call_tool("book_holiday", {})
-    booked = BOOKED.fullmatch(text_of(result))
+    call = await User(wizard.server, HOLIDAY, era=era).call("book_holiday")
+    booked = BOOKED.fullmatch(call.text)
     assert booked is not None
-    assert person.messages == [*ASKED, f"That will be {booked[1]} euros. Book it?"]
+    assert call.asked == [*ASKED, f"That will be {booked[1]} euros. Book it?"]
 
 
 async def test_the_wizard_goes_on_another_instance_at_each_leg() -> None:
@@ -50,27 +56,31 @@ async def test_the_wizard_goes_on_another_instance_at_each_leg() -> None:
         server.add_tool(wizard.book_holiday)
         return server
 
-    names = ("place", "count", "guest-1", "guest-2", "cot", "agree")
-    replies = [{name: reply} for name, reply in zip(names, FIVE, strict=True)]
-    assert BOOKED.fullmatch(text_of(await Hopper(instance).play("book_holiday", {}, replies)))
+    call = await User(instance, HOLIDAY, network=Restart()).call("book_holiday")
+    assert BOOKED.fullmatch(call.text)
 
 
 async def test_the_wizard_does_not_ask_what_does_not_matter(era: Era) -> None:
-    result = await call(wizard.server, era, "book_holiday", {}, {"value": "alps"}, {"value": 1}, ADA, {"value": False})
-    assert text_of(result) == "Nothing is booked."
+    result = await User(
+        wizard.server,
+        {"place": {"value": "alps"}, "count": {"value": 1}, "guest-1": ADA, "agree": {"value": False}},
+        era=era,
+    ).call("book_holiday")
+    assert result.text == "Nothing is booked."
 
 
 async def test_the_wizard_ends_when_its_user_does_not_go_on(era: Era) -> None:
-    result = await call(wizard.server, era, "book_holiday", {}, {"value": "alps"}, "cancel")
+    result = await User(wizard.server, {"place": {"value": "alps"}, "count": CANCEL}, era=era).call("book_holiday")
     assert result.is_error
-    assert text_of(result) == (
+    assert result.text == (
         "Error executing tool book_holiday: Question 'count' was not answered: elicitation was cancel"
     )
 
 
 async def test_the_wizard_serves_over_stdio(era: Era) -> None:
     program = StdioServerParameters(command=sys.executable, args=[str(Path(wizard.__file__))])
-    assert BOOKED.fullmatch(text_of(await call(program, era, "book_holiday", {}, *FIVE)))
+    call = await User(program, HOLIDAY, era=era).call("book_holiday")
+    assert BOOKED.fullmatch(call.text)
 
 
 class Browser:
@@ -110,7 +120,7 @@ def no_cards() -> Iterator[None]:
 @asynccontextmanager
 async def library() -> AsyncGenerator[tuple[str, str]]:
     """The server's two URLs: of MCP, and of its page."""
-    async with http(login_page.server) as url:
+    async with served(login_page.server) as url:
         yield url, url.removesuffix("/mcp") + "/card"
 
 
@@ -180,7 +190,7 @@ async def showing(url: str, user: str) -> AsyncGenerator[Tap]:
 
 async def test_what_an_account_sees_depends_on_its_plan(era: Era) -> None:
     city = {"city": "Bergen"}
-    async with http(allow_list.server) as url:
+    async with served(allow_list.server) as url:
         async with showing(url, "ada") as transport, connect(transport, era) as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == ["today", "ten_days"]
             assert text_of(await client.call_tool("ten_days", city)) == "Bergen: rain, ten times, ada"

@@ -12,7 +12,8 @@ import pytest
 from pydantic import BaseModel
 
 from roundtrip import Elicit, Resolve, Server
-from tests.players import Era, Hopper, Person, connect, text_of
+from roundtrip.testing import Era, LegByLeg, Restart, User
+from tests.players import text_of
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -65,22 +66,22 @@ ROUNDS = [{"confirm": {"ok": True}}, {"wrap": {"ok": False}}]
 
 async def test_a_value_computed_once_stays_over_all_legs_and_instances_and_its_function_runs_once() -> None:
     runs = Runs()
-    assert text_of(await Hopper(runs.shop).play("order", None, ROUNDS)) == "101 True False"
+    call = await User(runs.shop, ROUNDS, network=Restart()).call("order")
+    assert call.text == "101 True False"
     assert runs.quoted == 1
     assert runs.asked == 3
 
 
 async def test_the_next_call_computes_it_anew(era: Era) -> None:
     runs = Runs()
-    person = Person(answer=lambda params: {"ok": True})
-    async with connect(runs.shop(), era, person) as client:
-        assert text_of(await client.call_tool("order")) == "101 True True"
-        assert text_of(await client.call_tool("order")) == "102 True True"
+    user = User(runs.shop(), {"confirm": {"ok": True}, "wrap": {"ok": True}}, era=era)
+    assert (await user.call("order")).text == "101 True True"
+    assert (await user.call("order")).text == "102 True True"
     assert runs.quoted == 2
 
 
 async def test_what_was_computed_cannot_be_read_from_the_token() -> None:
-    hopper = Hopper(Runs("MARGIN-IS-42-PERCENT").shop)
+    hopper = LegByLeg(Runs("MARGIN-IS-42-PERCENT").shop)
     await hopper.leg("order")
     await hopper.leg("order", answers=ROUNDS[0], state=hopper.token)
     for text in readings(hopper.token):
@@ -103,7 +104,7 @@ def readings(token: str) -> list[bytes]:
 
 
 async def test_answers_of_the_client_itself_can_be_read_by_it() -> None:
-    hopper = Hopper(Runs().shop)
+    hopper = LegByLeg(Runs().shop)
     await hopper.leg("order")
     await hopper.leg("order", answers=ROUNDS[0], state=hopper.token)
     assert any(b'{"ok":true}' in text for text in readings(hopper.token))
@@ -112,7 +113,7 @@ async def test_answers_of_the_client_itself_can_be_read_by_it() -> None:
 async def test_the_length_of_a_secret_is_not_told_to_the_byte() -> None:
     lengths: set[int] = set()
     for length in range(1, 33):
-        hopper = Hopper(Runs("x" * length).shop)
+        hopper = LegByLeg(Runs("x" * length).shop)
         await hopper.leg("order")
         lengths.add(len(hopper.token.split(".")[-2]))
     assert len(lengths) <= 2
@@ -132,10 +133,9 @@ async def test_a_timestamp_in_a_question_is_cured_by_once() -> None:
     async def order(choice: Annotated[Choice, Resolve(confirm)]) -> bool:
         return choice.ok
 
-    person = Person({"ok": True})
-    async with connect(server, Era.RETRY, person) as client:
-        assert text_of(await client.call_tool("order")) == "true"
-    assert person.messages == ["It is 0. Sure?"]
+    call = await User(server, {"confirm": {"ok": True}}, era=Era.RETRY).call("order")
+    assert call.text == "true"
+    assert call.asked == ["It is 0. Sure?"]
 
 
 async def test_an_answer_given_once_is_final_and_its_question_is_not_put_together_again() -> None:
@@ -160,7 +160,7 @@ async def test_an_answer_given_once_is_final_and_its_question_is_not_put_togethe
 
         return server
 
-    hopper = Hopper(make)
+    hopper = LegByLeg(make)
     await hopper.leg("order")
     asked.clear()  # so that the next wording is the same, and the answer counts
     await hopper.leg("order", answers={"name": {"price": 7}}, state=hopper.token)
@@ -202,8 +202,8 @@ async def test_models_dataclasses_and_plain_data_come_back_as_they_were() -> Non
 
         return server
 
-    result = await Hopper(make).play("order", None, [{"confirm": {"ok": True}}])
-    assert json.loads(text_of(result)) == ["Slot", "Monday", [9, 17], {"a": [1, 2]}, None]
+    call = await User(make, {"confirm": {"ok": True}}, network=Restart()).call("order")
+    assert json.loads(call.text) == ["Slot", "Monday", [9, 17], {"a": [1, 2]}, None]
 
 
 async def test_a_value_without_a_json_form_fails_the_call_with_a_clear_error(era: Era) -> None:
@@ -216,7 +216,6 @@ async def test_a_value_without_a_json_form_fails_the_call_with_a_clear_error(era
     async def order(connection: Annotated[Any, Resolve(connection, once=True)]) -> str:
         return "never"
 
-    async with connect(server, era) as client:
-        result = await client.call_tool("order")
+    result = await User(server, era=era).call("order")
     assert result.is_error
-    assert "the value of 'connection' cannot be remembered" in text_of(result)
+    assert "the value of 'connection' cannot be remembered" in result.text

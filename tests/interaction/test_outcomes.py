@@ -15,8 +15,9 @@ from roundtrip import (
     Server,
     State,
 )
+from roundtrip.testing import CANCEL, DECLINE, Answers, Era, Steps, User
+from roundtrip.testing.scripts import Outcome
 from tests.interaction.bookshop import Backorder, bookshop
-from tests.players import Era, Person, Trace, call, connect, text_of
 
 pytestmark = pytest.mark.anyio
 OUT_OF_STOCK = {"title": "Neuromancer"}
@@ -24,29 +25,33 @@ OUT_OF_STOCK = {"title": "Neuromancer"}
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_refusal_ends_the_call_with_a_text_that_the_model_can_read(era: Era, action: str) -> None:
-    trace = Trace()
-    result = await call(bookshop(trace=trace), era, "order", OUT_OF_STOCK, action)
+    trace = Steps()
+    result = await User(bookshop(trace=trace), {"confirm_backorder": Outcome(action)}, era=era).call(
+        "order", OUT_OF_STOCK
+    )
     assert result.is_error
-    assert text_of(result) == (
+    assert result.text == (
         f"Error executing tool order: Resolver for parameter 'backorder' could not resolve: elicitation was {action}"
     )
-    assert trace.path[-2:] == [State.RESOLVING, State.REFUSED]
+    assert trace.states[-2:] == [State.RESOLVING, State.REFUSED]
     assert Event.EXECUTE not in trace.events
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_consumer_of_the_outcome_goes_on_after_a_refusal(era: Era, action: str) -> None:
-    result = await call(bookshop(), era, "consider", OUT_OF_STOCK, action)
+    result = await User(bookshop(), {"confirm_backorder": Outcome(action)}, era=era).call("consider", OUT_OF_STOCK)
     assert not result.is_error
-    assert text_of(result) == f"Neuromancer: {action}"
+    assert result.text == f"Neuromancer: {action}"
 
 
 async def test_a_consumer_of_the_outcome_finds_the_accepted_data_in_it(era: Era) -> None:
-    assert text_of(await call(bookshop(), era, "consider", OUT_OF_STOCK, {"confirm": False})) == "Neuromancer: False"
+    assert (
+        await User(bookshop(), {"confirm_backorder": {"confirm": False}}, era=era).call("consider", OUT_OF_STOCK)
+    ).text == "Neuromancer: False"
 
 
 async def test_a_consumer_of_the_outcome_gets_a_computed_value_as_accepted(era: Era) -> None:
-    assert text_of(await call(bookshop(), era, "consider", {"title": "Dune"})) == "Dune: True"
+    assert (await User(bookshop(), era=era).call("consider", {"title": "Dune"})).text == "Dune: True"
 
 
 async def test_outcomes_are_the_sdk_s_own_classes_whatever_members_the_annotation_names(era: Era) -> None:
@@ -71,8 +76,8 @@ async def test_outcomes_are_the_sdk_s_own_classes_whatever_members_the_annotatio
         seen.extend((a, b, c))
         return "done"
 
-    replies = {"First?": {"confirm": True}, "Second?": "decline", "Third?": "cancel"}
-    assert text_of(await call(server, era, "order", answer=lambda params: replies[params.message])) == "done"
+    answers: Answers = {"first": {"confirm": True}, "second": DECLINE, "third": CANCEL}
+    assert (await User(server, answers, era=era).call("order")).text == "done"
     kinds = (AcceptedElicitation, DeclinedElicitation, CancelledElicitation)
     assert [isinstance(outcome, kind) for outcome, kind in zip(seen, kinds, strict=True)] == [True, True, True]
     assert seen[0].data == Backorder(confirm=True)
@@ -91,8 +96,8 @@ async def test_a_refusal_deep_in_the_graph_names_the_parameter_that_wanted_the_v
     async def order(outer: Annotated[bool, Resolve(middle)]) -> str:
         return str(outer)
 
-    result = await call(server, era, "order", {}, "decline")
-    assert text_of(result) == (
+    result = await User(server, {"ask": DECLINE}, era=era).call("order")
+    assert result.text == (
         "Error executing tool order: Resolver for parameter 'answer' could not resolve: elicitation was decline"
     )
 
@@ -109,10 +114,9 @@ async def test_one_answer_serves_a_consumer_of_the_value_and_one_of_the_outcome(
     ) -> str:
         return f"{plain.confirm} {full.action}"
 
-    person = Person({"confirm": True})
-    async with connect(server, era, person) as client:
-        assert text_of(await client.call_tool("order")) == "True accept"
-    assert person.messages == ["Really?"]
+    made = await User(server, {"ask": {"confirm": True}}, era=era).call("order")
+    assert made.text == "True accept"
+    assert made.asked == ["Really?"]
 
 
 async def test_after_a_decisive_refusal_a_live_client_is_spared_the_rest_of_the_batch() -> None:
@@ -128,8 +132,6 @@ async def test_after_a_decisive_refusal_a_live_client_is_spared_the_rest_of_the_
     async def order(a: Annotated[Backorder, Resolve(first)], b: Annotated[Backorder, Resolve(second)]) -> str:
         return f"{a} {b}"
 
-    person = Person("decline")
-    async with connect(server, Era.LIVE, person) as client:
-        result = await client.call_tool("order")
-    assert result.is_error
-    assert person.messages == ["First?"]
+    call = await User(server, {"first": DECLINE}, era=Era.LIVE).call("order")
+    assert call.is_error
+    assert call.asked == ["First?"]

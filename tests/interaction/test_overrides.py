@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import pytest
 
 from roundtrip import Context, Depends, Elicit, InvalidSignature, Resolve, Server
-from tests.players import Era, Hopper, Person, call, connect, text_of
+from roundtrip.testing import Answers, Era, LegByLeg, User
+from tests.players import connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -48,8 +49,8 @@ def shop() -> Server:
     return server
 
 
-async def said(server: Server, era: Era, tool: str, *replies: Any) -> str:
-    return text_of(await call(server, era, tool, {}, *replies))
+async def said(server: Server, era: Era, tool: str, answers: Answers | None = None) -> str:
+    return (await User(server, answers, era=era).call(tool)).text
 
 
 @pytest.mark.parametrize(
@@ -109,12 +110,12 @@ async def test_a_question_is_replaced_by_a_value_and_a_value_by_a_question(era: 
         return Elicit("Who?", str)
 
     with server.overrides({current_account: who}):
-        assert await said(server, era, "by_depends", {"value": "eve"}) == "eve"
+        assert await said(server, era, "by_depends", {"current_account": "eve"}) == "eve"
 
 
 async def test_a_replaced_question_keeps_its_name_and_so_the_answers_in_flight() -> None:
     server = shop()
-    hopper = Hopper([server])
+    hopper = LegByLeg([server])
     await hopper.leg("asks")
     assert set(hopper.questions) == {"sure"}
 
@@ -198,11 +199,10 @@ def test_the_plans_of_removed_tools_are_not_kept() -> None:
 
 async def test_the_person_is_still_asked_what_is_not_replaced(era: Era) -> None:
     server = shop()
-    person = Person({"value": False})
     with server.overrides({current_account: lambda: "eve"}):
-        async with connect(server, era, person) as client:
-            assert text_of(await client.call_tool("asks")) == "False"
-    assert person.messages == ["Sure?"]
+        made = await User(server, {"sure": {"value": False}}, era=era).call("asks")
+        assert made.text == "False"
+    assert made.asked == ["Sure?"]
 
 
 def _named(name: str) -> Callable[..., Any]:

@@ -1,5 +1,6 @@
 """Whose token it is: real bearer tokens over HTTP, and one user's call in another user's hands."""
 
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,11 +16,11 @@ from mcp_types import InputRequiredResult
 from pydantic import AnyHttpUrl
 
 from roundtrip import Event, Server
-from tests.hosts import http
+from roundtrip.testing import Era, LegByLeg, Steps, User, served
+from roundtrip.testing.tap import Tap
 from tests.interaction.bookshop import bookshop
 from tests.interaction.test_refusals import FROZEN
-from tests.players import Era, Hopper, Person, Trace, connect, text_of
-from tests.tap import Tap
+from tests.players import text_of
 
 pytestmark = pytest.mark.anyio
 ORDER = {"title": "Dune"}
@@ -33,7 +34,7 @@ class Badges:
         return AccessToken(token=token, client_id=client, scopes=[], subject=subject) if slash else None
 
 
-def guarded(trace: Trace | None = None, **options: Any) -> Server[Any]:
+def guarded(trace: Steps | None = None, **options: Any) -> Server[Any]:
     auth = AuthSettings(issuer_url=AnyHttpUrl("https://login.example"), resource_server_url=None)
     return bookshop(auth=auth, token_verifier=Badges(), trace=trace, **options)
 
@@ -47,19 +48,19 @@ async def as_user(url: str, badge: str) -> AsyncGenerator[Tap]:
 
 async def begin(url: str, badge: str) -> str:
     async with as_user(url, badge) as transport:
-        hopper = Hopper([transport])
+        hopper = LegByLeg([transport])
         await hopper.leg("order", ORDER)
         return hopper.token
 
 
 async def finish(url: str, badge: str, token: str) -> Any:
     async with as_user(url, badge) as transport:
-        return await Hopper([transport]).leg("order", ORDER, answers={"how_many": {"copies": 1}}, state=token)
+        return await LegByLeg([transport]).leg("order", ORDER, answers={"how_many": {"copies": 1}}, state=token)
 
 
 async def test_a_user_resumes_a_call_of_their_own() -> None:
     """Shows S5."""
-    async with http(guarded(), stateless_http=True) as url:
+    async with served(guarded(), stateless_http=True) as url:
         result = await finish(url, "app/ada", await begin(url, "app/ada"))
     assert text_of(result) == "1 x Dune, now"
 
@@ -67,8 +68,8 @@ async def test_a_user_resumes_a_call_of_their_own() -> None:
 @pytest.mark.parametrize("thief", ["app/eve", "other/ada"], ids=["another user", "another client"])
 async def test_a_token_in_another_s_hands_is_refused(thief: str, caplog: pytest.LogCaptureFixture) -> None:
     """Shows S5."""
-    trace = Trace()
-    async with http(guarded(trace), stateless_http=True) as url:
+    trace = Steps()
+    async with served(guarded(trace), stateless_http=True) as url:
         token = await begin(url, "app/ada")
         trace.steps.clear()
         with pytest.raises(MCPError) as caught:
@@ -83,10 +84,10 @@ async def test_a_token_in_another_s_hands_is_refused(thief: str, caplog: pytest.
 async def test_a_call_begun_by_nobody_in_particular_is_not_resumed_by_a_user() -> None:
     """Shows S5."""
     async with (
-        http(bookshop(), stateless_http=True) as open_url,
-        http(guarded(), stateless_http=True) as guarded_url,
+        served(bookshop(), stateless_http=True) as open_url,
+        served(guarded(), stateless_http=True) as guarded_url,
     ):
-        anonymous = Hopper([open_url])
+        anonymous = LegByLeg([open_url])
         await anonymous.leg("order", ORDER)
         with pytest.raises(MCPError) as caught:
             await finish(guarded_url, "app/ada", anonymous.token)
@@ -94,7 +95,7 @@ async def test_a_call_begun_by_nobody_in_particular_is_not_resumed_by_a_user() -
 
 
 async def test_binding_to_nobody_must_be_written_out_and_then_holds() -> None:
-    async with http(guarded(principal=False), stateless_http=True) as url:
+    async with served(guarded(principal=False), stateless_http=True) as url:
         result = await finish(url, "app/eve", await begin(url, "app/ada"))
     assert text_of(result) == "1 x Dune, now"
 
@@ -103,14 +104,14 @@ async def test_a_principal_of_the_author_s_own_binds_instead() -> None:
     """Shows S5."""
     tenant = {"name": "north"}
 
-    async def leg(hopper: Hopper, **more: Any) -> Any:
+    async def leg(hopper: LegByLeg, **more: Any) -> Any:
         return await hopper.leg("order", ORDER, **more)
 
     def tenant_of(ctx: ServerRequestContext[Any, Any]) -> str:
         return tenant["name"]
 
     server = bookshop(principal=tenant_of)
-    hopper = Hopper([server])
+    hopper = LegByLeg([server])
     await leg(hopper)
     tenant["name"] = "south"
     with pytest.raises(MCPError) as caught:
@@ -122,11 +123,13 @@ async def test_a_principal_of_the_author_s_own_binds_instead() -> None:
 
 
 async def test_a_request_without_a_badge_is_turned_away_before_any_of_this(era: Era) -> None:
-    trace = Trace()
-    async with http(guarded(trace)) as url:
+    trace = Steps()
+    async with served(guarded(trace)) as url:
         async with httpx2.AsyncClient() as client:
             response = await client.post(url, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
         assert response.status_code == 401
-        async with as_user(url, "app/ada") as transport, connect(transport, era, Person({"copies": 2})) as client:
-            assert text_of(await client.call_tool("order", ORDER)) == "2 x Dune, now"
+        async with as_user(url, "app/ada") as transport:
+            assert (
+                await User(transport, {re.compile("How many"): {"copies": 2}}, era=era).call("order", ORDER)
+            ).text == "2 x Dune, now"
     assert trace.events[-1] is Event.FINISH

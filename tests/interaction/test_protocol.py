@@ -8,7 +8,7 @@ from mcp_types.methods import INPUT_REQUIRED_METHODS
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, ListRoots, Resolve, Sample, Server
-from tests.hosts import http
+from roundtrip.testing import served
 from tests.wire import Json, accept, wire
 
 pytestmark = pytest.mark.anyio
@@ -73,7 +73,7 @@ OTHERS: list[tuple[str, Json]] = [
 async def test_only_three_methods_ever_answer_with_questions() -> None:
     """Shows S1."""
     assert frozenset({"tools/call", "prompts/get", "resources/read"}) == INPUT_REQUIRED_METHODS
-    async with http(shop(), stateless_http=True) as url, wire(url) as post:
+    async with served(shop(), stateless_http=True) as url, wire(url) as post:
         answers = [await post.post(method, params) for method, params in OTHERS]
         # A state and answers make no difference to a method that has no use for them.
         extra: Json = {"requestState": "r1p.x", "inputResponses": {"q": accept(ok=True)}}
@@ -89,7 +89,7 @@ async def test_only_three_methods_ever_answer_with_questions() -> None:
 
 async def test_a_question_round_carries_questions_and_a_state_and_says_what_it_is() -> None:
     """Shows S2."""
-    async with http(shop(), stateless_http=True) as url, wire(url) as post:
+    async with served(shop(), stateless_http=True) as url, wire(url) as post:
         result = await post.result("order")
     assert result["resultType"] == "input_required"
     assert isinstance(result["requestState"], str)
@@ -98,7 +98,7 @@ async def test_a_question_round_carries_questions_and_a_state_and_says_what_it_i
 
 async def test_every_key_is_unique_and_every_question_of_a_kind_that_the_protocol_knows() -> None:
     """Shows S3."""
-    async with http(shop(), stateless_http=True) as url, wire(url) as post:
+    async with served(shop(), stateless_http=True) as url, wire(url) as post:
         result = await post.result("order")
     assert {key: request["method"] for key, request in result["inputRequests"].items()} == {
         "ask@first": "elicitation/create",
@@ -110,7 +110,7 @@ async def test_every_key_is_unique_and_every_question_of_a_kind_that_the_protoco
 
 
 async def test_a_token_is_plain_ascii_of_one_line() -> None:
-    async with http(shop(), stateless_http=True) as url, wire(url) as post:
+    async with served(shop(), stateless_http=True) as url, wire(url) as post:
         token = (await post.result("order"))["requestState"]
     assert token.isascii()
     assert token.isprintable()

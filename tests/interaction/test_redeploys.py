@@ -4,11 +4,12 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import pytest
-from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
+from mcp_types import InputRequiredResult
 from pydantic import BaseModel
 
 from roundtrip import Elicit, Resolve, Server
-from tests.players import Hopper, Trace, text_of
+from roundtrip.testing import LegByLeg, Steps
+from tests.players import text_of
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -37,17 +38,16 @@ def asker(message: str, schema: type[BaseModel] = Name) -> Asker:
     return ask
 
 
-def deploy(tool: Callable[..., Any], build: str, trace: Trace | None = None) -> Server[Any]:
+def deploy(tool: Callable[..., Any], build: str, trace: Steps | None = None) -> Server[Any]:
     server = Server[Any]("shop", keys=[KEY], build=build, trace=trace)
     server.add_tool(tool, name="order")
     return server
 
 
-def message_of(hopper: Hopper, key: str) -> str:
+def message_of(hopper: LegByLeg, key: str) -> str:
     question = hopper.questions[key]
-    assert isinstance(question, ElicitRequest)
-    assert isinstance(question.params, ElicitRequestFormParams)
-    return question.params.message
+    assert question.schema is not None
+    return question.message
 
 
 async def test_two_closures_of_one_factory_keep_their_answers_when_parameters_are_reordered() -> None:
@@ -61,7 +61,7 @@ async def test_two_closures_of_one_factory_keep_their_answers_when_parameters_ar
     ) -> str:
         return f"{buyer.name} buys, {payer.name} pays"
 
-    hopper = Hopper([deploy(before, "1"), deploy(after, "2")])
+    hopper = LegByLeg([deploy(before, "1"), deploy(after, "2")])
     await hopper.leg("order")
     assert list(hopper.questions) == ["ask@buyer", "ask@payer"]
     answers = {"ask@buyer": {"name": "Ada"}, "ask@payer": {"name": "Bob"}}
@@ -81,7 +81,7 @@ async def test_two_closures_with_one_wording_keep_their_answers_when_parameters_
 
         return backwards if reordered else forwards
 
-    hopper = Hopper([deploy(tool(reordered=False), "1"), deploy(tool(reordered=True), "2")])
+    hopper = LegByLeg([deploy(tool(reordered=False), "1"), deploy(tool(reordered=True), "2")])
     await hopper.leg("order")
     # One is answered on the first build, the other on the second.
     await hopper.leg("order", answers={"ask@a": {"name": "Ada"}}, state=hopper.token)
@@ -117,10 +117,10 @@ def two_questions(first: str, schema: type[BaseModel] = Name, *, extra: bool = F
     return order_with_more if extra else order
 
 
-async def half_answered(after: Server[Any]) -> Hopper:
+async def half_answered(after: Server[Any]) -> LegByLeg:
     """A call whose name is answered on the old build and which then meets the new one, still unsure."""
     old = deploy(two_questions("Name?"), "1")
-    hopper = Hopper([old, old, after])
+    hopper = LegByLeg([old, old, after])
     await hopper.leg("order")
     await hopper.leg("order", answers={"name": {"name": "Ada"}}, state=hopper.token)
     assert list(hopper.questions) == ["sure"]
@@ -129,11 +129,11 @@ async def half_answered(after: Server[Any]) -> Hopper:
 
 
 async def test_a_reworded_question_is_asked_again_and_the_trace_says_why() -> None:
-    trace = Trace()
+    trace = Steps()
     hopper = await half_answered(deploy(two_questions("Your name, please?"), "2", trace))
     assert list(hopper.questions) == ["name"]
     assert message_of(hopper, "name") == "Your name, please?"
-    final = Hopper([deploy(two_questions("Your name, please?"), "2")])
+    final = LegByLeg([deploy(two_questions("Your name, please?"), "2")])
     result = await final.leg("order", answers={"name": {"name": "Bea"}}, state=hopper.token)
     assert text_of(result) == "Bea True"
 
@@ -144,8 +144,8 @@ async def test_a_question_reworded_while_it_is_out_is_asked_again_and_the_trace_
         ("Name?", FullName, "schema changed"),
         ("Both?", FullName, "schema changed"),
     ):
-        trace = Trace()
-        hopper = Hopper([deploy(two_questions("Name?"), "1"), deploy(two_questions(message, schema), "2", trace)])
+        trace = Steps()
+        hopper = LegByLeg([deploy(two_questions("Name?"), "1"), deploy(two_questions(message, schema), "2", trace)])
         await hopper.leg("order")
         answers = {"name": {"name": "Ada"}, "sure": {"ok": True}}
         await hopper.leg("order", answers=answers, state=hopper.token)
@@ -161,14 +161,14 @@ async def test_a_changed_schema_is_asked_again() -> None:
 async def test_new_unrelated_resolvers_ask_nothing_again() -> None:
     hopper = await half_answered(deploy(two_questions("Name?", extra=True), "2"))
     assert list(hopper.questions) == ["tip"]
-    final = Hopper([deploy(two_questions("Name?", extra=True), "2")])
+    final = LegByLeg([deploy(two_questions("Name?", extra=True), "2")])
     result = await final.leg("order", answers={"tip": {"ok": False}}, state=hopper.token)
     assert text_of(result) == "Ada True False True"
 
 
 async def test_an_old_build_carries_answers_it_does_not_know_unchanged() -> None:
     old, new = deploy(two_questions("Name?"), "1"), deploy(two_questions("Name?", extra=True), "2")
-    hopper = Hopper([new, new, old, new])
+    hopper = LegByLeg([new, new, old, new])
     await hopper.leg("order")
     assert list(hopper.questions) == ["name", "tip", "sure"]
     await hopper.leg("order", answers={"tip": {"ok": False}}, state=hopper.token)
@@ -181,7 +181,7 @@ async def test_an_old_build_carries_answers_it_does_not_know_unchanged() -> None
 
 async def test_an_answer_that_lands_on_the_old_build_reaches_the_new_one() -> None:
     old, new = deploy(two_questions("Name?"), "1"), deploy(two_questions("Name?", extra=True), "2")
-    hopper = Hopper([new, old, new])
+    hopper = LegByLeg([new, old, new])
     await hopper.leg("order")
     # The tip is answered, and the old build gets the answer.
     await hopper.leg("order", answers={"tip": {"ok": False}, "name": {"name": "Ada"}}, state=hopper.token)
@@ -201,7 +201,7 @@ def renamed(key: str, was: tuple[str, ...] = ()) -> Callable[..., Any]:
 
 
 async def test_a_renamed_question_keeps_its_answer_if_it_says_what_it_was() -> None:
-    hopper = Hopper([deploy(renamed("old"), "1")] * 2 + [deploy(renamed("new", was=("older", "old")), "2")])
+    hopper = LegByLeg([deploy(renamed("old"), "1")] * 2 + [deploy(renamed("new", was=("older", "old")), "2")])
     await hopper.leg("order")
     await hopper.leg("order", answers={"old": {"name": "Ada"}}, state=hopper.token)
     result = await hopper.leg("order", answers={"sure": {"ok": True}}, state=hopper.token)
@@ -209,7 +209,7 @@ async def test_a_renamed_question_keeps_its_answer_if_it_says_what_it_was() -> N
 
 
 async def test_an_answer_under_the_former_name_is_taken_by_the_renamed_question() -> None:
-    hopper = Hopper([deploy(renamed("old"), "1"), deploy(renamed("new", was=("old",)), "2")])
+    hopper = LegByLeg([deploy(renamed("old"), "1"), deploy(renamed("new", was=("old",)), "2")])
     await hopper.leg("order")
     answers = {"old": {"name": "Ada"}, "sure": {"ok": True}}
     result = await hopper.leg("order", answers=answers, state=hopper.token)
@@ -217,7 +217,7 @@ async def test_an_answer_under_the_former_name_is_taken_by_the_renamed_question(
 
 
 async def test_a_question_renamed_without_a_word_is_asked_again() -> None:
-    hopper = Hopper([deploy(renamed("old"), "1"), deploy(renamed("new"), "2")])
+    hopper = LegByLeg([deploy(renamed("old"), "1"), deploy(renamed("new"), "2")])
     await hopper.leg("order")
     result = await hopper.leg("order", answers={"old": {"name": "Ada"}, "sure": {"ok": True}}, state=hopper.token)
     assert isinstance(result, InputRequiredResult)

@@ -18,9 +18,8 @@ from mcp_types import ErrorData
 from pydantic import BaseModel
 
 from roundtrip import Elicit, Event, Resolve, Server, State
-from tests.conftest import Clock
-from tests.hosts import http
-from tests.players import Era, Hopper, Trace, text_of
+from roundtrip.testing import Clock, Era, LegByLeg, Steps, served
+from tests.players import text_of
 from tests.wire import accept, wire
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +39,7 @@ class Shop:
 
     def __init__(self, name: str = "shop", *, keys: tuple[bytes, ...] = (KEY,), **options: Any) -> None:
         self.ran: list[str] = []
-        self.trace = Trace()
+        self.trace = Steps()
         self.server: Server[Any] = Server(name, keys=keys, trace=self.trace, **options)
 
         async def confirm(title: str) -> Elicit[Choice]:
@@ -64,11 +63,11 @@ class Shop:
         self.trace.steps.clear()
 
     async def leg(self, token: str, tool: str = "order", arguments: dict[str, Any] = ARGUMENTS) -> Any:
-        return await Hopper([self.server]).leg(tool, arguments, answers=ANSWER, state=token)
+        return await LegByLeg([self.server]).leg(tool, arguments, answers=ANSWER, state=token)
 
 
 async def token_of(shop: Shop) -> str:
-    hopper = Hopper([shop.server])
+    hopper = LegByLeg([shop.server])
     await hopper.leg("order", ARGUMENTS)
     shop.forget()
     return hopper.token
@@ -78,7 +77,7 @@ def expect_refused(caught: MCPError, shop: Shop, caplog: pytest.LogCaptureFixtur
     assert caught.error == FROZEN
     assert shop.ran == []
     assert shop.trace.events == [Event.REJECT]
-    assert shop.trace.path[-1] is State.REJECTED
+    assert shop.trace.states[-1] is State.REJECTED
     assert dict(shop.trace.steps[0].detail) == {"reason": reason}
     (logged,) = [record.getMessage() for record in caplog.records if record.name == "roundtrip"]
     assert logged.endswith(f": {reason}")
@@ -173,7 +172,7 @@ async def test_a_server_without_keys_takes_tokens_of_its_own_process_alone() -> 
         async def order(choice: Annotated[Choice, Resolve(confirm)]) -> bool:
             return choice.ok
 
-    hopper = Hopper([ours, theirs, ours])
+    hopper = LegByLeg([ours, theirs, ours])
     await hopper.leg("order")
     with pytest.raises(MCPError) as caught:
         await hopper.leg("order", answers=ANSWER, state=hopper.token)
@@ -246,7 +245,7 @@ async def test_no_leg_extends_the_age_of_a_call(clock: Clock, caplog: pytest.Log
     token = await token_of(shop)
     for _ in range(2):
         clock.advance(45)
-        hopper = Hopper([shop.server])
+        hopper = LegByLeg([shop.server])
         await hopper.leg("order", ARGUMENTS, answers={}, state=token)
         token = hopper.token
     shop.forget()
@@ -254,7 +253,7 @@ async def test_no_leg_extends_the_age_of_a_call(clock: Clock, caplog: pytest.Log
     with pytest.raises(MCPError) as caught:
         await shop.leg(token)
     expect_refused(caught.value, shop, caplog, "expired")
-    assert shop.trace.path[-1] is State.REJECTED
+    assert shop.trace.states[-1] is State.REJECTED
 
 
 async def test_a_tool_s_own_clocks_hold_beside_the_server_s(clock: Clock) -> None:
@@ -272,7 +271,7 @@ async def test_a_tool_s_own_clocks_hold_beside_the_server_s(clock: Clock) -> Non
     async def patient(choice: Annotated[Choice, Resolve(confirm)]) -> str:
         return "done"
 
-    hasty_call, patient_call = Hopper([server]), Hopper([server])
+    hasty_call, patient_call = LegByLeg([server]), LegByLeg([server])
     await hasty_call.leg("hasty")
     await patient_call.leg("patient")
     clock.advance(11)
@@ -307,7 +306,7 @@ async def test_a_token_of_the_sdk_s_own_server_under_the_same_key_is_refused(
     async def order(title: str, choice: Annotated[Choice, SdkResolve(confirm)]) -> str:
         return title
 
-    hopper = Hopper([sdk])
+    hopper = LegByLeg([sdk])
     await hopper.leg("order", ARGUMENTS)
     shop = Shop()
     with pytest.raises(MCPError) as caught:
@@ -318,7 +317,7 @@ async def test_a_token_of_the_sdk_s_own_server_under_the_same_key_is_refused(
 async def test_over_http_every_refusal_is_the_same_to_the_byte() -> None:
     """Shows S4."""
     shop = Shop()
-    async with http(shop.server, stateless_http=True) as url, wire(url) as post:
+    async with served(shop.server, stateless_http=True) as url, wire(url) as post:
         token = (await post.result("order", ARGUMENTS))["requestState"]
         answers = {"confirm": accept(ok=True)}
         spoilt: list[Any] = [spoil(token) for spoil, _ in SPOILED.values()]

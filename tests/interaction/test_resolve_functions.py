@@ -1,5 +1,6 @@
 """The four functions of `roundtrip.resolve`, called by a tool that fills another function's parameters by hand."""
 
+import re
 from typing import Annotated, Any
 
 import pytest
@@ -14,7 +15,7 @@ from roundtrip.resolve import (
     resolve_arguments,
     returns_input_required,
 )
-from tests.players import Era, Hopper, Person, connect, text_of
+from roundtrip.testing import CANCEL, DECLINE, Answers, Era, Hop, User
 
 pytestmark = pytest.mark.anyio
 
@@ -46,6 +47,7 @@ async def sale(
 
 RESOLVED = find_resolved_parameters(sale)
 PLANS = build_resolver_plans(RESOLVED, {"title"})
+ANSWERS: Answers = {re.compile("Dune for 4"): {"ok": True}, re.compile("Wrap it"): DECLINE}
 
 
 def till(make: type[MCPServer[Any]]) -> MCPServer[Any]:
@@ -64,19 +66,16 @@ BOTH = pytest.mark.parametrize("make", [Server[Any], MCPServer[Any]], ids=["roun
 
 @BOTH
 async def test_arguments_are_resolved_by_hand_over_two_rounds(era: Era, make: type[MCPServer[Any]]) -> None:
-    person = Person({"ok": True}, "decline")
-    async with connect(till(make), era, person) as client:
-        result = await client.call_tool("sell", {"title": "Dune"})
-    assert text_of(result) == "Dune 4 True decline"
-    assert person.messages == ["Dune for 4?", "Wrap it (True)?"]
+    result = await User(till(make), ANSWERS, era=era).call("sell", {"title": "Dune"})
+    assert result.text == "Dune 4 True decline"
+    assert result.asked == ["Dune for 4?", "Wrap it (True)?"]
 
 
 @BOTH
 async def test_a_refused_value_is_the_tool_s_error(era: Era, make: type[MCPServer[Any]]) -> None:
-    async with connect(till(make), era, Person("cancel")) as client:
-        result = await client.call_tool("sell", {"title": "Dune"})
+    result = await User(till(make), {re.compile("Dune for 4"): CANCEL}, era=era).call("sell", {"title": "Dune"})
     assert result.is_error
-    assert text_of(result).endswith("Resolver for parameter 'choice' could not resolve: elicitation was cancel")
+    assert result.text.endswith("Resolver for parameter 'choice' could not resolve: elicitation was cancel")
 
 
 async def test_each_leg_resolves_by_hand_on_another_instance() -> None:
@@ -92,8 +91,8 @@ async def test_each_leg_resolves_by_hand_on_another_instance() -> None:
 
         return server
 
-    result = await Hopper(make).play("sell", {"title": "Dune"}, [{"confirm": {"ok": False}}, {"wrap": {"ok": True}}])
-    assert text_of(result) == "Dune 4 False accept"
+    user = User(make, {"confirm": {"ok": False}, "wrap": {"ok": True}}, network=Hop())
+    assert (await user.call("sell", {"title": "Dune"})).text == "Dune 4 False accept"
 
 
 def test_found_parameters_say_who_wants_the_outcome() -> None:
@@ -139,7 +138,6 @@ async def test_a_value_to_be_sealed_is_refused_on_a_server_without_a_key_for_it(
             problems.append(error)
         return "tried"
 
-    async with connect(server, era) as client:
-        await client.call_tool("play")
+    await User(server, era=era).call("play")
     (problem,) = problems
     assert "once=True" in str(problem)

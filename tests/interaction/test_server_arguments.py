@@ -10,7 +10,7 @@ from mcp_types import InputRequiredResult
 from pydantic import BaseModel
 
 from roundtrip import Elicit, InvalidSignature, Resolve, RoundtripError, Server
-from tests.players import Hopper, text_of
+from roundtrip.testing import Restart, User
 
 KEY = b"k" * 32
 
@@ -97,10 +97,9 @@ async def test_the_sdk_s_policy_carries_the_journal_and_seal_keys_seal_in_it() -
         server.add_tool(keeps_a_secret)
         return server
 
-    hopper = Hopper(make)
-    result = await hopper.play("keeps_a_secret", None, [{"sure": {"ok": True}}])
-    assert text_of(result) == "42 True"
-    assert hopper.token.startswith("v1.")
+    call = await User(make, {"sure": {"ok": True}}, network=Restart()).call("keeps_a_secret")
+    assert call.text == "42 True"
+    assert (call.tokens[-1] or "").startswith("v1.")
 
 
 async def lost(title: str, unknown: int) -> int:

@@ -11,7 +11,9 @@ from mcp.client.session import ClientRequestContext
 from mcp_types import ElicitRequestParams, ElicitResult, InputRequiredResult
 
 from roundtrip import Context, Depends, Elicit, Event, Resolve, Server, ToolError
-from tests.hosts import WAIT, http
+from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, served
+from roundtrip.testing.scripts import Outcome
+from tests.hosts import WAIT
 from tests.interaction.held import (
     CLOSED,
     LOG,
@@ -25,7 +27,7 @@ from tests.interaction.held import (
     session,
     sure,
 )
-from tests.players import Era, Hopper, Person, Trace, connect, text_of
+from tests.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -75,7 +77,7 @@ async def test_a_question_that_a_resolver_asks_suspends_what_is_open_and_its_ans
     async def order(certain: Annotated[bool, Resolve(sure)], session: str = Depends(session)) -> str:
         return f"{session} {certain}"
 
-    assert await play(server_of(order), era, {"value": True}) == "session on connection True"
+    assert await play(server_of(order), era, {"sure": True}) == "session on connection True"
     retried = ended_by("Suspension") if era is Era.RETRY else []
     assert [*retried, *OPENED, *CLOSED] == LOG
 
@@ -84,7 +86,7 @@ async def test_a_question_that_a_body_asks_suspends_what_is_open_and_its_answer_
     async def order(ctx: Context, session: str = Depends(session)) -> str:
         return f"{session} {await ctx.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
 
-    assert await play(server_of(order), era, {"value": True}) == "session on connection True"
+    assert await play(server_of(order), era, {"sure": True}) == "session on connection True"
     retried = ended_by("Suspension") if era is Era.RETRY else []
     assert [*retried, *OPENED, *CLOSED] == LOG
 
@@ -93,7 +95,7 @@ async def test_a_question_that_a_body_asks_in_its_thread_suspends_what_is_open(e
     def order(ctx: Context, session: str = Depends(session)) -> str:
         return f"{session} {ctx.blocking.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
 
-    assert await play(server_of(order), era, {"value": True}) == "session on connection True"
+    assert await play(server_of(order), era, {"sure": True}) == "session on connection True"
     retried = ended_by("Suspension") if era is Era.RETRY else []
     assert [*retried, *OPENED, *CLOSED] == LOG
 
@@ -108,7 +110,7 @@ async def test_a_question_that_a_dependency_asks_with_the_context_suspends_nothi
     async def order(value: str = Depends(asks)) -> str:
         return value
 
-    assert await play(server_of(order), era, {"value": True}) == "True connection"
+    assert await play(server_of(order), era, {"sure": True}) == "True connection"
     retried = ["open connection", "connection: Suspension"] if era is Era.RETRY else []
     assert [*retried, "open connection", "open asks", "close asks", "close connection"] == LOG
 
@@ -129,24 +131,24 @@ async def test_a_dependency_that_is_held_open_cannot_ask(era: Era) -> None:
 
 @pytest.mark.parametrize("word", ["decline", "cancel"])
 async def test_a_refusal_is_not_a_success(era: Era, word: str) -> None:
-    trace = Trace()
+    trace = Steps()
 
     async def order(certain: Annotated[bool, Resolve(sure)], session: str = Depends(session)) -> str:
         raise AssertionError("the body must not run")
 
-    assert f"elicitation was {word}" in await play(server_of(order, trace=trace), era, word)
+    assert f"elicitation was {word}" in await play(server_of(order, trace=trace), era, {"sure": Outcome(word)})
     assert trace.events[-1] is Event.REFUSE
     # The retry era's second leg hears of the refusal before it opens anything.
     assert (ended_by("Suspension") if era is Era.RETRY else ended_by("RoundtripError")) == LOG
 
 
 async def test_a_refusal_in_the_body_is_thrown_in(era: Era) -> None:
-    trace = Trace()
+    trace = Steps()
 
     async def order(ctx: Context, session: str = Depends(session)) -> str:
         return str(await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True))
 
-    assert "decline" in await play(server_of(order, trace=trace), era, "decline")
+    assert "decline" in await play(server_of(order, trace=trace), era, {"sure": DECLINE})
     assert trace.events[-1] is Event.REFUSE
     retried = ended_by("Suspension") if era is Era.RETRY else []
     assert [*retried, *ended_by("QuestionRefused")] == LOG
@@ -158,7 +160,7 @@ async def test_a_revision_leaves_all_and_the_next_run_enters_it_anew(era: Era) -
         await ctx.review("check", "All right?", of=["how_many"])
         return f"{copies}"
 
-    assert await play(server_of(order), era, {"value": 1}, {"how_many": 2}, {"how_many": 2}) == "2"
+    assert await play(server_of(order), era, {"how_many": 1, "check": {"how_many": 2}}) == "2"
     # Both eras run it with 1, are told of the change, and go on from there.
     assert LOG.count("body 1") == (2 if era is Era.RETRY else 1)
     assert "session: Revision" in LOG
@@ -214,7 +216,7 @@ async def test_a_dependency_that_takes_too_long_to_be_left_is_timed_out_too(era:
 
 
 async def test_a_call_that_its_client_cancels_has_its_dependencies_cancelled(era: Era) -> None:
-    trace, entered, over = Trace(), anyio.Event(), anyio.Event()
+    trace, entered, over = Steps(), anyio.Event(), anyio.Event()
 
     async def told() -> AsyncGenerator[None]:
         try:
@@ -253,7 +255,7 @@ async def test_a_client_that_goes_away_over_http_has_its_dependencies_cancelled(
         return "never"
 
     with anyio.fail_after(WAIT):
-        async with http(server_of(order)) as url:
+        async with served(server_of(order)) as url:
             async with connect(url, era) as client, anyio.create_task_group() as group:
                 group.start_soon(client.call_tool, "order")
                 await entered.wait()
@@ -294,7 +296,7 @@ async def test_a_body_that_asks_by_hand_may_have_dependencies_which_are_told_tha
     async def order(ctx: Context, session: str = Depends(session)) -> Any:
         return InputRequiredResult(request_state="mine") if ctx.request_state is None else "done"
 
-    hopper = Hopper([server_of(order)])
+    hopper = LegByLeg([server_of(order)])
     assert isinstance(await hopper.leg("order"), InputRequiredResult)
     assert ended_by("Suspension") == LOG
     assert text_of(await hopper.leg("order", state=hopper.token)) == "done"
@@ -308,7 +310,7 @@ async def test_what_a_gate_holds_is_suspended_by_a_body_that_asks_by_hand() -> N
         LOG.append("body")
         return InputRequiredResult(request_state="mine") if ctx.request_state is None else "done"
 
-    hopper = Hopper([server])
+    hopper = LegByLeg([server])
     first = await hopper.leg("order")
     assert isinstance(first, InputRequiredResult)
     told = [line for line in LOG if line.endswith("Suspension")]

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from roundtrip import Context, Depends, Elicit, Event, Resolve
+from roundtrip.testing import DECLINE, Era, Steps, User
 from tests.hosts import WAIT
 from tests.interaction.held import (
     CLOSED,
@@ -21,7 +22,7 @@ from tests.interaction.held import (
     session,
     sure,
 )
-from tests.players import Era, Trace, connect, text_of
+from tests.players import connect
 
 pytestmark = pytest.mark.anyio
 
@@ -67,7 +68,7 @@ async def test_an_error_on_the_way_out_does_not_hide_a_question(era: Era, caplog
     async def order(ctx: Context, session: str = Depends(session), value: str = Depends(breaks)) -> str:
         return f"{value} {await ctx.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
 
-    assert await play(server_of(order), era, {"value": True}) == "value True"
+    assert await play(server_of(order), era, {"sure": True}) == "value True"
     retried = ended_by("Suspension") if era is Era.RETRY else []
     assert [*retried, *OPENED, *CLOSED] == LOG
     assert len(failures(caplog)) == (2 if era is Era.RETRY else 1)
@@ -76,7 +77,7 @@ async def test_an_error_on_the_way_out_does_not_hide_a_question(era: Era, caplog
 async def test_an_error_on_the_way_out_does_not_hide_that_the_client_has_cancelled(
     era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:
-    trace, entered, over = Trace(), anyio.Event(), anyio.Event()
+    trace, entered, over = Steps(), anyio.Event(), anyio.Event()
 
     async def told() -> AsyncGenerator[None]:
         try:
@@ -146,7 +147,7 @@ async def test_a_dependency_that_swallows_a_suspension_does_not_end_the_call(
     async def order(ctx: Context, value: Annotated[str, Depends(swallows)]) -> str:
         return f"{value} {await ctx.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
 
-    assert await play(server_of(order), era, {"value": True}) == "value True"
+    assert await play(server_of(order), era, {"sure": True}) == "value True"
     assert ["swallowed"] * (2 if era is Era.RETRY else 1) == LOG
 
 
@@ -154,12 +155,12 @@ async def test_a_dependency_that_swallows_a_suspension_does_not_end_the_call(
 async def test_a_dependency_that_swallows_a_refusal_does_not_make_a_success_of_it(
     era: Era, swallows: Callable[..., Any]
 ) -> None:
-    trace = Trace()
+    trace = Steps()
 
     async def order(certain: Annotated[bool, Resolve(sure)], value: Annotated[str, Depends(swallows)]) -> str:
         raise AssertionError("the body must not run")
 
-    assert "elicitation was decline" in await play(server_of(order, trace=trace), era, "decline")
+    assert "elicitation was decline" in await play(server_of(order, trace=trace), era, {"sure": DECLINE})
     assert trace.events[-1] is Event.REFUSE
 
 
@@ -257,6 +258,6 @@ async def test_a_broken_generator_leaves_the_connection_whole(era: Era) -> None:
         return value
 
     with anyio.fail_after(WAIT):
-        async with connect(server_of(order), era) as client:
-            assert text_of(await client.call_tool("order")) == "value"
-            assert text_of(await client.call_tool("order")) == "value"
+        user = User(server_of(order), era=era)
+        assert (await user.call("order")).text == "value"
+        assert (await user.call("order")).text == "value"

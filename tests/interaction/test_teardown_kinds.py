@@ -11,9 +11,9 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from roundtrip import Depends, Resolve, Server
+from roundtrip.testing import Era, User
 from tests.hosts import WAIT
 from tests.interaction.held import CLOSED, LOG, OPENED, connection, ended_by, logged, play, server_of, session
-from tests.players import Era, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -149,12 +149,12 @@ async def test_prompts_and_resource_templates_leave_what_they_enter(era: Era) ->
     async def shop(city: str, session: str = Depends(session)) -> str:
         raise ValueError(city)
 
-    async with connect(server, era) as client:
-        await client.get_prompt("greet")
-        assert [*OPENED, *CLOSED] == LOG
-        LOG.clear()
-        with pytest.raises(MCPError):
-            await client.read_resource("shop://Paris")
+    user = User(server, era=era)
+    await user.get_prompt("greet")
+    assert [*OPENED, *CLOSED] == LOG
+    LOG.clear()
+    with pytest.raises(MCPError):
+        await user.read_resource("shop://Paris")
     assert ended_by("ValueError") == LOG
 
 
@@ -178,12 +178,11 @@ async def test_concurrent_calls_enter_and_leave_their_own(era: Era) -> None:
         return str(len(own))
 
     with anyio.fail_after(WAIT):
-        async with connect(server_of(order), era) as client:
 
-            async def one() -> None:
-                assert text_of(await client.call_tool("order")) == "1"
+        async def one() -> None:
+            assert (await User(server_of(order), era=era).call("order")).text == "1"
 
-            async with anyio.create_task_group() as group:
-                for _ in range(together):
-                    group.start_soon(one)
+        async with anyio.create_task_group() as group:
+            for _ in range(together):
+                group.start_soon(one)
     assert not live

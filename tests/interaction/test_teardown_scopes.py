@@ -14,8 +14,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult
 
 from roundtrip import Context, Depends, Elicit, Event, Resolve, Server
-from tests.hosts import WAIT, http
-from tests.players import Era, Person, Reply, Trace, connect, text_of
+from roundtrip.testing import Era, Steps, User, served
+from tests.hosts import WAIT
+from tests.players import Person, Reply, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +31,7 @@ def empty_log() -> None:
     LOG.clear()
 
 
-def server_of(tool: Callable[..., Any], *, trace: Trace | None = None, **options: Any) -> Server:
+def server_of(tool: Callable[..., Any], *, trace: Steps | None = None, **options: Any) -> Server:
     """A server with one tool."""
     server = Server("shop", trace=trace)
     server.tool(name="order", **options)(tool)
@@ -143,9 +144,9 @@ async def test_what_is_never_put_back_stays_in_the_call(era: Era) -> None:
         return f"{before} {LOCALE.get()}"
 
     # In memory, where a call may run in its client's own task, the client would find it.
-    async with http(server_of(order)) as url, connect(url, era) as client:
+    async with served(server_of(order)) as url:
         for _ in range(2):
-            assert text_of(await client.call_tool("order")) == "none forgotten"
+            assert (await User(url, era=era).call("order")).text == "none forgotten"
 
 
 async def test_concurrent_calls_have_their_own(era: Era) -> None:
@@ -168,14 +169,13 @@ async def test_concurrent_calls_have_their_own(era: Era) -> None:
 
     results: dict[str, str] = {}
     with anyio.fail_after(WAIT):
-        async with connect(server_of(order), era) as client:
 
-            async def one(title: str) -> None:
-                results[title] = text_of(await client.call_tool("order", {"title": title}))
+        async def one(title: str) -> None:
+            results[title] = (await User(server_of(order), era=era).call("order", {"title": title})).text
 
-            async with anyio.create_task_group() as group:
-                for number in range(together):
-                    group.start_soon(one, str(number))
+        async with anyio.create_task_group() as group:
+            for number in range(together):
+                group.start_soon(one, str(number))
     assert results == {title: title for title in "0123"}
 
 
@@ -223,7 +223,7 @@ DEADLINES: list[tuple[Callable[..., Any], str]] = [
 
 @pytest.mark.parametrize(("limit", "why"), DEADLINES, ids=lambda value: getattr(value, "__name__", ""))
 async def test_a_deadline_of_a_dependency_ends_the_body(era: Era, limit: Callable[..., Any], why: str) -> None:
-    trace = Trace()
+    trace = Steps()
 
     async def order(limit: Annotated[None, Depends(limit)]) -> str:
         try:
@@ -340,7 +340,7 @@ async def test_a_deadline_passes_while_a_live_client_thinks(limit: Callable[...,
     async def in_body(ctx: Context, limit: Annotated[None, Depends(limit)]) -> str:
         return str(await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True))
 
-    trace = Trace()
+    trace = Steps()
     with anyio.fail_after(WAIT):
         async with connect(server_of(in_body if by_body else by_resolver, trace=trace), Era.LIVE, Slow()) as client:
             assert await said(client) == f"Error executing tool order: {why}"
@@ -395,7 +395,7 @@ async def test_a_task_group_of_a_dependency_runs_beside_the_body(era: Era, group
 
 @GROUPS
 async def test_a_child_that_crashes_ends_the_call_with_its_error(era: Era, group: Callable[..., Any]) -> None:
-    trace = Trace()
+    trace = Steps()
 
     async def order(start: Annotated[Start, Depends(group)]) -> str:
         start(crashes)
@@ -477,7 +477,7 @@ async def test_a_question_ends_the_children_and_the_next_leg_starts_new_ones(
         await anyio.lowlevel.checkpoint()
         return str(await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True))
 
-    trace = Trace()
+    trace = Steps()
     assert await play(server_of(order, trace=trace), era, {"value": True}) == "True"
     assert ["child"] * (2 if era is Era.RETRY else 1) == LOG
     assert trace.events[-1] is Event.FINISH
@@ -485,7 +485,7 @@ async def test_a_question_ends_the_children_and_the_next_leg_starts_new_ones(
 
 @GROUPS
 async def test_a_refusal_goes_through_a_task_group(era: Era, group: Callable[..., Any]) -> None:
-    trace = Trace()
+    trace = Steps()
 
     async def order(ctx: Context, start: Annotated[Start, Depends(group)]) -> str:
         return str(await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True))
@@ -518,7 +518,7 @@ async def test_a_child_that_asks_suspends_the_leg(era: Era, group: Callable[...,
         await answered.wait()
         return LOG[-1]
 
-    trace = Trace()
+    trace = Steps()
     assert await play(server_of(order, trace=trace), era, {"value": True}) == "True"
     assert trace.events[-1] is Event.FINISH
 
@@ -537,16 +537,15 @@ async def test_a_client_that_cancels_natively_stays_cancelled(group: Callable[..
         await anyio.sleep_forever()
         return "never"
 
-    trace = Trace()
-    async with connect(server_of(order, trace=trace), Era.RETRY) as client:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(SHORT):
-                await client.call_tool("order")
-        task = asyncio.current_task()
-        assert task is not None
-        assert task.cancelling() == 0
-        with anyio.fail_after(WAIT):
-            while not trace.steps or trace.steps[-1].event is not Event.FAIL:  # noqa: ASYNC110
-                await anyio.sleep(0.005)
+    trace = Steps()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(SHORT):
+            await User(server_of(order, trace=trace), era=Era.RETRY).call("order")
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    with anyio.fail_after(WAIT):
+        while not trace.steps or trace.steps[-1].event is not Event.FAIL:  # noqa: ASYNC110
+            await anyio.sleep(0.005)
     assert LOG == ["CancelledError"]
     assert trace.steps[-1].detail == {"error": "cancelled"}

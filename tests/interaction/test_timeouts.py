@@ -16,9 +16,10 @@ from mcp_types import ElicitRequestParams, ElicitResult
 
 from roundtrip import Context, Elicit, ElicitUrl, Event, Resolve, Server
 from roundtrip.server.threads import SHARED
+from roundtrip.testing import Era, Steps
 from tests.hosts import WAIT
 from tests.interaction.pages.visitors import Visitor, visiting
-from tests.players import Era, Person, Trace, connect, text_of
+from tests.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -100,7 +101,7 @@ def assert_timed_out(error: MCPError, tool: str, seconds: float) -> None:
 async def test_a_tool_that_takes_too_long_is_answered_with_an_error_that_names_it_and_its_time(
     era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:
-    trace = Trace()
+    trace = Steps()
     server = Server[Any]("slow", trace=trace)
 
     @server.tool(timeout=SHORT)
@@ -423,7 +424,7 @@ async def lost_native_children_and_crashes() -> str:
 async def test_whatever_a_body_makes_of_being_stopped_it_timed_out(
     era: Era, body: Callable[..., Any], asking: bool
 ) -> None:
-    trace = Trace()
+    trace = Steps()
     server = Server[Any]("slow", trace=trace)
 
     async def with_context(ctx: Context[Any, Any]) -> str:
@@ -452,7 +453,7 @@ async def test_what_a_body_raised_when_it_was_stopped_is_in_the_log(era: Era, ca
 
 async def test_a_call_that_its_client_gives_up_has_not_timed_out(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     started, over = anyio.Event(), anyio.Event()
-    trace = Trace()
+    trace = Steps()
 
     def observe(step: Any) -> None:
         trace(step)

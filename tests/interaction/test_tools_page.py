@@ -19,7 +19,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import LoggingMessageNotificationParams, ToolListChangedNotification
 
 from roundtrip import Audio, Context, File, Image, InvalidSignature, Server
-from tests.hosts import WAIT, http
+from roundtrip.testing import Era, User, served
+from roundtrip.testing.tap import Tap
+from tests.hosts import WAIT
 from tests.interaction.tools_page.arguments import TYPES, VALIDATION
 from tests.interaction.tools_page.describing import DESCRIBING, injected
 from tests.interaction.tools_page.errors import ERRORS, OutOfStock, raising
@@ -27,8 +29,7 @@ from tests.interaction.tools_page.registering import REFUSED, REGISTERING
 from tests.interaction.tools_page.results import RESULTS, audio, image, result
 from tests.interaction.tools_page.rows import ADDED, Json, Make, Row, add, adding, check, resource, returning
 from tests.interaction.tools_page.seen import DUPLICATES, VERSIONS, VISIBILITY, asked, furnished, twice
-from tests.players import Era, connect, sample, text_of
-from tests.tap import Tap
+from tests.players import connect, sample, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -149,8 +150,7 @@ async def test_the_traceback_of_a_failure_is_in_the_log_and_nowhere_else(
 ) -> None:
     server = Server[Any]("page")
     raising(OutOfStock("no more"))(server)
-    async with connect(server, era) as client:
-        assert text_of(await client.call_tool("tool")) == "Error executing tool tool: no more"
+    assert (await User(server, era=era).call("tool")).text == "Error executing tool tool: no more"
     assert any("OutOfStock: no more" in (record.exc_text or "") for record in caplog.records)
 
 
@@ -181,11 +181,10 @@ async def test_a_tool_that_takes_too_long_is_an_error_of_the_protocol(
     name = (fetch_in_a_thread if plain else fetch).__name__
     try:
         with anyio.fail_after(WAIT):
-            async with connect(server, era) as client:
-                with pytest.raises(MCPError) as caught:
-                    await client.call_tool(name)
-                # What is asynchronous has stopped; a thread goes on.
-                assert ended.is_set() is not plain
+            with pytest.raises(MCPError) as caught:
+                await User(server, era=era).call(name)
+            # What is asynchronous has stopped; a thread goes on.
+            assert ended.is_set() is not plain
     finally:
         release.set()
     assert (caught.value.code, caught.value.message) == (-32000, f"Tool {name!r} timed out after 0.1s")
@@ -379,7 +378,7 @@ async def test_what_is_hidden_is_answered_byte_for_byte_as_what_never_was(era: E
     server.prompt("secret", tags={"secret"})(injected)
     server.resource("note://secret", tags={"secret"})(injected)
     server.disable(tags={"secret"})
-    async with http(server) as url:
+    async with served(server) as url:
         hidden = await nameless(url, era, look, secret)
         assert hidden == await nameless(url, era, look, absent)
         server.enable(tags={"secret"})

@@ -4,16 +4,17 @@ Only what differs from run to run is replaced: tokens (by the order in which the
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 from mcp.client.streamable_http import streamable_http_client
 from syrupy.assertion import SnapshotAssertion
 
-from tests.hosts import http
+from roundtrip.testing import Era, served
+from roundtrip.testing.tap import Json, Tap
 from tests.interaction.bookshop import bookshop
-from tests.players import Era, Person, Reply, connect, roots, sample
-from tests.tap import Json, Tap
+from tests.players import Person, Reply, connect, roots, sample
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +47,7 @@ class Normaliser:
         return out
 
 
-def transcript(messages: list[tuple[str, Json]]) -> str:
+def transcript(messages: Sequence[tuple[str, Json]]) -> str:
     normalise = Normaliser()
     lines: list[str] = []
     for sender, message in messages:
@@ -57,7 +58,7 @@ def transcript(messages: list[tuple[str, Json]]) -> str:
 
 
 async def record(era: Era, tool: str, *replies: Reply) -> str:
-    async with http(bookshop()) as url:
+    async with served(bookshop()) as url:
         tap = Tap(streamable_http_client(url))
         options: dict[str, Any] = {"sampling_callback": sample, "list_roots_callback": roots}
         async with connect(tap, era, Person(*replies), **options) as client:

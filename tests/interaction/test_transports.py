@@ -7,9 +7,11 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from roundtrip import Event
-from tests.hosts import http, stdio
+from roundtrip.testing import Era, Hop, Steps, User, served
+from roundtrip.testing.fleet import Instance
+from tests.hosts import stdio
 from tests.interaction.bookshop import bookshop
-from tests.players import Era, Hopper, Person, Target, Trace, call, connect, roots, sample, text_of
+from tests.players import Person, call, connect, roots, sample, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -26,13 +28,13 @@ HTTP_OPTIONS = {
 
 
 @asynccontextmanager
-async def served(transport: str) -> AsyncGenerator[Target]:
+async def serving(transport: str) -> AsyncGenerator[Instance]:
     if transport == "memory":
         yield bookshop()
     elif transport == "stdio":
         yield stdio(bookshop)
     else:
-        async with http(bookshop(), **HTTP_OPTIONS[transport]) as url:
+        async with served(bookshop(), **HTTP_OPTIONS[transport]) as url:
             yield url
 
 
@@ -43,7 +45,7 @@ def cases() -> list[tuple[str, Era]]:
 
 @pytest.mark.parametrize(("transport", "era"), cases())
 async def test_a_call_that_asks_in_three_ways_completes(transport: str, era: Era) -> None:
-    async with served(transport) as target:
+    async with serving(transport) as target:
         arguments = {"title": "Neuromancer"}
         reply = {"confirm": True}
         result = await call(
@@ -55,7 +57,7 @@ async def test_a_call_that_asks_in_three_ways_completes(transport: str, era: Era
 @pytest.mark.parametrize(("transport", "era"), cases())
 async def test_a_call_of_two_rounds_completes_and_a_refused_one_ends(transport: str, era: Era) -> None:
     person = Person({"confirm": True}, {"copies": 2}, "decline")
-    async with served(transport) as target, connect(target, era, person) as client:
+    async with serving(transport) as target, connect(target, era, person) as client:
         completed = await client.call_tool("order", {"title": "Neuromancer"})
         refused = await client.call_tool("order", {"title": "Neuromancer"})
     assert text_of(completed) == "2 x Neuromancer, in 2-3 weeks"
@@ -64,9 +66,9 @@ async def test_a_call_of_two_rounds_completes_and_a_refused_one_ends(transport: 
 
 @pytest.mark.parametrize("options", [{"stateless_http": True}, {"json_response": True}], ids=["stateless", "json"])
 async def test_a_live_client_without_a_way_back_is_told_what_to_change(options: dict[str, bool]) -> None:
-    trace = Trace()
+    trace = Steps()
     async with (
-        http(bookshop(trace=trace), **options) as url,
+        served(bookshop(trace=trace), **options) as url,
         connect(url, Era.LIVE, Person()) as client,
     ):
         with pytest.raises(MCPError) as caught:
@@ -82,11 +84,7 @@ async def test_a_live_client_without_a_way_back_is_told_what_to_change(options: 
 
 
 async def test_every_leg_may_come_over_another_transport() -> None:
-    async with http(bookshop(), stateless_http=True) as stateless, http(bookshop(), json_response=True) as json:
-        hopper = Hopper([stateless, bookshop(), json])
-        result = await hopper.play(
-            "order",
-            {"title": "Neuromancer"},
-            [{"confirm_backorder": {"confirm": True}}, {"how_many": {"copies": 2}}],
-        )
-    assert text_of(result) == "2 x Neuromancer, in 2-3 weeks"
+    async with served(bookshop(), stateless_http=True) as stateless, served(bookshop(), json_response=True) as json:
+        answers = {"confirm_backorder": {"confirm": True}, "how_many": {"copies": 2}}
+        call = await User([stateless, bookshop(), json], answers, network=Hop()).call("order", title="Neuromancer")
+    assert call.text == "2 x Neuromancer, in 2-3 weeks"

@@ -7,7 +7,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, InputRequiredResult
 
 from roundtrip import Context, Elicit, Server, State
-from tests.players import Era, Hopper, Person, Trace, connect, text_of
+from roundtrip.testing import Era, LegByLeg, Steps
+from tests.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -117,27 +118,27 @@ async def test_a_tool_called_from_within_a_tool_is_the_highest_whatever_the_requ
 
 
 async def leg(
-    hopper: Hopper, state: str | None, meta: dict[str, Any] | None = None
+    hopper: LegByLeg, state: str | None, meta: dict[str, Any] | None = None
 ) -> CallToolResult | InputRequiredResult:
     answers = {"sure": {"value": True}} if state is not None else None
     return await hopper.leg("quote", {"title": "Dune"}, answers=answers, state=state, meta=meta)
 
 
 async def test_a_call_stays_on_the_version_it_began_with() -> None:
-    await leg(before := Hopper([shop(1)]), None)
-    after = await leg(Hopper([shop(1, 2)]), before.token)
+    await leg(before := LegByLeg([shop(1)]), None)
+    after = await leg(LegByLeg([shop(1, 2)]), before.token)
     assert text_of(after) == "Dune by 1, True"
 
 
 async def test_a_call_that_named_an_older_version_stays_on_it_without_naming_it_again() -> None:
     server = shop(1, 2)
-    await leg(hopper := Hopper([server]), None, {"roundtrip/version": "1"})
+    await leg(hopper := LegByLeg([server]), None, {"roundtrip/version": "1"})
     assert text_of(await leg(hopper, hopper.token)) == "Dune by 1, True"
 
 
 async def test_a_leg_may_name_the_version_that_its_call_began_with() -> None:
     server = shop(1, 2)
-    await leg(hopper := Hopper([server]), None)
+    await leg(hopper := LegByLeg([server]), None)
     assert text_of(await leg(hopper, hopper.token, {"roundtrip/version": "2.0"})) == "Dune by 2, True"
 
 
@@ -145,21 +146,21 @@ async def test_a_leg_may_name_the_version_that_its_call_began_with() -> None:
 async def test_a_leg_that_names_another_version_is_refused_like_any_bad_token(
     begun: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    trace = Trace()
-    await leg(before := Hopper([shop(begun)]), None)
+    trace = Steps()
+    await leg(before := LegByLeg([shop(begun)]), None)
     with pytest.raises(MCPError) as refused:
-        await leg(Hopper([shop(1, 2, trace=trace)]), before.token, {"roundtrip/version": "2"})
+        await leg(LegByLeg([shop(1, 2, trace=trace)]), before.token, {"roundtrip/version": "2"})
     assert refused.value.error.message == "Invalid or expired requestState"
     assert refused.value.error.data == {"reason": "invalid_request_state"}
-    assert trace.path[-1] is State.REJECTED
+    assert trace.states[-1] is State.REJECTED
     assert "another version of the tool" in caplog.text
 
 
 async def test_a_call_whose_version_is_gone_has_no_tool_any_more() -> None:
-    await leg(before := Hopper([shop(1, 2)]), None)
-    assert text_of(await leg(Hopper([shop(1)]), before.token)) == "Unknown tool: quote"
+    await leg(before := LegByLeg([shop(1, 2)]), None)
+    assert text_of(await leg(LegByLeg([shop(1)]), before.token)) == "Unknown tool: quote"
 
 
 async def test_a_call_from_before_there_were_versions_goes_on_with_the_highest() -> None:
-    await leg(before := Hopper([shop(None)]), None)
-    assert text_of(await leg(Hopper([shop(1, 2)]), before.token)) == "Dune by 2, True"
+    await leg(before := LegByLeg([shop(None)]), None)
+    assert text_of(await leg(LegByLeg([shop(1, 2)]), before.token)) == "Dune by 2, True"

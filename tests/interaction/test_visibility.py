@@ -21,8 +21,8 @@ from mcp_types import (
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Resolve, Server
-from tests.hosts import http
-from tests.players import Era, connect, text_of
+from roundtrip.testing import Era, served
+from tests.players import connect, text_of
 from tests.wire import Json, wire
 
 pytestmark = pytest.mark.anyio
@@ -214,7 +214,7 @@ async def test_on_the_wire_the_answers_differ_in_the_name_alone(
         sent = json.loads(json.dumps(params).replace("NAME", name))
         return json.dumps({**await post.post(method, sent), "id": 0}).replace(name, "NAME")
 
-    async with http(server, stateless_http=True) as url, wire(url) as post:
+    async with served(server, stateless_http=True) as url, wire(url) as post:
         assert await answer(post, hidden) == await answer(post, unknown)
 
 

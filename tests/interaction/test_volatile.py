@@ -8,7 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from roundtrip import Elicit, Event, Resolve, Server
-from tests.players import Era, Hopper, Person, Trace, connect, text_of
+from roundtrip.testing import Era, LegByLeg, Steps, User
+from tests.players import text_of
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -22,7 +23,7 @@ class Name(BaseModel):
     name: str
 
 
-def shop(message: Callable[[], str], *, build: str = "1", trace: Trace | None = None, **ask: Any) -> Server[Any]:
+def shop(message: Callable[[], str], *, build: str = "1", trace: Steps | None = None, **ask: Any) -> Server[Any]:
     server = Server[Any]("shop", keys=[KEY], build=build, trace=trace)
 
     async def confirm() -> Elicit[Choice]:
@@ -48,36 +49,32 @@ def stamps(start: int = 1) -> Callable[[], str]:
 
 
 async def test_a_timestamp_in_a_question_ends_the_call_naming_the_question_and_the_cure() -> None:
-    trace = Trace()
-    person = Person(answer=lambda params: {"ok": True})
-    async with connect(shop(stamps(), trace=trace), Era.RETRY, person) as client:
-        result = await client.call_tool("order")
-    assert result.is_error
-    assert text_of(result).startswith("Error executing tool order: question 'confirm' has another message each time")
-    assert "once=True" in text_of(result)
-    assert "volatile_ok=True" in text_of(result)
-    # Two answers were lost before it was sure; the client's own limit of ten rounds was not what ended it.
-    assert len(person.asked) == 2
+    trace = Steps()
+    call = await User(shop(stamps(), trace=trace), {"confirm": {"ok": True}}).call("order")
+    assert call.is_error
+    assert call.text.startswith("Error executing tool order: question 'confirm' has another message each time")
+    assert "once=True" in call.text
+    assert "volatile_ok=True" in call.text
+    # Two answers were lost before it was sure; a limit of the client's on rounds was not what ended it.
+    assert len(call.questions) == 2
     assert trace.events[-1] is Event.FAIL
     assert trace.asked == [{"confirm": "new"}, {"confirm": "volatile"}]
 
 
 async def test_the_live_era_asks_the_same_question_once_and_is_done() -> None:
-    person = Person({"ok": True})
-    async with connect(shop(stamps()), Era.LIVE, person) as client:
-        assert text_of(await client.call_tool("order")) == "true"
-    assert len(person.asked) == 1
+    call = await User(shop(stamps()), {"confirm": {"ok": True}}, era=Era.LIVE).call("order")
+    assert call.text == "true"
+    assert len(call.questions) == 1
 
 
 async def test_a_question_that_settles_is_answered() -> None:
     said: Iterator[str] = itertools.chain(["first wording"], itertools.repeat("final wording"))
-    hopper = Hopper([shop(lambda: next(said))])
-    result = await hopper.play("order", None, [{"confirm": {"ok": True}}] * 2)
-    assert text_of(result) == "true"
+    call = await User(shop(lambda: next(said)), {"confirm": [{"ok": True}] * 2}).call("order")
+    assert call.text == "true"
 
 
 async def test_a_question_that_may_vary_is_asked_until_the_client_gives_up() -> None:
-    hopper = Hopper([shop(stamps(), volatile_ok=True)])
+    hopper = LegByLeg([shop(stamps(), volatile_ok=True)])
     await hopper.leg("order")
     for _ in range(5):
         await hopper.leg("order", answers={"confirm": {"ok": True}}, state=hopper.token)
@@ -85,7 +82,7 @@ async def test_a_question_that_may_vary_is_asked_until_the_client_gives_up() -> 
 
 
 async def test_a_question_that_depends_on_another_answer_is_not_volatile() -> None:
-    hopper = Hopper([shop(stamps())])
+    hopper = LegByLeg([shop(stamps())])
     await hopper.leg("order_for")
     # Two answers to `confirm` are lost, but a new answer came in beside the first.
     await hopper.leg("order_for", answers={"confirm": {"ok": True}, "name": {"name": "Ada"}}, state=hopper.token)
@@ -97,7 +94,7 @@ async def test_a_question_that_depends_on_another_answer_is_not_volatile() -> No
 
 
 async def test_a_rollout_through_builds_of_different_wordings_is_not_reported() -> None:
-    hopper = Hopper([shop(stamps(hour), build=f"build {hour}") for hour in range(6)])
+    hopper = LegByLeg([shop(stamps(hour), build=f"build {hour}") for hour in range(6)])
     await hopper.leg("order")
     for _ in range(5):
         result = await hopper.leg("order", answers={"confirm": {"ok": True}}, state=hopper.token)
@@ -106,7 +103,7 @@ async def test_a_rollout_through_builds_of_different_wordings_is_not_reported() 
 
 async def test_an_answer_that_met_the_other_build_counts_when_the_call_is_back_on_its_own() -> None:
     old, new = shop(lambda: "Sure?", build="1"), shop(lambda: "Are you sure?", build="2")
-    hopper = Hopper([old, new])
+    hopper = LegByLeg([old, new])
     await hopper.leg("order")
     await hopper.leg("order", answers={"confirm": {"ok": True}}, state=hopper.token)
     assert list(hopper.questions) == ["confirm"]
@@ -115,7 +112,7 @@ async def test_an_answer_that_met_the_other_build_counts_when_the_call_is_back_o
 
 async def test_answers_that_are_late_do_not_make_a_question_volatile() -> None:
     """Shows S7."""
-    hopper = Hopper([shop(stamps())])
+    hopper = LegByLeg([shop(stamps())])
     await hopper.leg("order")
     for _ in range(4):
         result = await hopper.leg("order", answers={}, state=hopper.token)

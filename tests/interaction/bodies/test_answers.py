@@ -6,8 +6,9 @@ import pytest
 from pydantic import BaseModel, Field
 
 from roundtrip import Context, Elicit, Event, RoundtripError, State
+from roundtrip.testing import CANCEL, DECLINE, Answers, Era, Hop, LegByLeg, Steps, User
+from roundtrip.testing.scripts import Outcome
 from tests.interaction.bodies.shops import LEFT, RIGHT, shop
-from tests.players import Era, Hopper, Person, Trace, call, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -24,11 +25,11 @@ async def test_a_renamed_question_keeps_the_answers_of_calls_in_flight() -> None
         left = await ctx.ask("port", LEFT, was=["larboard", "left"], unwrap=True)
         return left + await ctx.ask("starboard", RIGHT, was=["right"], unwrap=True)
 
-    hopper = Hopper([shop(before), shop(before), shop(after)])
     # One answer is recorded under the old name, the other arrives under it.
-    result = await hopper.play("order", None, [{"left": {"value": 1}}, {"right": {"value": 2}}])
-    assert text_of(result) == "3"
-    assert len(hopper.legs) == 2
+    instances = [shop(before), shop(before), shop(after)]
+    call = await User(instances, {"left": 1, "right": 2}, network=Hop()).call("order")
+    assert call.text == "3"
+    assert len(call.rounds) == 2
 
 
 async def test_a_renamed_question_of_other_words_is_asked_again() -> None:
@@ -38,7 +39,7 @@ async def test_a_renamed_question_of_other_words_is_asked_again() -> None:
     async def after(ctx: Context[Any, Any]) -> int:
         return await ctx.ask("port", Elicit("Port?", int), was=["left"], unwrap=True)
 
-    hopper = Hopper([shop(before), shop(after)])
+    hopper = LegByLeg([shop(before), shop(after)])
     await hopper.leg("order")
     await hopper.leg("order", answers={"left": {"value": 1}}, state=hopper.token)
     assert list(hopper.questions) == ["port"]
@@ -52,11 +53,10 @@ async def test_a_loop_numbers_its_questions_and_stops_when_the_user_does(era: Er
         return items
 
     server = shop(body)
-    person = Person(*({"copies": number} for number in range(1, 6)), "decline")
-    async with connect(server, era, person) as client:
-        result = await client.call_tool("order")
-    assert result.structured_content == {"result": [1, 2, 3, 4, 5]}
-    assert len(person.asked) == 6
+    answers: Answers = {**{f"item-{number - 1}": {"copies": number} for number in range(1, 6)}, "item-5": DECLINE}
+    call = await User(server, answers, era=era).call("order")
+    assert call.value == [1, 2, 3, 4, 5]
+    assert len(call.questions) == 6
 
 
 async def test_an_invalid_answer_is_asked_again_with_the_reason_and_the_others_are_kept(era: Era) -> None:
@@ -64,12 +64,17 @@ async def test_an_invalid_answer_is_asked_again_with_the_reason_and_the_others_a
         answers = await ctx.ask_all({"copies": Elicit("How many?", Copies), "left": LEFT})
         return f"{answers['copies'].data.copies} {answers['left'].data}"
 
-    trace = Trace()
-    person = Person({"copies": 10}, {"value": 7}, {"copies": 9})
-    async with connect(shop(body, trace=trace), era, person) as client:
-        assert text_of(await client.call_tool("order")) == "9 7"
-    assert [message.splitlines()[0] for message in person.messages] == ["How many?", "Left?", "How many?"]
-    assert "The last answer was not valid: copies" in person.messages[2]
+    trace = Steps()
+    made = await User(
+        shop(body, trace=trace), {"copies": [{"copies": 10}, {"copies": 9}], "left": {"value": 7}}, era=era
+    ).call("order")
+    assert made.text == "9 7"
+    assert [message.splitlines()[0] for message in made.asked] == [
+        "How many?",
+        "Left?",
+        "How many?",
+    ]
+    assert "The last answer was not valid: copies" in made.asked[2]
     assert trace.asked == [{"copies": "new", "left": "new"}, {"copies": "invalid"}]
 
 
@@ -78,15 +83,13 @@ async def test_an_answer_invalid_too_often_ends_the_call_naming_the_question(era
         await ctx.ask("copies", Elicit("How many?", Copies, attempts=2))
         return "never"
 
-    person = Person({"copies": 10}, {"copies": 0})
-    async with connect(shop(body), era, person) as client:
-        result = await client.call_tool("order")
-    assert text_of(result).startswith("Error executing tool order: question 'copies' was answered invalidly 2 times")
+    result = await User(shop(body), {"copies": [{"copies": 10}, {"copies": 0}]}, era=era).call("order")
+    assert result.text.startswith("Error executing tool order: question 'copies' was answered invalidly 2 times")
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_an_unwrapped_question_that_is_not_answered_refuses_the_call(era: Era, action: str) -> None:
-    trace = Trace()
+    trace = Steps()
     cleaned: list[str] = []
 
     async def body(ctx: Context[Any, Any]) -> str:
@@ -96,18 +99,16 @@ async def test_an_unwrapped_question_that_is_not_answered_refuses_the_call(era: 
             cleaned.append("up")
         return f"{copies.copies}"
 
-    result = await call(shop(body, trace=trace), era, "order", None, action)
+    result = await User(shop(body, trace=trace), {"copies": Outcome(action)}, era=era).call("order")
     assert result.is_error
-    assert (
-        text_of(result) == f"Error executing tool order: Question 'copies' was not answered: elicitation was {action}"
-    )
-    assert trace.path[-2:] == [State.EXECUTING, State.REFUSED]
+    assert result.text == f"Error executing tool order: Question 'copies' was not answered: elicitation was {action}"
+    assert trace.states[-2:] == [State.EXECUTING, State.REFUSED]
     assert trace.events[-1] is Event.REFUSE
     assert cleaned
 
 
 async def test_an_unwrapped_question_that_is_not_answered_can_be_caught(era: Era) -> None:
-    trace = Trace()
+    trace = Steps()
 
     async def body(ctx: Context[Any, Any]) -> str:
         try:
@@ -116,9 +117,9 @@ async def test_an_unwrapped_question_that_is_not_answered_can_be_caught(era: Era
             return f"no: {error}"
         return "yes"
 
-    result = await call(shop(body, trace=trace), era, "order", None, "decline")
-    assert text_of(result) == "no: Question 'left' was not answered: elicitation was decline"
-    assert trace.path[-1] is State.COMPLETED
+    result = await User(shop(body, trace=trace), {"left": DECLINE}, era=era).call("order")
+    assert result.text == "no: Question 'left' was not answered: elicitation was decline"
+    assert trace.states[-1] is State.COMPLETED
 
 
 async def test_a_wrapped_question_gives_the_outcome(era: Era) -> None:
@@ -126,6 +127,6 @@ async def test_a_wrapped_question_gives_the_outcome(era: Era) -> None:
         answer = await ctx.ask("copies", Elicit("How many?", Copies))
         return f"{answer.action} {answer.data.copies if answer.action == 'accept' else 0}"
 
-    assert text_of(await call(shop(body), era, "order", None, {"copies": 2})) == "accept 2"
-    assert text_of(await call(shop(body), era, "order", None, "decline")) == "decline 0"
-    assert text_of(await call(shop(body), era, "order", None, "cancel")) == "cancel 0"
+    assert (await User(shop(body), {"copies": {"copies": 2}}, era=era).call("order")).text == "accept 2"
+    assert (await User(shop(body), {"copies": DECLINE}, era=era).call("order")).text == "decline 0"
+    assert (await User(shop(body), {"copies": CANCEL}, era=era).call("order")).text == "cancel 0"

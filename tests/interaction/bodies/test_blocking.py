@@ -10,9 +10,10 @@ from mcp.client.session import ClientRequestContext
 from mcp_types import ElicitRequestParams, ElicitResult
 
 from roundtrip import Context, Elicit, Event
+from roundtrip.testing import DECLINE, Era, Restart, Steps, User
 from tests.hosts import WAIT
 from tests.interaction.bodies.shops import LEFT, RIGHT, shop
-from tests.players import Era, Hopper, Person, Trace, connect, text_of
+from tests.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -30,12 +31,13 @@ async def test_a_plain_body_asks_computes_and_asks_together(era: Era) -> None:
         answers = ctx.blocking.ask_all({"right": Elicit(f"Right, at {cost}?", int), "third": Elicit("Third?", int)})
         return f"{left} {cost} {answers['right'].data} {answers['third'].action}"
 
-    trace = Trace()
-    person = Person({"value": 1}, {"value": 2}, "decline")
+    trace = Steps()
     with anyio.fail_after(WAIT):
-        async with connect(shop(body, trace=trace), era, person) as client:
-            assert text_of(await client.call_tool("order")) == "1 100 2 decline"
-    assert person.messages == ["Left?", "Right, at 100?", "Third?"]
+        call = await User(
+            shop(body, trace=trace), {"left": {"value": 1}, "right": {"value": 2}, "third": DECLINE}, era=era
+        ).call("order")
+        assert call.text == "1 100 2 decline"
+    assert call.asked == ["Left?", "Right, at 100?", "Third?"]
     assert ran == {"price": 1}
     assert trace.asked == [{"left": "new"}, {"right": "new", "third": "new"}]
 
@@ -47,19 +49,18 @@ async def test_a_plain_body_is_resumed_on_another_server() -> None:
         except Exception:  # noqa: BLE001 - as careful code does
             return -1
 
-    hopper = Hopper(lambda: shop(body))
-    assert text_of(await hopper.play("order", None, [{"left": {"value": 1}}, {"right": {"value": 2}}])) == "3"
+    call = await User(lambda: shop(body), {"left": 1, "right": 2}, network=Restart()).call("order")
+    assert call.text == "3"
 
 
 async def test_a_plain_body_that_is_declined_ends(era: Era) -> None:
-    trace = Trace()
+    trace = Steps()
 
     def body(ctx: Context[Any, Any]) -> int:
         return ctx.blocking.ask("left", LEFT, unwrap=True)
 
-    async with connect(shop(body, trace=trace), era, Person("decline")) as client:
-        result = await client.call_tool("order")
-    assert text_of(result) == "Error executing tool order: Question 'left' was not answered: elicitation was decline"
+    result = await User(shop(body, trace=trace), {"left": DECLINE}, era=era).call("order")
+    assert result.text == "Error executing tool order: Question 'left' was not answered: elicitation was decline"
     assert trace.events[-1] is Event.REFUSE
 
 

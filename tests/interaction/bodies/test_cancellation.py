@@ -8,9 +8,10 @@ from mcp.client.session import ClientRequestContext
 from mcp_types import ElicitRequestParams, ElicitResult
 
 from roundtrip import Context, Event, State
+from roundtrip.testing import Era, Steps
 from tests.hosts import WAIT
 from tests.interaction.bodies.shops import LEFT, shop
-from tests.players import Era, Person, Trace, connect, text_of
+from tests.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +33,7 @@ class Away(Person):
 
 @pytest.mark.parametrize("blocking", [False, True])
 async def test_a_body_that_waits_for_a_person_is_cancelled_with_its_call(blocking: bool) -> None:
-    trace = Trace()
+    trace = Steps()
     ended: list[str] = []
     over = anyio.Event()
 
@@ -63,7 +64,7 @@ async def test_a_body_that_waits_for_a_person_is_cancelled_with_its_call(blockin
                 await person.went.wait()
                 group.cancel_scope.cancel()
             await over.wait()
-            assert trace.path[-2:] == [State.AWAITING_INPUT, State.FAILED]
+            assert trace.states[-2:] == [State.AWAITING_INPUT, State.FAILED]
             # The connection lives on, and so do the threads.
             assert text_of(await client.call_tool("order")) == "1"
     assert ended == ["CancelledError"]

@@ -1,5 +1,6 @@
 """Which context a body gets, how it mixes with resolvers, and code that was written for the SDK's own context."""
 
+import re
 from typing import Annotated, Any
 
 import pytest
@@ -7,8 +8,9 @@ from mcp.server.mcpserver import Context as SdkContext
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Resolve
+from roundtrip.clients.legs import ERAS
+from roundtrip.testing import CANCEL, DECLINE, Answers, Era, Reply, Restart, Steps, User
 from tests.interaction.bodies.shops import shop
-from tests.players import Era, Hopper, Person, Trace, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -32,21 +34,20 @@ async def order_for(ctx: Context[Any, Any], name: Annotated[Name, Resolve(who)])
 
 async def test_questions_of_resolvers_come_before_those_of_the_body_by_the_same_path_on_both_eras() -> None:
     paths: list[Any] = []
-    for era in Era:
-        trace = Trace()
-        person = Person({"name": "Ada"}, {"ok": True})
-        async with connect(shop(order_for, trace=trace), era, person) as client:
-            result = text_of(await client.call_tool("order"))
-        assert result == ("Ada True 3" if era is Era.RETRY else "Ada True 1")
+    for era in ERAS:
+        trace = Steps()
+        answers: Answers = {"who": {"name": "Ada"}, "sure": {"ok": True}}
+        call = await User(shop(order_for, trace=trace), answers, era=era).call("order")
+        assert call.text == ("Ada True 3" if era is Era.RETRY else "Ada True 1")
         assert trace.asked == [{"who": "new"}, {"sure": "new"}]
-        paths.append(trace.path)
+        paths.append(trace.states)
     assert paths[0] == paths[1]
 
 
 async def test_questions_of_both_resume_on_other_servers() -> None:
-    hopper = Hopper(lambda: shop(order_for))
-    result = await hopper.play("order", None, [{"who": {"name": "Ada"}}, {"sure": {"ok": False}}])
-    assert text_of(result) == "Ada False 3"
+    answers: Answers = {"who": {"name": "Ada"}, "sure": {"ok": False}}
+    call = await User(lambda: shop(order_for), answers, network=Restart()).call("order")
+    assert call.text == "Ada False 3"
 
 
 async def test_a_body_that_asks_for_the_sdks_context_gets_the_asking_one(era: Era) -> None:
@@ -56,21 +57,23 @@ async def test_a_body_that_asks_for_the_sdks_context_gets_the_asking_one(era: Er
         answer = await ctx.ask("sure", Elicit("Sure?", Choice), unwrap=True)
         return f"asking, {answer.ok}"
 
-    async with connect(shop(body), era, Person({"ok": True})) as client:
-        assert text_of(await client.call_tool("order")) == "asking, True"
+    assert (await User(shop(body), {"sure": {"ok": True}}, era=era).call("order")).text == "asking, True"
 
 
-@pytest.mark.parametrize("reply", [{"ok": True}, "decline", "cancel"])
-async def test_elicit_as_the_sdk_has_it_works_on_both_eras(era: Era, reply: Any) -> None:
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [({"ok": True}, "True"), (DECLINE, "decline"), (CANCEL, "cancel")],
+    ids=["reply0", "decline", "cancel"],
+)
+async def test_elicit_as_the_sdk_has_it_works_on_both_eras(era: Era, reply: Reply, said: str) -> None:
     async def body(title: str, ctx: SdkContext[Any, Any]) -> str:
         answer = await ctx.elicit(f"Order {title}?", Choice)
         if answer.action == "accept":
             return f"{title}: {answer.data.ok}"
         return f"{title}: {answer.action}"
 
-    async with connect(shop(body), era, Person(reply)) as client:
-        result = await client.call_tool("order", {"title": "Dune"})
-    assert text_of(result) == f"Dune: {reply if isinstance(reply, str) else reply['ok']}"
+    call = await User(shop(body), {re.compile("Order Dune"): reply}, era=era).call("order", {"title": "Dune"})
+    assert call.text == f"Dune: {said}"
 
 
 async def test_a_body_without_a_context_annotation_has_an_optional_one(era: Era) -> None:
@@ -79,8 +82,7 @@ async def test_a_body_without_a_context_annotation_has_an_optional_one(era: Era)
             return "none"
         return (await ctx.ask("sure", Elicit("Sure?", Choice))).action
 
-    async with connect(shop(body), era, Person({"ok": True})) as client:
-        assert text_of(await client.call_tool("order")) == "accept"
+    assert (await User(shop(body), {"sure": {"ok": True}}, era=era).call("order")).text == "accept"
 
 
 async def test_a_resolver_that_asks_through_its_context_is_told_to_return_the_question(era: Era) -> None:
@@ -90,9 +92,8 @@ async def test_a_resolver_that_asks_through_its_context_is_told_to_return_the_qu
     async def body(choice: Annotated[Choice, Resolve(sure)]) -> str:
         return "never"
 
-    async with connect(shop(body), era, Person()) as client:
-        result = await client.call_tool("order")
-    assert "'sure' is asked outside of a tool's body. A resolver asks by returning its question" in text_of(result)
+    result = await User(shop(body), era=era).call("order")
+    assert "'sure' is asked outside of a tool's body. A resolver asks by returning its question" in result.text
 
 
 async def test_a_resolver_that_elicits_is_told_to_return_the_question_where_it_cannot_wait(era: Era) -> None:
@@ -103,10 +104,10 @@ async def test_a_resolver_that_elicits_is_told_to_return_the_question_where_it_c
     async def body(choice: Annotated[Choice, Resolve(sure)]) -> bool:
         return choice.ok
 
-    async with connect(shop(body), era, Person({"ok": True})) as client:
-        result = await client.call_tool("order")
+    asked_live: Answers = {re.compile("Sure"): {"ok": True}}
+    call = await User(shop(body), asked_live if era is Era.LIVE else None, era=era).call("order")
     if era is Era.LIVE:
-        assert text_of(result) == "true"
+        assert call.text == "true"
     else:
-        assert "ctx.elicit() in a resolver cannot wait on this protocol revision" in text_of(result)
-        assert "`return Elicit(message, schema)`" in text_of(result)
+        assert "ctx.elicit() in a resolver cannot wait on this protocol revision" in call.text
+        assert "`return Elicit(message, schema)`" in call.text

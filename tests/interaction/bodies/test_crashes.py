@@ -12,8 +12,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, ElicitRequestParams, ElicitResult
 
 from roundtrip import Context, Elicit, Event, Server, ToolError
-from tests.hosts import WAIT, http, stdio
-from tests.players import Era, Hopper, Person, Target, Trace, connect, text_of
+from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, User, served
+from roundtrip.testing.fleet import Instance
+from tests.hosts import WAIT, stdio
+from tests.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -21,7 +23,7 @@ KEY = b"k" * 32
 SURE = Elicit("Sure?", bool)
 
 
-def shop(trace: Trace | None = None) -> Server[Any]:
+def shop(trace: Steps | None = None) -> Server[Any]:
     server = Server[Any]("shop", keys=[KEY], trace=trace)
 
     async def ask(ctx: Context[Any, Any], asking: anyio.Event) -> bool:
@@ -87,13 +89,13 @@ def shop(trace: Trace | None = None) -> Server[Any]:
 
 
 @asynccontextmanager
-async def served(transport: str) -> AsyncGenerator[Target]:
+async def serving(transport: str) -> AsyncGenerator[Instance]:
     if transport == "memory":
         yield shop()
     elif transport == "stdio":
         yield stdio(shop)
     else:
-        async with http(shop()) as url:
+        async with served(shop()) as url:
             yield url
 
 
@@ -122,7 +124,7 @@ async def test_a_crash_beside_a_waiting_question_wins_and_the_connection_lives_o
 ) -> None:
     person = Slow(answer=lambda params: {"value": True}) if era is Era.LIVE else Person({"value": True})
     with anyio.fail_after(WAIT):
-        async with served(transport) as target, connect(target, era, person) as client:
+        async with serving(transport) as target, connect(target, era, person) as client:
             crashed = await client.call_tool(tool)
             again = await client.call_tool("fine")
     assert crashed.is_error
@@ -133,34 +135,32 @@ async def test_a_crash_beside_a_waiting_question_wins_and_the_connection_lives_o
 @pytest.mark.parametrize("transport", ["memory", "http"])
 async def test_a_cleanup_that_crashes_while_a_leg_ends_is_the_calls_error(transport: str) -> None:
     with anyio.fail_after(WAIT):
-        async with served(transport) as target, connect(target, Era.RETRY, Person({"value": True})) as client:
-            crashed = await client.call_tool("cleanup")
-            again = await client.call_tool("fine")
-    assert text_of(crashed) == "Error executing tool cleanup: out of paper"
-    assert text_of(again) == "true"
+        async with serving(transport) as target:
+            crashed = await User(target, era=Era.RETRY).call("cleanup")
+            again = await User(target, {"sure": {"value": True}}, era=Era.RETRY).call("fine")
+    assert crashed.text == "Error executing tool cleanup: out of paper"
+    assert again.text == "true"
 
 
 async def test_a_question_of_a_task_group_that_the_client_cannot_be_asked_is_refused_as_any_other(era: Era) -> None:
     """Shows S6."""
-    trace = Trace()
+    trace = Steps()
     server = shop(trace)
-    async with connect(server, era) as client:
-        with pytest.raises(MCPError) as refused:
-            await client.call_tool("alone")
+    with pytest.raises(MCPError) as refused:
+        await User(server, era=era, lacks=["elicitation"]).call("alone")
     assert refused.value.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY
     assert trace.events[-1] is Event.REJECT
 
 
 async def test_a_declined_question_of_a_task_group_refuses_the_call(era: Era) -> None:
-    trace = Trace()
-    async with connect(shop(trace), era, Person("decline")) as client:
-        result = await client.call_tool("alone")
-    assert text_of(result) == "Error executing tool alone: Question 'sure' was not answered: elicitation was decline"
+    trace = Steps()
+    result = await User(shop(trace), {"sure": DECLINE}, era=era).call("alone")
+    assert result.text == "Error executing tool alone: Question 'sure' was not answered: elicitation was decline"
     assert trace.events[-1] is Event.REFUSE
 
 
 async def test_several_crashes_beside_a_question_are_one_error(caplog: pytest.LogCaptureFixture) -> None:
-    hopper = Hopper([shop()])
+    hopper = LegByLeg([shop()])
     result = await hopper.leg("two_crashes")
     assert text_of(result).startswith("Error executing tool two_crashes: ")
     assert "2 sub-exceptions" in text_of(result)

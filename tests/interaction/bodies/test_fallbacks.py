@@ -11,10 +11,10 @@ from mcp_types import CreateMessageRequestParams, CreateMessageResult, ListRoots
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, ListRoots, Sample
-from tests.hosts import http
+from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, User, served
 from tests.interaction.bodies.shops import LEFT, shop
 from tests.interaction.test_once import readings
-from tests.players import Era, Hopper, Person, Trace, call, connect, sample, text_of
+from tests.players import connect, sample, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -40,11 +40,10 @@ async def test_a_value_or_what_a_function_makes_stands_in_for_a_form(era: Era, o
         answer = await ctx.ask("sure", Elicit("Sure?", Choice, otherwise=otherwise))
         return f"{answer.action} {answer.data.note}" if answer.action == "accept" else answer.action
 
-    async with connect(shop(body), era) as client:
-        assert text_of(await client.call_tool("order")) == f"accept {note}"
+    assert (await User(shop(body), era=era, lacks=["elicitation"]).call("order")).text == f"accept {note}"
     # Who can be asked is asked.
-    assert text_of(await call(shop(body), era, "order", None, {"ok": True, "note": "own"})) == "accept own"
-    assert text_of(await call(shop(body), era, "order", None, "decline")) == "decline"
+    assert (await User(shop(body), {"sure": {"ok": True, "note": "own"}}, era=era).call("order")).text == "accept own"
+    assert (await User(shop(body), {"sure": DECLINE}, era=era).call("order")).text == "decline"
 
 
 async def test_a_client_with_a_model_only_gets_the_models_question_and_the_forms_fallback(era: Era) -> None:
@@ -60,9 +59,9 @@ async def test_a_client_with_a_model_only_gets_the_models_question_and_the_forms
         )
         return f"{answers['sure'].data.note}, {answers['blurb'].content.text}, {len(answers['roots'].roots)}"
 
-    trace = Trace()
-    async with connect(shop(body, trace=trace), era, sampling_callback=sample) as client:
-        assert text_of(await client.call_tool("order")) == "fallback, echo: Praise Dune, 0"
+    trace = Steps()
+    user = User(shop(body, trace=trace), {"blurb": "great"}, era=era, lacks=["elicitation"])
+    assert (await user.call("order")).text == "fallback, great, 0"
     assert trace.asked == [{"blurb": "new"}]
 
 
@@ -79,7 +78,7 @@ async def test_a_fallback_is_made_once_for_a_call_and_is_sealed() -> None:
         return f"{choice.note} {first.text} {second.text}"
 
     server = shop(body)
-    hopper = Hopper([server], elicitation_callback=None, sampling_callback=sample)
+    hopper = LegByLeg([server], elicitation_callback=None, sampling_callback=sample)
     said = CreateMessageResult(role="assistant", content=TextContent(type="text", text="hm"), model="m")
     await hopper.leg("order")
     await hopper.leg("order", answers={"one": said}, state=hopper.token)
@@ -98,10 +97,10 @@ async def test_a_fallback_holds_although_a_later_leg_comes_from_a_client_that_ca
         return f"{choice.note} {said.text}"
 
     server = shop(body)
-    alone = Hopper([server], elicitation_callback=None, sampling_callback=sample)
+    alone = LegByLeg([server], elicitation_callback=None, sampling_callback=sample)
     await alone.leg("order")
     said = CreateMessageResult(role="assistant", content=TextContent(type="text", text="hm"), model="m")
-    result = await Hopper([server]).leg("order", answers={"one": said}, state=alone.token)
+    result = await LegByLeg([server]).leg("order", answers={"one": said}, state=alone.token)
     assert text_of(result) == "fallback hm"
 
 
@@ -115,9 +114,8 @@ async def test_a_fallback_that_is_no_answer_is_an_error_that_says_so(era: Era, o
         await ctx.ask("sure", Elicit("Sure?", Choice, otherwise=otherwise))
         return "never"
 
-    async with connect(shop(body), era) as client:
-        result = await client.call_tool("order")
-    assert "the value of 'sure' cannot be remembered: otherwise= gave str" in text_of(result)
+    call = await User(shop(body), era=era, lacks=["elicitation"]).call("order")
+    assert "the value of 'sure' cannot be remembered: otherwise= gave str" in call.text
 
 
 async def test_an_older_client_without_a_way_back_gets_the_fallback_or_an_error_that_says_why() -> None:
@@ -125,10 +123,11 @@ async def test_an_older_client_without_a_way_back_gets_the_fallback_or_an_error_
         question = Elicit("Left?", int, otherwise=0) if fallback else LEFT
         return await ctx.ask("left", question, unwrap=True)
 
-    async with http(shop(body), json_response=True) as url, connect(url, Era.LIVE, Person({"value": 1})) as client:
-        assert text_of(await client.call_tool("order", {"fallback": True})) == "0"
+    async with served(shop(body), json_response=True) as url:
+        user = User(url, era=Era.LIVE)
+        assert (await user.call("order", fallback=True)).text == "0"
         with pytest.raises(MCPError, match="cannot ask 'left'"):
-            await client.call_tool("order", {"fallback": False})
+            await user.call("order", fallback=False)
 
 
 async def test_a_fallback_that_fails_fails_the_call(era: Era) -> None:
@@ -142,8 +141,8 @@ async def test_a_fallback_that_fails_fails_the_call(era: Era) -> None:
             return f"caught: {error}"
         return "never"
 
-    async with connect(shop(body), era) as client:
-        assert text_of(await client.call_tool("order")) == "caught: no idea"
+    call = await User(shop(body), era=era, lacks=["elicitation"]).call("order")
+    assert call.text == "caught: no idea"
 
 
 async def test_a_crash_of_the_clients_own_model_is_the_calls_error() -> None:

@@ -8,9 +8,10 @@ from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 from pydantic import BaseModel, Field
 
 from roundtrip import Context, Elicit, Event, InvalidSignature, Resolve, Server, State
-from tests.hosts import http
+from roundtrip.clients.legs import ERAS
+from roundtrip.testing import DECLINE, Era, LegByLeg, Restart, Steps, User, served
+from roundtrip.testing.scripts import Outcome
 from tests.interaction.bodies.shops import KEY, shop
-from tests.players import Era, Hopper, Person, Trace, call, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +28,7 @@ class Disk:
     def __init__(self) -> None:
         self.done: list[str] = []
 
-    def server(self, trace: Trace | None = None) -> Server[Any]:
+    def server(self, trace: Steps | None = None) -> Server[Any]:
         async def size(path: str) -> int:
             self.done.append(f"sized {path}")
             return 7
@@ -46,26 +47,32 @@ class Disk:
 
 async def test_an_accepted_call_goes_on_and_its_own_questions_come_after(era: Era) -> None:
     disk = Disk()
-    person = Person({}, {"reason": "old"})
-    async with connect(disk.server(), era, person) as client:
-        assert text_of(await client.call_tool("order", {"path": "/tmp/a"})) == "/tmp/a 1x: old"
-    assert person.messages == ["Delete /tmp/a?\n\npath: /tmp/a\ntimes: 1", "Why delete 7 bytes?"]
+    made = await User(disk.server(), {"confirm:order": {}, "why": {"reason": "old"}}, era=era).call(
+        "order", {"path": "/tmp/a"}
+    )
+    assert made.text == "/tmp/a 1x: old"
+    assert made.asked == [
+        "Delete /tmp/a?\n\npath: /tmp/a\ntimes: 1",
+        "Why delete 7 bytes?",
+    ]
     assert disk.done[-1] == "deleted /tmp/a"
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_refused_call_ends_before_anything_runs(era: Era, action: str) -> None:
-    disk, trace = Disk(), Trace()
-    result = await call(disk.server(trace), era, "order", {"path": "/tmp/a"}, action)
+    disk, trace = Disk(), Steps()
+    result = await User(disk.server(trace), {"confirm:order": Outcome(action)}, era=era).call(
+        "order", {"path": "/tmp/a"}
+    )
     assert result.is_error
-    assert text_of(result).endswith(f"elicitation was {action}")
+    assert result.text.endswith(f"elicitation was {action}")
     assert disk.done == []
-    assert trace.path[-2:] == [State.RESOLVING, State.REFUSED]
+    assert trace.states[-2:] == [State.RESOLVING, State.REFUSED]
 
 
 async def test_nothing_runs_before_the_answer() -> None:
     disk = Disk()
-    hopper = Hopper(disk.server)
+    hopper = LegByLeg(disk.server)
     await hopper.leg("order", {"path": "/tmp/a"})
     assert list(hopper.questions) == ["confirm:order"]
     assert disk.done == []
@@ -73,10 +80,9 @@ async def test_nothing_runs_before_the_answer() -> None:
 
 async def test_a_client_that_cannot_be_asked_is_refused_and_nothing_runs(era: Era) -> None:
     """Shows S6."""
-    disk, trace = Disk(), Trace()
-    async with connect(disk.server(trace), era) as client:
-        with pytest.raises(MCPError) as refused:
-            await client.call_tool("order", {"path": "/tmp/a"})
+    disk, trace = Disk(), Steps()
+    with pytest.raises(MCPError) as refused:
+        await User(disk.server(trace), era=era, lacks=["elicitation"]).call("order", path="/tmp/a")
     assert refused.value.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY
     assert disk.done == []
     assert trace.events[-1] is Event.REJECT
@@ -84,16 +90,16 @@ async def test_a_client_that_cannot_be_asked_is_refused_and_nothing_runs(era: Er
 
 async def test_an_older_client_without_a_way_back_is_refused_and_nothing_runs() -> None:
     disk = Disk()
-    async with http(disk.server(), json_response=True) as url, connect(url, Era.LIVE, Person({})) as client:
+    async with served(disk.server(), json_response=True) as url:
         with pytest.raises(MCPError, match="cannot ask 'confirm:order'"):
-            await client.call_tool("order", {"path": "/tmp/a"})
+            await User(url, era=Era.LIVE).call("order", path="/tmp/a")
     assert disk.done == []
 
 
 async def test_a_confirmation_is_good_for_the_arguments_it_showed_only() -> None:
     """Shows S5."""
     disk = Disk()
-    hopper = Hopper(disk.server)
+    hopper = LegByLeg(disk.server)
     await hopper.leg("order", {"path": "/tmp/a"})
     with pytest.raises(MCPError, match="Invalid or expired requestState"):
         await hopper.leg("order", {"path": "/etc"}, answers={"confirm:order": {}}, state=hopper.token)
@@ -105,18 +111,17 @@ async def test_a_confirmation_is_good_for_the_arguments_it_showed_only() -> None
 
 async def test_a_confirmation_rides_along_and_is_not_asked_again() -> None:
     disk = Disk()
-    hopper = Hopper(disk.server)
-    result = await hopper.play("order", {"path": "/tmp/a"}, [{"confirm:order": {}}, {"why": {"reason": "old"}}])
-    assert text_of(result) == "/tmp/a 1x: old"
-    assert [list(leg.input_requests or {}) for leg in hopper.legs] == [["confirm:order"], ["why"]]
+    user = User(disk.server, {"confirm:order": {}, "why": {"reason": "old"}}, network=Restart())
+    call = await user.call("order", path="/tmp/a")
+    assert call.text == "/tmp/a 1x: old"
+    assert [[question.key for question in round_] for round_ in call.rounds] == [["confirm:order"], ["why"]]
 
 
 async def test_invalid_arguments_are_refused_before_the_question(era: Era) -> None:
     disk = Disk()
-    person = Person()
-    async with connect(disk.server(), era, person) as client:
-        assert (await client.call_tool("order", {"path": "/tmp/a", "times": 0})).is_error
-    assert person.asked == []
+    call = await User(disk.server(), era=era).call("order", {"path": "/tmp/a", "times": 0})
+    assert call.is_error
+    assert call.questions == []
 
 
 async def test_a_body_that_asks_does_so_after_the_gate_by_the_same_path_on_both_eras() -> None:
@@ -124,12 +129,13 @@ async def test_a_body_that_asks_does_so_after_the_gate_by_the_same_path_on_both_
         return (await ctx.ask("reason", Elicit(f"Why {path}?", Reason), unwrap=True)).reason
 
     paths: list[Any] = []
-    for era in Era:
-        trace = Trace()
-        async with connect(shop(body, tool=CONFIRM, trace=trace), era, Person({}, {"reason": "old"})) as client:
-            assert text_of(await client.call_tool("order", {"path": "/a"})) == "old"
+    for era in ERAS:
+        trace = Steps()
+        server = shop(body, tool=CONFIRM, trace=trace)
+        call = await User(server, {"confirm:order": {}, "reason": {"reason": "old"}}, era=era).call("order", path="/a")
+        assert call.text == "old"
         assert trace.asked == [{"confirm:order": "new"}, {"reason": "new"}]
-        paths.append(trace.path)
+        paths.append(trace.states)
     assert paths[0] == paths[1]
 
 
@@ -138,18 +144,18 @@ async def test_a_plain_tool_without_questions_of_its_own_has_a_gate_too(era: Era
         return f"deleted {path}"
 
     server = shop(body, tool=CONFIRM)
-    assert text_of(await call(server, era, "order", {"path": "/a"}, {})) == "deleted /a"
-    assert (await call(server, era, "order", {"path": "/a"}, "decline")).is_error
+    assert (await User(server, {"confirm:order": {}}, era=era).call("order", {"path": "/a"})).text == "deleted /a"
+    assert (await User(server, {"confirm:order": DECLINE}, era=era).call("order", {"path": "/a"})).is_error
 
 
 async def test_arguments_that_look_like_templates_are_shown_as_they_are(era: Era) -> None:
     async def body(path: str) -> str:
         return "done"
 
-    person = Person({})
-    async with connect(shop(body, tool=CONFIRM), era, person) as client:
-        await client.call_tool("order", {"path": "{path.__class__} {0}"})
-    assert person.messages[0].startswith("Delete {path.__class__} {0}?")
+    made = await User(shop(body, tool=CONFIRM), {"confirm:order": {}}, era=era).call(
+        "order", {"path": "{path.__class__} {0}"}
+    )
+    assert made.asked[0].startswith("Delete {path.__class__} {0}?")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Bodies that ask in a way that cannot work: an error that names the tool and the question, and says what to do."""
 
+import re
 from typing import Annotated, Any
 
 import anyio
@@ -9,9 +10,10 @@ from mcp_types import ElicitRequestParams, ElicitResult
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Event, Resolve
+from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, User
 from tests.hosts import WAIT
 from tests.interaction.bodies.shops import LEFT, RIGHT, shop
-from tests.players import Era, Hopper, Person, Trace, call, connect, text_of
+from tests.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -27,8 +29,8 @@ async def test_a_swallowed_suspension_is_an_error_that_names_the_tool_and_the_qu
         except BaseException:  # noqa: BLE001 - what a body must not do
             return 0
 
-    trace = Trace()
-    result = await Hopper([shop(body, trace=trace)]).leg("order")
+    trace = Steps()
+    result = await LegByLeg([shop(body, trace=trace)]).leg("order")
     assert text_of(result).startswith("Error executing tool order: the body swallowed the suspension that 'left'")
     assert "Catch Exception" in text_of(result)
     assert trace.events[-1] is Event.FAIL
@@ -46,7 +48,7 @@ async def test_a_suspension_swallowed_in_a_group_is_an_error_too() -> None:
             return 0
         return 1
 
-    result = await Hopper([shop(body)]).leg("order")
+    result = await LegByLeg([shop(body)]).leg("order")
     assert "swallowed the suspension that 'left'" in text_of(result)
 
 
@@ -57,7 +59,7 @@ async def test_the_live_era_raises_nothing_that_could_be_swallowed() -> None:
         except BaseException:  # noqa: BLE001 - what a body must not do
             return 0
 
-    assert text_of(await call(shop(body), Era.LIVE, "order", None, {"value": 1})) == "1"
+    assert (await User(shop(body), {"left": 1}, era=Era.LIVE).call("order")).text == "1"
 
 
 async def test_a_question_after_the_call_has_ended_is_refused(era: Era) -> None:
@@ -67,10 +69,9 @@ async def test_a_question_after_the_call_has_ended_is_refused(era: Era) -> None:
         kept.append(ctx)
         return "done"
 
-    async with connect(shop(body), era, Person()) as client:
-        await client.call_tool("order")
-        with pytest.raises(Exception, match="'left' was asked after its leg had ended"):
-            await kept[0].ask("left", LEFT)
+    await User(shop(body), era=era).call("order")
+    with pytest.raises(Exception, match="'left' was asked after its leg had ended"):
+        await kept[0].ask("left", LEFT)
 
 
 async def test_a_question_made_in_time_and_put_too_late_is_refused() -> None:
@@ -80,7 +81,7 @@ async def test_a_question_made_in_time_and_put_too_late_is_refused() -> None:
         kept.append(ctx.ask("left", LEFT))
         return "done"
 
-    result = await Hopper([shop(body)]).leg("order")
+    result = await LegByLeg([shop(body)]).leg("order")
     assert text_of(result).startswith("Error executing tool order: the body ended without awaiting 'left'")
     with pytest.raises(Exception, match="'left' was asked after its leg had ended"):
         await kept[0]
@@ -91,10 +92,9 @@ async def test_a_question_that_is_not_awaited_fails_the_call_naming_it(era: Era)
         ctx.ask("left", LEFT)
         return "done"
 
-    async with connect(shop(body), era, Person()) as client:
-        result = await client.call_tool("order")
-    assert text_of(result).startswith("Error executing tool order: the body ended without awaiting 'left'")
-    assert "`await ctx.ask(...)" in text_of(result)
+    result = await User(shop(body), era=era).call("order")
+    assert result.text.startswith("Error executing tool order: the body ended without awaiting 'left'")
+    assert "`await ctx.ask(...)" in result.text
 
 
 async def test_a_plain_tool_that_asks_without_blocking_is_told_of_blocking(era: Era) -> None:
@@ -102,9 +102,8 @@ async def test_a_plain_tool_that_asks_without_blocking_is_told_of_blocking(era: 
         ctx.ask("left", LEFT)
         return "done"
 
-    async with connect(shop(body), era, Person()) as client:
-        result = await client.call_tool("order")
-    assert "in a plain `def` tool `ctx.blocking.ask(...)" in text_of(result)
+    result = await User(shop(body), era=era).call("order")
+    assert "in a plain `def` tool `ctx.blocking.ask(...)" in result.text
 
 
 async def test_a_name_used_twice_is_an_error_that_says_how_to_number(era: Era) -> None:
@@ -113,10 +112,9 @@ async def test_a_name_used_twice_is_an_error_that_says_how_to_number(era: Era) -
         await ctx.ask("left", LEFT)
         return "never"
 
-    async with connect(shop(body), era, Person()) as client:
-        result = await client.call_tool("order")
-    assert text_of(result).startswith("Error executing tool order: the name 'left' is used twice in one call")
-    assert "f'item-{i}'" in text_of(result)
+    result = await User(shop(body), era=era).call("order")
+    assert result.text.startswith("Error executing tool order: the name 'left' is used twice in one call")
+    assert "f'item-{i}'" in result.text
 
 
 async def test_a_resolver_and_a_body_cannot_share_a_name(era: Era) -> None:
@@ -127,9 +125,8 @@ async def test_a_resolver_and_a_body_cannot_share_a_name(era: Era) -> None:
         await ctx.ask("left", LEFT)
         return "never"
 
-    async with connect(shop(body), era, Person()) as client:
-        result = await client.call_tool("order")
-    assert "the name 'left' is used twice in one call" in text_of(result)
+    result = await User(shop(body), era=era).call("order")
+    assert "the name 'left' is used twice in one call" in result.text
 
 
 async def test_an_empty_name_is_refused(era: Era) -> None:
@@ -137,8 +134,7 @@ async def test_an_empty_name_is_refused(era: Era) -> None:
         await ctx.ask("", LEFT)
         return "never"
 
-    async with connect(shop(body), era, Person()) as client:
-        assert "needs a name that is not empty" in text_of(await client.call_tool("order"))
+    assert "needs a name that is not empty" in (await User(shop(body), era=era).call("order")).text
 
 
 async def test_two_questions_without_names_at_once_are_an_error_that_asks_for_keys(era: Era) -> None:
@@ -152,10 +148,10 @@ async def test_two_questions_without_names_at_once_are_an_error_that_asks_for_ke
         return "never"
 
     with anyio.fail_after(WAIT):
-        async with connect(shop(body), era, Person(answer=lambda params: {"ok": True})) as client:
-            result = await client.call_tool("order")
-    assert text_of(result).startswith("Error executing tool order: two questions without a key= are out")
-    assert "ctx.ask_all" in text_of(result)
+        user = User(shop(body), {re.compile("Sure"): {"ok": True}}, era=era, allow_unused=True)
+        call = await user.call("order")
+    assert call.text.startswith("Error executing tool order: two questions without a key= are out")
+    assert "ctx.ask_all" in call.text
 
 
 async def test_questions_without_names_one_after_the_other_keep_their_answers_even_in_equal_words(era: Era) -> None:
@@ -164,10 +160,16 @@ async def test_questions_without_names_one_after_the_other_keep_their_answers_ev
         answers.append(await ctx.elicit("Really?", Choice))
         return " ".join(str(answer.data.ok) if answer.action == "accept" else answer.action for answer in answers)
 
-    person = Person({"ok": True}, "decline", {"ok": False}, {"ok": True})
-    async with connect(shop(body), era, person) as client:
-        assert text_of(await client.call_tool("order")) == "True decline False True"
-    assert person.messages == ["Sure?", "Sure?", "Sure?", "Really?"]
+    made = await User(
+        shop(body),
+        {
+            re.compile("Sure"): [{"ok": True}, DECLINE, {"ok": False}],
+            re.compile("Really"): {"ok": True},
+        },
+        era=era,
+    ).call("order")
+    assert made.text == "True decline False True"
+    assert made.asked == ["Sure?", "Sure?", "Sure?", "Really?"]
 
 
 async def test_a_question_given_up_after_a_while_does_not_count_as_out() -> None:
@@ -203,7 +205,7 @@ async def test_a_call_that_gives_up_its_last_question_ends_well() -> None:
             await anyio.sleep_forever()
             raise AssertionError
 
-    trace = Trace()
+    trace = Steps()
     with anyio.fail_after(WAIT):
         async with connect(shop(body, trace=trace), Era.LIVE, Absent()) as client:
             assert text_of(await client.call_tool("order")) == "nobody there"
@@ -217,7 +219,8 @@ async def test_one_round_of_named_questions_is_the_way_to_ask_at_once(era: Era) 
         answers = await ctx.ask_all({"left": LEFT, "right": RIGHT})
         return f"{answers['left'].data} {answers['right'].action}"
 
-    trace = Trace()
-    async with connect(shop(body, trace=trace), era, Person({"value": 1}, "decline")) as client:
-        assert text_of(await client.call_tool("order")) == "1 decline"
+    trace = Steps()
+    assert (
+        await User(shop(body, trace=trace), {"left": {"value": 1}, "right": DECLINE}, era=era).call("order")
+    ).text == "1 decline"
     assert trace.asked == [{"left": "new", "right": "new"}]

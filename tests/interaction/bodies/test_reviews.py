@@ -1,5 +1,6 @@
 """`ctx.review`: earlier answers in one form; what depended on a changed one is asked again, and nothing else."""
 
+import re
 from collections import Counter
 from typing import Annotated, Any
 
@@ -7,8 +8,10 @@ import pytest
 from pydantic import BaseModel, Field
 
 from roundtrip import Context, Elicit, Resolve, State
+from roundtrip.clients.legs import ERAS
+from roundtrip.testing import DECLINE, Answers, Era, Question, Restart, Steps, User
+from roundtrip.testing.scripts import Outcome
 from tests.interaction.bodies.shops import shop
-from tests.players import Era, Hopper, Person, Reply, Trace, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +68,7 @@ def fare_to(city: str) -> int:
 
 
 BODIES = [by_resolvers, by_body]
-FIRST: dict[str, list[Reply]] = {
+FIRST: dict[str, list[Any]] = {
     "Where to?": [{"city": "Rome"}],
     "Which hotel in Rome?": [{"hotel": "Forum"}],
     "Which seat?": [{"seat": 3}],
@@ -75,17 +78,18 @@ FIRST: dict[str, list[Reply]] = {
 class Talk:
     """A person who answers each question by what it says, in turn."""
 
-    def __init__(self, replies: dict[str, list[Reply]]) -> None:
-        queues = {message: iter(answers) for message, answers in (FIRST | replies).items()}
-        self.person = Person(answer=lambda params: next(queues[params.message.split("\n")[0]]))
+    def __init__(self, replies: dict[str, list[Any]]) -> None:
+        self._answers: Answers = {re.compile(re.escape(message)): given for message, given in (FIRST | replies).items()}
+        self.questions: list[Question] = []
 
-    async def order(self, body: Any, era: Era, trace: Trace | None = None) -> str:
-        async with connect(shop(body, trace=trace), era, self.person) as client:
-            return text_of(await client.call_tool("order"))
+    async def order(self, body: Any, era: Era, trace: Steps | None = None) -> str:
+        call = await User(shop(body, trace=trace), self._answers, era=era).call("order")
+        self.questions = call.questions
+        return call.text
 
     @property
     def asked(self) -> list[str]:
-        return sorted(message.split("\n")[0] for message in self.person.messages)
+        return sorted(question.message.split("\n")[0] for question in self.questions)
 
 
 @pytest.mark.parametrize("body", BODIES)
@@ -105,11 +109,11 @@ async def test_a_changed_answer_asks_again_what_depended_on_it_and_nothing_else(
 @pytest.mark.parametrize("body", BODIES)
 async def test_a_review_walks_the_same_path_on_both_eras(body: Any) -> None:
     paths: list[tuple[list[State], list[dict[str, str]]]] = []
-    for era in Era:
-        trace = Trace()
+    for era in ERAS:
+        trace = Steps()
         talk = Talk({"All right?": [{"city.city": "Oslo"}], "Which hotel in Oslo?": [{"hotel": "Fjord"}]})
         await talk.order(body, era, trace)
-        paths.append((trace.path, trace.asked))
+        paths.append((trace.states, trace.asked))
     assert paths[0] == paths[1]
 
 
@@ -118,7 +122,8 @@ async def test_a_review_shows_the_earlier_answers_filled_in(era: Era, body: Any)
     """Shows F3."""
     talk = Talk({"All right?": [{}]})
     await talk.order(body, era)
-    schema = talk.person.asked[-1].requested_schema
+    schema = talk.questions[-1].schema
+    assert schema is not None
     assert {name: shape["default"] for name, shape in schema["properties"].items()} == {
         "city.city": "Rome",
         "hotel.hotel": "Forum",
@@ -137,7 +142,7 @@ async def test_a_review_that_changes_nothing_asks_nothing_again(era: Era, body: 
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_review_that_is_not_answered_changes_nothing_and_says_so(era: Era, body: Any, action: str) -> None:
-    talk = Talk({"All right?": [action]})
+    talk = Talk({"All right?": [Outcome(action)]})
     assert (await talk.order(body, era)).startswith(f"{action}: Rome, Forum, 3")
     assert len(talk.asked) == 4
 
@@ -155,7 +160,7 @@ async def test_an_invalid_change_is_asked_again_and_says_of_which_question(era: 
             }
         )
     assert (await talk.order(body, era)).startswith("accept: Rome, Forum, 9")
-    complaint = next(message for message in talk.person.messages if "not valid" in message)
+    complaint = next(question.message for question in talk.questions if "not valid" in question.message)
     assert complaint.startswith("All right?")
     assert "seat: seat" in complaint
 
@@ -167,19 +172,15 @@ async def test_a_change_of_the_last_answer_asks_nothing_again(era: Era) -> None:
 
 
 async def test_a_review_is_resumed_on_other_servers() -> None:
-    hopper = Hopper(lambda: shop(by_body))
-    result = await hopper.play(
-        "order",
-        None,
-        [
-            {"seat": {"seat": 3}},
-            {"city": {"city": "Rome"}},
-            {"hotel": {"hotel": "Forum"}},
-            {"review": {"city.city": "Oslo"}},
-            {"hotel": {"hotel": "Fjord"}},
-        ],
-    )
-    assert text_of(result) == "accept: Oslo, Fjord, 3, 400"
+    answers: Answers = {
+        "seat": {"seat": 3},
+        "city": {"city": "Rome"},
+        "hotel": [{"hotel": "Forum"}, {"hotel": "Fjord"}],
+        "review": {"city.city": "Oslo"},
+    }
+    call = await User(lambda: shop(by_body), answers, network=Restart()).call("order")
+    assert call.text == "accept: Oslo, Fjord, 3, 400"
+    assert call.keys == ["seat", "city", "hotel", "review", "hotel"]
 
 
 async def test_the_outcome_holds_the_answers_by_their_names(era: Era) -> None:
@@ -191,10 +192,10 @@ async def test_the_outcome_holds_the_answers_by_their_names(era: Era) -> None:
             return reviewed.action
         return f"{reviewed.data['copies']} {reviewed.data['city'].city}"
 
-    person = Person({"value": 1}, {"city": "Rome"}, {"copies": 1})
-    async with connect(shop(body), era, person) as client:
-        assert text_of(await client.call_tool("order")) == "1 Rome"
-    assert set(person.asked[-1].requested_schema["properties"]) == {"copies", "city.city"}
+    answers: Answers = {"copies": 1, "city": {"city": "Rome"}, "review": {"copies": 1}}
+    call = await User(shop(body), answers, era=era).call("order")
+    assert call.text == "1 Rome"
+    assert set((call.questions[-1].schema or {})["properties"]) == {"copies", "city.city"}
 
 
 @pytest.mark.parametrize("name", ["unknown", "declined", "later"])
@@ -204,6 +205,5 @@ async def test_a_review_of_what_was_not_answered_is_an_error_that_names_it(era: 
         await ctx.review("review", "All right?", [name])
         return "never"
 
-    async with connect(shop(body), era, Person("decline")) as client:
-        result = await client.call_tool("order")
-    assert f"ctx.review('review') cannot show '{name}'" in text_of(result)
+    result = await User(shop(body), {"declined": DECLINE}, era=era).call("order")
+    assert f"ctx.review('review') cannot show '{name}'" in result.text

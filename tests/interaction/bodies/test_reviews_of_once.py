@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import pytest
 
 from roundtrip import Context, Elicit, Resolve, Server
-from tests.players import Era, Person, connect, text_of
+from roundtrip.testing import Era, User
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,10 @@ async def test_an_answer_that_is_kept_once_can_be_reviewed(era: Era) -> None:
         await ctx.review("check", "Is this right?", of=["how_many"])
         return f"{copies}, {'wrapped' if kept else 'bare'}"
 
-    person = Person({"value": 2}, {"value": True}, {"how_many": 3}, {"value": False})
-    async with connect(server, era, person) as client:
-        assert text_of(await client.call_tool("order", {})) == "3, bare"
-    assert person.messages == ["How many?", "Wrap 2?", "Is this right?", "Wrap 3?"]
+    call = await User(
+        server,
+        {"how_many": {"value": 2}, "wrap": [{"value": True}, {"value": False}], "check": {"how_many": 3}},
+        era=era,
+    ).call("order")
+    assert call.text == "3, bare"
+    assert call.asked == ["How many?", "Wrap 2?", "Is this right?", "Wrap 3?"]

@@ -9,8 +9,9 @@ import pytest
 from pydantic import BaseModel
 
 from roundtrip import Context, ToolError
+from roundtrip.testing import Era, Hop, LegByLeg, Restart, User
 from tests.interaction.bodies.shops import LEFT, shop
-from tests.players import Era, Hopper, Person, connect, text_of
+from tests.players import text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -53,8 +54,7 @@ async def test_a_result_comes_back_as_its_annotation_says_on_every_leg(era: Era)
         await ctx.ask("left", LEFT)
         return values[0].until.isoformat()
 
-    async with connect(shop(body), era, Person({"value": 1})) as client:
-        assert text_of(await client.call_tool("order")) == "2026-12-24"
+    assert (await User(shop(body), {"left": {"value": 1}}, era=era).call("order")).text == "2026-12-24"
     expected = (
         Quote(price=7, until=date(2026, 12, 24)),
         Slot(date(2026, 12, 24), (9, 17)),
@@ -74,7 +74,7 @@ async def test_a_result_is_the_same_on_the_leg_that_computed_it_as_on_later_ones
         await ctx.ask("left", LEFT)
         return "done"
 
-    await Hopper(lambda: shop(body)).play("order", None, [{"left": {"value": 1}}])
+    await User(lambda: shop(body), {"left": 1}, network=Restart()).call("order")
     assert seen[0] == seen[1]
     assert type(seen[0]) is type(seen[1])
 
@@ -96,11 +96,9 @@ async def test_a_step_that_fails_fails_the_call_and_one_that_is_caught_runs_agai
             price = 5
         return price + await ctx.ask("left", LEFT, unwrap=True)
 
-    async with connect(shop(fails), era, Person()) as client:
-        assert text_of(await client.call_tool("order")) == "Error executing tool order: the supplier is away"
+    assert (await User(shop(fails), era=era).call("order")).text == "Error executing tool order: the supplier is away"
     runs.clear()
-    async with connect(shop(goes_on), era, Person({"value": 1})) as client:
-        assert text_of(await client.call_tool("order")) == "6"
+    assert (await User(shop(goes_on), {"left": {"value": 1}}, era=era).call("order")).text == "6"
     assert runs["shaky"] == (2 if era is Era.RETRY else 1)
 
 
@@ -109,9 +107,8 @@ async def test_a_result_without_a_json_form_fails_the_call_naming_the_step(era: 
         await ctx.step("connection", object)
         return "never"
 
-    async with connect(shop(body), era, Person()) as client:
-        result = await client.call_tool("order")
-    assert text_of(result).startswith("Error executing tool order: the value of 'connection' cannot be remembered")
+    result = await User(shop(body), era=era).call("order")
+    assert result.text.startswith("Error executing tool order: the value of 'connection' cannot be remembered")
 
 
 async def test_a_result_that_is_not_what_its_annotation_says_fails_the_call(era: Era) -> None:
@@ -122,9 +119,8 @@ async def test_a_result_that_is_not_what_its_annotation_says_fails_the_call(era:
         await ctx.step("quote", wrong)
         return "never"
 
-    async with connect(shop(body), era, Person()) as client:
-        result = await client.call_tool("order")
-    assert "the value of 'quote' cannot be remembered" in text_of(result)
+    result = await User(shop(body), era=era).call("order")
+    assert "the value of 'quote' cannot be remembered" in result.text
 
 
 async def test_a_result_of_another_build_that_no_longer_fits_is_computed_anew() -> None:
@@ -141,8 +137,8 @@ async def test_a_result_of_another_build_that_no_longer_fits_is_computed_anew() 
         await ctx.ask("left", LEFT)
         return value.price
 
-    hopper = Hopper([shop(before), shop(after)])
-    assert text_of(await hopper.play("order", None, [{"left": {"value": 1}}])) == "8"
+    call = await User([shop(before), shop(after)], {"left": 1}, network=Hop()).call("order")
+    assert call.text == "8"
 
 
 async def test_a_leg_that_is_played_again_runs_its_own_steps_again_and_earlier_ones_not() -> None:
@@ -159,7 +155,7 @@ async def test_a_leg_that_is_played_again_runs_its_own_steps_again_and_earlier_o
         late = await ctx.step("late", count, "late")
         return f"{early} {late}"
 
-    hopper = Hopper(lambda: shop(body))
+    hopper = LegByLeg(lambda: shop(body))
     await hopper.leg("order")
     answers: dict[str, Any] = {"left": {"value": 1}}
     assert text_of(await hopper.leg("order", answers=answers, state=hopper.token)) == "1 1"

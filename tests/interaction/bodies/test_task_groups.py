@@ -1,6 +1,7 @@
 """Questions inside the control flow of ordinary code: exception handlers, finally, task groups and gather."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,8 +10,9 @@ import anyio
 import pytest
 
 from roundtrip import Context, Elicit, Event, Server
+from roundtrip.testing import Answers, Era, LegByLeg, Steps, User
 from tests.hosts import WAIT
-from tests.players import Era, Hopper, Person, Trace, connect, text_of
+from tests.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -19,12 +21,7 @@ LEFT = Elicit("Left?", int)
 RIGHT = Elicit("Right?", int)
 
 
-def by_message(replies: dict[str, int]) -> Person:
-    return Person(answer=lambda params: {"value": replies[params.message]})
-
-
-def both() -> Person:
-    return by_message({"Left?": 1, "Right?": 2})
+BOTH: Answers = {re.compile("Left"): 1, re.compile("Right"): 2}
 
 
 async def test_except_exception_does_not_see_that_a_leg_ends(era: Era) -> None:
@@ -39,8 +36,7 @@ async def test_except_exception_does_not_see_that_a_leg_ends(era: Era) -> None:
             caught.append(error)
             return 0
 
-    async with connect(server, era, both()) as client:
-        assert text_of(await client.call_tool("order")) == "1"
+    assert (await User(server, {"left": 1}, era=era).call("order")).text == "1"
     assert caught == []
 
 
@@ -56,8 +52,7 @@ async def test_except_base_exception_may_look_if_it_raises_on(era: Era) -> None:
             seen.append(type(error).__name__)
             raise
 
-    async with connect(server, era, both()) as client:
-        assert text_of(await client.call_tool("order")) == "1"
+    assert (await User(server, {"left": 1}, era=era).call("order")).text == "1"
     assert seen == (["Suspension"] if era is Era.RETRY else [])
 
 
@@ -83,13 +78,12 @@ async def test_finally_and_async_with_run_on_every_leg_that_enters_them(era: Era
             finally:
                 log.append("finally")
 
-    async with connect(server, era, both()) as client:
-        assert text_of(await client.call_tool("order")) == "1"
+    assert (await User(server, {"left": 1}, era=era).call("order")).text == "1"
     assert log == ["open", "finally", "close"] * (2 if era is Era.RETRY else 1)
 
 
 async def test_an_ask_in_a_finally_goes_out_beside_the_question_that_ended_the_leg(era: Era) -> None:
-    trace = Trace()
+    trace = Steps()
     server = Server("shop", trace=trace)
 
     @server.tool()
@@ -101,10 +95,9 @@ async def test_an_ask_in_a_finally_goes_out_beside_the_question_that_ended_the_l
             right = await ctx.ask("right", RIGHT, unwrap=True)
         return f"{left} {right}"
 
-    person = both()
-    async with connect(server, era, person) as client:
-        assert text_of(await client.call_tool("order")) == "1 2"
-    assert person.messages == ["Left?", "Right?"]
+    call = await User(server, BOTH, era=era).call("order")
+    assert call.text == "1 2"
+    assert call.asked == ["Left?", "Right?"]
     rounds = [{"left": "new", "right": "new"}] if era is Era.RETRY else [{"left": "new"}, {"right": "new"}]
     assert trace.asked == rounds
 
@@ -124,12 +117,11 @@ async def test_asks_of_an_anyio_task_group_end_the_leg_cleanly(era: Era) -> None
             group.start_soon(put, "right", RIGHT)
         return f"{answers['left']} {answers['right']}"
 
-    person = both()
-    async with connect(server, era, person) as client:
-        with anyio.fail_after(WAIT):
-            assert text_of(await client.call_tool("order")) == "1 2"
-            assert text_of(await client.call_tool("order")) == "1 2"
-    assert sorted(person.messages) == sorted(["Left?", "Right?"] * 2)
+    with anyio.fail_after(WAIT):
+        for _ in range(2):
+            call = await User(server, BOTH, era=era).call("order")
+            assert call.text == "1 2"
+            assert sorted(call.asked) == ["Left?", "Right?"]
 
 
 async def test_asks_of_an_asyncio_task_group_end_the_leg_cleanly(era: Era) -> None:
@@ -142,10 +134,9 @@ async def test_asks_of_an_asyncio_task_group_end_the_leg_cleanly(era: Era) -> No
             right = group.create_task(_right(ctx))
         return f"{left.result()} {right.result()}"
 
-    async with connect(server, era, both()) as client:
-        with anyio.fail_after(WAIT):
-            assert text_of(await client.call_tool("order")) == "1 2"
-            assert text_of(await client.call_tool("order")) == "1 2"
+    with anyio.fail_after(WAIT):
+        for _ in range(2):
+            assert (await User(server, BOTH, era=era).call("order")).text == "1 2"
 
 
 async def test_asks_of_gather_end_the_leg_cleanly(era: Era) -> None:
@@ -156,12 +147,11 @@ async def test_asks_of_gather_end_the_leg_cleanly(era: Era) -> None:
         left, right = await asyncio.gather(_left(ctx), _right(ctx))
         return f"{left} {right}"
 
-    person = both()
-    async with connect(server, era, person) as client:
-        with anyio.fail_after(WAIT):
-            assert text_of(await client.call_tool("order")) == "1 2"
-            assert text_of(await client.call_tool("order")) == "1 2"
-    assert sorted(person.messages) == sorted(["Left?", "Right?"] * 2)
+    with anyio.fail_after(WAIT):
+        for _ in range(2):
+            call = await User(server, BOTH, era=era).call("order")
+            assert call.text == "1 2"
+            assert sorted(call.asked) == ["Left?", "Right?"]
 
 
 async def test_a_question_of_a_task_that_outlived_its_leg_is_refused_and_asked_on_the_next() -> None:
@@ -184,7 +174,7 @@ async def test_a_question_of_a_task_that_outlived_its_leg_is_refused_and_asked_o
         left, right = await asyncio.gather(_left(ctx), straggler())
         return f"{left} {right}"
 
-    hopper = Hopper([server])
+    hopper = LegByLeg([server])
     with anyio.fail_after(WAIT):
         await hopper.leg("order")
         assert list(hopper.questions) == ["left"]
@@ -215,7 +205,7 @@ async def test_an_asyncio_task_group_leaves_its_callers_task_as_it_was() -> None
 
     handlers: list[asyncio.Task[Any]] = []
     with anyio.fail_after(WAIT):
-        async with connect(server, Era.RETRY, both()) as client:
+        async with connect(server, Era.RETRY, Person(*[{"value": 1}] * 3)) as client:
             for _ in range(3):
                 assert text_of(await client.call_tool("order")) == "1"
             async with anyio.create_task_group() as group:
@@ -227,7 +217,7 @@ async def test_an_asyncio_task_group_leaves_its_callers_task_as_it_was() -> None
 
 
 async def test_a_genuine_cancellation_ends_a_body_with_an_asyncio_task_group(era: Era) -> None:
-    trace = Trace()
+    trace = Steps()
     server = Server("shop", trace=trace)
     waiting = anyio.Event()
     ended: list[str] = []
@@ -243,7 +233,7 @@ async def test_a_genuine_cancellation_ends_a_body_with_an_asyncio_task_group(era
             raise
         return "never"
 
-    async with connect(server, era, both()) as client:
+    async with connect(server, era) as client:
         with anyio.fail_after(WAIT):
             async with anyio.create_task_group() as group:
                 group.start_soon(client.call_tool, "order")

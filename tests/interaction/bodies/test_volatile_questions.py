@@ -1,6 +1,7 @@
 """A body's question that changes whenever it is asked: reported by the third leg, and never mistaken for a deploy."""
 
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -8,8 +9,9 @@ import pytest
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Event, Server
+from roundtrip.testing import Era, LegByLeg, Restart, Steps, User
 from tests.interaction.bodies.shops import shop
-from tests.players import Era, Hopper, Person, Trace, connect, text_of
+from tests.players import text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -31,13 +33,11 @@ def keyed(message: Callable[[], str], **options: Any) -> Server[Any]:
 
 
 async def test_a_timestamp_in_a_named_question_is_reported_by_the_third_leg_with_the_cure() -> None:
-    trace = Trace()
-    person = Person(answer=lambda params: {"ok": True})
-    async with connect(keyed(stamps(), trace=trace), Era.RETRY, person) as client:
-        result = await client.call_tool("order")
-    assert text_of(result).startswith("Error executing tool order: question 'sure' has another message each time")
-    assert "ctx.step()" in text_of(result)
-    assert len(person.asked) == 2
+    trace = Steps()
+    call = await User(keyed(stamps(), trace=trace), {"sure": {"ok": True}}).call("order")
+    assert call.text.startswith("Error executing tool order: question 'sure' has another message each time")
+    assert "ctx.step()" in call.text
+    assert len(call.questions) == 2
     assert trace.steps[-1].leg == 3
     assert trace.events[-1] is Event.FAIL
 
@@ -48,13 +48,11 @@ async def test_a_timestamp_in_a_question_without_a_name_is_reported_by_the_third
     async def body(ctx: Context[Any, Any]) -> str:
         return (await ctx.elicit(clock(), Choice)).action
 
-    trace = Trace()
-    person = Person(answer=lambda params: {"ok": True})
-    async with connect(shop(body, trace=trace), Era.RETRY, person) as client:
-        result = await client.call_tool("order")
-    assert "has another message each time it is asked" in text_of(result)
-    assert "ctx.step()" in text_of(result)
-    assert len(person.asked) == 2
+    trace = Steps()
+    call = await User(shop(body, trace=trace), {re.compile("Sure"): {"ok": True}}).call("order")
+    assert "has another message each time it is asked" in call.text
+    assert "ctx.step()" in call.text
+    assert len(call.questions) == 2
     assert trace.steps[-1].leg == 3
 
 
@@ -64,14 +62,14 @@ async def test_a_step_cures_it() -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         return (await ctx.ask("sure", Elicit(await ctx.step("clock", clock), Choice))).action
 
-    assert text_of(await Hopper(lambda: shop(body)).play("order", None, [{"sure": {"ok": True}}])) == "accept"
+    call = await User(lambda: shop(body), {"sure": {"ok": True}}, network=Restart()).call("order")
+    assert call.text == "accept"
 
 
 async def test_the_live_era_asks_it_once(era: Era) -> None:
-    person = Person(answer=lambda params: {"ok": True})
-    async with connect(keyed(stamps()), Era.LIVE, person) as client:
-        assert text_of(await client.call_tool("order")) == "accept"
-    assert len(person.asked) == 1
+    call = await User(keyed(stamps()), {"sure": {"ok": True}}, era=Era.LIVE).call("order")
+    assert call.text == "accept"
+    assert len(call.questions) == 1
 
 
 async def test_a_question_that_changes_because_another_answer_came_in_is_not_volatile() -> None:
@@ -81,7 +79,7 @@ async def test_a_question_that_changes_because_another_answer_came_in_is_not_vol
         return again["sum"].action
 
     said = ["Sum 1?"]
-    hopper = Hopper(lambda: shop(body, build="1"))
+    hopper = LegByLeg(lambda: shop(body, build="1"))
     await hopper.leg("order")
     await hopper.leg("order", answers={"left": {"value": 1}}, state=hopper.token)
     said[0] = "Sum 2?"
@@ -103,7 +101,7 @@ async def test_a_second_build_that_serves_every_other_leg_is_not_volatile(named:
 
         return shop(body, build=str(number))
 
-    hopper = Hopper([build(1), build(2)])
+    hopper = LegByLeg([build(1), build(2)])
     result = await hopper.leg("order")
     legs = 1
     while result.result_type == "input_required" and legs < 8:

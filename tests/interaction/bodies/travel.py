@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Server
-from tests.players import Trace
+from roundtrip.testing import Steps
 
 KEY = b"a key of this agency's own, 32+ bytes"
 SECRET = "MARGIN-IS-42-PERCENT"
@@ -47,7 +47,7 @@ class Books:
         self.ran["reserve"] += 1
         return f"R{price}"
 
-    def agency(self, trace: Trace | None = None) -> Server[Any]:
+    def agency(self, trace: Steps | None = None) -> Server[Any]:
         server = Server[Any]("agency", keys=[KEY], trace=trace)
 
         @server.tool()

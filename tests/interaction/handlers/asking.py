@@ -4,11 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mcp.client import Client
-from mcp.client.session import ClientRequestContext
+from mcp.server import MCPServer
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
-    ElicitRequestParams,
-    ElicitResult,
     GetPromptResult,
     InputRequiredResult,
     InputResponse,
@@ -17,13 +15,15 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from tests.players import Era, Reply, Target, reply_of
+from roundtrip.clients.legs import LegResult
+from roundtrip.testing import Leg, LegByLeg
+from tests.players import Reply, reply_of
 
 KINDS: Final = ("prompt", "template")
 Result = GetPromptResult | ReadResourceResult
 
 
-def said(result: Result | InputRequiredResult) -> str:
+def said(result: LegResult) -> str:
     """The text of a prompt of one message, or of a resource of one part."""
     if isinstance(result, InputRequiredResult):
         raise AssertionError(f"it still asks {list(result.input_requests or {})}")
@@ -31,6 +31,7 @@ def said(result: Result | InputRequiredResult) -> str:
         (message,) = result.messages
         assert isinstance(message.content, TextContent)
         return message.content.text
+    assert isinstance(result, ReadResourceResult)
     (part,) = result.contents
     assert isinstance(part, TextResourceContents)
     return part.text
@@ -53,45 +54,29 @@ async def failing(client: Client, kind: str, title: str) -> MCPError:
 
 
 class Legs:
-    """Plays a call of the retry era leg by leg, each on a server made anew."""
+    """Plays a call of a prompt or a template leg by leg, each on a server made anew."""
 
-    def __init__(self, make: Callable[[], Target], kind: str) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[], MCPServer[Any]], kind: str) -> None:
+        self._legs = LegByLeg(make)
         self._kind = kind
         self.token: str | None = None
         self.asked: list[str] = []
 
     async def __call__(
         self, title: str, answers: Mapping[str, Reply] | None = None, *, kind: str | None = None
-    ) -> Result | InputRequiredResult:
+    ) -> LegResult:
         """One leg; the state of the last one goes with answers."""
-
-        async def never(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-            raise AssertionError("a retry-era question is answered by the next leg")
-
         responses: dict[str, InputResponse] | None = None
         if answers is not None:
             responses = {key: reply_of(reply) for key, reply in answers.items()}
-        more: dict[str, Any] = {
-            "input_responses": responses,
-            "request_state": self.token if answers is not None else None,
-            "allow_input_required": True,
-        }
-        refused: MCPError | None = None
-        result: Result | InputRequiredResult | None = None
-        async with Client(self._make(), mode=Era.RETRY.value, elicitation_callback=never) as client:
-            try:
-                if (kind or self._kind) == "prompt":
-                    result = await client.session.get_prompt("praise", {"title": title}, **more)
-                else:
-                    result = await client.session.read_resource(f"praise://{title}", **more)
-            except MCPError as error:
-                # Raised in here it would leave the client inside an exception group.
-                refused = error
-        if refused is not None or result is None:
-            raise refused or AssertionError("no answer")
+        state = self.token if answers is not None else None
+        if (kind or self._kind) == "prompt":
+            leg = Leg("praise", {"title": title}, responses, state, method="prompts/get")
+        else:
+            leg = Leg(f"praise://{title}", {}, responses, state, method="resources/read")
+        result = await self._legs.send(leg)
         self.asked = []
         if isinstance(result, InputRequiredResult):
             self.token = result.request_state
-            self.asked = list(result.input_requests or {})
+            self.asked = list(self._legs.questions)
         return result

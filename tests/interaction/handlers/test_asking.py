@@ -17,8 +17,9 @@ from roundtrip import (
     Resolve,
     Server,
 )
+from roundtrip.testing import Era, Steps
 from tests.interaction.handlers.asking import KINDS, Legs, failing, fetch, said
-from tests.players import Era, Person, Trace, connect, roots, sample
+from tests.players import Person, connect, roots, sample
 from tests.unit.secrets import NEW
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +56,7 @@ def add(server: Server[Any], kind: str, fn: Any) -> Server[Any]:
     return server
 
 
-def by_resolvers(kind: str, trace: Trace | None = None, *, plain: bool = False) -> Server[Any]:
+def by_resolvers(kind: str, trace: Steps | None = None, *, plain: bool = False) -> Server[Any]:
     async def praise(
         title: str,
         shop: Annotated[str, Resolve(shop_name)],
@@ -75,7 +76,7 @@ def by_resolvers(kind: str, trace: Trace | None = None, *, plain: bool = False) 
     return add(Server("shop", keys=[NEW], trace=trace), kind, praise_plainly if plain else praise)
 
 
-def by_body(kind: str, trace: Trace | None = None, *, plain: bool = False) -> Server[Any]:
+def by_body(kind: str, trace: Steps | None = None, *, plain: bool = False) -> Server[Any]:
     async def praise(title: str, ctx: Context) -> str:
         tone = await ctx.ask("ask_tone", Elicit(f"Praise {title} in what tone?", Tone), unwrap=True)
         shop = await ctx.step("shop", shop_name)
@@ -138,7 +139,7 @@ async def test_an_invalid_answer_is_asked_again_and_a_missing_one_too(kind: str,
 @ways
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_declining_ends_it_with_an_error_that_says_so(kind: str, way: Any, action: str, era: Era) -> None:
-    trace = Trace()
+    trace = Steps()
     async with connect(way(kind, trace), era, Person(action)) as client:
         error = await failing(client, kind, "Dune")
     assert f"elicitation was {action}" in error.message

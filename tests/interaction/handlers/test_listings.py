@@ -9,8 +9,9 @@ from mcp_types import PromptArgument
 from pydantic import BaseModel, Field
 
 from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server
+from roundtrip.testing import Era
 from tests.interaction.handlers.asking import said
-from tests.players import Era, Person, connect
+from tests.players import Person, connect
 
 pytestmark = pytest.mark.anyio
 

@@ -1,5 +1,6 @@
 """A handler within a handler, and handlers that ask by hand."""
 
+import re
 from typing import Annotated, Any
 
 import pytest
@@ -13,8 +14,8 @@ from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server
 from roundtrip.asks.forms import form_of
+from roundtrip.testing import Answers, Era, User
 from tests.interaction.handlers.asking import KINDS, Legs, said
-from tests.players import Era, Person, connect, text_of
 from tests.unit.secrets import NEW
 
 pytestmark = pytest.mark.anyio
@@ -55,23 +56,19 @@ def nested(place: str, reached: list[str]) -> Server[Any]:
 async def test_a_template_that_asks_is_clearly_refused_within_a_tool_that_would_have_to_wait(place: str) -> None:
     """Shows S3. Its questions are not the tool's, and no token could bring their answers back to it."""
     reached: list[str] = []
-    person = Person({"tone": "dry"})
-    async with connect(nested(place, reached), Era.RETRY, person) as client:
-        result = await client.call_tool("collect")
-    assert result.is_error
-    assert text_of(result).startswith(
-        "Error executing tool collect: ctx.read_resource('praise://Dune') reads a resource"
-    )
-    assert (person.asked, reached) == ([], [])
+    call = await User(nested(place, reached)).call("collect")
+    assert call.is_error
+    assert call.text.startswith("Error executing tool collect: ctx.read_resource('praise://Dune') reads a resource")
+    assert (call.questions, reached) == ([], [])
 
 
 @pytest.mark.parametrize("place", ["resolver", "body"])
 async def test_a_template_that_asks_does_so_within_a_tool_whose_client_is_asked_live(place: str) -> None:
     reached: list[str] = []
-    person = Person({"tone": "dry"})
-    async with connect(nested(place, reached), Era.LIVE, person) as client:
-        assert text_of(await client.call_tool("collect")) == "Dune: dry"
-    assert (person.messages, reached) == (["Praise Dune in what tone?"], ["after"])
+    answers: Answers = {re.compile("Praise Dune"): {"tone": "dry"}}
+    call = await User(nested(place, reached), answers, era=Era.LIVE).call("collect")
+    assert call.text == "Dune: dry"
+    assert (call.asked, reached) == (["Praise Dune in what tone?"], ["after"])
 
 
 async def test_a_template_that_has_nothing_to_ask_is_read_within_a_tool(era: Era) -> None:
@@ -90,8 +87,7 @@ async def test_a_template_that_has_nothing_to_ask_is_read_within_a_tool(era: Era
         (part,) = await ctx.read_resource("praise://Dune")
         return f"{part.content}, {sure.tone}"
 
-    async with connect(server, era, Person({"tone": "dry"})) as client:
-        assert text_of(await client.call_tool("collect")) == "the shop praises Dune, dry"
+    assert (await User(server, {"sure": {"tone": "dry"}}, era=era).call("collect")).text == "the shop praises Dune, dry"
 
 
 # By hand.

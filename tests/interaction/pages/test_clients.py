@@ -13,10 +13,10 @@ from mcp_types import ElicitResult
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, ElicitUrl, Resolve, Server
-from tests.hosts import http
-from tests.interaction.pages.visitors import PLACES, Visitor, add_export, page_of, visiting
-from tests.players import Era, Hopper, Person, connect, text_of
-from tests.tap import Tap
+from roundtrip.testing import Era, LegByLeg, served
+from roundtrip.testing.tap import Tap
+from tests.interaction.pages.visitors import PLACES, Visitor, add_export, visiting
+from tests.players import Person, connect, text_of
 from tests.wire import Json, wire
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +40,7 @@ def exporting(place: str, **options: Any) -> Server[Any]:
 )
 async def test_a_client_that_never_declared_pages_is_never_sent_to_one(place: str, declared: Json) -> None:
     """Shows S6. A bare `elicitation` means forms only."""
-    async with http(exporting(place), json_response=True) as url, wire(url) as post:
+    async with served(exporting(place), json_response=True) as url, wire(url) as post:
         answer = await post.post("tools/call", CALL, capabilities=declared)
     assert answer["error"]["code"] == -32021
     assert answer["error"]["data"] == NEEDED
@@ -49,7 +49,7 @@ async def test_a_client_that_never_declared_pages_is_never_sent_to_one(place: st
 @places
 async def test_a_client_that_declared_pages_alone_is_sent_to_one(place: str) -> None:
     """Shows S3, S6."""
-    async with http(exporting(place), json_response=True) as url, wire(url) as post:
+    async with served(exporting(place), json_response=True) as url, wire(url) as post:
         answer = await post.post("tools/call", CALL, capabilities={"elicitation": {"url": {}}})
     request = answer["result"]["inputRequests"]["login"]
     assert request["method"] == "elicitation/create"
@@ -72,7 +72,7 @@ async def only_forms(server: Server[Any], era: Era, person: Person) -> AsyncGene
         return message
 
     async with (
-        http(server) as url,
+        served(server) as url,
         httpx2.AsyncClient() as web,
         connect(Tap(streamable_http_client(url, http_client=web), change), era, person) as client,
     ):
@@ -188,7 +188,7 @@ async def test_a_live_client_that_cannot_be_asked_is_told_of_the_page_and_calls_
     errors: list[MCPError] = []
     visitor = Visitor()
     server = exporting(place, done=done, wait=30)
-    async with http(server, json_response=True) as url, visiting(url, Era.LIVE, visitor) as client:
+    async with served(server, json_response=True) as url, visiting(url, Era.LIVE, visitor) as client:
         for _ in range(2):
             try:
                 await client.call_tool("export", BOOK)
@@ -207,7 +207,7 @@ async def test_a_live_client_that_cannot_be_asked_is_told_of_the_page_and_calls_
 async def test_a_live_client_without_pages_that_cannot_be_asked_is_not_told_of_one() -> None:
     """Shows S6."""
     caught: list[MCPError] = []
-    async with http(exporting("resolver"), json_response=True) as url, Client(url, mode=Era.LIVE.value) as client:
+    async with served(exporting("resolver"), json_response=True) as url, Client(url, mode=Era.LIVE.value) as client:
         try:
             await client.call_tool("export", BOOK)
         except MCPError as error:
@@ -230,9 +230,9 @@ async def test_a_page_that_moved_is_shown_again_at_its_new_place(place: str) -> 
             Server("shop", keys=[b"k" * 32]), place, lambda ctx: ElicitUrl("Log in.", url, done=lambda: "ada", wait=0)
         )
 
-    hopper = Hopper(make)
+    hopper = LegByLeg(make)
     await hopper.leg("export", BOOK)
     answers = {"login": ElicitResult(action="accept")}
     await hopper.leg("export", BOOK, answers=answers, state=hopper.token)
-    assert page_of(hopper.questions["login"]).url == f"{URL}/v2"
+    assert hopper.questions["login"].url == f"{URL}/v2"
     assert text_of(await hopper.leg("export", BOOK, answers=answers, state=hopper.token)) == "Dune for ada"

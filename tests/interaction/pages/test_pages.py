@@ -20,9 +20,10 @@ from roundtrip import (
     Resolve,
     Server,
 )
-from tests.interaction.pages.visitors import PLACES, Visitor, add_export, page_of, visiting
+from roundtrip.testing import Era, LegByLeg
+from tests.interaction.pages.visitors import PLACES, Visitor, add_export, visiting
 from tests.interaction.test_once import readings
-from tests.players import Era, Hopper, text_of
+from tests.players import text_of
 from tests.unit.secrets import NEW
 
 pytestmark = pytest.mark.anyio
@@ -187,9 +188,9 @@ async def test_what_done_said_first_is_final_typed_and_sealed_on_every_instance(
         said.append(Account(name=f"guest-number-{len(said)}", since=date(2026, 7, 28)))
         return said[-1]
 
-    hopper = Hopper(lambda: shop_with_login(place, said, got, done))
+    hopper = LegByLeg(lambda: shop_with_login(place, said, got, done))
     await hopper.leg("export")
-    assert page_of(hopper.questions["login"]).url == URL
+    assert hopper.questions["login"].url == URL
     agreed = ElicitResult(action="accept")
     await hopper.leg("export", answers={"login": agreed}, state=hopper.token)
     assert list(hopper.questions) == ["sure"]

@@ -8,8 +8,9 @@ from pydantic import BaseModel, Field, SecretStr
 from typing_extensions import TypedDict
 
 from roundtrip import Context, Elicit, ElicitUrl, InvalidSignature, Resolve, Server
+from roundtrip.testing import Era
 from tests.interaction.pages.visitors import PLACES, Visitor, visiting
-from tests.players import Era, Person, connect, text_of
+from tests.players import Person, connect, text_of
 from tests.unit.secrets import NEW
 
 pytestmark = pytest.mark.anyio

@@ -8,11 +8,10 @@ from mcp_types import ElicitRequestURLParams, ElicitResult
 
 from roundtrip import ElicitUrl, Server
 from roundtrip.errors import TicketReason, TicketRejected
-from tests.conftest import Clock
-from tests.hosts import http
+from roundtrip.testing import Clock, Era, LegByLeg, served
 from tests.interaction.pages.visitors import PLACES, Visitor, add_export, page_of, visiting
 from tests.interaction.pages.web import KEY, Web, as_user, ticket_in
-from tests.players import Era, Hopper, text_of
+from tests.players import text_of
 from tests.unit.secrets import NEW, OLD
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +36,7 @@ async def test_who_was_asked_logs_in_on_the_page_and_the_call_goes_on(place: str
         statuses.append(await web.browse(page, "app/ada"))
 
     visitor = Visitor(visit=visit)
-    async with http(web.server(place)) as url, as_user(url, "app/ada") as transport:
+    async with served(web.server(place)) as url, as_user(url, "app/ada") as transport:
         web.base = url.removesuffix("/mcp")
         async with visiting(transport, era, visitor) as client:
             assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada"
@@ -56,7 +55,7 @@ async def test_a_link_mailed_to_somebody_else_is_worth_nothing(place: str, era: 
         statuses.append(await web.browse(page, victim))
 
     visitor = Visitor("accept", "accept", "cancel", visit=mail)
-    async with http(web.server(place)) as url, as_user(url, "app/eve") as transport:
+    async with served(web.server(place)) as url, as_user(url, "app/eve") as transport:
         web.base = url.removesuffix("/mcp")
         async with visiting(transport, era, visitor) as client:
             result = await client.call_tool("export", BOOK)
@@ -76,7 +75,7 @@ async def test_one_call_s_ticket_does_not_finish_another_call(era: Era) -> None:
         # Whatever call asks, it is the first one's link that is followed.
         assert await web.browse(first[0], "app/ada") == 200
 
-    async with http(web.server("body")) as url, as_user(url, "app/ada") as transport:
+    async with served(web.server("body")) as url, as_user(url, "app/ada") as transport:
         web.base = url.removesuffix("/mcp")
         visitor = Visitor("accept", "accept", "accept", "cancel", visit=visit)
         async with visiting(transport, era, visitor) as client:
@@ -96,7 +95,7 @@ async def test_a_ticket_for_one_purpose_does_not_open_the_page_of_another() -> N
     async def visit(page: ElicitRequestURLParams) -> None:
         statuses.append(await web.browse(page, "app/ada"))
 
-    async with http(web.server("body", purpose="newsletter")) as url, as_user(url, "app/ada") as transport:
+    async with served(web.server("body", purpose="newsletter")) as url, as_user(url, "app/ada") as transport:
         web.base = url.removesuffix("/mcp")
         visitor = Visitor("accept", "cancel", visit=visit)
         async with visiting(transport, Era.RETRY, visitor) as client:
@@ -108,22 +107,22 @@ async def test_a_ticket_for_one_purpose_does_not_open_the_page_of_another() -> N
 async def test_every_leg_shows_the_same_ticket_on_whatever_instance(place: str) -> None:
     web = Web()
     async with (
-        http(web.server(place), stateless_http=True) as one,
-        http(web.server(place), stateless_http=True) as two,
+        served(web.server(place), stateless_http=True) as one,
+        served(web.server(place), stateless_http=True) as two,
         as_user(one, "app/ada") as to_one,
         as_user(two, "app/ada") as to_two,
     ):
         # The page is served by the instance that serves no leg of this call but the second.
         web.base = two.removesuffix("/mcp")
-        hopper = Hopper([to_one])
+        hopper = LegByLeg([to_one])
         await hopper.leg("export", BOOK)
         page = page_of(hopper.questions["login"])
-        onward = Hopper([to_two])
+        onward = LegByLeg([to_two])
         await onward.leg("export", BOOK, answers=AGREED, state=hopper.token)
         assert page_of(onward.questions["login"]).url == page.url
         assert await web.browse(page, "app/ada") == 200
-    async with http(web.server(place), stateless_http=True) as three, as_user(three, "app/ada") as transport:
-        result = await Hopper([transport]).leg("export", BOOK, answers=AGREED, state=onward.token)
+    async with served(web.server(place), stateless_http=True) as three, as_user(three, "app/ada") as transport:
+        result = await LegByLeg([transport]).leg("export", BOOK, answers=AGREED, state=onward.token)
     assert text_of(result) == "Dune for ada"
 
 
@@ -145,7 +144,7 @@ def unbound(place: str, *, keys: list[bytes], said: list[str] | None = None) -> 
 async def test_the_question_stays_the_same_while_keys_are_replaced(place: str) -> None:
     said: list[str] = []
     steps = [[OLD], [OLD, NEW], [NEW, OLD], [NEW]]
-    hopper = Hopper([unbound(place, keys=keys, said=said) for keys in steps])
+    hopper = LegByLeg([unbound(place, keys=keys, said=said) for keys in steps])
     await hopper.leg("export", BOOK)
     pages = [page_of(hopper.questions["login"])]
     for _ in range(2):
@@ -162,7 +161,7 @@ async def test_the_question_stays_the_same_while_keys_are_replaced(place: str) -
 
 async def test_a_ticket_ends_with_its_call_however_often_that_was_resumed(clock: Clock) -> None:
     server = unbound("body", keys=[NEW])
-    hopper = Hopper([server])
+    hopper = LegByLeg([server])
     await hopper.leg("export", BOOK)
     ticket = ticket_in(page_of(hopper.questions["login"]))
     for _ in range(6):
@@ -197,7 +196,7 @@ async def test_whose_ticket_it_is_may_be_the_author_s_own_text() -> None:
         "body",
         lambda ctx: ElicitUrl("Log in.", f"https://bookshop.example/?t={ctx.call.ticket('login')}"),
     )
-    hopper = Hopper([server])
+    hopper = LegByLeg([server])
     await hopper.leg("export", BOOK)
     ticket = ticket_in(page_of(hopper.questions["login"]))
     assert server.verify_ticket(ticket, principal="tenant north").purpose == "login"

@@ -8,9 +8,10 @@ import pytest
 from mcp_types import ElicitResult, InputRequiredResult
 
 from roundtrip import ElicitUrl, Server
+from roundtrip.testing import Era, LegByLeg, Steps
 from tests.hosts import WAIT
 from tests.interaction.pages.visitors import PLACES, Visitor, add_export, visiting
-from tests.players import Era, Hopper, Trace, text_of
+from tests.players import text_of
 from tests.unit.secrets import NEW
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +22,7 @@ AGREED = ElicitResult(action="accept")
 places = pytest.mark.parametrize("place", PLACES)
 
 
-def exporting(place: str, done: Callable[..., Any], *, wait: float, trace: Trace | None = None) -> Server[Any]:
+def exporting(place: str, done: Callable[..., Any], *, wait: float, trace: Steps | None = None) -> Server[Any]:
     server = Server[Any]("shop", keys=[NEW], trace=trace)
     return add_export(server, place, lambda ctx: ElicitUrl("Log in.", URL, done=done, wait=wait))
 
@@ -58,7 +59,7 @@ async def test_a_leg_waits_no_longer_than_it_says_and_then_asks_again(place: str
     async def done() -> str | None:
         return "ada" if len(visits) == 2 else None
 
-    trace = Trace()
+    trace = Steps()
     visitor = Visitor(visit=lambda page: visits.append(page.url))
     with anyio.fail_after(WAIT):
         async with visiting(exporting(place, done, wait=wait, trace=trace), era, visitor) as client:
@@ -76,8 +77,8 @@ async def test_without_an_answer_nothing_is_waited_for_and_the_page_is_shown_aga
         looked.append("looked")
         return None
 
-    trace = Trace()
-    hopper = Hopper([exporting(place, done, wait=WAIT, trace=trace)])
+    trace = Steps()
+    hopper = LegByLeg([exporting(place, done, wait=WAIT, trace=trace)])
     await hopper.leg("export", BOOK)
     await hopper.leg("export", BOOK, answers={}, state=hopper.token)
     assert list(hopper.questions) == ["login"]
@@ -92,7 +93,7 @@ async def test_an_agreement_is_kept_over_legs_that_bring_no_other(place: str) ->
     async def done() -> str | None:
         return finished[0] if finished else None
 
-    hopper = Hopper(lambda: exporting(place, done, wait=0))
+    hopper = LegByLeg(lambda: exporting(place, done, wait=0))
     await hopper.leg("export", BOOK)
     await hopper.leg("export", BOOK, answers={"login": AGREED}, state=hopper.token)
     finished.append("ada")
@@ -115,7 +116,7 @@ async def test_a_page_waits_beside_a_question_that_is_answered_in_its_own_time()
     def make() -> Server[Any]:
         return exporting("resolver", lambda: None, wait=0)
 
-    hopper = Hopper(make)
+    hopper = LegByLeg(make)
     await hopper.leg("export", BOOK)
     for _ in range(3):
         result = await hopper.leg("export", BOOK, answers={"login": AGREED}, state=hopper.token)

@@ -8,16 +8,16 @@ from mcp.client import Client
 from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp_types import (
     ElicitCompleteNotification,
-    ElicitRequest,
     ElicitRequestFormParams,
     ElicitRequestParams,
     ElicitRequestURLParams,
     ElicitResult,
-    InputRequest,
 )
 
 from roundtrip import Context, ElicitUrl, Resolve, Server
-from tests.players import Era, Reply, Target, reply_of
+from roundtrip.testing import Era, Question
+from roundtrip.testing.fleet import Instance
+from tests.players import Reply, reply_of
 
 PLACES: Final = ("resolver", "body")
 """Where a question may stand."""
@@ -63,7 +63,7 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visiting(server: Target, era: Era, visitor: Visitor, **options: Any) -> AsyncGenerator[Client]:
+async def visiting(server: Instance, era: Era, visitor: Visitor, **options: Any) -> AsyncGenerator[Client]:
     """A client that shows pages to a visitor."""
     async with Client(
         server, mode=era.value, elicitation_callback=visitor, message_handler=visitor.listen, **options
@@ -71,11 +71,11 @@ async def visiting(server: Target, era: Era, visitor: Visitor, **options: Any) -
         yield client
 
 
-def page_of(request: InputRequest) -> ElicitRequestURLParams:
+def page_of(question: Question) -> ElicitRequestURLParams:
     """What a question of the retry era says of its page."""
-    if not isinstance(request, ElicitRequest) or not isinstance(request.params, ElicitRequestURLParams):
-        raise TypeError(f"a page was expected, not {request}")
-    return request.params
+    if not isinstance(question.params, ElicitRequestURLParams):
+        raise TypeError(f"a page was expected, not {question}")
+    return question.params
 
 
 def add_export(server: Server[Any], place: str, make: Callable[[Context], ElicitUrl[Any]]) -> Server[Any]:

@@ -17,9 +17,9 @@ from starlette.responses import PlainTextResponse, Response
 
 from roundtrip import Context, ElicitUrl, Server
 from roundtrip.errors import TicketRejected
+from roundtrip.testing.tap import Tap
 from tests.hosts import WAIT
 from tests.interaction.pages.visitors import add_export
-from tests.tap import Tap
 
 KEY: Final = b"a key that both of the servers know"
 _TICKET: Final = re.compile(r"t=([^&]+)")

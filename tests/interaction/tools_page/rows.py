@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from roundtrip import Server
-from tests.players import Era, connect, text_of
+from roundtrip.testing import Era
+from tests.players import connect, text_of
 
 Json = dict[str, Any]
 Make = Callable[[Server[Any]], object]

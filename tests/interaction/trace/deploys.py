@@ -12,7 +12,8 @@ import pytest
 
 from roundtrip import Server
 from roundtrip.cli.loading import load_server
-from tests.players import Era, call
+from roundtrip.testing import Era
+from tests.players import call
 
 SHOP = """\
 from typing import Annotated

@@ -9,8 +9,10 @@ import pytest
 from mcp_types import ElicitResult
 
 from roundtrip.cli import main
+from roundtrip.testing import Era, LegByLeg
+from roundtrip.testing.fleet import Instance
 from tests.interaction.trace.deploys import REPLIES, SHOP, Change, Recording, changed, deploy, module_of, recording
-from tests.players import Era, Hopper, Target, connect, roots, sample
+from tests.players import connect, roots, sample
 
 __all__ = ["recording"]
 
@@ -284,7 +286,7 @@ def test_a_call_that_still_waits_is_checked_with_what_it_waits_for(
     server = recording.load(SHOP)
 
     async def play() -> None:
-        hopper = Hopper([server])
+        hopper = LegByLeg([server])
         await hopper.leg("order", {"title": "Dune"})
         answers = {"buyer": REPLIES["Your name?"], "copies": REPLIES["How many of Dune?"]}
         await hopper.leg("order", {"title": "Dune"}, answers=answers, state=hopper.token)
@@ -415,7 +417,7 @@ async def agree(context: Any, params: Any) -> ElicitResult:
 
 
 def record_mixed(recording: Recording, era: Era, source: str) -> None:
-    server: Target = recording.load(source)
+    server: Instance = recording.load(source)
 
     async def play() -> None:
         options: dict[str, Any] = {"sampling_callback": sample, "list_roots_callback": roots}
@@ -472,7 +474,7 @@ async def read(title: str, buyer: Annotated[Name, Resolve(buyer)]) -> str:
 def test_prompts_and_templates_are_checked_too_and_run_no_function_that_asks_nothing_any_more(
     recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server: Target = recording.load(HANDLERS)
+    server: Instance = recording.load(HANDLERS)
 
     async def say(context: Any, params: Any) -> ElicitResult:
         del context, params

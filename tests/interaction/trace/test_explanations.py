@@ -19,9 +19,9 @@ from roundtrip.cli import main
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.journal import to_text
 from roundtrip.runtime.reasons import Reason
+from roundtrip.testing import Answers, Clock, Era, LegByLeg, User
 from roundtrip.tokens import KeyRing, TokenCodec
-from tests.conftest import Clock
-from tests.players import Era, Hopper, Reply, call
+from tests.players import Reply
 from tests.unit.secrets import BORN, CountedEntropy, envelope
 
 pytestmark = pytest.mark.anyio
@@ -98,7 +98,7 @@ def shop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Shop:
 
 async def play(servers: list[Server[Any]], *replies: dict[str, Reply]) -> None:
     """A call that hops over some servers, with the replies of one round on each after the first."""
-    hopper = Hopper(servers)
+    hopper = LegByLeg(servers)
     await hopper.leg("order", ARGUMENTS)
     for reply in replies:
         await hopper.leg("order", ARGUMENTS, answers=reply, state=hopper.token)
@@ -114,7 +114,7 @@ async def test_missing(shop: Shop) -> None:
 
 
 async def test_invalid(shop: Shop, era: Era) -> None:
-    await call(shop.asking(), era, "order", ARGUMENTS, {"ok": "perhaps"}, YES)
+    await User(shop.asking(), {"confirm": [{"ok": "perhaps"}, YES]}, era=era).call("order", ARGUMENTS)
     text = shop.explained(Reason.INVALID)
     assert "Question 'confirm' was put again in round 2, because the answer did not fit its form (" in text
     assert "attempt 2" in text
@@ -160,7 +160,7 @@ async def test_volatile(shop: Shop) -> None:
     async def order(title: str, choice: Annotated[Choice, Resolve(confirm)]) -> str:
         return title
 
-    await call(shop.with_tool(order), Era.RETRY, "order", ARGUMENTS, YES, YES)
+    await User(shop.with_tool(order), {"confirm": [YES, YES]}, era=Era.RETRY).call("order", ARGUMENTS)
     text = shop.explained(Reason.VOLATILE)
     assert "Question 'confirm'" in text
     assert "'It is 1 o\\'clock. Sure?'" in text or '"It is 1 o\'clock. Sure?"' in text
@@ -208,9 +208,9 @@ async def test_revised(shop: Shop, era: Era) -> None:
         await ctx.review("review", "All right?", ["city", "sure"])
         return title
 
-    replies: list[Reply] = [{"city": "Rome"}, YES, {"city.city": "Oslo", "sure.ok": True}, YES]
-    replies += [{"city.city": "Oslo", "sure.ok": True}]
-    await call(shop.with_tool(order), era, "order", ARGUMENTS, *replies)
+    changed = {"city.city": "Oslo", "sure.ok": True}
+    answers: Answers = {"city": {"city": "Rome"}, "sure": [YES, YES], "review": changed}
+    await User(shop.with_tool(order), answers, era=era).call("order", ARGUMENTS)
     told = shop.explained(Reason.REVISED)
     assert "Question 'sure' was put again in round 4, because the user changed " in told
     assert "on which it may depend" in told
@@ -218,7 +218,7 @@ async def test_revised(shop: Shop, era: Era) -> None:
 
 async def test_expired(shop: Shop, clock: Clock) -> None:
     server = shop.asking(ttl=60)
-    hopper = Hopper([server])
+    hopper = LegByLeg([server])
     await hopper.leg("order", ARGUMENTS)
     clock.advance(180)
     with pytest.raises(MCPError):
@@ -230,7 +230,7 @@ async def test_expired(shop: Shop, clock: Clock) -> None:
 
 async def test_minted_in_the_future(shop: Shop, clock: Clock) -> None:
     server = shop.asking()
-    hopper = Hopper([server])
+    hopper = LegByLeg([server])
     await hopper.leg("order", ARGUMENTS)
     clock.advance(-180)
     with pytest.raises(MCPError):
@@ -268,7 +268,7 @@ async def test_a_token_that_does_not_open_names_no_call_and_is_explained_all_the
     reason: RejectionReason, shop: Shop
 ) -> None:
     other, spoil, words = REFUSED[reason]
-    hopper = Hopper([shop.asking(), other(shop)])
+    hopper = LegByLeg([shop.asking(), other(shop)])
     await hopper.leg("order", ARGUMENTS)
     with pytest.raises(MCPError):
         await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=spoil(hopper.token))
@@ -283,7 +283,7 @@ async def test_another_tool_other_arguments_and_another_method(shop: Shop) -> No
     def prompt(title: str) -> str:
         return title
 
-    hopper = Hopper([server])
+    hopper = LegByLeg([server])
     await hopper.leg("order", ARGUMENTS)
     with pytest.raises(MCPError):
         await hopper.leg("sell", ARGUMENTS, state=hopper.token)
@@ -306,7 +306,7 @@ def _without_leg(shop: Shop, reason: RejectionReason) -> str:
 
 
 async def test_another_service_and_another_person(shop: Shop) -> None:
-    hopper = Hopper([shop.asking(), shop.asking(name="library")])
+    hopper = LegByLeg([shop.asking(), shop.asking(name="library")])
     await hopper.leg("order", ARGUMENTS)
     with pytest.raises(MCPError):
         await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
@@ -316,7 +316,7 @@ async def test_another_service_and_another_person(shop: Shop) -> None:
     def whose(request: object) -> str:
         return person
 
-    hopper = Hopper([shop.asking(principal=whose)])
+    hopper = LegByLeg([shop.asking(principal=whose)])
     await hopper.leg("order", ARGUMENTS)
     person = "bob"
     with pytest.raises(MCPError):
@@ -333,7 +333,7 @@ async def test_another_version_of_the_tool(shop: Shop) -> None:
 
     server = shop.server()
     server.tool(version=1)(order)
-    hopper = Hopper([server])
+    hopper = LegByLeg([server])
     await hopper.leg("order", ARGUMENTS)
     server.tool(version=2)(order)
     with pytest.raises(MCPError):
@@ -349,7 +349,7 @@ async def test_a_token_of_a_later_format(shop: Shop, clock: Clock) -> None:
     claims = envelope("[2]", aud="shop", a=to_text(arguments))
     token = TokenCodec(KeyRing([KEY]), entropy=CountedEntropy()).seal(claims)
     with pytest.raises(MCPError):
-        await Hopper([shop.asking()]).leg("order", ARGUMENTS, state=token)
+        await LegByLeg([shop.asking()]).leg("order", ARGUMENTS, state=token)
     assert "finish rolling out one version of roundtrip" in shop.refused(RejectionReason.FORMAT)
 
 
@@ -367,7 +367,7 @@ async def test_a_seal_that_another_key_made(shop: Shop) -> None:
         shop.with_tool(order, request_state_security=RequestStateSecurity(keys=[KEY]), seal_keys=[seal_key], build="1")
         for seal_key in (KEY, OTHER_KEY)
     ]
-    hopper = Hopper(servers)
+    hopper = LegByLeg(servers)
     await hopper.leg("order", ARGUMENTS)
     with pytest.raises(MCPError):
         await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)

@@ -1,10 +1,10 @@
 """What a recorder writes of real calls: every leg, on both eras, and nothing that was not to be told."""
 
-import contextlib
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import anyio
 import pytest
@@ -14,17 +14,18 @@ from mcp_types import ElicitResult, InputRequiredResult
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, ElicitUrl, Recorder, Resolve, Server, Step
+from roundtrip.clients.legs import ERAS
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.journal import digest
 from roundtrip.machine.table import State
 from roundtrip.recording.lines import AskedLine, BeganLine, RefusedLine, Revealed
+from roundtrip.testing import DECLINE, Answers, Clock, Era, LegByLeg, User
 from roundtrip.trace.calls import join
 from roundtrip.trace.reading import files_of
-from tests.conftest import Clock
 from tests.interaction.bookshop import bookshop
 from tests.interaction.test_authored_states import by_hand
 from tests.interaction.trace.transcribed import assert_path_is_in_the_table, calls_of, lines_of, raw_lines
-from tests.players import Era, Hopper, Person, call, connect, roots, sample, text_of
+from tests.players import connect, roots, sample
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -97,8 +98,7 @@ def ignore(title: str) -> str:
     return "x"
 
 
-def answer(params: Any) -> Any:
-    return {"ok": True} if "Order" in params.message else {"note": "by noon"}
+ANSWERS: Answers = {"confirm": {"ok": True}, "note": {"note": "by noon"}}
 
 
 # One call.
@@ -106,7 +106,8 @@ def answer(params: Any) -> Any:
 
 async def test_a_call_is_told_from_its_first_request_to_its_result(tmp_path: Path, era: Era) -> None:
     path = tmp_path / "calls.jsonl"
-    assert text_of(await call(shop(path), era, "order", {"title": "Dune"}, answer=answer)) == "Dune for 7, by noon: 42"
+    call = await User(shop(path), ANSWERS, era=era).call("order", title="Dune")
+    assert call.text == "Dune for 7, by noon: 42"
     (traced,) = calls_of(path)
     assert_path_is_in_the_table(traced)
     assert (traced.tool, traced.state, len(traced.rounds), traced.bodies) == (
@@ -135,9 +136,9 @@ async def test_a_call_is_told_from_its_first_request_to_its_result(tmp_path: Pat
 
 async def test_the_same_states_are_told_on_both_eras(tmp_path: Path) -> None:
     paths: list[list[State]] = []
-    for era in Era:
+    for era in ERAS:
         path = tmp_path / f"{era.name}.jsonl"
-        await call(shop(path), era, "order", {"title": "Dune"}, answer=answer)
+        await User(shop(path), ANSWERS, era=era).call("order", title="Dune")
         (traced,) = calls_of(path)
         paths.append([state for _, state in traced.path])
     assert paths[0] == paths[1]
@@ -148,7 +149,7 @@ async def test_on_the_retry_era_each_leg_tells_the_size_of_its_token_and_what_be
 ) -> None:
     path = tmp_path / "calls.jsonl"
     servers = [shop(path, name) for name in ("a", "b", "c")]
-    hopper = Hopper(servers)
+    hopper = LegByLeg(servers)
     sizes: list[int] = []
     result = await hopper.leg("order", {"title": "Dune"})
     for answers in ({"confirm": {"ok": True}}, {"note": {"note": "n"}}):
@@ -179,36 +180,34 @@ async def test_the_name_of_a_call_never_looks_like_an_option(tmp_path: Path, mon
 
     monkeypatch.setattr("os.urandom", draw)
     path = tmp_path / "calls.jsonl"
-    await call(shop(path), Era.RETRY, "inner")
+    await User(shop(path), era=Era.RETRY).call("inner")
     assert calls_of(path)[0].id == "YWFhYWFhYWFh"
 
 
 # Every way to end.
 
 
-async def play(server: Server[Any], era: Era, tool: str, *replies: Any) -> None:
-    person = Person(*replies) if replies else None
+async def play(server: Server[Any], era: Era, tool: str, answers: Answers | None) -> None:
+    lacks: list[Literal["elicitation"]] = ["elicitation"] if answers is None else []
     with anyio.fail_after(10):
-        async with connect(server, era, person) as client:
-            with contextlib.suppress(MCPError):
-                await client.call_tool(tool, {"title": "Dune"})
+        await User(server, answers, era=era, lacks=lacks, allow_error=True).call(tool, title="Dune")
 
 
 @pytest.mark.parametrize(
-    ("tool", "replies", "state", "error"),
+    ("tool", "answers", "state", "error"),
     [
-        ("order", ("decline",), State.REFUSED, None),
-        ("order", (), State.REJECTED, "CapabilityMissing"),
-        ("order", ({"ok": 1.5}, {"ok": 1.5}, {"ok": 1.5}), State.FAILED, "AnswerRejected"),
-        ("crash", (), State.FAILED, "RuntimeError"),
+        ("order", {"confirm": DECLINE}, State.REFUSED, None),
+        ("order", None, State.REJECTED, "CapabilityMissing"),
+        ("order", {"confirm": [{"ok": 1.5}] * 3}, State.FAILED, "AnswerRejected"),
+        ("crash", None, State.FAILED, "RuntimeError"),
     ],
     ids=["declined", "without the capability", "invalid too often", "crashed"],
 )
 async def test_each_way_to_end_is_told(
-    tmp_path: Path, era: Era, tool: str, replies: tuple[Any, ...], state: State, error: str | None
+    tmp_path: Path, era: Era, tool: str, answers: Answers | None, state: State, error: str | None
 ) -> None:
     path = tmp_path / "calls.jsonl"
-    await play(shop(path), era, tool, *replies)
+    await play(shop(path), era, tool, answers)
     (traced,) = calls_of(path)
     assert_path_is_in_the_table(traced)
     assert traced.ended is not None
@@ -221,7 +220,9 @@ async def test_each_way_to_end_is_told(
 async def test_an_answer_that_is_invalid_is_told_with_the_complaint_and_counted(tmp_path: Path, era: Era) -> None:
     path = tmp_path / "calls.jsonl"
     server = shop(path, reveal="all")
-    await call(server, era, "order", {"title": "Dune"}, {"ok": "perhaps"}, {"ok": True}, {"note": "n"})
+    await User(server, {"confirm": [{"ok": "perhaps"}, {"ok": True}], "note": {"note": "n"}}, era=era).call(
+        "order", {"title": "Dune"}
+    )
     (traced,) = calls_of(path)
     again = traced.rounds[1].asked.questions[0]
     assert (again.reason.value, again.attempt) == ("invalid", 2)
@@ -231,7 +232,7 @@ async def test_an_answer_that_is_invalid_is_told_with_the_complaint_and_counted(
 
 async def test_a_call_from_within_a_call_says_which(tmp_path: Path, era: Era) -> None:
     path = tmp_path / "calls.jsonl"
-    await call(shop(path), era, "outer")
+    await User(shop(path), era=era).call("outer")
     outer, inner = calls_of(path)
     assert (outer.tool, inner.tool) == ("outer", "inner")
     assert inner.began is not None
@@ -263,11 +264,11 @@ async def test_a_cancelled_call_is_told_as_failed(tmp_path: Path, era: Era) -> N
 @pytest.mark.parametrize("kind", ["prompt", "resource"])
 async def test_prompts_and_templates_are_told_like_tools(tmp_path: Path, era: Era, kind: str) -> None:
     path = tmp_path / "calls.jsonl"
-    async with connect(shop(path), era, Person({"ok": True})) as client:
-        if kind == "prompt":
-            await client.get_prompt("letter", {"title": "Dune"})
-        else:
-            await client.read_resource("shelf://Dune")
+    user = User(shop(path), {"confirm": {"ok": True}}, era=era)
+    if kind == "prompt":
+        await user.get_prompt("letter", title="Dune")
+    else:
+        await user.read_resource("shelf://Dune")
     (traced,) = calls_of(path)
     assert traced.began is not None
     assert (traced.began.method, traced.tool) == {
@@ -279,7 +280,7 @@ async def test_prompts_and_templates_are_told_like_tools(tmp_path: Path, era: Er
 
 async def test_what_an_author_asks_by_hand_is_told_too(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
-    await call(shop(path), Era.RETRY, "hand", {}, {"ok": True})
+    await User(shop(path), {"sure": {"ok": True}}, era=Era.RETRY).call("hand")
     (traced,) = calls_of(path)
     asked = traced.rounds[0].asked
     assert (asked.by, [question.key for question in asked.questions]) == ("author", ["sure"])
@@ -290,7 +291,7 @@ async def test_what_an_author_asks_by_hand_is_told_too(tmp_path: Path) -> None:
 
 async def test_what_is_asked_by_hand_of_a_client_that_does_not_know_of_it_has_failed(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
-    await play(shop(path), Era.LIVE, "hand", {"ok": True})
+    await play(shop(path), Era.LIVE, "hand", {})
     (traced,) = calls_of(path)
     assert_path_is_in_the_table(traced)
     assert traced.state is State.FAILED
@@ -305,8 +306,8 @@ async def test_a_question_without_a_name_is_not_told_by_a_digest_of_its_text(tmp
         answer = await ctx.elicit("Delete account 1234?", Choice)
         return answer.action
 
-    await call(server, era, "order", {}, {"ok": True})
-    await call(server, era, "order", {}, "decline")
+    await User(server, {re.compile("Delete account"): {"ok": True}}, era=era).call("order")
+    await User(server, {re.compile("Delete account"): DECLINE}, era=era).call("order")
     assert digest("Delete account 1234?") not in path.read_text()
     first, second = calls_of(path)
     (key,) = {question.key for round_ in first.rounds for question in round_.asked.questions}
@@ -373,17 +374,17 @@ async def test_each_reason_to_refuse_a_token_is_told_with_the_call_where_the_tok
 
     options: dict[str, Any] = {"principal": principal, "max_token_bytes": 2000}
     first, second = shop(path, "a", **options), shop(path, "b", **options)
-    hopper = Hopper([first, second])
+    hopper = LegByLeg([first, second])
     await hopper.leg("order", {"title": "Dune"})
     tool, arguments, token = "order", {"title": "Dune"}, hopper.token
     match reason:
         case RejectionReason.EXPIRED:
             clock.advance(601)
         case RejectionReason.UNKNOWN_KEY:
-            hopper = Hopper([shop(path, "b", **options)])
+            hopper = LegByLeg([shop(path, "b", **options)])
             other = Server[Any]("shop", keys=[b"o" * 32], trace=Recorder(path, instance="b"))
             other.add_tool(echo, name="order")
-            hopper = Hopper([other])
+            hopper = LegByLeg([other])
         case RejectionReason.TAMPERED:
             token = _flip(token)
         case RejectionReason.OTHER_TARGET:
@@ -391,7 +392,7 @@ async def test_each_reason_to_refuse_a_token_is_told_with_the_call_where_the_tok
         case RejectionReason.OTHER_ARGUMENTS:
             arguments = {"title": "Emma"}
         case RejectionReason.OTHER_AUDIENCE:
-            hopper = Hopper([shop(path, "b", audience="elsewhere", **options)])
+            hopper = LegByLeg([shop(path, "b", audience="elsewhere", **options)])
         case RejectionReason.OTHER_PRINCIPAL:
             who[0] = "eve"
         case RejectionReason.OVERSIZED:
@@ -412,7 +413,7 @@ async def test_each_reason_to_refuse_a_token_is_told_with_the_call_where_the_tok
 
 async def test_a_name_that_nothing_here_has_is_not_told_of_a_refused_token(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
-    hopper = Hopper([shop(path)])
+    hopper = LegByLeg([shop(path)])
     with pytest.raises(MCPError):
         await hopper.leg("a secret \x1b[31m", {}, answers={}, state="nonsense")
     (refused,) = lines_of(path)
@@ -429,7 +430,7 @@ async def test_the_environment_has_an_unchanged_server_recorded(
     path = tmp_path / "calls.jsonl"
     monkeypatch.setenv("ROUNDTRIP_TRACE", str(path))
     monkeypatch.setenv("ROUNDTRIP_TRACE_REVEAL", "results, arguments")
-    await call(shop(None), Era.RETRY, "inner")
+    await User(shop(None), era=Era.RETRY).call("inner")
     (traced,) = calls_of(path)
     assert traced.ended is not None
     assert isinstance(traced.ended.result, Revealed)
@@ -440,7 +441,7 @@ async def test_false_switches_the_environment_off(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("ROUNDTRIP_TRACE", str(path))
     server = Server[Any]("quiet", trace=False)
     server.add_tool(lambda: "x", name="x")
-    await call(server, Era.RETRY, "x")
+    await User(server, era=Era.RETRY).call("x")
     assert not path.exists()
 
 
@@ -456,7 +457,7 @@ async def test_several_tracers_watch_side_by_side_and_one_that_raises_harms_nobo
     server = Server[Any]("shop", trace=[broken, steps.append, path])
     server.add_tool(lambda: "x", name="x")
     with caplog.at_level(logging.CRITICAL):
-        assert text_of(await call(server, Era.RETRY, "x")) == "x"
+        assert (await User(server, era=Era.RETRY).call("x")).text == "x"
     assert len(steps) == 3
     assert calls_of(path)[0].state is State.COMPLETED
 
@@ -473,14 +474,14 @@ async def test_a_file_that_cannot_be_written_ends_no_call(
     blocked = tmp_path / "file"
     blocked.write_text("")
     with caplog.at_level(logging.WARNING, logger="roundtrip"):
-        result = await call(shop(blocked / "calls.jsonl"), era, "order", {"title": "Dune"}, answer=answer)
-    assert text_of(result) == "Dune for 7, by noon: 42"
+        call = await User(shop(blocked / "calls.jsonl"), ANSWERS, era=era).call("order", title="Dune")
+    assert call.text == "Dune for 7, by noon: 42"
     assert len([record for record in caplog.records if "cannot write the transcript" in record.message]) == 1
 
 
 async def test_a_folder_gets_a_file_of_each_instance(tmp_path: Path) -> None:
     for instance in ("a", "b/../c"):
-        await call(shop(tmp_path, instance), Era.RETRY, "inner")
+        await User(shop(tmp_path, instance), era=Era.RETRY).call("inner")
     assert [file.name for file in files_of([tmp_path])] == ["a.jsonl", "b-..-c.jsonl"]
     assert len(calls_of(tmp_path)) == 2
 
@@ -563,17 +564,14 @@ async def test_a_transcript_and_the_log_hold_no_argument_answer_step_token_key_o
     title, note = MARKERS["argument"], {"note": MARKERS["answer"]}
     tokens: list[str] = []
     with caplog.at_level(logging.DEBUG, logger="roundtrip"):
-        person = Person(answer=lambda params: note)
-        async with connect(server, era, person) as client:
-            await client.call_tool("order", {"title": title})
-            await client.call_tool("fail", {"title": title})
-            await client.read_resource(f"shelf://{title}")
-        async with connect(server, era, Person("decline")) as client:
-            await client.call_tool("order", {"title": title})
-        async with connect(server, era, Person(*[{"note": 7, "more": MARKERS["answer"]}] * 3)) as client:
-            await client.call_tool("order", {"title": title})
+        user = User(server, {"ask": note, "second": note}, era=era, allow_unused=True)
+        await user.call("order", title=title)
+        await user.call("fail", title=title)
+        await user.read_resource(f"shelf://{title}")
+        await User(server, {"ask": DECLINE}, era=era).call("order", {"title": title})
+        await User(server, {"ask": [{"note": 7, "more": MARKERS["answer"]}] * 3}, era=era).call("order", title=title)
         if era is Era.RETRY:
-            hopper = Hopper([server])
+            hopper = LegByLeg([server])
             await hopper.leg("order", {"title": title})
             tokens.append(hopper.token)
             for changed in (hopper.token[:-9], hopper.token):
@@ -600,7 +598,7 @@ REVEALED: dict[str, Callable[[list[dict[str, Any]]], bool]] = {
 @pytest.mark.parametrize("kind", REVEALED)
 async def test_reveal_keeps_what_it_names_and_nothing_else(tmp_path: Path, era: Era, kind: Any) -> None:
     path = tmp_path / "calls.jsonl"
-    await call(shop(path, reveal=[kind]), era, "order", {"title": "Dune"}, answer=answer)
+    await User(shop(path, reveal=[kind]), ANSWERS, era=era).call("order", title="Dune")
     lines = raw_lines(path)
     assert {name for name, shows in REVEALED.items() if shows(lines)} == {kind}
 
@@ -614,8 +612,8 @@ async def test_the_wire_does_not_change_by_a_byte_because_of_a_recorder(
     monkeypatch.setattr("os.urandom", no_entropy)
     legs: list[Any] = []
     for path in (None, tmp_path / "calls.jsonl"):
-        hopper = Hopper([shop(path)])
+        hopper = LegByLeg([shop(path)])
         await hopper.leg("order", {"title": "Dune"})
         final = await hopper.leg("order", {"title": "Dune"}, answers={"confirm": {"ok": True}}, state=hopper.token)
-        legs.append([leg.model_dump_json() for leg in [*hopper.legs, final]])
+        legs.append([leg.model_dump_json() for leg in [*hopper.rounds, final]])
     assert legs[0] == legs[1]

@@ -1,6 +1,7 @@
 """`Telemetry`: spans and metrics of real calls on both eras, as OpenTelemetry's own SDK receives them."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -26,11 +27,11 @@ from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Recorder, Resolve, Server, Telemetry, ToolError
 from roundtrip.machine.journal import Journal
+from roundtrip.testing import CANCEL, DECLINE, Clock, Era, Hop, LegByLeg, User
 from roundtrip.tokens import read_unverified
-from tests.conftest import Clock
 from tests.hosts import ROOT, WAIT
 from tests.interaction.bookshop import Copies, bookshop
-from tests.players import Era, Hopper, Reply, call, text_of
+from tests.players import text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +40,6 @@ ROUNDS: Final[list[dict[str, dict[str, Any]]]] = [
     {"confirm_backorder": {"confirm": True}},
     {"how_many": {"copies": 2}},
 ]
-REPLIES: Final[tuple[Reply, ...]] = ({"confirm": True}, {"copies": 2})
 
 
 class Collected:
@@ -110,8 +110,9 @@ def name_of(span: ReadableSpan) -> tuple[int, int]:
 
 async def test_the_spans_of_a_call_that_hops_are_linked_leg_to_leg() -> None:
     instances = [Collected() for _ in range(2)]
-    hopper = Hopper([bookshop(trace=instance.telemetry) for instance in instances])
-    assert text_of(await hopper.play("order", ARGUMENTS, ROUNDS)) == "2 x Neuromancer, in 2-3 weeks"
+    servers = [bookshop(trace=instance.telemetry) for instance in instances]
+    call = await User(servers, ROUNDS, network=Hop()).call("order", ARGUMENTS)
+    assert call.text == "2 x Neuromancer, in 2-3 weeks"
     (first, third), (second,) = [instance.spans for instance in instances]
     assert [span.name for span in (first, second, third)] == ["roundtrip.leg order"] * 3
     assert linked_to(first) == []
@@ -123,8 +124,9 @@ async def test_the_spans_of_a_call_that_hops_are_linked_leg_to_leg() -> None:
 
 async def test_a_link_survives_a_leg_on_an_instance_that_tells_nothing(collected: Collected) -> None:
     """The leg after it has none, as there is no span to link to, and the call goes on."""
-    hopper = Hopper([bookshop(trace=collected.telemetry), bookshop(), bookshop(trace=collected.telemetry)])
-    assert text_of(await hopper.play("order", ARGUMENTS, ROUNDS)) == "2 x Neuromancer, in 2-3 weeks"
+    servers = [bookshop(trace=collected.telemetry), bookshop(), bookshop(trace=collected.telemetry)]
+    call = await User(servers, ROUNDS, network=Hop()).call("order", ARGUMENTS)
+    assert call.text == "2 x Neuromancer, in 2-3 weeks"
     first, third = collected.spans
     assert attributes_of(first)["roundtrip.leg"] == 1
     assert attributes_of(third)["roundtrip.leg"] == 3
@@ -132,7 +134,7 @@ async def test_a_link_survives_a_leg_on_an_instance_that_tells_nothing(collected
 
 
 async def test_a_retried_leg_links_to_the_leg_whose_token_it_brought(collected: Collected) -> None:
-    hopper = Hopper([bookshop(trace=collected.telemetry)])
+    hopper = LegByLeg([bookshop(trace=collected.telemetry)])
     await hopper.leg("order", ARGUMENTS)
     token = hopper.token
     for _ in range(2):
@@ -143,7 +145,7 @@ async def test_a_retried_leg_links_to_the_leg_whose_token_it_brought(collected: 
 
 
 async def test_the_token_names_the_span_of_the_leg_that_wrote_it(collected: Collected) -> None:
-    hopper = Hopper([bookshop(trace=collected.telemetry)])
+    hopper = LegByLeg([bookshop(trace=collected.telemetry)])
     await hopper.leg("order", ARGUMENTS)
     carrier: dict[str, str] = {}
     leg = trace.NonRecordingSpan(context_of(collected.spans[0]))
@@ -153,12 +155,13 @@ async def test_the_token_names_the_span_of_the_leg_that_wrote_it(collected: Coll
 
 @pytest.mark.parametrize("provider", [None, TracerProvider(ALWAYS_OFF)], ids=["no provider", "nothing sampled"])
 async def test_where_no_span_is_recorded_none_is_named_in_the_token(provider: TracerProvider | None) -> None:
-    hopper = Hopper([bookshop(trace=Telemetry(tracer_provider=provider))])
-    assert text_of(await hopper.play("order", ARGUMENTS, ROUNDS)) == "2 x Neuromancer, in 2-3 weeks"
-    assert journal_of(hopper.token).traceparent is None
+    call = await User(bookshop(trace=Telemetry(tracer_provider=provider)), ROUNDS).call("order", ARGUMENTS)
+    assert call.text == "2 x Neuromancer, in 2-3 weeks"
+    assert journal_of(call.tokens[-1]).traceparent is None
 
 
-def journal_of(token: str) -> Journal:
+def journal_of(token: str | None) -> Journal:
+    assert token is not None
     payload = read_unverified(token)
     assert payload is not None
     return Journal.decode(json.loads(payload)["s"])
@@ -177,7 +180,7 @@ async def test_a_leg_is_part_of_its_request_and_what_the_function_does_of_its_le
         with tracer.start_as_current_span("work"):
             return answer.action
 
-    await call(server, era, "work", {}, {"copies": 1})
+    await User(server, {re.compile("Which"): {"copies": 1}}, era=era).call("work")
     spans = {context_of(span).span_id: span for span in collected.all_spans}
     legs = [span for span in spans.values() if span.name == "roundtrip.leg work"]
     assert len(legs) == (2 if era is Era.RETRY else 1)
@@ -202,7 +205,7 @@ async def test_what_a_plain_function_does_in_its_thread_is_part_of_its_leg(era: 
         with tracer.start_as_current_span("work"):
             return "done"
 
-    await call(server, era, "plain")
+    await User(server, era=era).call("plain")
     work, leg = collected.all_spans
     assert work.parent == context_of(leg)
 
@@ -224,15 +227,15 @@ async def test_after_a_leg_the_span_before_it_is_current_again(era: Era, collect
     async def fail() -> str:
         raise ToolError("no")
 
-    await call(server, era, "order", ARGUMENTS, *REPLIES)
-    await call(server, era, "consider", ARGUMENTS, "decline")
-    await call(server, era, "fail")
+    await User(server, ROUNDS, era=era).call("order", ARGUMENTS)
+    await User(server, {"confirm_backorder": DECLINE}, era=era).call("consider", ARGUMENTS)
+    await User(server, era=era).call("fail")
     assert len(seen) == (6 if era is Era.RETRY else 3)
     assert all(before is after for before, after in seen)
 
 
 async def test_a_span_tells_where_the_call_stands(era: Era, collected: Collected) -> None:
-    await call(bookshop(trace=collected.telemetry), era, "order", ARGUMENTS, *REPLIES)
+    await User(bookshop(trace=collected.telemetry), ROUNDS, era=era).call("order", ARGUMENTS)
     told = attributes_of(collected.spans[-1])
     assert told["roundtrip.tool"] == "order"
     assert told["roundtrip.state"] == "completed"
@@ -245,7 +248,7 @@ async def test_a_span_tells_where_the_call_stands(era: Era, collected: Collected
 
 
 async def test_a_span_tells_what_is_asked_and_why_and_what_is_pending(collected: Collected) -> None:
-    hopper = Hopper([bookshop(trace=collected.telemetry)])
+    hopper = LegByLeg([bookshop(trace=collected.telemetry)])
     await hopper.leg("order", ARGUMENTS)
     await hopper.leg("order", ARGUMENTS, answers={}, state=hopper.token)
     first, second = collected.spans
@@ -260,7 +263,7 @@ async def test_a_span_tells_what_is_asked_and_why_and_what_is_pending(collected:
 
 
 async def test_the_one_span_of_a_live_call_tells_when_it_asked_and_was_answered(collected: Collected) -> None:
-    await call(bookshop(trace=collected.telemetry), Era.LIVE, "order", ARGUMENTS, *REPLIES)
+    await User(bookshop(trace=collected.telemetry), ROUNDS, era=Era.LIVE).call("order", ARGUMENTS)
     (span,) = collected.spans
     assert [name for name, _ in events_of(span)] == ["roundtrip.asked", "roundtrip.answered"] * 2
     keys = [told["roundtrip.keys"] for name, told in events_of(span) if name == "roundtrip.answered"]
@@ -274,7 +277,7 @@ async def test_a_failure_is_an_error_without_its_text(era: Era, collected: Colle
     async def fail() -> str:
         raise LookupError("no such book: Neuromancer")
 
-    await call(server, era, "fail")
+    await User(server, era=era).call("fail")
     (span,) = collected.spans
     assert span.status.status_code is StatusCode.ERROR
     assert span.status.description is None
@@ -284,7 +287,7 @@ async def test_a_failure_is_an_error_without_its_text(era: Era, collected: Colle
 
 
 async def test_that_the_user_declines_is_no_error(era: Era, collected: Collected) -> None:
-    await call(bookshop(trace=collected.telemetry), era, "order", ARGUMENTS, "decline")
+    await User(bookshop(trace=collected.telemetry), {"confirm_backorder": DECLINE}, era=era).call("order", ARGUMENTS)
     span = collected.spans[-1]
     assert attributes_of(span)["roundtrip.state"] == "refused"
     assert span.status.status_code is StatusCode.UNSET
@@ -297,7 +300,7 @@ async def test_a_result_that_says_it_is_an_error_makes_the_span_one(era: Era, co
     async def sorry() -> CallToolResult:
         return CallToolResult(content=[TextContent(type="text", text="sorry")], is_error=True)
 
-    await call(server, era, "sorry")
+    await User(server, era=era).call("sorry")
     (span,) = collected.spans
     assert attributes_of(span)["roundtrip.state"] == "completed"
     assert attributes_of(span)["error.type"] == "tool_error"
@@ -311,7 +314,7 @@ async def test_a_function_called_from_within_another_is_a_span_inside_it(era: Er
     async def outer(ctx: Context[Any, Any]) -> str:
         return text_of(await ctx.mcp_server.call_tool("reserve", {"title": "Dune"}))
 
-    assert text_of(await call(server, era, "outer")) == "Dune: 7 left"
+    assert (await User(server, era=era).call("outer")).text == "Dune: 7 left"
     inner, around = collected.spans
     assert inner.parent == context_of(around)
     assert attributes_of(inner)["roundtrip.within"] == attributes_of(around)["roundtrip.call"]
@@ -321,7 +324,7 @@ async def test_a_refused_token_is_a_span_of_its_own_inside_its_request(
     collected: Collected, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mcp.shared._otel, "_tracer", collected.tracers.get_tracer("mcp"))
-    hopper = Hopper([bookshop(trace=collected.telemetry, ttl=60)])
+    hopper = LegByLeg([bookshop(trace=collected.telemetry, ttl=60)])
     await hopper.leg("order", ARGUMENTS)
     clock.advance(61)
     with pytest.raises(MCPError):
@@ -343,7 +346,7 @@ async def test_a_refused_token_is_a_span_of_its_own_inside_its_request(
 
 async def test_what_a_client_invents_becomes_no_attribute(collected: Collected) -> None:
     with pytest.raises(MCPError):
-        await Hopper([bookshop(trace=collected.telemetry)]).leg("made up", {}, answers={}, state="made up, too")
+        await LegByLeg([bookshop(trace=collected.telemetry)]).leg("made up", {}, answers={}, state="made up, too")
     (span,) = collected.spans
     assert span.name == "roundtrip.refused"
     assert attributes_of(span)["roundtrip.reason"] == "malformed"
@@ -358,10 +361,10 @@ async def test_calls_are_counted_by_the_state_they_end_in(era: Era, collected: C
     async def fail() -> str:
         raise ToolError("no")
 
-    await call(server, era, "order", ARGUMENTS, *REPLIES)
-    await call(server, era, "order", {"title": "Dune"}, {"copies": 1})
-    await call(server, era, "order", ARGUMENTS, "cancel")
-    await call(server, era, "fail")
+    await User(server, ROUNDS, era=era).call("order", ARGUMENTS)
+    await User(server, {"how_many": {"copies": 1}}, era=era).call("order", {"title": "Dune"})
+    await User(server, {"confirm_backorder": CANCEL}, era=era).call("order", ARGUMENTS)
+    await User(server, era=era).call("fail")
     counted = {
         (told(point)["roundtrip.tool"], told(point)["roundtrip.state"]): number(point)
         for point in collected.points["roundtrip.calls"]
@@ -389,7 +392,7 @@ def histogram(point: NumberDataPoint | HistogramDataPoint) -> HistogramDataPoint
 
 
 async def test_a_call_that_waits_has_not_ended(collected: Collected) -> None:
-    hopper = Hopper([bookshop(trace=collected.telemetry)])
+    hopper = LegByLeg([bookshop(trace=collected.telemetry)])
     await hopper.leg("order", ARGUMENTS)
     assert "roundtrip.calls" not in collected.points
 
@@ -397,7 +400,7 @@ async def test_a_call_that_waits_has_not_ended(collected: Collected) -> None:
 async def test_waiting_is_measured_from_the_token_to_the_answer_on_another_instance(
     collected: Collected, clock: Clock
 ) -> None:
-    hopper = Hopper([bookshop(), bookshop(trace=collected.telemetry)])
+    hopper = LegByLeg([bookshop(), bookshop(trace=collected.telemetry)])
     await hopper.leg("order", ARGUMENTS)
     clock.advance(42)
     await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
@@ -410,7 +413,7 @@ async def test_waiting_is_measured_from_the_token_to_the_answer_on_another_insta
 async def test_an_instance_whose_clock_is_behind_waits_for_nothing_rather_than_for_less(
     collected: Collected, clock: Clock
 ) -> None:
-    hopper = Hopper([bookshop(), bookshop(trace=collected.telemetry)])
+    hopper = LegByLeg([bookshop(), bookshop(trace=collected.telemetry)])
     await hopper.leg("order", ARGUMENTS)
     clock.advance(-20)
     await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
@@ -419,25 +422,24 @@ async def test_an_instance_whose_clock_is_behind_waits_for_nothing_rather_than_f
 
 
 async def test_every_round_of_a_call_is_waited_for_once(era: Era, collected: Collected) -> None:
-    await call(bookshop(trace=collected.telemetry), era, "order", ARGUMENTS, *REPLIES)
+    await User(bookshop(trace=collected.telemetry), ROUNDS, era=era).call("order", ARGUMENTS)
     (point,) = collected.points["roundtrip.wait.duration"]
     assert histogram(point).count == 2
     assert told(point) == {"roundtrip.tool": "order"}
 
 
 async def test_the_sizes_of_the_tokens_that_go_out_are_measured(collected: Collected) -> None:
-    hopper = Hopper([bookshop(trace=collected.telemetry)])
-    await hopper.play("order", ARGUMENTS, ROUNDS)
+    call = await User(bookshop(trace=collected.telemetry), ROUNDS).call("order", ARGUMENTS)
     (point,) = collected.points["roundtrip.token.size"]
-    sizes = [len(leg.request_state or "") for leg in hopper.legs]
+    sizes = [len(token or "") for token in call.tokens]
     assert (histogram(point).count, histogram(point).sum) == (2, sum(sizes))
 
 
 async def test_metrics_are_told_apart_by_tool_state_and_reason_alone(era: Era, collected: Collected) -> None:
     server = bookshop(trace=collected.telemetry)
-    await call(server, era, "order", ARGUMENTS, *REPLIES)
+    await User(server, ROUNDS, era=era).call("order", ARGUMENTS)
     with pytest.raises(MCPError):
-        await Hopper([server]).leg("order", ARGUMENTS, answers={}, state="r1p.x.y")
+        await LegByLeg([server]).leg("order", ARGUMENTS, answers={}, state="r1p.x.y")
     assert collected.points
     names = {name for points in collected.points.values() for point in points for name in told(point)}
     assert names == {"roundtrip.tool", "roundtrip.state", "roundtrip.reason"}
@@ -461,9 +463,16 @@ async def test_nothing_that_anybody_said_is_told(
             raise LookupError("marker-error")
         return f"marker-result {got.text} {second}"
 
-    hopper = Hopper([server])
+    hopper = LegByLeg([server])
     for wish in ("marker-argument", "marker-argument, which fails"):
-        await call(server, era, "tell", {"wish": wish}, {"text": "marker-answer"}, {"text": "marker-answer"})
+        await User(
+            server,
+            {
+                "ask_by_argument": {"text": "marker-answer"},
+                re.compile("the second"): {"text": "marker-answer"},
+            },
+            era=era,
+        ).call("tell", {"wish": wish})
     await hopper.leg("tell", {"wish": "marker-argument"})
     with pytest.raises(MCPError):
         await hopper.leg("tell", {"wish": "marker-other"}, answers={}, state=hopper.token)
@@ -485,7 +494,7 @@ def computed() -> str:
 async def test_a_transcript_and_telemetry_may_be_had_together(era: Era, collected: Collected, tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     server = bookshop(trace=[Recorder(path), collected.telemetry])
-    await call(server, era, "order", ARGUMENTS, *REPLIES)
+    await User(server, ROUNDS, era=era).call("order", ARGUMENTS)
     (recorded,) = {json.loads(line)["call"] for line in path.read_text().splitlines()}
     assert {attributes_of(span)["roundtrip.call"] for span in collected.spans} == {recorded}
     links = [len(span.links) for span in collected.spans]
@@ -504,8 +513,8 @@ async def test_a_call_does_not_end_with_its_telemetry(
 ) -> None:
     collected.tracers.add_span_processor(Broken())
     server = bookshop(trace=collected.telemetry)
-    result = await call(server, era, "order", ARGUMENTS, *REPLIES)
-    assert text_of(result) == "2 x Neuromancer, in 2-3 weeks"
+    result = await User(server, ROUNDS, era=era).call("order", ARGUMENTS)
+    assert result.text == "2 x Neuromancer, in 2-3 weeks"
     assert "a tracer failed at the beginning of a call" in caplog.text
 
 
@@ -516,15 +525,15 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from roundtrip import Telemetry
+from roundtrip.testing import LegByLeg
 from tests.interaction.bookshop import bookshop
-from tests.players import Hopper
 
 server = bookshop(trace=Telemetry())
 exporter = InMemorySpanExporter()
 provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(exporter))
 trace.set_tracer_provider(provider)
-hopper = Hopper([server])
+hopper = LegByLeg([server])
 anyio.run(hopper.leg, "order", {"title": "Neuromancer"})
 names = {span.context.span_id: span.name for span in exporter.get_finished_spans()}
 print([names[span.parent.span_id] for span in exporter.get_finished_spans() if span.name.startswith("roundtrip.leg")])
@@ -548,9 +557,9 @@ import sys
 sys.modules["opentelemetry.sdk"] = None
 import anyio
 from roundtrip import Telemetry
+from roundtrip.testing import LegByLeg
 from tests.interaction.bookshop import bookshop
-from tests.players import Hopper
-anyio.run(Hopper([bookshop(trace=Telemetry())]).leg, "order", {"title": "Neuromancer"})
+anyio.run(LegByLeg([bookshop(trace=Telemetry())]).leg, "order", {"title": "Neuromancer"})
 print(sorted(name for name in sys.modules if name.startswith("opentelemetry.sdk.")))
 """
     assert run(program) == "[]"

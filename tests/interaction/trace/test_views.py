@@ -25,10 +25,11 @@ from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Recorder, Resolve, Server
 from roundtrip.cli import main
+from roundtrip.clients.legs import ERAS
+from roundtrip.testing import DECLINE, Answers, Era, LegByLeg, User
 from roundtrip.trace.reading import files_of
 from tests.hosts import ROOT, WAIT
 from tests.interaction.trace.transcribed import calls_of
-from tests.players import Era, Hopper, call
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +66,8 @@ def shop(path: Path, *, instance: str = "one", reveal: Any = "all", **options: A
 
 
 async def order(server: Server[Any], era: Era, *, gift: bool = True) -> None:
-    await call(server, era, "order", ARGUMENTS, {"ok": True}, {"name": "Ada"}, {"ok": gift})
+    answers: Answers = {"confirm": {"ok": True}, "name": {"name": "Ada"}, "gift": {"ok": gift}}
+    await User(server, answers, era=era).call("order", ARGUMENTS)
 
 
 def listed(path: Path, capsys: pytest.CaptureFixture[str], *filters: str) -> list[dict[str, Any]]:
@@ -99,7 +101,7 @@ async def test_the_same_call_on_both_eras_differs_in_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "calls.jsonl"
-    for era in Era:
+    for era in ERAS:
         await order(shop(path), era)
     await order(shop(path), Era.LIVE, gift=False)
     first, second, third = (found["call"] for found in listed(path, capsys))
@@ -115,7 +117,7 @@ async def test_a_replayed_leg_is_told_and_a_call_that_waits_says_for_what(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "calls.jsonl"
-    hopper = Hopper([shop(path, instance=name) for name in ("one", "two", "three")])
+    hopper = LegByLeg([shop(path, instance=name) for name in ("one", "two", "three")])
     await hopper.leg("order", ARGUMENTS)
     token = hopper.token
     for _ in range(2):
@@ -235,7 +237,8 @@ async def test_tail_follows_instances_rotation_and_files_that_appear_later(tmp_p
 
 async def test_tail_shows_one_line_for_each_event_and_filters_them(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
-    await call(shop(path), Era.LIVE, "order", ARGUMENTS, {"ok": "perhaps"}, "decline")
+    answers: Answers = {"confirm": [{"ok": "perhaps"}, DECLINE]}
+    await User(shop(path), answers, era=Era.LIVE).call("order", ARGUMENTS)
     await order(shop(path), Era.LIVE)
     with tailing("--lines", "100", "--reason", "invalid", str(path)) as tail:
         (line,) = tail.until(lambda line: True)

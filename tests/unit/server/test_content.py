@@ -22,8 +22,9 @@ from pydantic import BaseModel, ValidationError
 
 from roundtrip.errors import NotSendable
 from roundtrip.server.content import Audio, File, Image, ToolResult
+from roundtrip.testing import Era
 from tests.names import case
-from tests.players import Era, connect
+from tests.players import connect
 
 NOT_TEXT = b"\x89PNG\xff\x00"
 

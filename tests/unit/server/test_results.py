@@ -40,7 +40,7 @@ from roundtrip.graph.signatures import hints_of
 from roundtrip.server.content import Audio, File, Image, ToolResult
 from roundtrip.server.tools.results import Results, results_for
 from roundtrip.server.tools.returns import returned_type
-from tests.players import Era
+from roundtrip.testing import Era
 
 EMPTY = inspect.Signature.empty
 NOT_TEXT = b"\x89PNG\xff\x00"

@@ -11,12 +11,11 @@ from mcp.shared.exceptions import MCPError
 
 from roundtrip import Recorder, Server
 from roundtrip.recording.lines import LINE
+from roundtrip.testing import Clock, Era, Hop, LegByLeg, User
 from roundtrip.trace.calls import TracedCall, join
 from roundtrip.trace.otlp import otlp_document
 from roundtrip.trace.reading import files_of, read_files
-from tests.conftest import Clock
 from tests.interaction.bookshop import bookshop
-from tests.players import Era, Hopper, call
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +73,7 @@ BEGAN: Final = {"event": "began", "method": "tools/call", "tool": "order", "era"
 
 
 async def test_every_leg_is_a_span_that_links_to_the_one_before(tmp_path: Path) -> None:
-    await Hopper(shops(tmp_path, "abc")).play("order", ARGUMENTS, ROUNDS)
+    await User(shops(tmp_path, "abc"), ROUNDS, network=Hop()).call("order", ARGUMENTS)
     document = otlp_document(recorded(tmp_path))
     first, second, third = spans_of(document)
     assert first["links"] == []
@@ -86,7 +85,7 @@ async def test_every_leg_is_a_span_that_links_to_the_one_before(tmp_path: Path) 
 
 
 async def test_the_document_is_shaped_as_the_json_encoding_of_otlp_says(tmp_path: Path) -> None:
-    await Hopper(shops(tmp_path, "ab")).play("order", ARGUMENTS, ROUNDS)
+    await User(shops(tmp_path, "ab"), ROUNDS, network=Hop()).call("order", ARGUMENTS)
     document = json.loads(json.dumps(otlp_document(recorded(tmp_path)), allow_nan=False))
     for span in spans_of(document):
         assert re.fullmatch("[0-9a-f]{32}", span["traceId"])
@@ -99,14 +98,14 @@ async def test_the_document_is_shaped_as_the_json_encoding_of_otlp_says(tmp_path
 
 
 async def test_a_transcript_always_gives_the_same_document_and_spans_of_their_own(tmp_path: Path) -> None:
-    await Hopper(shops(tmp_path, "a")).play("order", ARGUMENTS, ROUNDS)
+    await User(shops(tmp_path, "a"), ROUNDS).call("order", ARGUMENTS)
     document = otlp_document(recorded(tmp_path))
     assert otlp_document(recorded(tmp_path)) == document
     assert len({span["spanId"] for span in spans_of(document)}) == 3
 
 
 async def test_a_span_tells_what_is_asked_and_why_and_what_is_pending(tmp_path: Path) -> None:
-    hopper = Hopper(shops(tmp_path, "a"))
+    hopper = LegByLeg(shops(tmp_path, "a"))
     await hopper.leg("order", ARGUMENTS)
     await hopper.leg("order", ARGUMENTS, answers={}, state=hopper.token)
     _, span = spans_of(otlp_document(recorded(tmp_path)))
@@ -123,7 +122,9 @@ async def test_a_span_tells_what_is_asked_and_why_and_what_is_pending(tmp_path: 
 
 async def test_the_events_of_a_span_are_the_moves_of_the_machine(tmp_path: Path, era: Era) -> None:
     (server,) = shops(tmp_path, "a")
-    await call(server, era, "order", ARGUMENTS, {"confirm": True}, {"copies": 2})
+    await User(server, {"confirm_backorder": {"confirm": True}, "how_many": {"copies": 2}}, era=era).call(
+        "order", ARGUMENTS
+    )
     traced = recorded(tmp_path)
     spans = spans_of(otlp_document(traced))
     assert len(spans) == (3 if era is Era.RETRY else 1)
@@ -133,7 +134,7 @@ async def test_the_events_of_a_span_are_the_moves_of_the_machine(tmp_path: Path,
 
 async def test_a_live_leg_tells_when_it_asked_and_was_answered(tmp_path: Path) -> None:
     (server,) = shops(tmp_path, "a")
-    await call(server, Era.LIVE, "order", ARGUMENTS, {"confirm": True}, {"copies": 2})
+    await User(server, ROUNDS, era=Era.LIVE).call("order", ARGUMENTS)
     (span,) = spans_of(otlp_document(recorded(tmp_path)))
     talk = [event["name"] for event in span["events"] if "moved" not in event["name"]]
     assert talk == ["roundtrip.asked", "roundtrip.answered"] * 2
@@ -141,7 +142,7 @@ async def test_a_live_leg_tells_when_it_asked_and_was_answered(tmp_path: Path) -
 
 
 async def test_a_leg_begins_with_the_answers_that_the_one_before_waited_for(tmp_path: Path, clock: Clock) -> None:
-    hopper = Hopper(shops(tmp_path, "ab"))
+    hopper = LegByLeg(shops(tmp_path, "ab"))
     await hopper.leg("order", ARGUMENTS)
     clock.advance(42)
     await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
@@ -161,7 +162,7 @@ def test_a_call_of_which_only_a_refusal_is_known_is_one_span() -> None:
 
 
 async def test_a_refused_token_is_a_span_in_error_that_names_the_reason(tmp_path: Path, clock: Clock) -> None:
-    hopper = Hopper(shops(tmp_path, "ab", ttl=60))
+    hopper = LegByLeg(shops(tmp_path, "ab", ttl=60))
     await hopper.leg("order", ARGUMENTS)
     clock.advance(61)
     with pytest.raises(MCPError):
@@ -179,8 +180,10 @@ async def test_nothing_confidential_is_told_of_a_transcript_that_reveals_everyth
     async def leak(title: str) -> str:
         raise RuntimeError(f"cannot find {title}")
 
-    await call(server, era, "order", {"title": "Neuromancer"}, {"confirm": True}, {"copies": 2187})
-    await call(server, era, "leak", {"title": "Neuromancer"})
+    await User(server, {"confirm_backorder": {"confirm": True}, "how_many": {"copies": 2187}}, era=era).call(
+        "order", {"title": "Neuromancer"}
+    )
+    await User(server, era=era).call("leak", {"title": "Neuromancer"})
     traced = join(read_files(files_of([tmp_path])).lines)
     assert "Neuromancer" in (tmp_path / "a.jsonl").read_text()
     for found in traced.calls.values():

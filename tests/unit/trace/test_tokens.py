@@ -13,9 +13,9 @@ from pydantic import BaseModel
 from roundtrip import Elicit, Resolve, Server
 from roundtrip.errors import RejectionReason, TokenRejected
 from roundtrip.machine.journal import Action, Computed, to_text
+from roundtrip.testing import LegByLeg
 from roundtrip.tokens import KeyRing
 from roundtrip.trace.tokens import Sealed, Signature, foreign_kind, told, view_token
-from tests.players import Hopper
 from tests.unit.secrets import BORN, NEW, OLD, OTHER, codec, envelope, journal, journals
 from tests.unit.test_vectors import FROZEN, Vector
 
@@ -207,7 +207,7 @@ def test_the_token_of_a_real_call_is_told_in_full() -> None:
 
     del cut
 
-    hopper = Hopper([server])
+    hopper = LegByLeg([server])
 
     async def two_legs() -> None:
         await hopper.leg("cut", {})

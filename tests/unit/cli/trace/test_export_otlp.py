@@ -9,15 +9,15 @@ import pytest
 
 from roundtrip import Recorder
 from roundtrip.cli import main
+from roundtrip.testing import LegByLeg
 from tests.interaction.bookshop import bookshop
-from tests.players import Hopper
 
 
 @pytest.fixture
 def transcript(tmp_path: Path) -> Path:
     """One call that waits, with everything revealed."""
     path = tmp_path / "calls.jsonl"
-    hopper = Hopper([bookshop(trace=Recorder(path, reveal="all"))])
+    hopper = LegByLeg([bookshop(trace=Recorder(path, reveal="all"))])
     anyio.run(hopper.leg, "order", {"title": "Neuromancer"})
     return path
 
