@@ -21,7 +21,7 @@ from mcp_types import (
 from pydantic import FileUrl
 
 from roundtrip.testing import Era
-from roundtrip.testing.fleet import Instance
+from roundtrip.testing.networks.fleet import Instance
 
 __all__ = [
     "Answerer",

@@ -1,8 +1,8 @@
 """What the cinema's tool must do, whatever becomes of the network."""
 
+import pytest
 from cinema import make_server, price
 from mcp.shared.exceptions import MCPError
-from pytest import mark, raises
 
 from roundtrip.testing import CANCEL, DECLINE, User, paths
 
@@ -13,20 +13,20 @@ async def test_a_seat_and_a_snack(call_snapshot):
     assert await User(make_server, ANSWERS).call("book", film="Solaris") == call_snapshot
 
 
-@mark.roundtrip(eras="both")
+@pytest.mark.roundtrip(eras="both")
 async def test_who_wants_nothing_to_eat_still_gets_a_seat():
     call = await User(make_server, {**ANSWERS, "choose_snack": DECLINE}).call("book", film="Solaris")
     assert call.value == "Booked Solaris, middle row, with nothing to eat."
 
 
-@mark.roundtrip(eras="both")
+@pytest.mark.roundtrip(eras="both")
 async def test_who_does_not_choose_a_seat_gets_none():
     call = await User(make_server, {"choose_seat": CANCEL}).call("book", film="Solaris")
     assert call.is_error
     assert call.keys == ["choose_seat"]
 
 
-@mark.roundtrip(eras="both")
+@pytest.mark.roundtrip(eras="both")
 async def test_a_row_that_does_not_exist_is_asked_for_again():
     rows = [{"row": "roof"}, {"row": "back"}]
     call = await User(make_server, {**ANSWERS, "choose_seat": rows}).call("book", film="Solaris")
@@ -34,7 +34,7 @@ async def test_a_row_that_does_not_exist_is_asked_for_again():
     assert "(The last answer was not valid" in call.questions[1].message
 
 
-@mark.roundtrip(eras="both")
+@pytest.mark.roundtrip(eras="both")
 async def test_the_price_is_that_of_the_row(overrides):
     server = make_server(["k" * 32])
     overrides(server, {price: lambda: 99})
@@ -42,7 +42,7 @@ async def test_the_price_is_that_of_the_row(overrides):
     assert call.questions[1].message == "The seat is 99 euros. Something to eat with it?"
 
 
-@mark.roundtrip(hostile=True, deploy=make_server)
+@pytest.mark.roundtrip(hostile=True, deploy=make_server)
 async def test_booking_on_any_network():
     call = await User(make_server, ANSWERS).call("book", film="Solaris")
     assert call.value == "Booked Solaris, middle row, with popcorn to eat."
@@ -61,5 +61,5 @@ async def test_who_thinks_for_too_long_begins_again(clock):
             clock.advance(601 if leg.state else 0)
             return await route.onward(leg)
 
-    with raises(MCPError, match="Invalid or expired"):
+    with pytest.raises(MCPError, match="Invalid or expired"):
         await User(make_server, ANSWERS, network=Slow()).call("book", film="Solaris")

@@ -1,17 +1,17 @@
 """What a test suite needs for tools that ask: scripted users who speak through a real client, on either era."""
 
 from roundtrip.clients.legs import Era, Leg
-from roundtrip.testing.attacks import Delay, Eavesdrop, Garble, Interleave, Invent, Strip, Swap, Tamper
 from roundtrip.testing.clocks import Clock
 from roundtrip.testing.comparing import assert_same_on_both_eras
 from roundtrip.testing.conversations import Conversation, Question
-from roundtrip.testing.deliveries import Breach, Delivery, Inapplicable
-from roundtrip.testing.explored import Action, Coverage, Explored, Path, PathOutcome
-from roundtrip.testing.exploring import paths
+from roundtrip.testing.exploration.explored import Action, Coverage, Explored, Path, PathOutcome
+from roundtrip.testing.exploration.exploring import paths
 from roundtrip.testing.hosting import served
 from roundtrip.testing.leg_by_leg import LegByLeg
-from roundtrip.testing.network import Network, Route
-from roundtrip.testing.networks import Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
+from roundtrip.testing.networks.attacks import Delay, Eavesdrop, Garble, Interleave, Invent, Strip, Swap, Tamper
+from roundtrip.testing.networks.carrying import Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
+from roundtrip.testing.networks.deliveries import Breach, Delivery, Inapplicable
+from roundtrip.testing.networks.network import Network, Route
 from roundtrip.testing.scripts import ACCEPT, CANCEL, DECLINE, IGNORE, LEAVE, Answers, Reply
 from roundtrip.testing.steps import Steps
 from roundtrip.testing.users import Unanswered, Unused, User

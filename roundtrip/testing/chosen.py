@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from roundtrip.clients.legs import Era
 from roundtrip.recording.recorder import Recorder
-from roundtrip.testing.network import Network
+from roundtrip.testing.networks.network import Network
 
 __all__ = ["CHOSEN", "Choice"]
 

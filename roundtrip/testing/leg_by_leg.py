@@ -10,7 +10,7 @@ from mcp_types import CallToolResult, ElicitRequestFormParams, InputRequiredResu
 
 from roundtrip.clients.legs import Era, Leg, LegResult, asking, send
 from roundtrip.testing.conversations import Question
-from roundtrip.testing.fleet import Instances, Target, acting_as
+from roundtrip.testing.networks.fleet import Instances, Target, acting_as
 from roundtrip.testing.scripts import Reply, response_to
 
 __all__ = ["LegByLeg"]

@@ -10,10 +10,10 @@ import pytest
 from roundtrip.clients.legs import ERAS, Era
 from roundtrip.recording.recorder import Recorder
 from roundtrip.testing.chosen import CHOSEN, Choice
-from roundtrip.testing.deliveries import Inapplicable
 from roundtrip.testing.fixtures import clock, overrides, trace
-from roundtrip.testing.fleet import Make
-from roundtrip.testing.hostile import choose, name_of
+from roundtrip.testing.networks.choosing import choose, name_of
+from roundtrip.testing.networks.deliveries import Inapplicable
+from roundtrip.testing.networks.fleet import Make
 from roundtrip.testing.snapshots.fixtures import call_snapshot, wire_snapshot
 
 __all__ = [

@@ -26,8 +26,8 @@ from roundtrip.machine.table import Event, State
 from roundtrip.server.server import Server
 from roundtrip.testing.chosen import CHOSEN
 from roundtrip.testing.conversations import Conversation, Question
-from roundtrip.testing.fleet import Callbacks, Fleet, Instances, Target, acting_as
-from roundtrip.testing.network import Carry, Network, stacked
+from roundtrip.testing.networks.fleet import Callbacks, Fleet, Instances, Target, acting_as
+from roundtrip.testing.networks.network import Carry, Network, stacked
 from roundtrip.testing.scripts import LEAVE, Answers, Replies, Script, Silence
 
 __all__ = ["Unanswered", "Unused", "User"]

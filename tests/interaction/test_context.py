@@ -14,7 +14,7 @@ from pydantic import AnyHttpUrl, BaseModel
 
 from roundtrip import Context, Elicit, Server
 from roundtrip.testing import Era, LegByLeg, User, served
-from roundtrip.testing.fleet import Instance
+from roundtrip.testing.networks.fleet import Instance
 from roundtrip.testing.tap import Tap
 from tests.hosts import stdio
 from tests.players import call, connect, text_of

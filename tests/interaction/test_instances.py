@@ -13,7 +13,7 @@ from roundtrip import Server
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
 from roundtrip.testing import Era, Hop, LegByLeg, Restart, Steps, User, served
-from roundtrip.testing.fleet import Instance
+from roundtrip.testing.networks.fleet import Instance
 from tests.interaction.bookshop import bookshop
 from tests.players import Person, connect, text_of
 

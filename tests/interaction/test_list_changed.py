@@ -29,7 +29,7 @@ from pydantic import BaseModel
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.clients.legs import ERAS
 from roundtrip.testing import Era, LegByLeg, served
-from roundtrip.testing.fleet import Instance
+from roundtrip.testing.networks.fleet import Instance
 from roundtrip.testing.tap import Tap
 from tests.hosts import WAIT, stdio
 from tests.players import Person, connect, text_of

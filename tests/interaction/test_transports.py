@@ -8,7 +8,7 @@ from mcp.shared.exceptions import MCPError
 
 from roundtrip import Event
 from roundtrip.testing import Era, Hop, Steps, User, served
-from roundtrip.testing.fleet import Instance
+from roundtrip.testing.networks.fleet import Instance
 from tests.hosts import stdio
 from tests.interaction.bookshop import bookshop
 from tests.players import Person, call, connect, roots, sample, text_of

@@ -16,7 +16,7 @@ from mcp_types import (
 
 from roundtrip import Context, ElicitUrl, Resolve, Server
 from roundtrip.testing import Era, Question
-from roundtrip.testing.fleet import Instance
+from roundtrip.testing.networks.fleet import Instance
 from tests.players import Reply, reply_of
 
 PLACES: Final = ("resolver", "body")

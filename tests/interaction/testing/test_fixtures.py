@@ -10,9 +10,9 @@ from mcp_types import InputRequiredResult
 
 from roundtrip import Elicit, Resolve, Server
 from roundtrip.testing import Clock, Era, Hop, Leg, User
-from roundtrip.testing.deliveries import Delivery
 from roundtrip.testing.fixtures import Override, Traces
-from roundtrip.testing.network import Route
+from roundtrip.testing.networks.deliveries import Delivery
+from roundtrip.testing.networks.network import Route
 from roundtrip.trace.telling import story
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from mcp_types import ElicitResult
 
 from roundtrip.cli import main
 from roundtrip.testing import Era, LegByLeg
-from roundtrip.testing.fleet import Instance
+from roundtrip.testing.networks.fleet import Instance
 from tests.interaction.trace.deploys import REPLIES, SHOP, Change, Recording, changed, deploy, module_of, recording
 from tests.players import connect, roots, sample
 

@@ -13,9 +13,9 @@ from mcp_types import CallToolResult, InputRequiredResult, TextContent
 
 from roundtrip.clients.legs import Leg
 from roundtrip.testing import Deploy, Drop, Duplicate, Eavesdrop, Hop, Tamper
-from roundtrip.testing.deliveries import Breach, Delivery
-from roundtrip.testing.hostile import NETWORKS, choose, name_of
-from roundtrip.testing.network import Route
+from roundtrip.testing.networks.choosing import NETWORKS, choose, name_of
+from roundtrip.testing.networks.deliveries import Breach, Delivery
+from roundtrip.testing.networks.network import Route
 
 ANYBODY: Any = None
 """A fleet, where nobody is sent anything."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from roundtrip.clients.legs import Leg
-from roundtrip.testing.deliveries import Delivery
-from roundtrip.testing.fleet import Fleet
+from roundtrip.testing.networks.deliveries import Delivery
+from roundtrip.testing.networks.fleet import Fleet
 
 __all__ = ["Carry", "Network", "Route", "stacked"]
 

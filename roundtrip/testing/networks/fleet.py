@@ -28,8 +28,8 @@ from roundtrip.machine.facts import BodyBegan, Watch
 from roundtrip.recording.tracing import Beginning, Raised, Refusal, Tracer, Wrote
 from roundtrip.server.failures import tool_failure
 from roundtrip.server.server import Server
-from roundtrip.testing.deliveries import Delivery, Inapplicable
 from roundtrip.testing.hosting import served
+from roundtrip.testing.networks.deliveries import Delivery, Inapplicable
 from roundtrip.testing.tap import Tap
 
 __all__ = [

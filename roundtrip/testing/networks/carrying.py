@@ -7,9 +7,9 @@ from typing import Final
 import anyio
 
 from roundtrip.clients.legs import FinalResult, Leg
-from roundtrip.testing.deliveries import Breach, Delivery
-from roundtrip.testing.fleet import KEYS, Make
-from roundtrip.testing.network import Route
+from roundtrip.testing.networks.deliveries import Breach, Delivery
+from roundtrip.testing.networks.fleet import KEYS, Make
+from roundtrip.testing.networks.network import Route
 
 __all__ = ["Deploy", "Drop", "Duplicate", "Hop", "Reorder", "Restart", "Rotate"]
 

@@ -16,11 +16,11 @@ from mcp_types import (
 
 from roundtrip.clients.legs import Era
 from roundtrip.testing.conversations import Question
-from roundtrip.testing.explored import Action, Path
+from roundtrip.testing.exploration.explored import Action, Path
+from roundtrip.testing.exploration.watching import Watching
 from roundtrip.testing.forms import invalid_answers, valid_answer
 from roundtrip.testing.scripts import ACCEPT, IGNORE, LEAVE, Answers, Script, Silence, response_to
 from roundtrip.testing.users import Unused
-from roundtrip.testing.watching import Watching
 
 __all__ = ["Contents", "Guide", "Met", "Way"]
 

@@ -12,13 +12,13 @@ from mcp_types import INTERNAL_ERROR, ElicitRequestFormParams, Root
 from roundtrip.clients.legs import Era, Leg
 from roundtrip.machine.table import Arrow, State
 from roundtrip.testing.conversations import Conversation
-from roundtrip.testing.deliveries import Breach
-from roundtrip.testing.explored import Action, Coverage, Explored, Path, PathOutcome
-from roundtrip.testing.fleet import Target
-from roundtrip.testing.guides import Contents, Guide, Met, Way
+from roundtrip.testing.exploration.explored import Action, Coverage, Explored, Path, PathOutcome
+from roundtrip.testing.exploration.guides import Contents, Guide, Met, Way
+from roundtrip.testing.exploration.watching import Watching
+from roundtrip.testing.networks.deliveries import Breach
+from roundtrip.testing.networks.fleet import Target
 from roundtrip.testing.scripts import Answers
 from roundtrip.testing.users import User
-from roundtrip.testing.watching import Watching
 
 __all__ = ["paths"]
 

@@ -23,10 +23,10 @@ from mcp_types import (
 
 from roundtrip.clients.legs import Leg, asking
 from roundtrip.testing.clocks import Clock
-from roundtrip.testing.deliveries import Breach, Delivery, Inapplicable
-from roundtrip.testing.fleet import acting_as
 from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_answer
-from roundtrip.testing.network import Route
+from roundtrip.testing.networks.deliveries import Breach, Delivery, Inapplicable
+from roundtrip.testing.networks.fleet import acting_as
+from roundtrip.testing.networks.network import Route
 
 __all__ = ["Delay", "Eavesdrop", "Garble", "Interleave", "Invent", "Strip", "Swap", "Tamper"]
 

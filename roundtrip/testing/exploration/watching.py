@@ -12,7 +12,7 @@ from roundtrip.machine.call import Step
 from roundtrip.machine.facts import Watch
 from roundtrip.recording.tracing import Beginning, Raised, Refusal, StepObserver
 from roundtrip.server.server import Server
-from roundtrip.testing.fleet import Target, is_crash
+from roundtrip.testing.networks.fleet import Target, is_crash
 
 __all__ = ["Watching"]
 

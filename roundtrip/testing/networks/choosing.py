@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, cast
 
-from roundtrip.testing.attacks import Delay, Eavesdrop, Garble, Interleave, Invent, Strip, Swap, Tamper
-from roundtrip.testing.fleet import Make
-from roundtrip.testing.network import Network
-from roundtrip.testing.networks import Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
+from roundtrip.testing.networks.attacks import Delay, Eavesdrop, Garble, Interleave, Invent, Strip, Swap, Tamper
+from roundtrip.testing.networks.carrying import Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
+from roundtrip.testing.networks.fleet import Make
+from roundtrip.testing.networks.network import Network
 
 __all__ = ["NETWORKS", "Stack", "choose", "name_of"]
 
