@@ -2,8 +2,8 @@
 
 import functools
 import socket
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
@@ -24,8 +24,15 @@ async def served(server: MCPServer[Any] | LowLevelServer[Any], **options: Any) -
     # Only who serves needs it, and it takes long to import.
     import uvicorn
 
+    class Host(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Generator[None]:
+            # The signals are the test runner's. And of two servers, the one that ends last would put back the handler
+            # of the other, which has ended; sse_starlette takes that for the end of all servers to come.
+            yield
+
     app = server.streamable_http_app(**options)
-    host = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5))
+    host = Host(uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5))
     # It listens before it serves, so that a client may connect at once.
     with socket.create_server(("127.0.0.1", 0)) as listening:
         async with anyio.create_task_group() as group:

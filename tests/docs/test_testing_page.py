@@ -12,6 +12,12 @@ BACKEND = "import pytest\n\n\n@pytest.fixture\ndef anyio_backend():\n    return 
 QUIET = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
 
 
+@pytest.fixture(autouse=True)
+def _no_worker_of_another_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
+    # syrupy leaves it to the main process to tell of unused snapshots, and takes this one for a worker of it.
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+
+
 def test_the_tests_on_the_page_pass(pytester: pytest.Pytester) -> None:
     source = "\n".join(block.text for block in blocks(PAGE) if block.language == "python")
     pytester.makeconftest(BACKEND)

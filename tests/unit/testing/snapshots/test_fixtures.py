@@ -42,6 +42,12 @@ async def test_booking(call_snapshot):
 """
 
 
+@pytest.fixture(autouse=True)
+def _no_worker_of_another_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
+    # syrupy leaves it to the main process to tell of unused snapshots, and takes this one for a worker of it.
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+
+
 def run(pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
     # Colours are syrupy's to choose, and pytest's to take away.
     return pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider", "-p", "no:xdist", *more)
