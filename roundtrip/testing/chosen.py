@@ -1,15 +1,13 @@
 """What the running test has chosen for its users: by its mark, or by a fixture that it takes."""
 
-from collections.abc import Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from roundtrip.clients.legs import Era
 from roundtrip.recording.recorder import Recorder
 from roundtrip.testing.networks.network import Network
 
-__all__ = ["CHOSEN", "Choice"]
+__all__ = ["CHOSEN", "Choice", "Chosen"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +15,7 @@ class Choice:
     """How users speak that are not told it themselves."""
 
     era: Era = Era.RETRY
-    network: Sequence[Network] = ()
+    network: tuple[Network, ...] = ()
     """What their requests go through, outermost first."""
     over: Literal["memory", "http"] = "memory"
     """How they speak to server objects."""
@@ -25,8 +23,28 @@ class Choice:
     """Writes down what roundtrip's servers in this process serve to them."""
     wired: bool = False
     """Whether every JSON-RPC message is kept; they speak HTTP then."""
+    carried: list[str] = field(default_factory=list[str])
+    """What has been called through the networks."""
 
 
-_DEFAULT: Final = Choice()
+class Chosen:
+    """The choice of the test that runs now.
 
-CHOSEN: Final[ContextVar[Choice]] = ContextVar("roundtrip_testing", default=_DEFAULT)
+    A process runs one test at a time, in whatever threads and tasks. A context variable would not do: the task that
+    runs asynchronous tests keeps the context of its first fixture.
+    """
+
+    def __init__(self) -> None:
+        self._now = Choice()
+
+    def get(self) -> Choice:
+        """The choice."""
+        return self._now
+
+    def set(self, choice: Choice) -> Choice:
+        """Choose; what was chosen before, to be chosen again afterwards."""
+        before, self._now = self._now, choice
+        return before
+
+
+CHOSEN: Final = Chosen()

@@ -146,6 +146,15 @@ class Conversation:
         return self.text if self.is_error else ""
 
     @property
+    def told(self) -> str:
+        """How it ended, in a line."""
+        if self.left:
+            return "questions that were left waiting"
+        if self.is_error:
+            return f"the failure {self.failure!r}"
+        return f"the result {self.text!r}"
+
+    @property
     def returned(self) -> dict[str, Any]:
         """The result as a whole, in its JSON form; only `_meta` and how long it may be cached are left out."""
         named = {"content", "structured_content", "is_error", "description", "messages", "contents"}

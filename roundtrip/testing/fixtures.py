@@ -32,6 +32,8 @@ def overrides() -> Generator[Override]:
     with ExitStack() as stack:
 
         def override(server: Server[Any], replacements: Mapping[Callable[..., Any], Callable[..., Any]]) -> None:
+            if not isinstance(server, Server):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"overrides() takes a roundtrip server that has been made, not {server!r}")
             stack.enter_context(server.overrides(replacements))
 
         yield override

@@ -59,9 +59,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_pyfunc_call() -> Generator[None, object, object]:
     """Skip where a network cannot be had with what the test gave its user."""
     try:
-        return (yield)
+        returned = yield
     except Inapplicable as error:
         pytest.skip(str(error))
+    choice = CHOSEN.get()
+    if choice.network and not choice.carried:
+        pytest.fail(f"no call of this test went through the network {name_of(choice.network)!r}", pytrace=False)
+    return returned
 
 
 def _options(item: pytest.Function) -> dict[str, Any] | None:
@@ -70,6 +74,8 @@ def _options(item: pytest.Function) -> dict[str, Any] | None:
     marked = False
     for mark in item.iter_markers("roundtrip"):
         marked = True
+        if len(mark.args) > 1:
+            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roundtrip takes everything but the eras by keyword")
         given: dict[str, Any] = {"eras": mark.args[0]} if mark.args else {}
         options = {**given, **mark.kwargs, **options}
     return options if marked else None
@@ -92,6 +98,8 @@ def _choices(
         raise ValueError(f"eras={eras!r}: eras are {', '.join(map(repr, _ERAS))}")
     if over not in ("memory", "http"):
         raise ValueError(f"over={over!r}: it is 'memory' or 'http'")
+    if hostile is False and (without or deploy is not None or secrets):
+        raise ValueError("without=, deploy= and secrets= say something of hostile=, which is not there")
     choices = {era.name.lower(): Choice(era, over=over) for era in chosen}
     for stack in choose(hostile, without=without, deploy=deploy, secrets=secrets):
         name = name_of(stack)
@@ -105,7 +113,15 @@ def _choices(
 @pytest.fixture(autouse=True)
 def roundtrip_choice(request: pytest.FixtureRequest) -> Generator[Choice]:
     """How the users of the test speak, and who listens."""
-    choice = cast("Choice", getattr(request, "param", CHOSEN.get()))
+    choice = cast("Choice | None", getattr(request, "param", None))
+    if choice is None:
+        if request.node.get_closest_marker("roundtrip") is not None:
+            pytest.fail(
+                "@pytest.mark.roundtrip has no effect here: on a method of unittest's TestCase, or added when tests "
+                "had been collected (by an item's add_marker, or marks= of pytest.param)",
+                pytrace=False,
+            )
+        choice = Choice()
     if "wire_snapshot" in request.fixturenames:
         choice = replace(choice, wired=True)
     if "trace" in request.fixturenames:
@@ -113,7 +129,7 @@ def roundtrip_choice(request: pytest.FixtureRequest) -> Generator[Choice]:
         choice = replace(choice, recorder=Recorder(path, reveal="all", instance="test"))
     before = CHOSEN.set(choice)
     yield choice
-    CHOSEN.reset(before)
+    CHOSEN.set(before)
 
 
 @pytest.fixture

@@ -176,7 +176,19 @@ def response_to(question: Question, reply: Reply) -> InputResponse:
     if isinstance(reply, Outcome):
         return ElicitResult(action=reply.value)
     plain: Any = to_jsonable_python(reply, by_alias=True)
-    if not isinstance(plain, dict):
-        # The form of a single value has one field.
-        plain = {next(iter((question.schema or {}).get("properties", {"value": None})), "value"): plain}
-    return ElicitResult(action="accept", content=cast("dict[str, Any]", plain))
+    fields: list[str] = list((question.schema or {}).get("properties") or ())
+    if isinstance(plain, dict):
+        # Where the form is known, a name that is none of its fields' is a slip of the pen.
+        unknown = [name for name in cast("dict[str, Any]", plain) if fields and name not in fields]
+        if unknown:
+            raise AssertionError(
+                f"the answer to {question} has {', '.join(map(repr, unknown))}, which its form has not; it has "
+                f"{', '.join(map(repr, fields))}. To send it all the same, answer with an ElicitResult"
+            )
+        return ElicitResult(action="accept", content=cast("dict[str, Any]", plain))
+    if len(fields) > 1:
+        raise AssertionError(
+            f"the answer to {question} is {plain!r}, and its form has several fields: {', '.join(map(repr, fields))}"
+        )
+    # The form of a single value has one field.
+    return ElicitResult(action="accept", content={next(iter(fields), "value"): plain})

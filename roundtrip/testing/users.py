@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import anyio
 from mcp.client.session import ClientRequestContext
@@ -26,6 +26,7 @@ from roundtrip.machine.table import Event, State
 from roundtrip.server.server import Server
 from roundtrip.testing.chosen import CHOSEN
 from roundtrip.testing.conversations import Conversation, Question
+from roundtrip.testing.networks.choosing import stack_of
 from roundtrip.testing.networks.fleet import Callbacks, Fleet, Instances, Target, acting_as
 from roundtrip.testing.networks.network import Carry, Network, stacked
 from roundtrip.testing.scripts import LEAVE, Answers, Replies, Script, Silence
@@ -44,6 +45,7 @@ class Unanswered(AssertionError):
         super().__init__(
             f"nothing in answers= fits the question {question}\nasked so far:{before}\n"
             "answers= takes replies by a question's name, by a pattern of its message, or by a function of it"
+            + ("" if question.key is not None else "; this question has no name on the wire, so answer by pattern")
         )
         self.question = question
         self.asked = tuple(asked)
@@ -52,10 +54,11 @@ class Unanswered(AssertionError):
 class Unused(AssertionError):
     """The script has answers that nobody has asked for."""
 
-    def __init__(self, unused: Sequence[str], asked: Sequence[Question]) -> None:
+    def __init__(self, unused: Sequence[str], asked: Sequence[Question], *, ended: str) -> None:
         questions = "".join(f"\n  {one}" for one in asked) or " nothing"
         super().__init__(
-            f"nobody asked for {', '.join(unused)}\nasked was:{questions}\nallow_unused=True lets that pass"
+            f"nobody asked for {', '.join(unused)}\nasked was:{questions}\nthe call ended with {ended}\n"
+            "allow_unused=True lets that pass"
         )
         self.unused = tuple(unused)
 
@@ -71,7 +74,8 @@ class User:
             field, `ACCEPT`, `DECLINE`, `CANCEL`, `IGNORE`, `LEAVE`, or a list of those for the times that it is asked.
             A list of such mappings has one for each round.
         era: The era to speak on; by default that of the test (`@pytest.mark.roundtrip(eras=...)`), else the retry era.
-        network: What requests go through on the retry era, outermost first; by default what the test's mark says.
+        network: What requests go through on the retry era, outermost first, or its name; by default what the test's
+            mark says.
         over: How to speak to server objects: in memory, or over HTTP on a port of this machine; by default as the
             test's mark says, else in memory.
         principal: Who is logged in, for servers in memory: a subject, or an access token.
@@ -94,7 +98,7 @@ class User:
         answers: Answers | Sequence[Answers] | None = None,
         *,
         era: Era | None = None,
-        network: Network | Sequence[Network] | None = None,
+        network: Network | str | Sequence[Network | str] | None = None,
         over: Literal["memory", "http"] | None = None,
         principal: AccessToken | str | None = None,
         roots: Sequence[Root] | None = None,
@@ -103,10 +107,16 @@ class User:
         allow_error: bool = False,
         allow_unused: bool = False,
     ) -> None:
+        if over not in (None, "memory", "http"):
+            raise ValueError(f"over={over!r}: it is 'memory' or 'http'")
+        if isinstance(lacks, str) or not frozenset(lacks) <= {"elicitation", "sampling"}:
+            raise ValueError(f"lacks={lacks!r}: it takes a set of 'elicitation' and 'sampling'")
+        if isinstance(answers, str):
+            raise TypeError(f"answers={answers!r}: give a mapping, of a question's name to the answer")
         self._instances = Instances(server)
         self._answers: Answers | Sequence[Answers] = answers or {}
         self._era = era
-        self._network = network if network is None or isinstance(network, Sequence) else (network,)
+        self._network = None if network is None else stack_of(network)
         self._over: Literal["memory", "http"] | None = over
         self._principal = principal
         self._roots = roots
@@ -156,13 +166,13 @@ class User:
         if run.failure is not None:
             raise run.failure
         if failed is not None:
-            raise failed
+            raise _alone(failed)
         error = run.conversation.error
         if error is not None and not self._allow_error:
             raise error
         unused = script.unused
         if unused and not self._allow_unused:
-            raise Unused(unused, run.conversation.questions) from error
+            raise Unused(unused, run.conversation.questions, ended=run.conversation.told) from error
         return run.conversation
 
     async def _connect(self, run: "_Run", stack: AsyncExitStack) -> Carry:
@@ -186,8 +196,12 @@ class User:
         await fleet.start()
         if isinstance(fleet.at, Server):
             run.conversation.states = [State.RECEIVED]
-        network = self._network if self._network is not None else chosen.network
-        return fleet.send if self.era is Era.LIVE else stacked(network, fleet)
+        if self.era is Era.LIVE:
+            return fleet.send
+        if self._network is not None:
+            return stacked(self._network, fleet)
+        chosen.carried.append(run.conversation.first.name)
+        return stacked(chosen.network, fleet)
 
 
 class _Run:
@@ -298,6 +312,14 @@ class _Run:
             self.conversation.left = True
         question.answer = None if isinstance(reply, Silence) else reply
         return question.answer
+
+
+def _alone(error: Exception) -> Exception:
+    """What went wrong, without the groups that transports put around it."""
+    if not isinstance(error, ExceptionGroup):
+        return error
+    inner = cast("ExceptionGroup[Exception]", error).exceptions
+    return _alone(inner[0]) if len(inner) == 1 else cast("Exception", error)
 
 
 def _no_answer() -> ErrorData:

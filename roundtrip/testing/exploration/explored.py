@@ -53,6 +53,9 @@ class PathOutcome(StrEnum):
     """It still asked, or still ran, when the path was broken off."""
 
 
+_NOWHERE: Final = frozenset((PathOutcome.FAILED, PathOutcome.ERROR, PathOutcome.REJECTED))
+
+
 @dataclass(frozen=True, slots=True)
 class Path:
     """One call from its start to its end."""
@@ -138,14 +141,16 @@ class Explored:
         return sum(len(path.choices) > self.depth for path in self.paths)
 
     def assert_no_crash(self) -> None:
-        """Fail with the paths that crashed.
+        """Fail with the paths that crashed or came to no end, and where no path got anywhere.
 
         Raises:
             AssertionError: There are some.
         """
-        crashed = self.crashed
+        if self.paths and all(path.outcome in _NOWHERE and not path.questions for path in self.paths):
+            raise AssertionError(f"{self.name!r} got nowhere on any path: {printable(self.paths[0].text)}")
+        crashed = [*self.crashed, *(path for path in self.paths if path.outcome is PathOutcome.UNFINISHED)]
         if crashed:
-            lines = [f"{len(crashed)} of {_number(len(self.paths))} of {self.name!r} crashed:"]
+            lines = [f"{len(crashed)} of {_number(len(self.paths))} of {self.name!r} crashed, or came to no end:"]
             lines += [f"  {path}\n    {printable(path.text)}" for path in crashed]
             raise AssertionError("\n".join(lines)) from crashed[0].error
 

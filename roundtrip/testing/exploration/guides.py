@@ -89,7 +89,7 @@ class Contents:
         ]
         if unused:
             asked = {str(question): question for path in gone for question in path.questions}
-            raise Unused(unused, list(asked.values()))
+            raise Unused(unused, list(asked.values()), ended=", ".join(sorted({str(path.outcome) for path in gone})))
 
 
 @dataclass(slots=True)

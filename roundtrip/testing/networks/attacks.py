@@ -108,16 +108,20 @@ class Swap:
         if route.fleet.principal is not None and not route.fleet.is_in_memory:
             raise Inapplicable("somebody else than the principal= can send a request in memory only")
         if leg.state is not None:
-            for name, value in leg.arguments.items():
-                other = replace(leg, arguments={**leg.arguments, name: _another(value)})
-                _require_no_use(await route.aside(other), f"a token arrived with another {name!r}")
+            tools = await route.fleet.tools() if leg.method == "tools/call" else {}
+            for name, others in _other_arguments(leg.arguments, tools.get(leg.name, {})):
+                for value in others:
+                    delivery = await route.aside(replace(leg, arguments={**leg.arguments, name: value}))
+                    _require_no_use(delivery, f"a token arrived with another {name!r}")
+                    if delivery.is_refused:
+                        break
+                    # It failed for a reason of its own, as no such value exists. That proves nothing; another may.
             if leg.method == "tools/call":
-                others = [name for name in await route.fleet.tools() if name != leg.name]
-                for name in others[:_OTHER_TOOLS]:
+                for name in [name for name in tools if name != leg.name][:_OTHER_TOOLS]:
                     delivery = await route.aside(replace(leg, name=name))
                     _require_no_use(delivery, f"a token of {leg.name!r} arrived at {name!r}")
             if leg.method == "resources/read":
-                other = replace(leg, name=_another(leg.name))
+                other = replace(leg, name=f"{leg.name}x")
                 _require_no_use(await route.aside(other), f"a token of {leg.name!r} arrived at {other.name!r}")
             if route.fleet.principal is not None:
                 with acting_as("roundtrip.testing: somebody else"):
@@ -177,7 +181,8 @@ class Invent:
             known.update(leg.answers)
             known.pop(_NOBODY_ASKED, None)
             delivery = await route.aside(replace(past[0].leg, answers=known))
-            _require_no_trust(delivery, _keys(past[0]), f"answers to {_names(known)} came without a token")
+            what = f"answers to {_names(known)} came without a token, where {_names(_keys(past[0]))} should be asked"
+            _require_no_trust(delivery, _keys(past[0]), what)
             early = leg.answers.keys() - _keys(past[-2]) if len(past) > 1 else None
             if early:
                 before = past[-1].leg
@@ -243,14 +248,16 @@ class Eavesdrop:
 
     name = "eavesdrop"
 
-    def __init__(self, secrets: str | Iterable[str] = ()) -> None:
-        self._secrets = (secrets,) if isinstance(secrets, str) else tuple(secrets)
+    def __init__(self, secrets: str | Iterable[object] = ()) -> None:
+        self._secrets = (secrets,) if isinstance(secrets, str) else tuple(map(str, secrets))
 
     async def carry(self, leg: Leg, route: Route) -> Delivery:
         """Send, and read the token that comes back."""
         delivery = await route.onward(leg)
         token = delivery.asks.request_state if delivery.asks is not None else None
         if token is not None:
+            if delivery.steps is None and not self._secrets:
+                raise Inapplicable("this server does not tell what it computes: name it, as in secrets=['4711']")
             said = json.dumps(_plain([leg.arguments, leg.answers, *[past.leg.answers for past in route.carried]]))
             computed = [
                 text for text in _texts(delivery.computed) if len(text) >= _SHORTEST_SECRET and text not in said
@@ -283,7 +290,10 @@ def _require_no_trust(delivery: Delivery, keys: Iterable[str], what: str) -> Non
     asks = delivery.asks
     passed_over = asks is not None and bool(asks.input_requests) and not set(keys) <= (asks.input_requests or {}).keys()
     if delivery.done is not None or passed_over:
-        raise Breach(f"{what}, and taken: {delivery.told}")
+        raise Breach(
+            f"{what}, and it went on with {delivery.told}. Either it takes answers that it has not asked for, or it "
+            "keeps something from one call to the next (a global, a cache)"
+        )
 
 
 def _keys(delivery: Delivery) -> set[str]:
@@ -317,14 +327,41 @@ def _flip(character: str) -> str:
     return {"A": "B", "_": "-", "-": "_", "9": "8", "z": "y", "Z": "Y"}.get(character, chr(ord(character) ^ 1))
 
 
-def _another(value: Any) -> Any:
+def _other_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    """For each argument, and each that was left out, what might stand there instead."""
+    properties = cast("Mapping[str, Any]", schema.get("properties") or {})
+    for name in dict.fromkeys([*arguments, *properties]):
+        shape = cast("Mapping[str, Any]", properties.get(name) or {})
+        given = arguments.get(name)
+        listed = [value for value in cast("list[Any]", shape.get("enum") or []) if value != given]
+        made = _samples(shape) if name not in arguments else _others(given)
+        yield name, [*listed, *(value for value in made if value != given or name not in arguments)]
+
+
+def _others(value: Any) -> list[Any]:
     if isinstance(value, bool):
-        return not value
+        return [not value]
     if isinstance(value, int | float):
-        return value + 1
+        return [value + 1, value - 1]
     if isinstance(value, str):
-        return f"{value}x"
-    return None if value is not None else "x"
+        digits = re.sub(r"\d(?=\D*$)", lambda last: str((int(last[0]) + 1) % 10), value)
+        return [f"{value}x", digits, value[:-1], value.swapcase()]
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        changed = [[*items[:-1], other] for other in _others(items[-1])] if items else []
+        return [*changed, [*items, *items[-1:]], items[:-1]]
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Any]", value)
+        return [{**fields, name: other} for name, item in fields.items() for other in _others(item)[:1]]
+    return ["x"]
+
+
+def _samples(shape: Mapping[str, Any]) -> list[Any]:
+    """Values for an argument that was left out."""
+    if "default" in shape:
+        return _others(shape["default"])
+    samples: dict[str, Any] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True}
+    return [sample for kind, sample in samples.items() if kind == shape.get("type")]
 
 
 def _garbage(request: InputRequest) -> Iterator[tuple[str, InputResponse]]:
@@ -363,6 +400,8 @@ def _other_answers(
 def _texts(values: object) -> Iterator[str]:
     if isinstance(values, str):
         yield values
+    elif isinstance(values, int | float) and not isinstance(values, bool):
+        yield str(values)
     elif isinstance(values, Mapping):
         for value in cast("Mapping[str, object]", values).values():
             yield from _texts(value)

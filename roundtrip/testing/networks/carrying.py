@@ -13,7 +13,10 @@ from roundtrip.testing.networks.network import Route
 
 __all__ = ["Deploy", "Drop", "Duplicate", "Hop", "Reorder", "Restart", "Rotate"]
 
-_SAME_KEYS: Final = "do all instances have the same keys=?"
+_SAME_KEYS: Final = (
+    "do all instances have the same keys? A function that makes roundtrip's server takes keys=; the SDK's MCPServer "
+    "has request_state_security=RequestStateSecurity(keys=...)"
+)
 _OLDER_KEYS: Final = "does it verify with each of its keys=, and sign with the first?"
 
 

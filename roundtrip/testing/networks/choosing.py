@@ -8,7 +8,7 @@ from roundtrip.testing.networks.carrying import Deploy, Drop, Duplicate, Hop, Re
 from roundtrip.testing.networks.fleet import Make
 from roundtrip.testing.networks.network import Network
 
-__all__ = ["NETWORKS", "Stack", "choose", "name_of"]
+__all__ = ["NETWORKS", "Stack", "choose", "name_of", "stack_of"]
 
 Stack = tuple[Network, ...]
 """Networks that a request goes through, the first one first."""
@@ -62,6 +62,16 @@ def choose(
     for name in left_out.difference(map(name_of, stacks)):
         _require(name)
     return [stack for stack in stacks if name_of(stack) not in left_out]
+
+
+def stack_of(network: object) -> Stack:
+    """Networks as a user is given them: one, its name, or several, the outermost first.
+
+    Raises:
+        ValueError: There is no such network.
+    """
+    several = cast("Iterable[object]", network) if isinstance(network, list | tuple) else (network,)
+    return tuple(_network(one, None, ()) for one in several)
 
 
 def name_of(stack: Stack) -> str:

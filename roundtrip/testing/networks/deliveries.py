@@ -58,6 +58,10 @@ class Delivery:
         """Whether the server ended it by accident."""
         if self.crash is not None:
             return True
+        if isinstance(self.result, CallToolResult) and self.result.is_error and self.steps is None:
+            # What the SDK's servers say of what nobody foresaw, and of nothing else.
+            texts = [getattr(block, "text", "") for block in self.result.content]
+            return texts == [f"Error executing tool {self.leg.name}"]
         # What a prompt or a resource has to say in earnest has no other number.
         return self.error is not None and self.error.code == INTERNAL_ERROR and self.leg.method == "tools/call"
 

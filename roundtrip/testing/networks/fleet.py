@@ -2,7 +2,7 @@
 
 import inspect
 import itertools
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -76,6 +76,12 @@ class Instances:
     def __init__(self, target: Target) -> None:
         self._make: Make | None = None
         self._all: list[Instance]
+        for one in cast("Sequence[object]", target) if isinstance(target, list | tuple) else (target,):
+            if one is None or (isinstance(one, str) and not one.startswith(("http://", "https://"))):
+                raise TypeError(
+                    f"User({one!r}): give a server object, a function that makes one, a URL, or "
+                    "StdioServerParameters(command=..., args=[...]) for one that serves stdio"
+                )
         if isinstance(target, Sequence) and not isinstance(target, str):
             self._all = list(cast("Sequence[Instance]", target))
         elif callable(target) and not isinstance(target, MCPServer | LowLevelServer | AbstractAsyncContextManager):
@@ -223,6 +229,11 @@ class Fleet:
         """Send what follows to an instance of another build, the same one each time."""
         instance = self._deployed.get(make)
         if instance is None:
+            if _takes_keys(make) and not self.instances.takes_keys:
+                raise Inapplicable(
+                    "the other build is made with keys=, and the server's are not known: give a function that makes "
+                    "it with them as well, User(make_server)"
+                )
             instance = self._deployed[make] = made(make)
         await self.go_to(instance)
 
@@ -250,10 +261,10 @@ class Fleet:
             self._open.remove(delivery)
         return delivery
 
-    async def tools(self) -> list[str]:
-        """The names of the tools of the instance that legs go to now."""
+    async def tools(self) -> dict[str, Mapping[str, Any]]:
+        """The tools of the instance that legs go to now: their input schemas, by their names."""
         client = next(client for instance, client in self._clients if instance is self.at)
-        return [tool.name for tool in (await client.list_tools()).tools]
+        return {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
 
     async def _connect(self, instance: Instance) -> Client:
         if self._group is None:

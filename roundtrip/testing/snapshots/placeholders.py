@@ -1,7 +1,9 @@
 """What changes from run to run, as numbered placeholders."""
 
 import re
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from roundtrip.asks.questions import TICKET
@@ -12,6 +14,9 @@ _ID_LENGTH: Final = 20
 """Characters from which letters and digits in a row may be an id."""
 _WORD_LENGTH: Final = 4
 """How long words are at least, on average."""
+
+_RECENT: Final = 3600.0
+"""Seconds from now within which a time is one that a clock has told."""
 
 _EDGE: Final = r"(?<![A-Za-z0-9_-])"
 _END: Final = r"(?![A-Za-z0-9_-])"
@@ -47,19 +52,24 @@ class Placeholders:
     - `<id 1>`: UUIDs; 16 or more hexadecimal digits with a letter among them, or 24 without one; ULIDs; base64 with its
       padding or as a whole text; and 20 or more letters and digits in a row (`-` and `_` among them), with capital and
       small letters, that are not made of words: `SummerMenu2026-Vegetarian` stays;
-    - `<time 1>`: a date with a time of day, seconds included, with or without a zone (RFC 3339);
+    - `<time 1>`: a date with a time of day, seconds included, with or without a zone (RFC 3339), if it is within an
+      hour of now;
     - `<port 1>`: the port after `localhost`, `127.0.0.1` or `[::1]`;
     - `<address 1>`: the place in memory that a `repr` names, as in `<Seat object at 0x7f3a5c0d1e80>`.
 
-    Everything else stays: dates, times of day, numbers (also times in seconds), words, short ids, ids of small letters
-    and digits alone.
+    What the test has written itself stays, in arguments and answers as anywhere else. So does everything else: dates,
+    other times, numbers (also times in seconds), words, short ids, ids of small letters and digits alone.
     """
 
-    def __init__(self, tokens: Iterable[str | None] = ()) -> None:
+    def __init__(self, tokens: Iterable[str | None] = (), *, said: object = None) -> None:
+        self._said = frozenset(_texts(said))
         self._numbers: dict[str, dict[str, str]] = {}
         # Longest first, as one may begin with another.
         known = sorted({token for token in tokens if token}, key=lambda token: (-len(token), token))
-        kinds = {**({"known": "|".join(map(re.escape, known))} if known else {}), **_KINDS}
+        # A short one, as some servers write, would be found in words.
+        self._short = frozenset(token for token in known if len(token) < _ID_LENGTH)
+        longer = "|".join(re.escape(token) for token in known if token not in self._short)
+        kinds = {**({"known": f"{_EDGE}(?:{longer}){_END}"} if longer else {}), **_KINDS}
         self._pattern = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in kinds.items()))
 
     def over(self, value: Any) -> Any:
@@ -75,6 +85,10 @@ class Placeholders:
 
     def text(self, text: str) -> str:
         """A text with what changes replaced."""
+        if text in self._short:
+            return self.number("token", text)
+        if text in self._said:
+            return text
         if len(text) % 4 == 0 and _WHOLE.fullmatch(text) is not None and _is_random(text):
             return self.number("id", text)
         return self._pattern.sub(self._replaced, text)
@@ -86,6 +100,8 @@ class Placeholders:
 
     def _replaced(self, match: re.Match[str]) -> str:
         kind, value = cast("str", match.lastgroup), match[0]
+        if value in self._said or (kind == "time" and not _is_recent(value)):
+            return value
         if kind == "run":
             if not _is_id(value):
                 return _WITHIN.sub(self._within, value)
@@ -94,6 +110,28 @@ class Placeholders:
 
     def _within(self, match: re.Match[str]) -> str:
         return self.number("id", match[0]) if "-" in match[0] or _is_id(match[0]) else match[0]
+
+
+def _is_recent(text: str) -> bool:
+    """Whether a time was taken from a clock, as far as can be told."""
+    try:
+        when = datetime.fromisoformat(text.replace(",", ".").upper())
+    except ValueError:
+        return False
+    # Without a zone it is local time, or UTC.
+    readings = [when] if when.tzinfo is not None else [when.replace(tzinfo=UTC), when.astimezone()]
+    return any(abs(reading.timestamp() - time.time()) <= _RECENT for reading in readings)
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in cast("Mapping[object, object]", value).values():
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in cast("list[object]", value):
+            yield from _texts(item)
 
 
 def _is_id(run: str) -> bool:

@@ -55,7 +55,7 @@ def story_of(call: Conversation, redaction: Redaction) -> Story:
     story["states"] = [state.value for state in call.states] if call.states and len(call.states) > 1 else None
     story["end"] = _end(call)
     story.update(_result(call, redaction))
-    for part in ("name", "arguments", "rounds", "result", "content", "messages", "description"):
+    for part in ("name", "arguments", "rounds", "error", "result", "content", "messages", "description"):
         if part in story:
             story[part] = redaction.texts(story[part])
     return story
@@ -140,6 +140,8 @@ def _attempts(asked: Asked) -> str:
 
 
 def _end(call: Conversation) -> str:
+    if call.left:
+        return "left waiting"
     if not call.states or len(call.states) == 1:
         return "failed" if call.is_error else "completed"
     state = call.states[-1].value
@@ -147,6 +149,8 @@ def _end(call: Conversation) -> str:
 
 
 def _result(call: Conversation, redaction: Redaction) -> Story:
+    if call.error is not None:
+        return {"error": call.error.error.model_dump(mode="json", by_alias=True, exclude_none=True)}
     result = call.result
     if isinstance(result, GetPromptResult):
         told = [{"role": message.role, "content": _blocks(message.content)} for message in result.messages]
@@ -182,8 +186,10 @@ def _repeats_one(block: Any, value: Any) -> bool:
     if block.text == value:
         return True
     try:
-        return json.loads(block.text) in (value, {"result": value})
-    except (ValueError, RecursionError):
+        # Texts, as to Python 1 is True.
+        said = json.dumps(json.loads(block.text), sort_keys=True)
+        return said in (json.dumps(value, sort_keys=True), json.dumps({"result": value}, sort_keys=True))
+    except (ValueError, TypeError, RecursionError):
         return False
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Collection
 from typing import Final
 
+from mcp_types import ElicitResult
+
 from roundtrip.testing.conversations import Conversation
 from roundtrip.testing.snapshots.placeholders import Placeholders
 from roundtrip.testing.snapshots.redaction import Redaction
@@ -25,7 +27,7 @@ def call_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sie
         sieve: What to leave out besides.
     """
     story = sieve.over(story_of(call, Redaction(redacting)))
-    return text_of(Placeholders(call.tokens).over(story))
+    return text_of(Placeholders(call.tokens, said=_said(call)).over(story))
 
 
 def wire_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sieve = _ALL) -> str:
@@ -42,5 +44,12 @@ def wire_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sie
     redaction = Redaction(redacting)
     hidden = {question.message for question in call.questions if redaction.hides(question.key)}
     messages = sieve.over(redacted(call.messages, redaction, tool=call.first.name, hidden=hidden))
-    placeholders = Placeholders(states_in(call.messages))
+    placeholders = Placeholders(states_in(call.messages), said=_said(call))
     return text_of_wire([sender for sender, _ in call.messages], messages, placeholders)
+
+
+def _said(call: Conversation) -> list[object]:
+    """What the test itself has written, and so does not change."""
+    answers = [question.answer for question in call.questions]
+    contents = [answer.content for answer in answers if isinstance(answer, ElicitResult)]
+    return [call.first.name, call.first.arguments, *contents]

@@ -122,6 +122,8 @@ class _Page:
         self._lines.append("")
         if "end" in story:
             self._line(str(story["end"]))
+        if "error" in story:
+            self._values(_mapping(story["error"]), 1)
         if story.get("description") is not None:
             self._quoted(str(story["description"]), 1)
         if "result" in story:

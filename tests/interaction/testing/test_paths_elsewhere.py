@@ -89,7 +89,7 @@ async def test_a_breach_on_a_hostile_network_is_a_crash() -> None:
     try:
         explored = await paths(cinema(), "need", {"film": "Solaris"}, depth=1)
     finally:
-        CHOSEN.reset(reset)
+        CHOSEN.set(reset)
     (breach,) = explored.crashed
     assert (str(breach), breach.outcome) == ("seat cancel", PathOutcome.BREACH)
     with pytest.raises(AssertionError, match="it must not be cancelled"):

@@ -351,3 +351,28 @@ async def test_a_call_tells_all_that_was_shown_and_returned() -> None:
 
 def test_a_question_shows_what_it_is() -> None:
     assert str(Question("seat", None)) == "'seat': 'roots'"
+
+
+async def test_an_answer_with_a_field_that_the_form_has_not_is_a_slip() -> None:
+    with pytest.raises(AssertionError, match=r"has 'rwo', which its form has not; it has 'row'"):
+        await User(cinema(), {"seat": {"rwo": "back"}}).call("book", film="Solaris")
+
+
+async def test_unused_answers_tell_how_the_call_ended() -> None:
+    with pytest.raises(Unused, match="the call ended with the failure 'Unknown tool: bok'"):
+        await User(cinema(), {"seat": {"row": "back"}}, allow_error=True).call("bok", film="Solaris")
+
+
+@pytest.mark.parametrize("target", [None, "server.py", ["python", "server.py"]], ids=["none", "file", "command"])
+async def test_what_is_no_server_is_told_so(target: Any) -> None:
+    with pytest.raises(TypeError, match="give a server object, a function that makes one, a URL, or"):
+        await User(target).call("book", film="Solaris")
+
+
+async def test_options_that_say_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="'memory' or 'http'"):
+        User(cinema(), over="https")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="a set of 'elicitation' and 'sampling'"):
+        User(cinema(), lacks="elicitation")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="there is no network 'hopp'"):
+        User(cinema(), network="hopp")

@@ -89,3 +89,86 @@ async def test_it():
     )
     assert result.ret != 0
     result.stdout.fnmatch_lines(["*eras are 'retry', 'live', 'both'*"])
+
+
+def test_a_long_lived_asynchronous_fixture_takes_no_choice_away(pytester: pytest.Pytester) -> None:
+    """The task that runs asynchronous tests keeps the context of its first fixture."""
+    result = run(
+        pytester,
+        """
+RAN = []
+
+@server.tool()
+async def count(seat: Annotated[Seat, Resolve(lambda: Elicit("Which row?", Seat))]) -> str:
+    RAN.append(seat.row)
+    return "counted"
+
+@pytest.fixture(scope="module")
+def anyio_backend():
+    return "asyncio"
+
+@pytest.fixture(scope="module")
+async def database():
+    yield 1
+
+async def test_first(database):
+    pass
+
+@pytest.mark.roundtrip(eras="live", hostile=["duplicate"])
+async def test_it(trace):
+    RAN.clear()
+    call = await User(server, {re.compile("row"): {"row": "back"}}).call("count")
+    assert call.legs == 1
+    assert len(trace.calls) == 1
+    assert RAN == ["back"]
+""".replace("RAN = []", "import re\nRAN = []"),
+    )
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["FAILED *test_it?duplicate?*"])
+
+
+def test_a_mark_that_comes_too_late_is_an_error(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+import unittest
+
+@pytest.mark.parametrize("row", [pytest.param("back", marks=pytest.mark.roundtrip(eras="live"))])
+async def test_it(row):
+    pass
+
+class TestCinema(unittest.TestCase):
+    @pytest.mark.roundtrip(eras="live")
+    def test_method(self):
+        pass
+""",
+    )
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(["*roundtrip has no effect here*"])
+
+
+def test_a_test_that_calls_nothing_through_its_network_fails(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+@pytest.mark.roundtrip(eras="retry", hostile=["hop"])
+async def test_it():
+    pass
+""",
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*no call of this test went through the network 'hop'*"])
+
+
+@pytest.mark.parametrize(
+    ("mark", "says"),
+    [
+        ('"retry", ["hop"]', "takes everything but the eras by keyword"),
+        ("deploy=lambda: server", "say something of hostile="),
+        ('secrets=["4711"]', "say something of hostile="),
+    ],
+)
+def test_options_without_effect_are_an_error(pytester: pytest.Pytester, mark: str, says: str) -> None:
+    result = run(pytester, f"@pytest.mark.roundtrip({mark})\nasync def test_it():\n    pass\n")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines([f"*{says}*"])

@@ -57,11 +57,16 @@ async def call(
     return await user.call(tool, arguments)
 
 
+def honest(name: str) -> Network:
+    """A network that has what it takes in front of a server that tells nothing."""
+    return Eavesdrop([SECRET]) if name == "eavesdrop" else NETWORKS[name]()
+
+
 @pytest.mark.parametrize("tool", HONEST)
 @pytest.mark.parametrize("name", NETWORKS)
 async def test_a_server_without_flaws_passes_under_every_network(name: str, tool: str) -> None:
     ledger = Ledger()
-    conversation = await call(maker(ledger=ledger), tool, NETWORKS[name]())
+    conversation = await call(maker(ledger=ledger), tool, honest(name))
     assert conversation.text == HONEST[tool]
     assert conversation.keys == list(ANSWERS[tool])
     assert ledger.booked == ([tool] if ANSWERS[tool] else [])
@@ -101,13 +106,21 @@ FINDS = [
     Find(Flaw.BINDS_NO_USER, Swap(), "a user's token arrived from somebody else, and was answered with a question"),
     Find(Flaw.FAILS_ON_MISSING_ANSWERS, Strip(), "answer to 'seat' was lost; it was not asked for again, but .*-32602"),
     Find(Flaw.FORGETS_SIBLINGS, Strip(), "answer to 'stars' was lost, and 'words' asked for again", tool="review"),
-    Find(Flaw.TRUSTS_ANSWERS_WITHOUT_TOKEN, Invent(), "answers to 'seat' came without a token, and taken: a question"),
-    Find(Flaw.TRUSTS_ANSWERS_WITHOUT_TOKEN, Invent(), "without a token, and taken: the result", tool="review"),
-    Find(Flaw.TRUSTS_EARLY_ANSWERS, Invent(), "answers to 'snack' came before they were asked for, and taken: the res"),
+    Find(
+        Flaw.TRUSTS_ANSWERS_WITHOUT_TOKEN,
+        Invent(),
+        "answers to 'seat' came without a token, .* it went on with a ques",
+    ),
+    Find(Flaw.TRUSTS_ANSWERS_WITHOUT_TOKEN, Invent(), "without a token, .* it went on with the result", tool="review"),
+    Find(
+        Flaw.TRUSTS_EARLY_ANSWERS,
+        Invent(),
+        "answers to 'snack' came before they were asked for, and it went on with the",
+    ),
     Find(Flaw.CRASHES_ON_UNKNOWN_ANSWERS, Invent(), "what nobody asked came besides, .* -32603 .* must be ignored"),
     Find(Flaw.CRASHES_ON_GARBAGE, Garble(), "answer to 'seat' came as .*, and the server crashed"),
-    Find(Flaw.TAKES_GARBAGE, Garble(), "answer to 'seat' came as .*, and taken: a question .'snack'"),
-    Find(Flaw.TAKES_GARBAGE, Garble(), "answer to 'stars' came as .*, and taken: the result", tool="review"),
+    Find(Flaw.TAKES_GARBAGE, Garble(), "answer to 'seat' came as .*, and it went on with a question .'snack'"),
+    Find(Flaw.TAKES_GARBAGE, Garble(), "answer to 'stars' came as .*, and it went on with the result", tool="review"),
     Find(Flaw.LEAKS_IN_BASE64, Eavesdrop([SECRET]), f"read without a key, and in it is '{SECRET}'"),
     Find(Flaw.LEAKS_DEFLATED, Eavesdrop([SECRET]), f"read without a key, and in it is '{SECRET}'"),
     Find(Flaw.LEAKS_NESTED, Eavesdrop([SECRET]), f"read without a key, and in it is '{SECRET}'"),
@@ -154,7 +167,7 @@ async def test_answers_that_belong_to_places_move_when_another_build_takes_over(
 async def test_a_server_without_flaws_passes_under_any_two_networks(outer: str) -> None:
     for inner in NETWORKS:
         ledger = Ledger()
-        conversation = await call(maker(ledger=ledger), "book", NETWORKS[outer](), NETWORKS[inner]())
+        conversation = await call(maker(ledger=ledger), "book", honest(outer), honest(inner))
         assert (inner, conversation.text, ledger.booked) == (inner, HONEST["book"], ["book"])
 
 
@@ -165,7 +178,7 @@ IN_STACKS = [
     (Find(Flaw.BOOKS_TWICE_AT_ONCE, Duplicate(at_once=True), "number 1' and .*number 2'"), Hop()),
     (Find(Flaw.KNOWS_ITS_NEWEST_KEY_ONLY, Rotate(), "keys were rotated did not go on"), Drop()),
     (Find(Flaw.FORGETS_SIBLINGS, Strip(), "'words' asked for again", "review"), Rotate()),
-    (Find(Flaw.TAKES_GARBAGE, Garble(), "answer to 'stars' came as .*, and taken", "review"), Reorder()),
+    (Find(Flaw.TAKES_GARBAGE, Garble(), "answer to 'stars' came as .*, and it went on", "review"), Reorder()),
 ]
 
 
@@ -198,7 +211,7 @@ async def test_processes_that_keep_calls_to_themselves_are_found() -> None:
 
 @pytest.mark.parametrize("name", ["hop", "rotate", "delay", "duplicate-at-once", "tamper", "interleave"])
 async def test_networks_go_over_http(name: str) -> None:
-    user = User(maker(), ANSWERS["book"], network=NETWORKS[name](), over="http")
+    user = User(maker(), ANSWERS["book"], network=honest(name), over="http")
     assert (await user.call("book", film="Solaris")).text == HONEST["book"]
 
 

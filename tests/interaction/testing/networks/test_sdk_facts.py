@@ -140,7 +140,7 @@ async def test_booking():
     result.stdout.fnmatch_lines(
         [
             "*Breach: another instance did not go on with the call: the error -32602 "
-            "'Invalid or expired requestState'; do all instances have the same keys=?",
+            "'Invalid or expired requestState'; do all instances have the same keys*",
             "*Breach: the restarted server did not go on with the call: *",
         ]
     )

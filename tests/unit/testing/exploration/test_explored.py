@@ -116,4 +116,14 @@ def test_all_edges_leave_nothing_to_tell() -> None:
 
 
 def test_no_crash_passes_the_assertion() -> None:
-    explored(path(), path(outcome=PathOutcome.FAILED), path(outcome=PathOutcome.UNFINISHED)).assert_no_crash()
+    explored(path(), path(outcome=PathOutcome.FAILED)).assert_no_crash()
+
+
+def test_a_path_without_an_end_is_as_bad_as_a_crash() -> None:
+    with pytest.raises(AssertionError, match="came to no end"):
+        explored(path(), path(outcome=PathOutcome.UNFINISHED)).assert_no_crash()
+
+
+def test_paths_that_got_nowhere_are_no_success() -> None:
+    with pytest.raises(AssertionError, match="got nowhere on any path"):
+        explored(path(outcome=PathOutcome.FAILED)).assert_no_crash()

@@ -4,6 +4,7 @@ from enum import Enum
 from typing import Any, Literal
 
 import pytest
+from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitResult, TextContent
 from pydantic import BaseModel, Field
 from syrupy.filters import paths, props
@@ -134,3 +135,14 @@ def test_every_part_can_be_left_out() -> None:
 def test_a_matcher_puts_what_it_likes_in_the_place_of_a_value() -> None:
     text = call_text(call_of(result={"price": 3.5}), sieve=Sieve(matcher=path_type({"result.price": (float,)})))
     assert "price: float" in text
+
+
+def test_an_error_of_the_protocol_is_told() -> None:
+    call = Conversation(
+        Leg("pay"), Era.RETRY, error=MCPError(code=-32602, message="card declined", data={"why": "limit"})
+    )
+    assert call_text(call).endswith('failed\n  code: -32602\n  message: "card declined"\n  data:\n    why: "limit"\n')
+
+
+def test_a_call_that_was_left_is_told_so() -> None:
+    assert call_text(Conversation(Leg("pay"), Era.RETRY, left=True)).splitlines()[2] == "left waiting"
