@@ -33,6 +33,9 @@ from roundtrip.testing.scripts import LEAVE, Answers, Replies, Script, Silence
 
 __all__ = ["Unanswered", "Unused", "User"]
 
+# A failing test shows where the test failed, and not the way through here.
+__tracebackhide__ = True
+
 _ROUNDS: Final = 100
 _UNANSWERED: Final = -32000
 

@@ -30,6 +30,9 @@ from roundtrip.testing.networks.network import Route
 
 __all__ = ["Delay", "Eavesdrop", "Garble", "Interleave", "Invent", "Strip", "Swap", "Tamper"]
 
+# A failing test shows where the test failed, and not the way through here.
+__tracebackhide__ = True
+
 _DAY: Final = 86400.0
 _OTHER_TOOLS: Final = 3
 _NOBODY_ASKED: Final = "roundtrip.testing: nobody asked"
@@ -219,16 +222,24 @@ class Garble:
 class Interleave:
     """Another call of the same function goes on at the same time, in which the user answers otherwise.
 
-    It is played up to where the genuine one has got, and never to its end.
+    It is played up to where the genuine one has got, and never to its end. It must be asked the same at first.
     """
 
     name = "interleave"
 
     async def carry(self, leg: Leg, route: Route) -> Delivery:
         """Play the other call, and send."""
-        past = [one.leg for one in route.history(leg)]
+        history = route.history(leg)
+        past = [one.leg for one in history]
         if past:
             other = await route.aside(past[0])
+            begun, genuine = _keys(other), _keys(history[0])
+            if not other.is_refused and begun != genuine:
+                raise Breach(
+                    f"another call of {leg.name!r} was begun meanwhile, and asked {_names(sorted(begun)) or 'nothing'} "
+                    f"where this one had been asked {_names(sorted(genuine))}: is something kept from one call to the "
+                    "next?"
+                )
             for one in past[1:]:
                 if other.asks is None:
                     break

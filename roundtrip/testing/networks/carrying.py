@@ -13,6 +13,9 @@ from roundtrip.testing.networks.network import Route
 
 __all__ = ["Deploy", "Drop", "Duplicate", "Hop", "Reorder", "Restart", "Rotate"]
 
+# A failing test shows where the test failed, and not the way through here.
+__tracebackhide__ = True
+
 _SAME_KEYS: Final = (
     "do all instances have the same keys? A function that makes roundtrip's server takes keys=; the SDK's MCPServer "
     "has request_state_security=RequestStateSecurity(keys=...)"

@@ -10,6 +10,9 @@ from roundtrip.testing.networks.fleet import Fleet
 
 __all__ = ["Carry", "Network", "Route", "stacked"]
 
+# A failing test shows where the test failed, and not the way through here.
+__tracebackhide__ = True
+
 Carry = Callable[[Leg], Awaitable[Delivery]]
 """Takes a leg on its way, and brings what came back."""
 

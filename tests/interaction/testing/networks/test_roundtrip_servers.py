@@ -211,3 +211,20 @@ async def test_a_server_object_serves_where_one_instance_is_enough(network: Any)
     server = make([b"k" * 32])
     call = await User(server, {"confirmation": True}, network=network).call("pay", film="Solaris")
     assert call.value == f"{ORDER} True"
+
+
+async def test_interleave_finds_what_is_kept_from_one_call_to_the_next() -> None:
+    kept: dict[str, bool] = {}
+    server = Server[Any]("cinema", keys=[b"k" * 32])
+
+    @server.tool()
+    async def book(ctx: Context) -> str:
+        if "sure" not in kept:
+            kept["sure"] = await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True)
+        more = await ctx.ask("more", Elicit("More?", bool), unwrap=True)
+        return f"{kept['sure']} {more}"
+
+    assert (await User(server, {"sure": True, "more": True}).call("book")).text == "True True"
+    kept.clear()
+    with pytest.raises(Breach, match="asked 'more' where this one had been asked 'sure': is something kept"):
+        await User(server, {"sure": True, "more": True}, network="interleave").call("book")
