@@ -569,7 +569,8 @@ async def test_a_transcript_and_the_log_hold_no_argument_answer_step_token_key_o
         await user.call("fail", title=title)
         await user.read_resource(f"shelf://{title}")
         await User(server, {"ask": DECLINE}, era=era).call("order", {"title": title})
-        await User(server, {"ask": [{"note": 7, "more": MARKERS["answer"]}] * 3}, era=era).call("order", title=title)
+        wrong = ElicitResult(action="accept", content={"note": 7, "more": MARKERS["answer"]})
+        await User(server, {"ask": [wrong] * 3}, era=era).call("order", title=title)
         if era is Era.RETRY:
             hopper = LegByLeg([server])
             await hopper.leg("order", {"title": title})
