@@ -108,8 +108,7 @@ def _choices(
     return choices
 
 
-# For every test: only fixtures that a test has can be parametrized, and it must come before asynchronous ones, whose
-# task keeps the context that it began with.
+# For every test, as only fixtures that a test has can be parametrized.
 @pytest.fixture(autouse=True)
 def roundtrip_choice(request: pytest.FixtureRequest) -> Generator[Choice]:
     """How the users of the test speak, and who listens."""
@@ -122,6 +121,8 @@ def roundtrip_choice(request: pytest.FixtureRequest) -> Generator[Choice]:
                 pytrace=False,
             )
         choice = Choice()
+    # Of one choice there may be several tests, with other parameters besides.
+    choice = replace(choice, carried=[])
     if "wire_snapshot" in request.fixturenames:
         choice = replace(choice, wired=True)
     if "trace" in request.fixturenames:

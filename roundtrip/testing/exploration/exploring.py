@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import anyio
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, ElicitRequestFormParams, Root
+from mcp_types import ElicitRequestFormParams, Root
 
 from roundtrip.clients.legs import Era, Leg
 from roundtrip.machine.table import Arrow, State
@@ -15,7 +15,7 @@ from roundtrip.testing.conversations import Conversation
 from roundtrip.testing.exploration.explored import Action, Coverage, Explored, Path, PathOutcome
 from roundtrip.testing.exploration.guides import Contents, Guide, Met, Way
 from roundtrip.testing.exploration.watching import Watching
-from roundtrip.testing.networks.deliveries import Breach
+from roundtrip.testing.networks.deliveries import Breach, is_bare_failure, is_internal
 from roundtrip.testing.networks.fleet import Target
 from roundtrip.testing.scripts import Answers
 from roundtrip.testing.users import User
@@ -188,16 +188,14 @@ class _Exploration:
         last = states[-1] if states else None
         if error is not None:
             text = f"{error.error.code} {error.error.message}"
-            # What a prompt or a resource has to say in earnest has no other number.
-            if error.error.code == INTERNAL_ERROR and self.leg.method == "tools/call":
+            if is_internal(self.leg, error):
                 return PathOutcome.CRASHED, text
             return _FINAL.get(last, PathOutcome.ERROR), text
         if conversation is None:
             return PathOutcome.UNFINISHED, f"no end after {self.patience:g} seconds"
         if not conversation.is_error:
             return PathOutcome.COMPLETED, conversation.text
-        # Where nobody tells: this is what the SDK's servers say of what they did not foresee, and nothing else.
-        if states is None and conversation.text == f"Error executing tool {self.leg.name}":
+        if states is None and is_bare_failure(self.leg, conversation.text):
             return PathOutcome.CRASHED, conversation.text
         return _FINAL.get(last, PathOutcome.FAILED), conversation.text
 

@@ -2,17 +2,14 @@
 
 import functools
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, cast
-
-from mcp.server import MCPServer
-from mcp.server.lowlevel import Server as LowLevelServer
 
 from roundtrip.machine.call import Step
 from roundtrip.machine.facts import Watch
 from roundtrip.recording.tracing import Beginning, Raised, Refusal, StepObserver
 from roundtrip.server.server import Server
-from roundtrip.testing.networks.fleet import Target, is_crash
+from roundtrip.testing.networks.fleet import Target, is_crash, makes_servers
 
 __all__ = ["Watching"]
 
@@ -38,7 +35,7 @@ class Watching:
                 for instance in cast("Sequence[object]", target):
                     self._watch(instance)
                 yield cast("Target", target)
-            elif callable(target) and not isinstance(target, MCPServer | LowLevelServer | AbstractAsyncContextManager):
+            elif makes_servers(target):
                 yield self._making(target)
             else:
                 self._watch(cast("object", target))

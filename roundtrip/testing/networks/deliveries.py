@@ -9,7 +9,7 @@ from mcp_types import INTERNAL_ERROR, CallToolResult, InputRequiredResult
 from roundtrip.clients.legs import FinalResult, Leg, LegResult
 from roundtrip.machine.call import Step
 
-__all__ = ["Breach", "Delivery", "Inapplicable"]
+__all__ = ["Breach", "Delivery", "Inapplicable", "is_bare_failure", "is_internal"]
 
 
 class Breach(AssertionError):
@@ -58,12 +58,11 @@ class Delivery:
         """Whether the server ended it by accident."""
         if self.crash is not None:
             return True
+        if self.error is not None:
+            return is_internal(self.leg, self.error)
         if isinstance(self.result, CallToolResult) and self.result.is_error and self.steps is None:
-            # What the SDK's servers say of what nobody foresaw, and of nothing else.
-            texts = [getattr(block, "text", "") for block in self.result.content]
-            return texts == [f"Error executing tool {self.leg.name}"]
-        # What a prompt or a resource has to say in earnest has no other number.
-        return self.error is not None and self.error.code == INTERNAL_ERROR and self.leg.method == "tools/call"
+            return is_bare_failure(self.leg, "\n".join(getattr(block, "text", "") for block in self.result.content))
+        return False
 
     @property
     def is_refused(self) -> bool:
@@ -85,3 +84,14 @@ class Delivery:
             text = " ".join(getattr(block, "text", f"({block.type})") for block in final.content)
             return f"the {'failure' if final.is_error else 'result'} {text!r}"
         return f"the result {final!r}"
+
+
+def is_internal(leg: Leg, error: MCPError) -> bool:
+    """Whether an error of the protocol is one that nobody foresaw."""
+    # What a prompt or a resource has to say in earnest has no other number.
+    return error.code == INTERNAL_ERROR and leg.method == "tools/call"
+
+
+def is_bare_failure(leg: Leg, text: str) -> bool:
+    """Whether the text of a failure is what the SDK's servers say of what nobody foresaw, and of nothing else."""
+    return text == f"Error executing tool {leg.name}"

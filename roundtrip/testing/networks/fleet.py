@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, TypeGuard, cast
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -43,6 +43,7 @@ __all__ = [
     "Transport",
     "acting_as",
     "is_crash",
+    "makes_servers",
 ]
 
 Transport = AbstractAsyncContextManager[Any]
@@ -84,7 +85,7 @@ class Instances:
                 )
         if isinstance(target, Sequence) and not isinstance(target, str):
             self._all = list(cast("Sequence[Instance]", target))
-        elif callable(target) and not isinstance(target, MCPServer | LowLevelServer | AbstractAsyncContextManager):
+        elif makes_servers(target):
             self._make = target
             self._all = []
         else:
@@ -123,6 +124,11 @@ class Instances:
         if self._make is None:
             raise Inapplicable(f"{what} takes a function that makes the server: User(make_server), not User(server)")
         return made(self._make, keys=keys)
+
+
+def makes_servers(target: object) -> TypeGuard[Make]:
+    """Whether a target is a function that makes servers, and no server itself."""
+    return callable(target) and not isinstance(target, MCPServer | LowLevelServer | AbstractAsyncContextManager)
 
 
 def made(make: Make, *, keys: Sequence[bytes] | None = None) -> Instance:
@@ -245,13 +251,12 @@ class Fleet:
 
     async def send(self, leg: Leg) -> Delivery:
         """Have the instance that legs go to now serve one, and tell what came of it."""
-        client = next(client for instance, client in self._clients if instance is self.at)
         tells = isinstance(self.at, Server)
         delivery = Delivery(leg, steps=[] if tells else None)
         self._open.append(delivery)
         reset = _SENDING.set(delivery)
         try:
-            delivery.result = await send(client.session, leg)
+            delivery.result = await send(self._client.session, leg)
         except MCPError as error:
             delivery.error = error
         except Exception as error:  # noqa: BLE001  # what no client can read is the server's doing
@@ -263,8 +268,11 @@ class Fleet:
 
     async def tools(self) -> dict[str, Mapping[str, Any]]:
         """The tools of the instance that legs go to now: their input schemas, by their names."""
-        client = next(client for instance, client in self._clients if instance is self.at)
-        return {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
+        return {tool.name: tool.input_schema for tool in (await self._client.list_tools()).tools}
+
+    @property
+    def _client(self) -> Client:
+        return next(client for instance, client in self._clients if instance is self.at)
 
     async def _connect(self, instance: Instance) -> Client:
         if self._group is None:

@@ -151,13 +151,15 @@ def test_a_test_that_calls_nothing_through_its_network_fails(pytester: pytest.Py
     result = run(
         pytester,
         """
-@pytest.mark.roundtrip(eras="retry", hostile=["hop"])
-async def test_it():
-    pass
+@pytest.mark.parametrize("calls", [True, False])
+@pytest.mark.roundtrip(eras="retry", hostile=["duplicate"])
+async def test_it(calls):
+    if calls:
+        await User(server, {"seat": {"row": "back"}}).call("book", film="Solaris")
 """,
     )
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*no call of this test went through the network 'hop'*"])
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(["*no call of this test went through the network 'duplicate'*"])
 
 
 @pytest.mark.parametrize(
