@@ -19,6 +19,11 @@
     ├── DependencyEndedCall  a cancel scope of a dependency cancelled what it was entered for
     ├── ToolTimedOut         the work of one leg took longer than it may
     ├── ThreadsExhausted     every thread was left behind by a call that timed out, and still runs
+    ├── OnceRefused          a body that must run once, and is not run
+    │   ├── OutcomeUnknown        it was begun before, and nobody will ever know how far it got
+    │   ├── CallHasEnded          the call ended before, with other answers
+    │   ├── StillRunning          another instance is at it
+    │   └── LedgerUnavailable     nobody can tell whether it has run
     ├── CannotAsk            the client cannot be asked this way
     │   ├── CapabilityMissing     it did not declare the capability
     │   ├── ChannelMissing        its connection cannot carry a question
@@ -43,6 +48,7 @@ __all__ = [
     "AskNotAwaited",
     "AskedTooLate",
     "BodyMistake",
+    "CallHasEnded",
     "CallOutlived",
     "CannotAsk",
     "CapabilityMissing",
@@ -51,13 +57,17 @@ __all__ = [
     "IllegalTransition",
     "InvalidSignature",
     "KeyUsedTwice",
+    "LedgerUnavailable",
     "NotSendable",
+    "OnceRefused",
+    "OutcomeUnknown",
     "QuestionRefused",
     "QuestionVolatile",
     "QuestionsUnkeyed",
     "RejectionReason",
     "RoundtripError",
     "SchemaNotRenderable",
+    "StillRunning",
     "SuspensionSwallowed",
     "ThreadsExhausted",
     "TicketReason",
@@ -268,6 +278,50 @@ class ThreadsExhausted(RoundtripError):
             "out; try again later"
         )
         self.threads = threads
+
+
+class OnceRefused(RoundtripError):
+    """The body of a tool that must run once for a call is not run now. `owner` is the tool."""
+
+    def __init__(self, message: str, *, owner: str) -> None:
+        super().__init__(message)
+        self.owner = owner
+
+
+class OutcomeUnknown(OnceRefused):
+    """The body was begun, and whoever ran it is gone: it may or may not have had its effect."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(
+            f"the outcome of this call is unknown: {owner} was begun and never reported how it ended. It is not run "
+            "again; find out what it did before you call it anew",
+            owner=owner,
+        )
+
+
+class CallHasEnded(OnceRefused):
+    """The call ended before with other answers, and its result is not for these."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(f"this call of {owner} has ended already, with other answers; call it anew", owner=owner)
+
+
+class StillRunning(OnceRefused):
+    """Another request has begun the body, and it has not ended yet."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(f"this call of {owner} is still running; send the same request again later", owner=owner)
+
+
+class LedgerUnavailable(OnceRefused):
+    """The ledger could not be asked, so the body was not run. What the client sent is still good."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(
+            f"{owner} cannot be run now, as nothing can tell whether it has run before; send the same request again "
+            "later",
+            owner=owner,
+        )
 
 
 class CannotAsk(RoundtripError):

@@ -90,9 +90,22 @@ class Answers:
         self._seen: set[str] = set()
         self.entries: dict[str, Entry] = dict(journal.entries) if journal is not None else {}
         self.computed: dict[str, Computed] = dict(journal.computed) if journal is not None else {}
+        self.noted: set[str] = set()
+        """What of it is known to whoever keeps the books."""
+        self._brought = frozenset(self.computed)
         self.open: dict[str, Open] = {}
         self.forms: dict[str, Form] = {}
         """The forms of the questions that came up on this leg, for a review of their answers."""
+
+    def recall_computed(self, noted: Mapping[str, Any]) -> None:
+        """Take over what an earlier serving of this leg has computed."""
+        self.computed |= {key: Computed(value) for key, value in noted.items() if key not in self.computed}
+        self.noted |= noted.keys()
+
+    def newly_computed(self) -> dict[str, Any]:
+        """What this leg has computed, and nobody keeps yet."""
+        known = self.noted | self._brought
+        return {key: computed.value for key, computed in self.computed.items() if key not in known}
 
     def deliver(self, responses: Mapping[str, InputResponse | None], asked: Mapping[str, Asked]) -> None:
         """Take the answers of one round (None for a malformed one); those to what was not asked are ignored (S8)."""

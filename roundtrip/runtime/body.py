@@ -6,7 +6,7 @@ knows it. A name therefore stands for one thing in a call.
 
 import functools
 import inspect
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -40,6 +40,10 @@ from roundtrip.runtime.rounds import Rounds
 __all__ = ["Body"]
 
 
+Note = Callable[[str, Any], Awaitable[None]]
+"""Keeps what was computed, for the case that this leg is served again."""
+
+
 class Body:
     """The asking side of one run of a body."""
 
@@ -48,6 +52,7 @@ class Body:
         "_ended_by",
         "_lock",
         "_made",
+        "_note",
         "_open",
         "_over",
         "_plan",
@@ -60,9 +65,17 @@ class Body:
     )
 
     def __init__(
-        self, plan: Plan, answers: Answers, rounds: Rounds, run_in_thread: RunInThread, *, watch: Watch | None = None
+        self,
+        plan: Plan,
+        answers: Answers,
+        rounds: Rounds,
+        run_in_thread: RunInThread,
+        *,
+        watch: Watch | None = None,
+        note: Note | None = None,
     ) -> None:
         self._watch = watch
+        self._note = note
         self._plan = plan
         self._answers = answers
         self._rounds = rounds
@@ -229,6 +242,10 @@ class Body:
             raise
         self._tell(StepEnded(key, "ran", plain))
         self._answers.computed[key] = Computed(plain)
+        if self._note is not None:
+            # At once, as what it did may be what must not be done again.
+            await self._note(key, plain)
+            self._answers.noted.add(key)
         return restored
 
     async def _run_step(

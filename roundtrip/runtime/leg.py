@@ -29,6 +29,7 @@ from roundtrip.runtime.body import Body
 from roundtrip.runtime.endings import Revision, Suspension, cancellations_restored, verdict_on
 from roundtrip.runtime.eras import Client, is_retry_era
 from roundtrip.runtime.managers import Managers, Report
+from roundtrip.runtime.once import Once, kept_in, terms_of
 from roundtrip.runtime.rounds import Rounds
 from roundtrip.runtime.timeouts import within
 
@@ -123,6 +124,8 @@ class Leg:
     """The version of the tool, which the call stays on."""
     journal: Journal | None = None
     responses: Mapping[str, InputResponse] | None = None
+    once: Once | None = None
+    """Keeps the books, where the body must run once."""
     timeout: float | None = None
     """Seconds that its work may take; while somebody is asked, nothing is counted."""
     run_in_thread: RunInThread = anyio.to_thread.run_sync
@@ -192,7 +195,7 @@ async def serve(
         Exception: What the author's code raised.
     """
     call = leg.call
-    if silent and not leg.plan.nodes and leg.gate is None and leg.managers is None:
+    if silent and not leg.plan.nodes and leg.gate is None and leg.managers is None and leg.once is None:
         return await _serve_silent(leg, execute)
     answers = Answers(leg.plan, leg.journal, build=leg.build, call_id=call.id, watch=call.watch)
 
@@ -213,11 +216,22 @@ async def serve(
     rounds = run.rounds = Rounds(call, leg.client, answers, finish, leg.outlived)
     try:
         _begin(call)
+        once = leg.once if leg.journal is not None else None
+        if once is not None and leg.journal is not None:
+            recalled = await once.begin(terms_of(leg.journal, leg.responses))
+            if recalled is not None:
+                call.apply(Event.RECALL)
+                return Finished(recalled.value)
+            answers.recall_computed(once.noted())
         work = _work(leg, answers, run, arguments, silent, execute)
         if leg.timeout is not None:
             work = within(leg.timeout, work)
-        # What was entered before the leg is left outside of its clock, as it was entered.
-        end = await (work if leg.managers is None else leg.managers.around(work, ended_by=_ended_by))
+        if leg.managers is not None:
+            # What was entered before the leg is left outside of its clock, as it was entered.
+            work = leg.managers.around(work, ended_by=_ended_by)
+        if once is not None:
+            work = kept_in(once, call, work, value_of=_returned, computed=answers.newly_computed)
+        end = await work
         if isinstance(end, Refused):
             call.apply(Event.REFUSE, reason=end.reason)
             return end
@@ -294,6 +308,9 @@ async def _run_once(
         refusal = await _resolve(leg, answers, run.rounds, arguments, run.context, values, enter)
         if refusal is not None:
             return Refused(str(refusal))
+    if leg.once is not None and leg.journal is None:
+        # A round without questions: only with a token has the call a name by which its body can be known to have run.
+        raise Suspension
     leg.call.apply(Event.EXECUTE)
     if leg.call.watch is not None:
         leg.call.watch(BodyBegan())
@@ -301,6 +318,11 @@ async def _run_once(
         return Finished(await execute(values, None))
     with run.body.running(), cancellations_restored():
         return Finished(await execute(values, run.context()))
+
+
+def _returned(end: Finished | Refused) -> Any:
+    """What there is to remember of how a leg ended."""
+    return end.value if isinstance(end, Finished) else None
 
 
 def _ended_by(end: Finished | Refused) -> BaseException | None:
@@ -333,8 +355,14 @@ class _Run:
     def body(self) -> Body:
         """The asking side."""
         if self._body is None:
+            once = self._leg.once if self._leg.journal is not None else None
             self._body = Body(
-                self._leg.plan, self._answers, self.rounds, self._leg.run_in_thread, watch=self._leg.call.watch
+                self._leg.plan,
+                self._answers,
+                self.rounds,
+                self._leg.run_in_thread,
+                watch=self._leg.call.watch,
+                note=once.note if once is not None else None,
             )
         return self._body
 

@@ -21,8 +21,10 @@ from roundtrip.errors import (
     CannotAsk,
     CapabilityMissing,
     InvalidSignature,
+    LedgerUnavailable,
     NotSendable,
     RoundtripError,
+    StillRunning,
     ThreadsExhausted,
     ToolTimedOut,
     UrlRequired,
@@ -59,6 +61,9 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
             message=f"Tool {name!r} cannot run: {error}",
             data={"reason": "threads_exhausted", "tool": name},
         )
+    if isinstance(error, StillRunning | LedgerUnavailable):
+        reason = "still_running" if isinstance(error, StillRunning) else "ledger_unavailable"
+        return MCPError(code=_SERVER_ERROR, message=str(error), data={"reason": reason, "tool": name})
     prefix = f"Error executing tool {name}"
     if isinstance(error, UnexpectedToolError | UnexpectedResourceError):
         return UnexpectedToolError(prefix if mask else f"{prefix}: {_sendable(str(error))}")

@@ -19,6 +19,7 @@ from mcp_types import INTERNAL_ERROR, InputRequiredResult, InputResponseRequestP
 
 from roundtrip.asks.markers import Marker
 from roundtrip.errors import RoundtripError, ToolTimedOut
+from roundtrip.ledger.contract import Ledger
 from roundtrip.machine.call import Call
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal, to_text
@@ -32,6 +33,7 @@ from roundtrip.server.calls import CallInfo
 from roundtrip.server.clients import RequestClient
 from roundtrip.server.context import Context
 from roundtrip.server.current import offer, take_back
+from roundtrip.server.exactly_once import Booked, OnUnknown
 from roundtrip.server.functions import AskingFunction
 from roundtrip.server.rehearsal import REHEARSED
 from roundtrip.server.requests import CURRENT, InFlight
@@ -61,8 +63,10 @@ class LegRunner:
         tracers: Tracers,
         bus: SubscriptionBus,
         limits: Limits,
+        ledger: Ledger,
     ) -> None:
         self._server = server
+        self._ledger = ledger
         self._protection = protection
         self._tracers = tracers
         self._bus = bus
@@ -77,6 +81,7 @@ class LegRunner:
         gate: tuple[str, Marker] | None = None,
         convert: Callable[[Any], Any] | None = None,
         admission: Admission | None = None,
+        once: OnUnknown | None = None,
     ) -> Any:
         """Serve one leg: the function's (converted) result, or the questions to return in its place.
 
@@ -87,6 +92,7 @@ class LegRunner:
             gate: A question, with its name, that must be accepted before anything runs.
             convert: Makes the result of what the function returns.
             admission: What the gate has found out and entered for it, if it has one.
+            once: If its body must run once, what to do where nobody knows whether it has.
 
         Raises:
             RefusedByUser: The user would not answer.
@@ -142,6 +148,7 @@ class LegRunner:
             version=function.version,
             journal=journal,
             responses=context.input_responses if journal is not None else None,
+            once=self._books(function, call, once) if once is not None and outermost and _is_retry(wire) else None,
             timeout=function.timeout,
             run_in_thread=in_thread,
             report=log_teardown,
@@ -210,6 +217,9 @@ class LegRunner:
             result_type="input_required", input_requests=end.requests, request_state=end.state
         )
 
+    def _books(self, function: AskingFunction, call: Call, on_unknown: OnUnknown) -> Booked:
+        return Booked(self._ledger, call.id, function.owner, function.limits.max_age, on_unknown)
+
     def wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: InFlight, state: str) -> str:
         """Put a state that a function outside roundtrip returned by hand under the seal.
 
@@ -262,6 +272,10 @@ class LegRunner:
             within=request.call_id if request is not None and not outermost else None,
             written_at=brought.written_at if brought is not None else None,
         )
+
+
+def _is_retry(wire: ServerRequestContext[Any, Any] | None) -> bool:
+    return wire is not None and is_retry_era(wire.protocol_version)
 
 
 def _conclude(end: LegEnd, watch: Watch, request: InFlight | None) -> None:

@@ -31,6 +31,7 @@ from typing_extensions import Unpack
 
 from roundtrip.errors import TicketReason, TicketRejected
 from roundtrip.graph.plan import Plan
+from roundtrip.ledger import Ledger, MemoryLedger
 from roundtrip.recording.configuration import Trace, tracers_of
 from roundtrip.recording.tracing import Tracer
 from roundtrip.runtime.leg import Limits
@@ -85,6 +86,8 @@ class Server(PromptsAndResources[LifespanResultT]):
         trace: Where to record what happens to calls: the path of a transcript, a `Recorder`, another tracer, a function
             that is called with each change of state (`Step`), or several of those. By default the transcript that the
             environment variable ROUNDTRIP_TRACE names, if it does; False for none at all.
+        ledger: Keeps what calls of tools that run once have returned (`exactly_once=True`): by default in the memory
+            of this process. Instances of one service share a `SqliteLedger` or a `RedisLedger`.
         max_token_bytes: A longer token is neither minted nor accepted.
         max_journal_bytes: How much a call may remember.
         strict_input_validation: Check arguments against the tool's JSON schema as they are, and coerce nothing.
@@ -139,6 +142,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         seal_keys: Keys | None = None,
         build: str | None = None,
         trace: Trace = None,
+        ledger: Ledger | None = None,
         max_token_bytes: int = MAX_TOKEN_BYTES,
         max_journal_bytes: int = MAX_JOURNAL_BYTES,
         strict_input_validation: bool = False,
@@ -179,12 +183,14 @@ class Server(PromptsAndResources[LifespanResultT]):
             max_journal_bytes=max_journal_bytes,
         )
         self._tracers = tracers_of(trace, environment=os.environ, key=self._protection.trace_key)
+        self._ledger: Ledger = ledger if ledger is not None else MemoryLedger()
         self._legs = LegRunner(
             self,
             protection=self._protection,
             tracers=self._tracers,
             bus=self._bus,
             limits=self._limits,
+            ledger=self._ledger,
         )
         for tool in tools or ():
             self.add_tool(tool)
@@ -331,8 +337,11 @@ class Server(PromptsAndResources[LifespanResultT]):
                 output_schema (the JSON schema of its result, an object),
                 confirm (a question to have accepted before anything runs, with the tool's arguments in braces:
                 `"Delete {path}?"`; declining it, or a client that cannot be asked, refuses the call),
-                ttl (seconds a client may take over one leg's questions), and
-                max_age (seconds after which a call of it cannot be resumed).
+                ttl (seconds a client may take over one leg's questions),
+                max_age (seconds after which a call of it cannot be resumed),
+                exactly_once (run its body once for a call, however often its last leg arrives, and keep the result in
+                the server's ledger), and
+                on_unknown (`"rerun"` runs it again where it was begun and its process died, which by default is told).
         """
         if isinstance(target, str):
             name, target = name if name is not None else target, None
@@ -444,6 +453,7 @@ class Server(PromptsAndResources[LifespanResultT]):
                 gate=gate,
                 convert=tool.convert,
                 admission=admission,
+                once=(tool.spec.on_unknown or "fail") if tool.spec.exactly_once else None,
             )
         except Exception as error:
             failure = tool_failure(tool.name, error, mask=self._mask_errors)

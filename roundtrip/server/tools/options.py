@@ -10,6 +10,7 @@ from typing_extensions import Unpack
 from roundtrip.errors import InvalidSignature
 from roundtrip.graph.markers import Dependency
 from roundtrip.server.admission import Enabled
+from roundtrip.server.exactly_once import OnUnknown
 
 __all__ = ["ToolDetails", "ToolOptions", "ToolSpec", "spec_of", "tool"]
 
@@ -40,6 +41,11 @@ class ToolOptions(TypedDict, total=False):
     """Seconds a client may take over one leg's questions of this tool."""
     max_age: float | None
     """Seconds after which a call of this tool cannot be resumed."""
+    exactly_once: bool | None
+    """Whether its body runs once for a call, however often its last leg arrives; what it returned is kept in the ledger."""
+    on_unknown: OnUnknown | None
+    """Of a tool that runs once, what to do where it was begun and its process died: `fail`, which is the default, or
+    `rerun`."""
     task: bool | None
     """Reserved for background tasks, which do not exist yet."""
 
@@ -75,6 +81,8 @@ class ToolSpec:
     confirm: str | None = None
     ttl: float | None = None
     max_age: float | None = None
+    exactly_once: bool | None = None
+    on_unknown: OnUnknown | None = None
     task: bool | None = None
 
     def over(self, other: "ToolSpec") -> "ToolSpec":

@@ -1,0 +1,133 @@
+"""`MemoryLedger`: for a server that is one process."""
+
+import heapq
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from roundtrip.ledger.contract import Claim, Reach, Standing
+from roundtrip.ledger.waiting import wait_for
+
+__all__ = ["MemoryLedger"]
+
+
+@dataclass(slots=True)
+class _Entry:
+    terms: str
+    holder: str
+    standing: Standing | None
+    """None where it was begun and taken back."""
+    lapses: float
+    expires: float
+    result: str | None = None
+    notes: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class MemoryLedger:
+    """Keeps what was done in the memory of this process: the ledger of a server that has no other.
+
+    Args:
+        clock: Tells the time, in seconds.
+    """
+
+    reach: Final = Reach.PROCESS
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # A server may serve on several event loops.
+        self._lock = threading.Lock()
+        self._entries: dict[str, _Entry] = {}
+        self._expiries: list[tuple[float, str]] = []
+
+    async def claim(
+        self, key: str, terms: str, *, holder: str, lease: float, keep: float, although_unknown: bool = False
+    ) -> Claim:
+        """As the contract says."""
+        now = self._clock()
+        with self._lock:
+            self._forget(now)
+            entry = self._entries.get(key)
+            notes: dict[str, str] = {}
+            if entry is not None:
+                notes = entry.notes
+                seen = _seen(entry, now)
+                again = seen is not None and entry.holder == holder and seen.standing is Standing.RUNNING
+                if seen is not None and not again and not (although_unknown and seen.standing is Standing.UNKNOWN):
+                    return seen
+            self._entries[key] = _Entry(terms, holder, Standing.RUNNING, now + lease, now + keep, notes=notes)
+            heapq.heappush(self._expiries, (now + keep, key))
+            return Claim(Standing.GRANTED, terms, notes=dict(notes))
+
+    async def renew(self, key: str, *, holder: str, lease: float) -> bool:
+        """As the contract says."""
+        now = self._clock()
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None or entry.holder != holder or entry.standing is not Standing.RUNNING:
+                return False
+            entry.lapses = now + lease
+        return True
+
+    async def settle(self, key: str, *, holder: str, result: str | None, keep: float) -> bool:
+        """As the contract says."""
+        now = self._clock()
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None or entry.holder != holder or entry.standing is Standing.SETTLED:
+                return False
+            entry.standing = Standing.UNKNOWN if result is None else Standing.SETTLED
+            entry.result = result
+            entry.expires = now + keep
+            heapq.heappush(self._expiries, (entry.expires, key))
+        return True
+
+    async def note(self, key: str, name: str, value: str, *, holder: str) -> bool:
+        """As the contract says."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None or entry.holder != holder or entry.standing is not Standing.RUNNING:
+                return False
+            entry.notes[name] = value
+        return True
+
+    async def release(self, key: str, *, holder: str) -> None:
+        """As the contract says."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None or entry.holder != holder or entry.standing is not Standing.RUNNING:
+                return
+            if entry.notes:
+                entry.standing = None
+            else:
+                del self._entries[key]
+
+    async def wait(self, key: str, *, patience: float) -> Claim | None:
+        """As the contract says."""
+
+        async def look() -> Claim | None:
+            now = self._clock()
+            with self._lock:
+                self._forget(now)
+                entry = self._entries.get(key)
+                return _seen(entry, now) if entry is not None else None
+
+        return await wait_for(look, patience=patience)
+
+    async def aclose(self) -> None:
+        """There is nothing to let go of."""
+
+    def _forget(self, now: float) -> None:
+        while self._expiries and self._expiries[0][0] <= now:
+            _, key = heapq.heappop(self._expiries)
+            entry = self._entries.get(key)
+            if entry is not None and entry.expires <= now:
+                del self._entries[key]
+
+
+def _seen(entry: _Entry, now: float) -> Claim | None:
+    if entry.standing is None:
+        return None
+    lapsed = entry.standing is Standing.RUNNING and entry.lapses <= now
+    return Claim(Standing.UNKNOWN if lapsed else entry.standing, entry.terms, entry.result)

@@ -1,0 +1,192 @@
+"""`SqliteLedger`: for the processes of one machine."""
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal, TypeVar
+
+import anyio.to_thread
+
+from roundtrip.ledger.contract import Claim, LedgerDown, Reach, Standing
+from roundtrip.ledger.waiting import wait_for
+
+__all__ = ["SqliteLedger"]
+
+T = TypeVar("T")
+
+_PATIENCE: Final = 5.0
+_FORGET_EVERY: Final = 256
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS entries (
+    key TEXT PRIMARY KEY,
+    terms TEXT NOT NULL,
+    holder TEXT NOT NULL,
+    standing TEXT NOT NULL,
+    lapses REAL NOT NULL,
+    expires REAL NOT NULL,
+    result TEXT
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS entries_expires ON entries (expires);
+CREATE TABLE IF NOT EXISTS notes (
+    key TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (key, name)
+) WITHOUT ROWID;
+"""
+
+# One statement, so one atomic step: a SELECT before it would let two processes begin.
+_CLAIM: Final = """
+INSERT INTO entries (key, terms, holder, standing, lapses, expires) VALUES (:key, :terms, :holder, 'running', :lapses, :expires)
+ON CONFLICT (key) DO UPDATE SET terms = :terms, holder = :holder, standing = 'running', lapses = :lapses,
+    expires = :expires, result = NULL
+WHERE entries.expires <= :now
+   OR entries.standing = 'free'
+   OR (entries.holder = :holder AND entries.standing = 'running' AND entries.lapses > :now)
+   OR (:although AND (entries.standing = 'unknown' OR (entries.standing = 'running' AND entries.lapses <= :now)))
+"""
+_RENEW: Final = "UPDATE entries SET lapses = :lapses WHERE key = :key AND holder = :holder AND standing = 'running'"
+_SETTLE: Final = """
+UPDATE entries SET standing = :standing, result = :result, expires = :expires
+WHERE key = :key AND holder = :holder AND standing <> 'settled'
+"""
+_NOTE: Final = """
+INSERT OR REPLACE INTO notes (key, name, value)
+SELECT key, :name, :value FROM entries WHERE key = :key AND holder = :holder AND standing = 'running'
+"""
+_NOTES: Final = "SELECT name, value FROM notes WHERE key = :key"
+_RELEASE: Final = "UPDATE entries SET standing = 'free' WHERE key = :key AND holder = :holder AND standing = 'running'"
+_LOOK: Final = """
+SELECT standing, terms, result, lapses FROM entries WHERE key = :key AND expires > :now AND standing <> 'free'
+"""
+_FORGET: Final = (
+    "DELETE FROM entries WHERE expires <= :now",
+    "DELETE FROM notes WHERE key NOT IN (SELECT key FROM entries)",
+)
+
+
+class SqliteLedger:
+    """Keeps what was done in a file, for all processes of one machine that open it.
+
+    Args:
+        path: The file, which is made if need be, readable by its owner alone. Not on a network's file system, whose
+            locks cannot be relied on.
+        durable: Whether what is settled survives a power cut, at the price of a write to the disk each time. Without,
+            it survives the end of a process.
+
+    Raises:
+        ValueError: The path is a database in memory, which no other process sees.
+    """
+
+    reach: Final = Reach.MACHINE
+
+    def __init__(self, path: str | os.PathLike[str], *, durable: bool = True) -> None:
+        self._path = Path(path)
+        if str(path) in ("", ":memory:"):
+            raise ValueError("SqliteLedger takes the path of a file; for one process there is MemoryLedger")
+        self._synchronous: Literal["FULL", "NORMAL"] = "FULL" if durable else "NORMAL"
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._pid = 0
+        self._claims = 0
+
+    async def claim(
+        self, key: str, terms: str, *, holder: str, lease: float, keep: float, although_unknown: bool = False
+    ) -> Claim:
+        """As the contract says."""
+
+        def claim(connection: sqlite3.Connection) -> Claim | None:
+            now = time.time()
+            self._claims += 1
+            if self._claims % _FORGET_EVERY == 0:
+                for statement in _FORGET:
+                    connection.execute(statement, {"now": now})
+            given = {
+                "key": key,
+                "terms": terms,
+                "holder": holder,
+                "lapses": now + lease,
+                "expires": now + keep,
+                "now": now,
+                "although": although_unknown,
+            }
+            if connection.execute(_CLAIM, given).rowcount:
+                return Claim(Standing.GRANTED, terms, notes=dict(connection.execute(_NOTES, {"key": key}).fetchall()))
+            return _look(connection, key)
+
+        while (found := await self._run(claim)) is None:
+            # It was released between the two statements: begin once more.
+            pass
+        return found
+
+    async def renew(self, key: str, *, holder: str, lease: float) -> bool:
+        """As the contract says."""
+        given = {"key": key, "holder": holder}
+        return await self._run(lambda db: db.execute(_RENEW, {**given, "lapses": time.time() + lease}).rowcount > 0)
+
+    async def settle(self, key: str, *, holder: str, result: str | None, keep: float) -> bool:
+        """As the contract says."""
+        standing = Standing.UNKNOWN if result is None else Standing.SETTLED
+        given = {"key": key, "holder": holder, "standing": standing.value, "result": result}
+        return await self._run(lambda db: db.execute(_SETTLE, {**given, "expires": time.time() + keep}).rowcount > 0)
+
+    async def note(self, key: str, name: str, value: str, *, holder: str) -> bool:
+        """As the contract says."""
+        given = {"key": key, "name": name, "value": value, "holder": holder}
+        return await self._run(lambda db: db.execute(_NOTE, given).rowcount > 0)
+
+    async def release(self, key: str, *, holder: str) -> None:
+        """As the contract says."""
+        await self._run(lambda db: db.execute(_RELEASE, {"key": key, "holder": holder}))
+
+    async def wait(self, key: str, *, patience: float) -> Claim | None:
+        """As the contract says."""
+        return await wait_for(lambda: self._run(lambda db: _look(db, key)), patience=patience)
+
+    async def aclose(self) -> None:
+        """Close the file. It is opened again when it is needed."""
+        with self._lock:
+            if self._connection is not None and self._pid == os.getpid():
+                self._connection.close()
+            self._connection = None
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        def locked() -> T:
+            with self._lock:
+                try:
+                    return work(self._open())
+                except (sqlite3.Error, OSError) as error:
+                    # Whatever was wrong with the file may be mended; the next one opens it anew.
+                    self._connection = None
+                    raise LedgerDown(f"the ledger {self._path} cannot be used: {error}") from error
+
+        return await anyio.to_thread.run_sync(locked)
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is not None and self._pid == os.getpid():
+            return self._connection
+        # A connection does not survive a fork.
+        self._pid = os.getpid()
+        if not self._path.exists():
+            self._path.touch(mode=0o600)
+        connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA synchronous={self._synchronous}")
+        connection.executescript(_SCHEMA)
+        self._connection = connection
+        return connection
+
+
+def _look(connection: sqlite3.Connection, key: str) -> Claim | None:
+    now = time.time()
+    found = connection.execute(_LOOK, {"key": key, "now": now}).fetchone()
+    if found is None:
+        return None
+    standing, terms, result, lapses = found
+    if standing == Standing.RUNNING.value and lapses <= now:
+        return Claim(Standing.UNKNOWN, terms)
+    return Claim(Standing(standing), terms, result)

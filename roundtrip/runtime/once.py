@@ -1,0 +1,125 @@
+"""Having a body run once, whoever serves the legs of its call: what a leg asks of whoever keeps the books.
+
+A leg that brings a token claims its call before it runs anything, and says afterwards what came of it. A suspension
+takes the claim back, as the next leg goes on with the call.
+"""
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+import anyio
+from mcp_types import InputRequiredResult, InputResponse
+
+from roundtrip.errors import CannotAsk, QuestionRefused, ToolTimedOut
+from roundtrip.machine.call import Call
+from roundtrip.machine.journal import Journal
+from roundtrip.machine.table import State
+from roundtrip.runtime.endings import Suspension, verdict_on
+
+__all__ = ["Once", "Recalled", "kept_in", "terms_of"]
+
+T = TypeVar("T")
+
+_TERMS_BYTES: Final = 16
+_LAST_WORDS: Final = 5.0
+"""Seconds for telling what came of a call that was cancelled."""
+
+
+class Recalled(NamedTuple):
+    """What an earlier serving has returned."""
+
+    value: Any
+
+
+class Once(Protocol):
+    """Keeps the books on one call."""
+
+    async def begin(self, terms: str) -> Recalled | None:
+        """Claim the call; what came of it, if it has been done already with the same answers.
+
+        Raises:
+            RoundtripError: It must not be begun: it has ended otherwise, its outcome is unknown, ...
+            Exception: What an earlier serving ended with.
+        """
+        ...
+
+    def noted(self) -> Mapping[str, Any]:
+        """What an earlier serving of this very leg has computed."""
+        ...
+
+    async def note(self, key: str, value: Any) -> None:
+        """Keep what was computed, for the case that this leg is served again."""
+        ...
+
+    async def settle(self, value: Any) -> None:
+        """Tell what the body returned."""
+        ...
+
+    async def fail(self, error: Exception) -> None:
+        """Tell how the body failed."""
+        ...
+
+    async def lose(self) -> None:
+        """Tell that nobody will ever know how far the body got."""
+        ...
+
+    async def release(self) -> None:
+        """Take the claim back."""
+        ...
+
+
+def terms_of(journal: Journal, responses: Mapping[str, InputResponse | None] | None) -> str:
+    """A digest of everything that the client has said: with other answers a call is another one."""
+    said: dict[str, Any] = {key: [int(entry.action), entry.data] for key, entry in journal.entries.items()}
+    brought = {
+        key: response.model_dump(mode="json", by_alias=True, exclude_none=True) if response is not None else None
+        for key, response in (responses or {}).items()
+        if key in journal.asked
+    }
+    text = json.dumps([journal.leg, said, brought], sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=_TERMS_BYTES).hexdigest()
+
+
+async def kept_in(
+    once: Once,
+    call: Call,
+    work: Awaitable[T],
+    *,
+    value_of: Callable[[T], Any],
+    computed: Callable[[], Mapping[str, Any]],
+) -> T:
+    """Do a leg's work, and tell the books what came of it.
+
+    Args:
+        once: The books.
+        call: The call, whose state says whether its body has begun.
+        work: What is to be done.
+        value_of: What the body returned, of what the work yields; None where there is nothing to remember.
+        computed: What the call has computed, to be noted when it is suspended.
+    """
+    try:
+        end = await work
+    except BaseException as raised:
+        verdict = verdict_on(raised)
+        begun = call.state is State.EXECUTING
+        with anyio.move_on_after(_LAST_WORDS, shield=True):
+            if isinstance(verdict, Suspension):
+                for key, value in computed().items():
+                    await once.note(key, value)
+                await once.release()
+            elif not begun or isinstance(verdict, QuestionRefused | CannotAsk):
+                await once.release()
+            elif isinstance(verdict, Exception) and not isinstance(verdict, ToolTimedOut):
+                await once.fail(verdict)
+            else:
+                # Cancelled in the middle, or left running in a thread.
+                await once.lose()
+        raise
+    value = value_of(end)
+    if value is None or isinstance(value, InputRequiredResult):
+        await once.release()
+    else:
+        await once.settle(value)
+    return end

@@ -1,0 +1,213 @@
+"""Keeping the books on the calls of tools that must run once, in a ledger."""
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, ErrorData
+
+from roundtrip.errors import CallHasEnded, LedgerUnavailable, OutcomeUnknown, StillRunning
+from roundtrip.ledger.contract import Claim, Ledger, LedgerDown, Standing
+from roundtrip.runtime.once import Recalled
+from roundtrip.server.failures import tool_failure
+
+__all__ = ["Booked", "Crashed", "OnUnknown"]
+
+logger = logging.getLogger("roundtrip")
+
+OnUnknown = Literal["fail", "rerun"]
+
+LEASE: Final = 30.0
+"""Seconds after which a process that has not been heard of counts as dead."""
+_BEAT: Final = LEASE / 3
+PATIENCE: Final = 20.0
+"""Seconds to wait for another instance that is at the same call, before the client is told to come back."""
+SKEW: Final = 60.0
+"""Seconds that results are kept beyond the age of any token."""
+_HOLDER_BYTES: Final = 12
+
+
+class Crashed(Exception):
+    """What a body crashed with on an earlier serving; the text is that of its exception."""
+
+
+@dataclass(slots=True)
+class Booked:
+    """The books on one call, for one leg."""
+
+    ledger: Ledger
+    call_id: str
+    owner: str
+    max_age: float
+    on_unknown: OnUnknown = "fail"
+    _holder: str = field(default_factory=lambda: os.urandom(_HOLDER_BYTES).hex())
+    _terms: str = ""
+    _noted: dict[str, Any] = field(default_factory=dict[str, Any])
+    _heart: "_Heart | None" = None
+
+    async def begin(self, terms: str) -> Recalled | None:
+        """Claim the call, or recall what came of it.
+
+        Raises:
+            StillRunning: Another instance is at it, and was waited for in vain.
+            OutcomeUnknown: Another instance was at it, and will never tell.
+            CallHasEnded: It has ended, with other answers.
+            LedgerUnavailable: The ledger does not say.
+            Exception: What an earlier serving ended with.
+        """
+        self._terms = terms
+        with _reachable(self.owner):
+            claim = await self._claim()
+            while claim.standing is Standing.RUNNING:
+                waited = await self.ledger.wait(self.call_id, patience=PATIENCE)
+                if waited is not None and waited.standing is Standing.RUNNING:
+                    raise StillRunning(self.owner)
+                # Released, lapsed or settled meanwhile: who may begin is for a claim to say.
+                claim = await self._claim()
+        if claim.standing is Standing.GRANTED:
+            prefix = f"{terms}/"
+            self._noted = {
+                name.removeprefix(prefix): json.loads(value)
+                for name, value in claim.notes.items()
+                if name.startswith(prefix)
+            }
+            self._heart = _Heart(self)
+            return None
+        if claim.standing is Standing.UNKNOWN or claim.result is None:
+            raise OutcomeUnknown(self.owner)
+        if claim.terms != terms:
+            raise CallHasEnded(self.owner)
+        return Recalled(_read(claim.result))
+
+    def noted(self) -> Mapping[str, Any]:
+        """What an earlier serving of this very leg has computed."""
+        return self._noted
+
+    async def note(self, key: str, value: Any) -> None:
+        """Keep what was computed. A ledger that cannot is told to the log: what was computed stands."""
+        with _reported(self.owner, "keep what it computed"):
+            await self.ledger.note(self.call_id, f"{self._terms}/{key}", json.dumps(value), holder=self._holder)
+
+    async def settle(self, value: Any) -> None:
+        """Put the result down."""
+        await self._settle(_written(value), "keep its result")
+
+    async def fail(self, error: Exception) -> None:
+        """Put down how it failed."""
+        await self._settle(_written_failure(error), "keep how it failed")
+
+    async def lose(self) -> None:
+        """Put down that nobody will ever know."""
+        await self._settle(None, "keep that its outcome is unknown")
+
+    async def release(self) -> None:
+        """Take the claim back."""
+        self._stop()
+        with _reported(self.owner, "take its claim back"):
+            await self.ledger.release(self.call_id, holder=self._holder)
+
+    async def renew(self) -> None:
+        """Say that it is still being worked on."""
+        with _reported(self.owner, "say that it still runs"):
+            await self.ledger.renew(self.call_id, holder=self._holder, lease=LEASE)
+
+    async def _claim(self) -> Claim:
+        return await self.ledger.claim(
+            self.call_id,
+            self._terms,
+            holder=self._holder,
+            lease=LEASE,
+            keep=self.max_age + SKEW,
+            although_unknown=self.on_unknown == "rerun",
+        )
+
+    async def _settle(self, result: str | None, what: str) -> None:
+        self._stop()
+        with _reported(self.owner, what):
+            kept = await self.ledger.settle(self.call_id, holder=self._holder, result=result, keep=self.max_age + SKEW)
+            if not kept:
+                logger.warning("%s ran, but the ledger had given its call to somebody else meanwhile", self.owner)
+
+    def _stop(self) -> None:
+        if self._heart is not None:
+            self._heart.stop()
+            self._heart = None
+
+
+class _Heart:
+    """Renews a claim for as long as its body runs. Most are done before it first beats, so it begins with a timer."""
+
+    __slots__ = ("_booked", "_loop", "_task", "_timer")
+
+    def __init__(self, booked: Booked) -> None:
+        self._booked = booked
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(_BEAT, self._beat)
+
+    def stop(self) -> None:
+        """Renew no more."""
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _beat(self) -> None:
+        self._task = self._loop.create_task(self._booked.renew())
+        self._timer = self._loop.call_later(_BEAT, self._beat)
+
+
+@contextmanager
+def _reachable(owner: str) -> Generator[None]:
+    try:
+        yield
+    except LedgerDown as error:
+        logger.error("%s", error)
+        raise LedgerUnavailable(owner) from error
+
+
+@contextmanager
+def _reported(owner: str, what: str) -> Generator[None]:
+    """Tell the log of a ledger that cannot be written any more: what has been done is done."""
+    try:
+        yield
+    except LedgerDown as error:
+        logger.error("%s could not %s: %s", owner, what, error)
+
+
+def _written(value: Any) -> str:
+    if not isinstance(value, CallToolResult):
+        raise TypeError(f"a tool's result was expected, not {type(value).__name__}")
+    return json.dumps({"result": value.model_dump(mode="json", by_alias=True, exclude_none=True)})
+
+
+def _written_failure(error: Exception) -> str:
+    if isinstance(error, MCPError):
+        return json.dumps({"protocol": error.error.model_dump(mode="json", by_alias=True, exclude_none=True)})
+    failure = tool_failure("", error, mask=False)
+    if isinstance(failure, MCPError):
+        return json.dumps({"protocol": failure.error.model_dump(mode="json", by_alias=True, exclude_none=True)})
+    kind = "crashed" if isinstance(failure, UnexpectedToolError) else "failed"
+    return json.dumps({kind: str(error) or type(error).__name__})
+
+
+def _read(text: str) -> CallToolResult:
+    """What an earlier serving returned.
+
+    Raises:
+        Exception: What it ended with.
+    """
+    kept = json.loads(text)
+    if "result" in kept:
+        return CallToolResult.model_validate(kept["result"])
+    if "protocol" in kept:
+        raise MCPError.from_error_data(ErrorData.model_validate(kept["protocol"]))
+    if "failed" in kept:
+        raise ToolError(kept["failed"])
+    raise Crashed(kept["crashed"])

@@ -1,0 +1,243 @@
+"""The contract of ledgers, the same for all three."""
+
+from collections.abc import AsyncGenerator, Generator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anyio
+import pytest
+
+from roundtrip.ledger import Claim, Ledger, MemoryLedger, Reach, RedisLedger, SqliteLedger, Standing
+from tests.redis_server import RedisServer, redis_server
+
+pytestmark = pytest.mark.anyio
+
+LONG = 60.0
+SHORT = 0.05
+
+
+@pytest.fixture(scope="module")
+def redis() -> Generator[RedisServer]:
+    # A socket's path must be short, shorter than pytest's own folders are.
+    with TemporaryDirectory(prefix="rt") as folder, redis_server(Path(folder)) as server:
+        yield server
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Ledger]:
+    made: Ledger
+    if request.param == "memory":
+        made = MemoryLedger()
+    elif request.param == "sqlite":
+        made = SqliteLedger(tmp_path / "ledger.db")
+    else:
+        made = RedisLedger(request.getfixturevalue("redis").url, prefix=request.node.name)
+    yield made
+    await made.aclose()
+
+
+async def claim(ledger: Ledger, key: str = "call", terms: str = "a", holder: str = "one", **more: Any) -> Claim:
+    return await ledger.claim(key, terms, **{"holder": holder, "lease": LONG, "keep": LONG, **more})
+
+
+async def test_who_comes_first_may_begin(ledger: Ledger) -> None:
+    assert (await claim(ledger)).standing is Standing.GRANTED
+
+
+async def test_who_comes_second_is_told_that_somebody_is_at_it(ledger: Ledger) -> None:
+    await claim(ledger, terms="a")
+    assert await claim(ledger, terms="b", holder="two") == Claim(Standing.RUNNING, "a")
+
+
+async def test_who_asks_again_is_granted_again(ledger: Ledger) -> None:
+    """The answer to a claim may have been lost on the way."""
+    await claim(ledger)
+    assert (await claim(ledger)).standing is Standing.GRANTED
+
+
+async def test_what_came_of_it_is_there_for_whoever_comes_later(ledger: Ledger) -> None:
+    await claim(ledger)
+    assert await ledger.settle("call", holder="one", result='{"é": 1}', keep=LONG)
+    assert await claim(ledger, holder="two") == Claim(Standing.SETTLED, "a", '{"é": 1}')
+    assert await claim(ledger, holder="one") == Claim(Standing.SETTLED, "a", '{"é": 1}')
+
+
+async def test_things_are_told_apart(ledger: Ledger) -> None:
+    await claim(ledger, "call")
+    assert (await claim(ledger, "call/step", holder="two")).standing is Standing.GRANTED
+    assert (await claim(ledger, "other", holder="two")).standing is Standing.GRANTED
+
+
+async def test_what_was_taken_back_may_be_begun_anew(ledger: Ledger) -> None:
+    await claim(ledger, terms="a")
+    await ledger.release("call", holder="one")
+    assert await claim(ledger, terms="b", holder="two") == Claim(Standing.GRANTED, "b")
+
+
+async def test_notes_are_there_for_whoever_claims_it_next(ledger: Ledger) -> None:
+    await claim(ledger)
+    assert await ledger.note("call", "price", '"12"', holder="one")
+    assert await ledger.note("call", "other", '"é"', holder="one")
+    assert await ledger.note("call", "price", '"13"', holder="one")
+    await ledger.release("call", holder="one")
+    assert await ledger.wait("call", patience=0) is None
+    granted = await claim(ledger, terms="b", holder="two")
+    assert granted == Claim(Standing.GRANTED, "b", notes={"price": '"13"', "other": '"é"'})
+    await ledger.settle("call", holder="two", result="r", keep=LONG)
+    assert await claim(ledger, holder="three") == Claim(Standing.SETTLED, "b", "r")
+
+
+async def test_nobody_notes_down_what_is_another_s(ledger: Ledger) -> None:
+    assert not await ledger.note("call", "price", "1", holder="one")
+    await claim(ledger)
+    assert not await ledger.note("call", "price", "1", holder="two")
+    await ledger.release("call", holder="one")
+    assert not await ledger.note("call", "price", "1", holder="one")
+    assert (await claim(ledger, holder="two")).notes == {}
+
+
+async def test_notes_of_who_died_are_there_for_who_begins_anew(ledger: Ledger) -> None:
+    await claim(ledger, lease=SHORT)
+    await ledger.note("call", "price", "1", holder="one")
+    await anyio.sleep(SHORT * 2)
+    assert (await claim(ledger, holder="two", although_unknown=True)).notes == {"price": "1"}
+
+
+async def test_nobody_takes_back_or_settles_what_is_another_s(ledger: Ledger) -> None:
+    await claim(ledger)
+    await ledger.release("call", holder="two")
+    assert not await ledger.settle("call", holder="two", result="stolen", keep=LONG)
+    assert not await ledger.renew("call", holder="two", lease=LONG)
+    assert await claim(ledger, holder="three") == Claim(Standing.RUNNING, "a")
+
+
+async def test_what_is_settled_stays_so(ledger: Ledger) -> None:
+    await claim(ledger)
+    await ledger.settle("call", holder="one", result="first", keep=LONG)
+    await ledger.release("call", holder="one")
+    assert not await ledger.settle("call", holder="one", result="second", keep=LONG)
+    assert not await ledger.renew("call", holder="one", lease=LONG)
+    assert (await claim(ledger, holder="two")).result == "first"
+
+
+async def test_whoever_does_not_renew_counts_as_dead(ledger: Ledger) -> None:
+    await claim(ledger, lease=SHORT)
+    await anyio.sleep(SHORT * 2)
+    assert await claim(ledger, holder="two") == Claim(Standing.UNKNOWN, "a")
+
+
+async def test_whoever_renews_is_alive(ledger: Ledger) -> None:
+    await claim(ledger, lease=SHORT)
+    assert await ledger.renew("call", holder="one", lease=LONG)
+    await anyio.sleep(SHORT * 2)
+    assert (await claim(ledger, holder="two")).standing is Standing.RUNNING
+
+
+async def test_whoever_was_thought_dead_may_still_tell_what_came_of_it(ledger: Ledger) -> None:
+    await claim(ledger, lease=SHORT)
+    await anyio.sleep(SHORT * 2)
+    assert (await claim(ledger, holder="two")).standing is Standing.UNKNOWN
+    assert await ledger.settle("call", holder="one", result="late", keep=LONG)
+    assert await claim(ledger, holder="two") == Claim(Standing.SETTLED, "a", "late")
+
+
+async def test_what_nobody_will_ever_know_is_told_as_that(ledger: Ledger) -> None:
+    await claim(ledger)
+    assert await ledger.settle("call", holder="one", result=None, keep=LONG)
+    assert await claim(ledger, holder="two") == Claim(Standing.UNKNOWN, "a")
+    assert await ledger.wait("call", patience=0) == Claim(Standing.UNKNOWN, "a")
+
+
+async def test_what_nobody_knows_can_be_begun_anew_on_demand_by_one(ledger: Ledger) -> None:
+    await claim(ledger)
+    await ledger.settle("call", holder="one", result=None, keep=LONG)
+    again = await claim(ledger, holder="two", terms="b", although_unknown=True)
+    assert again == Claim(Standing.GRANTED, "b")
+    assert (await claim(ledger, holder="three", although_unknown=True)).standing is Standing.RUNNING
+    assert not await ledger.settle("call", holder="one", result="late", keep=LONG)
+
+
+async def test_a_dead_holder_s_can_be_begun_anew_on_demand(ledger: Ledger) -> None:
+    await claim(ledger, lease=SHORT)
+    await anyio.sleep(SHORT * 2)
+    assert (await claim(ledger, holder="two", although_unknown=True)).standing is Standing.GRANTED
+
+
+async def test_on_demand_does_not_take_away_what_is_alive_or_settled(ledger: Ledger) -> None:
+    await claim(ledger)
+    assert (await claim(ledger, holder="two", although_unknown=True)).standing is Standing.RUNNING
+    await ledger.settle("call", holder="one", result="r", keep=LONG)
+    assert (await claim(ledger, holder="two", although_unknown=True)).standing is Standing.SETTLED
+
+
+async def test_what_is_kept_long_enough_is_forgotten(ledger: Ledger) -> None:
+    await claim(ledger, keep=SHORT)
+    await claim(ledger, "settled")
+    await ledger.settle("settled", holder="one", result="r", keep=SHORT)
+    await anyio.sleep(SHORT * 2)
+    assert await ledger.wait("call", patience=0) is None
+    assert await ledger.wait("settled", patience=0) is None
+    assert (await claim(ledger, holder="two")).standing is Standing.GRANTED
+    assert (await claim(ledger, "settled", holder="two")).standing is Standing.GRANTED
+
+
+async def test_whoever_waits_is_told_when_it_is_settled(ledger: Ledger) -> None:
+    await claim(ledger)
+    seen: list[Claim | None] = []
+
+    async def wait() -> None:
+        seen.append(await ledger.wait("call", patience=LONG))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(wait)
+            await anyio.sleep(SHORT)
+            await ledger.settle("call", holder="one", result="r", keep=LONG)
+    assert seen == [Claim(Standing.SETTLED, "a", "r")] * 5
+
+
+async def test_whoever_waits_is_told_when_it_is_taken_back(ledger: Ledger) -> None:
+    await claim(ledger)
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.sleep, 0)
+        await ledger.release("call", holder="one")
+        with anyio.fail_after(10):
+            assert await ledger.wait("call", patience=LONG) is None
+
+
+async def test_patience_ends(ledger: Ledger) -> None:
+    await claim(ledger)
+    with anyio.fail_after(10):
+        assert await ledger.wait("call", patience=SHORT) == Claim(Standing.RUNNING, "a")
+
+
+async def test_of_many_who_begin_at_once_one_may(ledger: Ledger) -> None:
+    for number in range(20):
+        seen: list[Standing] = []
+
+        async def begin(holder: str, key: str = str(number), seen: list[Standing] = seen) -> None:
+            seen.append((await claim(ledger, key, holder=holder)).standing)
+
+        async with anyio.create_task_group() as group:
+            for who in range(10):
+                group.start_soon(begin, str(who))
+        assert sorted(standing.value for standing in seen) == ["granted"] + ["running"] * 9
+
+
+async def test_it_is_opened_again_when_it_is_needed(ledger: Ledger) -> None:
+    await claim(ledger)
+    await ledger.aclose()
+    assert (await claim(ledger, holder="two")).standing is Standing.RUNNING
+
+
+def test_a_ledger_says_how_far_it_reaches() -> None:
+    assert MemoryLedger().reach is Reach.PROCESS < Reach.MACHINE is SqliteLedger("x").reach
+    assert RedisLedger("redis://localhost").reach is Reach.FLEET
+
+
+async def test_each_is_a_ledger(ledger: Ledger) -> None:
+    async with AsyncExitStack():
+        assert isinstance(ledger, Ledger)

@@ -1,0 +1,79 @@
+"""A Redis (or Valkey) server of a test's own, where the program is found."""
+
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+__all__ = ["RedisServer", "redis_server"]
+
+_PROGRAM: Final = shutil.which("redis-server") or shutil.which("valkey-server")
+_WAIT: Final = 10.0
+
+
+class RedisServer:
+    """One server on a socket file, which can be ended, started again, stopped and let go on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._socket = folder / "redis.sock"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self._socket}"
+
+    def start(self, *options: str) -> None:
+        if _PROGRAM is None:
+            pytest.skip("neither redis-server nor valkey-server is installed")
+        command = [_PROGRAM, "--port", "0", "--unixsocket", str(self._socket), "--dir", str(self._folder)]
+        persistence = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
+        log = (self._folder / "redis.log").open("ab")
+        with log:
+            self._process = subprocess.Popen([*command, *persistence, *options], stdout=log, stderr=log)
+        ends = time.monotonic() + _WAIT
+        while not self._answers():
+            if time.monotonic() > ends or self._process.poll() is not None:
+                raise AssertionError((self._folder / "redis.log").read_text())
+            time.sleep(0.02)
+
+    def command(self, *words: str) -> str:
+        """What the server's own client says to a command."""
+        program = str(_PROGRAM).replace("-server", "-cli")
+        done = subprocess.run([program, "-s", str(self._socket), *words], capture_output=True, text=True, timeout=_WAIT)
+        return done.stdout.strip()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(_WAIT)
+            self._process = None
+
+    def stop(self) -> None:
+        """Have it answer nothing, as when its machine is stuck."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+
+    def _answers(self) -> bool:
+        return self._socket.exists() and self.command("ping") == "PONG"
+
+
+@contextmanager
+def redis_server(folder: Path, *options: str) -> Generator[RedisServer]:
+    server = RedisServer(folder)
+    server.start(*options)
+    try:
+        yield server
+    finally:
+        server.go_on()
+        server.kill()
