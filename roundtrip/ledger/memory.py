@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
 
 from roundtrip.ledger.contract import Claim, Reach, Standing
 from roundtrip.ledger.waiting import wait_for
@@ -32,14 +31,17 @@ class MemoryLedger:
         clock: Tells the time, in seconds.
     """
 
-    reach: Final = Reach.PROCESS
-
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         # A server may serve on several event loops.
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
         self._expiries: list[tuple[float, str]] = []
+
+    @property
+    def reach(self) -> Reach:
+        """As the contract says."""
+        return Reach.PROCESS
 
     async def claim(
         self, key: str, terms: str, *, holder: str, lease: float, keep: float, although_unknown: bool = False

@@ -1,5 +1,6 @@
 """`RedisLedger`: for a fleet, on Redis or Valkey."""
 
+import importlib
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, cast
 
@@ -96,8 +97,6 @@ class RedisLedger:
         ImportError: redis-py is not installed.
     """
 
-    reach: Final = Reach.FLEET
-
     def __init__(self, url: str, *, prefix: str = "roundtrip", timeout: float = 2.0, **options: Any) -> None:
         _imported()
         self._url = url
@@ -106,6 +105,11 @@ class RedisLedger:
         self._options = options
         # Connections belong to an event loop.
         self._clients: RunVar[_Client] = RunVar(f"roundtrip_ledger_{id(self)}")
+
+    @property
+    def reach(self) -> Reach:
+        """As the contract says."""
+        return Reach.FLEET
 
     async def claim(
         self, key: str, terms: str, *, holder: str, lease: float, keep: float, although_unknown: bool = False
@@ -156,7 +160,7 @@ class RedisLedger:
         try:
             with anyio.fail_after(self._timeout * 2):
                 return await client.scripts[script](keys=[name], args=args)
-        except (_imported().exceptions.RedisError, OSError, TimeoutError) as error:
+        except (_imported().RedisError, OSError, TimeoutError) as error:
             told = str(error) or type(error).__name__
             raise LedgerDown(f"the ledger on Redis cannot be used: {told}") from error
 
@@ -166,7 +170,7 @@ class _Client:
 
     def __init__(self, url: str, timeout: float, options: dict[str, Any]) -> None:
         given = {"socket_timeout": timeout, "socket_connect_timeout": timeout, "decode_responses": True, **options}
-        self.redis: Any = _imported().asyncio.Redis.from_url(url, **given)
+        self.redis: Any = _imported().Redis.from_url(url, **given)
         scripts = {
             "claim": _CLAIM,
             "renew": _RENEW,
@@ -180,11 +184,9 @@ class _Client:
 
 def _imported() -> Any:
     try:
-        import redis.asyncio
-        import redis.exceptions
+        return importlib.import_module("redis.asyncio")
     except ImportError as error:
         raise ImportError("RedisLedger needs redis-py: pip install 'roundtrip[redis]'") from error
-    return redis
 
 
 def _claim(answer: Any) -> Claim | None:
@@ -192,7 +194,9 @@ def _claim(answer: Any) -> Claim | None:
         return None
     standing, terms, result, *more = answer
     fields = iter(more[0] if more else ())
-    notes = {name[1:]: value for name, value in zip(fields, fields, strict=True) if name.startswith(":")}
+    notes: dict[str, str] = {
+        name[1:]: value for name, value in zip(fields, fields, strict=True) if name.startswith(":")
+    }
     return Claim(Standing(standing), terms, result, notes)
 
 

@@ -1,23 +1,30 @@
 """`SqliteLedger`: for the processes of one machine."""
 
+# sqlite3 is loaded where it is first needed: a server without such a ledger does not pay for it.
+from __future__ import annotations
+
 import os
-import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import anyio.to_thread
 
 from roundtrip.ledger.contract import Claim, LedgerDown, Reach, Standing
 from roundtrip.ledger.waiting import wait_for
 
+if TYPE_CHECKING:
+    import sqlite3
+
 __all__ = ["SqliteLedger"]
 
 T = TypeVar("T")
 
 _PATIENCE: Final = 5.0
+_PAUSE: Final = 0.01
 _FORGET_EVERY: Final = 256
 
 _SCHEMA: Final = """
@@ -41,7 +48,8 @@ CREATE TABLE IF NOT EXISTS notes (
 
 # One statement, so one atomic step: a SELECT before it would let two processes begin.
 _CLAIM: Final = """
-INSERT INTO entries (key, terms, holder, standing, lapses, expires) VALUES (:key, :terms, :holder, 'running', :lapses, :expires)
+INSERT INTO entries (key, terms, holder, standing, lapses, expires)
+VALUES (:key, :terms, :holder, 'running', :lapses, :expires)
 ON CONFLICT (key) DO UPDATE SET terms = :terms, holder = :holder, standing = 'running', lapses = :lapses,
     expires = :expires, result = NULL
 WHERE entries.expires <= :now
@@ -82,8 +90,6 @@ class SqliteLedger:
         ValueError: The path is a database in memory, which no other process sees.
     """
 
-    reach: Final = Reach.MACHINE
-
     def __init__(self, path: str | os.PathLike[str], *, durable: bool = True) -> None:
         self._path = Path(path)
         if str(path) in ("", ":memory:"):
@@ -93,6 +99,11 @@ class SqliteLedger:
         self._connection: sqlite3.Connection | None = None
         self._pid = 0
         self._claims = 0
+
+    @property
+    def reach(self) -> Reach:
+        """As the contract says."""
+        return Reach.MACHINE
 
     async def claim(
         self, key: str, terms: str, *, holder: str, lease: float, keep: float, although_unknown: bool = False
@@ -150,23 +161,36 @@ class SqliteLedger:
     async def aclose(self) -> None:
         """Close the file. It is opened again when it is needed."""
         with self._lock:
-            if self._connection is not None and self._pid == os.getpid():
-                self._connection.close()
-            self._connection = None
+            self._close()
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        import sqlite3
+
         def locked() -> T:
-            with self._lock:
-                try:
-                    return work(self._open())
-                except (sqlite3.Error, OSError) as error:
-                    # Whatever was wrong with the file may be mended; the next one opens it anew.
-                    self._connection = None
-                    raise LedgerDown(f"the ledger {self._path} cannot be used: {error}") from error
+            if not self._lock.acquire(timeout=_PATIENCE):
+                raise LedgerDown(f"the ledger {self._path} cannot be used: too many wait for it")
+            try:
+                return work(self._open())
+            except (sqlite3.Error, OSError) as error:
+                # Whatever was wrong with the file may be mended; the next one opens it anew.
+                self._close()
+                raise LedgerDown(f"the ledger {self._path} cannot be used: {error}") from error
+            finally:
+                self._lock.release()
 
         return await anyio.to_thread.run_sync(locked)
 
+    def _close(self) -> None:
+        import sqlite3
+
+        connection, self._connection = self._connection, None
+        if connection is not None and self._pid == os.getpid():
+            with suppress(sqlite3.Error):
+                connection.close()
+
     def _open(self) -> sqlite3.Connection:
+        import sqlite3
+
         if self._connection is not None and self._pid == os.getpid():
             return self._connection
         # A connection does not survive a fork.
@@ -174,10 +198,19 @@ class SqliteLedger:
         if not self._path.exists():
             self._path.touch(mode=0o600)
         connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA journal_mode=WAL")
+        self._connection = connection
+        ends = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode=WAL")
+                break
+            except sqlite3.OperationalError:
+                # Where several processes make the file at once, SQLite does not wait for the one that is first.
+                if time.monotonic() > ends:
+                    raise
+                time.sleep(_PAUSE)
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
         connection.executescript(_SCHEMA)
-        self._connection = connection
         return connection
 
 
