@@ -414,6 +414,9 @@ def _end(leg: Leg, end: Finished) -> LegEnd:
             requests = value.input_requests or {}
             leg.call.apply(Event.ASK, keys=tuple(requests), authored=True, requests=requests)
         state = value.request_state
+        if state is None and leg.once is not None:
+            # Without a token the next leg would be another call, which nobody keeps books on.
+            state = ""
         return Authored(value, leg.remember(authored=state) if state is not None else None)
     leg.call.apply(Event.FINISH)
     return end

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 _TERMS_BYTES: Final = 16
 _LAST_WORDS: Final = 5.0
-"""Seconds for telling what came of a call that was cancelled."""
+"""Seconds for telling what came of a call, which no cancellation cuts short."""
 
 
 class Recalled(NamedTuple):
@@ -76,7 +76,8 @@ def terms_of(journal: Journal, responses: Mapping[str, InputResponse | None] | N
     brought = {
         key: response.model_dump(mode="json", by_alias=True, exclude_none=True) if response is not None else None
         for key, response in (responses or {}).items()
-        if key in journal.asked
+        # Only the author of a question that was put by hand knows what was asked.
+        if key in journal.asked or journal.authored is not None
     }
     text = json.dumps([journal.leg, said, brought], sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=_TERMS_BYTES).hexdigest()
@@ -118,8 +119,10 @@ async def kept_in(
                 await once.lose()
         raise
     value = value_of(end)
-    if value is None or isinstance(value, InputRequiredResult):
-        await once.release()
-    else:
-        await once.settle(value)
+    # What has been done is done, whether or not the client still listens.
+    with anyio.move_on_after(_LAST_WORDS, shield=True):
+        if value is None or isinstance(value, InputRequiredResult):
+            await once.release()
+        else:
+            await once.settle(value)
     return end

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+import anyio
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ErrorData
@@ -24,14 +25,15 @@ logger = logging.getLogger("roundtrip")
 
 OnUnknown = Literal["fail", "rerun"]
 
-LEASE: Final = 30.0
-"""Seconds after which a process that has not been heard of counts as dead."""
-_BEAT: Final = LEASE / 3
-PATIENCE: Final = 20.0
+# Read when they are needed, as the tests have less time.
+LEASE = 30.0
+"""Seconds after which a process that has not been heard of counts as dead; it is heard of three times as often."""
+PATIENCE = 20.0
 """Seconds to wait for another instance that is at the same call, before the client is told to come back."""
 SKEW: Final = 60.0
 """Seconds that results are kept beyond the age of any token."""
 _HOLDER_BYTES: Final = 12
+_PAUSE: Final = 0.5
 
 
 class Crashed(Exception):
@@ -44,13 +46,18 @@ class Booked:
 
     ledger: Ledger
     call_id: str
-    owner: str
+    tool: str
     max_age: float
     on_unknown: OnUnknown = "fail"
     _holder: str = field(default_factory=lambda: os.urandom(_HOLDER_BYTES).hex())
     _terms: str = ""
     _noted: dict[str, Any] = field(default_factory=dict[str, Any])
     _heart: "_Heart | None" = None
+
+    @property
+    def owner(self) -> str:
+        """The tool, for error messages."""
+        return f"tool {self.tool!r}"
 
     async def begin(self, terms: str) -> Recalled | None:
         """Claim the call, or recall what came of it.
@@ -63,14 +70,18 @@ class Booked:
             Exception: What an earlier serving ended with.
         """
         self._terms = terms
-        with _reachable(self.owner):
-            claim = await self._claim()
-            while claim.standing is Standing.RUNNING:
-                waited = await self.ledger.wait(self.call_id, patience=PATIENCE)
-                if waited is not None and waited.standing is Standing.RUNNING:
-                    raise StillRunning(self.owner)
-                # Released, lapsed or settled meanwhile: who may begin is for a claim to say.
-                claim = await self._claim()
+        try:
+            claim = await self._claim_in_turn()
+        except LedgerDown as error:
+            logger.error("%s", error)
+            # It may have heard all the same, and would then wait for somebody who has not begun.
+            self._take_back_later()
+            raise LedgerUnavailable(self.owner) from error
+        except BaseException:
+            # Cancelled, perhaps after the ledger had agreed.
+            with anyio.CancelScope(shield=True):
+                await self.release()
+            raise
         if claim.standing is Standing.GRANTED:
             prefix = f"{terms}/"
             self._noted = {
@@ -101,7 +112,7 @@ class Booked:
 
     async def fail(self, error: Exception) -> None:
         """Put down how it failed."""
-        await self._settle(_written_failure(error), "keep how it failed")
+        await self._settle(_written_failure(self.tool, error), "keep how it failed")
 
     async def lose(self) -> None:
         """Put down that nobody will ever know."""
@@ -110,13 +121,30 @@ class Booked:
     async def release(self) -> None:
         """Take the claim back."""
         self._stop()
-        with _reported(self.owner, "take its claim back"):
+        try:
             await self.ledger.release(self.call_id, holder=self._holder)
+        except LedgerDown as error:
+            logger.error("%s could not take its claim back, and tries again: %s", self.owner, error)
+            self._take_back_later()
 
     async def renew(self) -> None:
         """Say that it is still being worked on."""
         with _reported(self.owner, "say that it still runs"):
             await self.ledger.renew(self.call_id, holder=self._holder, lease=LEASE)
+
+    async def _claim_in_turn(self) -> Claim:
+        """Claim the call when nobody is at it any more.
+
+        Raises:
+            StillRunning: Somebody was until the patience ended.
+        """
+        ends = anyio.current_time() + PATIENCE
+        while (claim := await self._claim()).standing is Standing.RUNNING:
+            # Once it is released, lapsed or settled, who may begin is for a claim to say.
+            waited = await self.ledger.wait(self.call_id, patience=max(0.0, ends - anyio.current_time()))
+            if anyio.current_time() >= ends and (waited is None or waited.standing is Standing.RUNNING):
+                raise StillRunning(self.owner)
+        return claim
 
     async def _claim(self) -> Claim:
         return await self.ledger.claim(
@@ -135,6 +163,12 @@ class Booked:
             if not kept:
                 logger.warning("%s ran, but the ledger had given its call to somebody else meanwhile", self.owner)
 
+    def _take_back_later(self) -> None:
+        """Take the claim back as soon as the ledger can be reached again, while others would wait for it."""
+        task = asyncio.get_running_loop().create_task(_take_back(self.ledger, self.call_id, self._holder))
+        _UNDER_WAY.add(task)
+        task.add_done_callback(_UNDER_WAY.discard)
+
     def _stop(self) -> None:
         if self._heart is not None:
             self._heart.stop()
@@ -150,7 +184,7 @@ class _Heart:
         self._booked = booked
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(_BEAT, self._beat)
+        self._timer = self._loop.call_later(LEASE / 3, self._beat)
 
     def stop(self) -> None:
         """Renew no more."""
@@ -160,16 +194,22 @@ class _Heart:
 
     def _beat(self) -> None:
         self._task = self._loop.create_task(self._booked.renew())
-        self._timer = self._loop.call_later(_BEAT, self._beat)
+        self._timer = self._loop.call_later(LEASE / 3, self._beat)
 
 
-@contextmanager
-def _reachable(owner: str) -> Generator[None]:
-    try:
-        yield
-    except LedgerDown as error:
-        logger.error("%s", error)
-        raise LedgerUnavailable(owner) from error
+_UNDER_WAY: Final[set[asyncio.Task[None]]] = set()
+"""Claims that are being taken back; a loop alone would forget them."""
+
+
+async def _take_back(ledger: Ledger, call_id: str, holder: str) -> None:
+    ends = anyio.current_time() + LEASE
+    while anyio.current_time() < ends:
+        await anyio.sleep(_PAUSE)
+        try:
+            await ledger.release(call_id, holder=holder)
+        except LedgerDown:
+            continue
+        return
 
 
 @contextmanager
@@ -187,10 +227,10 @@ def _written(value: Any) -> str:
     return json.dumps({"result": value.model_dump(mode="json", by_alias=True, exclude_none=True)})
 
 
-def _written_failure(error: Exception) -> str:
+def _written_failure(tool: str, error: Exception) -> str:
     if isinstance(error, MCPError):
         return json.dumps({"protocol": error.error.model_dump(mode="json", by_alias=True, exclude_none=True)})
-    failure = tool_failure("", error, mask=False)
+    failure = tool_failure(tool, error, mask=False)
     if isinstance(failure, MCPError):
         return json.dumps({"protocol": failure.error.model_dump(mode="json", by_alias=True, exclude_none=True)})
     kind = "crashed" if isinstance(failure, UnexpectedToolError) else "failed"

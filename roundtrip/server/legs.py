@@ -218,7 +218,7 @@ class LegRunner:
         )
 
     def _books(self, function: AskingFunction, call: Call, on_unknown: OnUnknown) -> Booked:
-        return Booked(self._ledger, call.id, function.owner, function.limits.max_age, on_unknown)
+        return Booked(self._ledger, call.id, function.name, function.limits.max_age, on_unknown)
 
     def wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: InFlight, state: str) -> str:
         """Put a state that a function outside roundtrip returned by hand under the seal.

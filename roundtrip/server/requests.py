@@ -124,7 +124,7 @@ class Restorer:
         if params is not None and params.get("requestState") is not None:
             journal = request.journal = self._restore(params["requestState"], request)
             # The boundary has made this context for us: it may be changed in place.
-            ctx.params = {**params, "requestState": journal.authored}
+            ctx.params = {**params, "requestState": journal.authored or None}
         result = await call_next(ctx)
         return self._wrap_authored(ctx, request, result)
 

@@ -31,7 +31,8 @@ from typing_extensions import Unpack
 
 from roundtrip.errors import TicketReason, TicketRejected
 from roundtrip.graph.plan import Plan
-from roundtrip.ledger import Ledger, MemoryLedger
+from roundtrip.ledger.contract import Ledger
+from roundtrip.ledger.memory import MemoryLedger
 from roundtrip.recording.configuration import Trace, tracers_of
 from roundtrip.recording.tracing import Tracer
 from roundtrip.runtime.leg import Limits

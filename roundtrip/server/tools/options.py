@@ -42,7 +42,7 @@ class ToolOptions(TypedDict, total=False):
     max_age: float | None
     """Seconds after which a call of this tool cannot be resumed."""
     exactly_once: bool | None
-    """Whether its body runs once for a call, however often its last leg arrives; what it returned is kept in the ledger."""
+    """Whether its body runs once for a call, however often its last leg arrives; the ledger keeps what it returned."""
     on_unknown: OnUnknown | None
     """Of a tool that runs once, what to do where it was begun and its process died: `fail`, which is the default, or
     `rerun`."""

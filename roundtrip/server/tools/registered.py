@@ -18,6 +18,7 @@ from roundtrip.graph.markers import Dependency
 from roundtrip.graph.signatures import display_name, given_by_partials, hints_of
 from roundtrip.runtime.leg import Limits
 from roundtrip.server.admission import Gate, read_enabled
+from roundtrip.server.exactly_once import OnUnknown
 from roundtrip.server.functions import AskingFunction, Signature, read_signature
 from roundtrip.server.tools.arguments import ArgumentReader, mistakes_in
 from roundtrip.server.tools.descriptions import describe
@@ -120,6 +121,10 @@ def register(
         raise InvalidSignature(
             f"tool {name!r}: task=True (background tasks) is not there yet; leave it out, and give a long-running "
             "tool a timeout= that is long enough"
+        )
+    if spec.on_unknown is not None and (not spec.exactly_once or spec.on_unknown not in get_args(OnUnknown)):
+        raise InvalidSignature(
+            f"tool {name!r}: on_unknown={spec.on_unknown!r} has to be 'fail' or 'rerun', and needs exactly_once=True"
         )
     _require_bound(fn, tool=name)
     signature = read_signature(fn, kind="tool", name=name, dependencies=_markers_of(spec.dependencies, tool=name))
