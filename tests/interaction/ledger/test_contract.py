@@ -39,7 +39,8 @@ async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerat
 
 
 async def claim(ledger: Ledger, key: str = "call", terms: str = "a", holder: str = "one", **more: Any) -> Claim:
-    return await ledger.claim(key, terms, **{"holder": holder, "lease": LONG, "keep": LONG, **more})
+    asked: dict[str, Any] = {"holder": holder, "lease": LONG, "keep": LONG, **more}
+    return await ledger.claim(key, terms, **asked)
 
 
 async def test_who_comes_first_may_begin(ledger: Ledger) -> None:

@@ -1,0 +1,447 @@
+"""Tools that run once for a call, on networks that repeat, lose and reorder."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Annotated, Any, cast
+
+import anyio
+import pytest
+from mcp.client import Client
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+
+from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server, ToolError
+from roundtrip.ledger import MemoryLedger
+from roundtrip.machine.facts import BodyBegan
+from roundtrip.machine.table import Event, State
+from roundtrip.testing import (
+    CANCEL,
+    DECLINE,
+    Drop,
+    Duplicate,
+    Era,
+    Hop,
+    LegByLeg,
+    Network,
+    Reorder,
+    Restart,
+    Steps,
+    User,
+)
+from tests.interaction.ledger.shops import Shop, asked_to_buy, paid, text_of
+
+pytestmark = pytest.mark.anyio
+
+NETWORKS: dict[str, Sequence[Network]] = {
+    "honest": (),
+    "duplicate": [Duplicate()],
+    "at-once": [Duplicate(at_once=True)],
+    "drop": [Drop()],
+    "hop": [Hop()],
+    "restart": [Restart()],
+    "reorder": [Reorder()],
+    "all": [Hop(), Drop(), Duplicate(at_once=True)],
+}
+YES: Any = {"paid": True}
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop(MemoryLedger())
+
+
+@pytest.fixture(params=NETWORKS)
+def network(request: pytest.FixtureRequest) -> Sequence[Network]:
+    return NETWORKS[request.param]
+
+
+async def test_a_body_runs_once_on_any_network(shop: Shop, network: Sequence[Network]) -> None:
+    call = await User(shop, YES, network=network).call("buy", what="tea")
+    assert (call.value, shop.ran) == ("tea no. 1, paid", ["tea"])
+
+
+async def test_a_body_that_fails_fails_once_on_any_network(shop: Shop, network: Sequence[Network]) -> None:
+    async def refuse(what: str, paid: Annotated[bool, Resolve(paid)]) -> str:
+        shop.ran.append(what)
+        raise ToolError(f"{what} is out, told {len(shop.ran)} times")
+
+    shop.add(refuse)
+    call = await User(shop, YES, network=network).call("refuse", what="tea")
+    assert (call.failure, shop.ran) == ("Error executing tool refuse: tea is out, told 1 times", ["tea"])
+
+
+async def test_a_tool_that_asks_nothing_first_gets_a_token(shop: Shop, network: Sequence[Network]) -> None:
+    async def give(what: str) -> str:
+        shop.ran.append(what)
+        return f"{what} no. {len(shop.ran)}"
+
+    shop.add(give)
+    call = await User(shop, network=network).call("give", what="tea")
+    assert (call.value, shop.ran, call.legs, call.questions) == ("tea no. 1", ["tea"], 2, [])
+
+
+async def test_the_sdk_s_own_client_gets_past_the_round_without_questions(shop: Shop) -> None:
+    async def give(what: str) -> str:
+        shop.ran.append(what)
+        return what
+
+    shop.add(give)
+    async with Client(shop(), mode="2026-07-28") as client:
+        assert text_of(await client.call_tool("give", {"what": "tea"})) == "tea"
+    assert shop.ran == ["tea"]
+
+
+async def test_each_call_runs(shop: Shop) -> None:
+    """Another call with the same arguments is another call."""
+    for number in (1, 2):
+        assert (await User(shop, YES).call("buy", what="tea")).value == f"tea no. {number}, paid"
+
+
+async def test_another_answer_after_the_end_is_told_that_the_call_has_ended(shop: Shop) -> None:
+    legs = await asked_to_buy(shop)
+    first = await legs.leg("buy", {"what": "tea"}, answers={"paid": True}, state=legs.token)
+    other = await legs.leg("buy", {"what": "tea"}, answers={"paid": False}, state=legs.token)
+    again = await legs.leg("buy", {"what": "tea"}, answers={"paid": True}, state=legs.token)
+    assert "has ended already, with other answers" in text_of(other)
+    assert cast("Any", other).is_error
+    assert text_of(again) == text_of(first) == "tea no. 1, paid"
+    assert shop.ran == ["tea"]
+
+
+async def test_answers_to_nothing_do_not_make_it_another_call(shop: Shop) -> None:
+    legs = await asked_to_buy(shop)
+    await legs.leg("buy", {"what": "tea"}, answers={"paid": True, "invented": 1}, state=legs.token)
+    again = await legs.leg("buy", {"what": "tea"}, answers={"paid": True}, state=legs.token)
+    assert (text_of(again), shop.ran) == ("tea no. 1, paid", ["tea"])
+
+
+@pytest.mark.parametrize("answer", [DECLINE, CANCEL])
+async def test_a_refusal_ends_nothing(shop: Shop, answer: Any) -> None:
+    """The body has not run, so whoever says yes on another leg is served."""
+    legs = await asked_to_buy(shop)
+    refused = await legs.leg("buy", {"what": "tea"}, answers={"paid": answer}, state=legs.token)
+    assert "could not resolve" in text_of(refused)
+    bought = await legs.leg("buy", {"what": "tea"}, answers={"paid": True}, state=legs.token)
+    assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
+
+
+async def test_an_invalid_answer_is_asked_again(shop: Shop, network: Sequence[Network]) -> None:
+    call = await User(shop, {"paid": [{"value": "perhaps"}, True]}, network=network).call("buy", what="tea")
+    assert (call.value, shop.ran, call.keys) == ("tea no. 1, paid", ["tea"], ["paid", "paid"])
+
+
+async def pays() -> Elicit[bool]:
+    return Elicit("Pay?", bool)
+
+
+async def test_a_crash_before_the_body_ends_nothing(shop: Shop) -> None:
+    down = [True]
+
+    async def price() -> int:
+        if down:
+            raise OSError("no price today")
+        return 3
+
+    async def order(pays: Annotated[bool, Resolve(pays)], price: Annotated[int, Resolve(price)]) -> str:
+        shop.ran.append("order")
+        return f"{price}"
+
+    shop.add(order)
+    down.clear()
+    legs = LegByLeg(shop)
+    await legs.leg("order")
+    down.append(True)
+    assert "no price today" in text_of(await legs.leg("order", answers={"pays": True}, state=legs.token))
+    assert shop.ran == []
+    down.clear()
+    assert text_of(await legs.leg("order", answers={"pays": True}, state=legs.token)) == "3"
+
+
+async def test_a_crash_of_the_body_is_kept(shop: Shop) -> None:
+    async def give() -> str:
+        shop.ran.append("give")
+        raise ValueError(f"dropped no. {len(shop.ran)}")
+
+    shop.add(give)
+    legs = LegByLeg(shop)
+    await legs.leg("give")
+    told = [text_of(await legs.leg("give", state=legs.token)) for _ in range(3)]
+    assert told == ["Error executing tool give: dropped no. 1"] * 3
+
+
+async def test_what_masks_errors_masks_them_when_they_are_recalled() -> None:
+    shop = Shop(MemoryLedger(), mask_error_details=True)
+
+    async def give() -> str:
+        raise ValueError("secret")
+
+    shop.add(give)
+    legs = LegByLeg(shop)
+    await legs.leg("give")
+    told = [text_of(await legs.leg("give", state=legs.token)) for _ in range(2)]
+    assert told == ["Error executing tool give"] * 2
+
+
+async def test_the_machine_recalls_and_no_second_body_is_seen(shop: Shop) -> None:
+    steps, facts = Steps(), list[object]()
+    legs = await asked_to_buy(shop)
+    ended = await legs.leg("buy", {"what": "tea"}, answers=YES, state=legs.token)
+    shop.options["trace"] = [steps, _Facts(facts)]
+    recalled = await legs.leg("buy", {"what": "tea"}, answers=YES, state=legs.token)
+    assert text_of(recalled) == text_of(ended)
+    assert steps.events == [Event.RESUME, Event.RESOLVE, Event.RECALL]
+    assert steps.states[-1] is State.COMPLETED
+    assert facts
+    assert not any(isinstance(fact, BodyBegan) for fact in facts)
+
+
+class _Facts:
+    """A tracer that keeps everything it is told."""
+
+    def __init__(self, facts: list[object]) -> None:
+        self._facts = facts
+
+    def begin(self, beginning: object) -> Any:
+        self._facts.append(beginning)
+        return self._facts.append
+
+    def refuse(self, refusal: object) -> None:
+        self._facts.append(refusal)
+
+
+async def test_a_result_is_recalled_to_the_letter(shop: Shop) -> None:
+    async def give() -> dict[str, Any]:
+        return {"é": [1.5, None, {"nested": "\u2028"}], "no": next(numbers)}
+
+    numbers = itertools.count(1)
+    shop.add(give)
+    legs = LegByLeg(shop)
+    await legs.leg("give")
+    first, again = [await legs.leg("give", state=legs.token) for _ in range(2)]
+    assert first.model_dump() == again.model_dump()
+
+
+# Bodies that ask.
+
+
+async def test_a_body_that_asks_takes_its_claim_back(shop: Shop, network: Sequence[Network]) -> None:
+    async def order(ctx: Context[Any, Any]) -> str:
+        size = await ctx.ask("size", Elicit("How many?", int), unwrap=True)
+        agreed = await ctx.ask("agreed", Elicit(f"{size}?", bool), unwrap=True)
+        shop.ran.append("order")
+        return f"{size} {agreed} no. {len(shop.ran)}"
+
+    shop.add(order)
+    call = await User(shop, {"size": 3, "agreed": True}, network=network).call("order")
+    assert (call.value, shop.ran, call.keys) == ("3 True no. 1", ["order"], ["size", "agreed"])
+
+
+async def test_steps_and_fixed_values_are_kept_for_a_leg_that_arrives_again(shop: Shop) -> None:
+    numbers = itertools.count(1)
+
+    async def draw() -> int:
+        return next(numbers)
+
+    async def order(
+        pays: Annotated[bool, Resolve(pays)],
+        fixed: Annotated[int, Resolve(draw, once=True)],
+        ctx: Context[Any, Any],
+    ) -> str:
+        stepped = await ctx.step("step", draw)
+        agreed = await ctx.ask("agreed", Elicit(f"{fixed} and {stepped}?", bool), unwrap=True)
+        return f"{fixed} {stepped} {agreed}"
+
+    shop.add(order)
+    legs = LegByLeg(shop)
+    await legs.leg("order")
+    # A first leg that computes fixes what it computed in its token; from then on nothing changes.
+    token = legs.token
+    shown: list[str] = []
+    for _ in range(3):
+        await legs.leg("order", answers={"pays": True}, state=token)
+        shown.append(legs.questions["agreed"].message)
+    assert len(set(shown)) == 1
+    drawn = next(numbers)
+    assert drawn == 3
+    ended = await legs.leg("order", answers={"agreed": True}, state=legs.token)
+    assert text_of(ended) == "1 2 True"
+
+
+async def test_a_step_is_kept_although_its_body_then_failed_to_tell(shop: Shop) -> None:
+    """A body that was cancelled in the middle runs again where it may, and finds what it had computed."""
+    numbers = itertools.count(1)
+    begun = anyio.Event()
+    hold = [True]
+
+    async def draw() -> int:
+        return next(numbers)
+
+    async def order(ctx: Context[Any, Any]) -> str:
+        drawn = await ctx.step("draw", draw)
+        begun.set()
+        if hold:
+            await anyio.sleep_forever()
+        return f"drew {drawn}"
+
+    shop.add(order, on_unknown="rerun")
+    legs = LegByLeg(shop)
+    await legs.leg("order")
+    await abandoned(legs, "order", begun)
+    hold.clear()
+    assert text_of(await legs.leg("order", state=legs.token)) == "drew 1"
+
+
+async def abandoned(legs: LegByLeg, tool: str, begun: anyio.Event) -> None:
+    """Send a leg whose client goes away once its body has begun."""
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: legs.leg(tool, state=legs.token))
+            await begun.wait()
+            group.cancel_scope.cancel()
+
+
+# What asks by hand.
+
+
+def _by_hand(state: str | None) -> InputRequiredResult:
+    schema: dict[str, Any] = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
+    question = ElicitRequest(params=ElicitRequestFormParams(message="Sure?", requested_schema=schema))
+    return InputRequiredResult(input_requests={"sure": question}, request_state=state)
+
+
+@pytest.mark.parametrize("state", [None, "mine"])
+async def test_a_body_that_asks_by_hand_runs_once_after_the_answer(shop: Shop, state: str | None) -> None:
+    seen: list[str | None] = []
+
+    async def order(ctx: Context[Any, Any]) -> str | InputRequiredResult:
+        seen.append(ctx.request_state)
+        if not ctx.input_responses:
+            return _by_hand(state)
+        shop.ran.append("order")
+        return f"no. {len(shop.ran)}"
+
+    shop.add(order)
+    call = await User(shop, {"sure": {"ok": True}}, network=[Duplicate()]).call("order")
+    assert (call.value, shop.ran, call.keys) == ("no. 1", ["order"], ["sure"])
+    assert set(seen) == {None, state}
+
+
+async def test_another_answer_to_a_question_put_by_hand_is_another(shop: Shop) -> None:
+    async def order(ctx: Context[Any, Any]) -> str | InputRequiredResult:
+        return "done" if ctx.input_responses else _by_hand("mine")
+
+    shop.add(order)
+    legs = LegByLeg(shop)
+    await legs.leg("order")
+    await legs.leg("order", state=legs.token)
+    yes, no = (ElicitResult(action="accept", content={"ok": ok}) for ok in (True, False))
+    assert text_of(await legs.leg("order", answers={"sure": yes}, state=legs.token)) == "done"
+    assert "has ended already" in text_of(await legs.leg("order", answers={"sure": no}, state=legs.token))
+
+
+# Where it does not hold, or is not there.
+
+
+async def test_the_live_era_runs_at_least_once_and_never_asks_the_ledger(shop: Shop) -> None:
+    shop.ledger = cast("Any", object())
+    call = await User(shop, YES, era=Era.LIVE).call("buy", what="tea")
+    assert (call.value, call.legs) == ("tea no. 1, paid", 1)
+
+
+async def test_within_another_tool_it_simply_runs(shop: Shop) -> None:
+    """It has no token of its own there. The outer tool is what has to run once."""
+
+    async def twice(ctx: Context[Any, Any]) -> str:
+        server: Any = ctx.mcp_server
+        return " ".join([text_of(await server.call_tool("give", {})) for _ in range(2)])
+
+    async def give() -> str:
+        shop.ran.append("give")
+        return f"{len(shop.ran)}"
+
+    shop.add(give)
+    shop.add(twice)
+    call = await User(shop, network=[Duplicate()]).call("twice")
+    assert (call.value, shop.ran) == ("1 2", ["give", "give"])
+
+
+async def test_called_in_process_it_simply_runs(shop: Shop) -> None:
+    async def give() -> str:
+        return "given"
+
+    shop.add(give)
+    assert text_of(await shop().call_tool("give", {})) == "given"
+
+
+async def test_prompts_and_resources_have_no_such_option() -> None:
+    server: Any = Server("shop")
+    with pytest.raises(TypeError, match="exactly_once"):
+        server.prompt(exactly_once=True)
+    with pytest.raises(TypeError, match="exactly_once"):
+        server.resource("page://{name}", exactly_once=True)
+
+
+@pytest.mark.parametrize("options", [{"on_unknown": "rerun"}, {"exactly_once": True, "on_unknown": "again"}])
+async def test_options_that_mean_nothing_are_refused(options: Any) -> None:
+    async def give() -> str:
+        return ""
+
+    with pytest.raises(InvalidSignature, match="on_unknown="):
+        Server("shop").tool(give, **options)
+
+
+# With everything else that surrounds a body.
+
+
+async def test_a_gate_is_passed_before_it(shop: Shop, network: Sequence[Network]) -> None:
+    async def delete(path: str) -> str:
+        shop.ran.append(path)
+        return f"{path} gone {len(shop.ran)}"
+
+    shop.add(delete, confirm="Delete {path}?")
+    call = await User(shop, {"confirm:delete": {}}, network=network).call("delete", path="/x")
+    assert (call.value, shop.ran, call.legs) == ("/x gone 1", ["/x"], 2)
+
+
+async def test_with_encrypted_tokens(network: Sequence[Network]) -> None:
+    shop = Shop(MemoryLedger(), encrypt=True)
+    call = await User(shop, YES, network=network).call("buy", what="tea")
+    assert (call.value, shop.ran) == ("tea no. 1, paid", ["tea"])
+
+
+async def test_versions_of_a_tool_each_run_once(shop: Shop, network: Sequence[Network]) -> None:
+    async def older(pays: Annotated[bool, Resolve(pays)]) -> str:
+        shop.ran.append("older")
+        return "older"
+
+    async def newer(pays: Annotated[bool, Resolve(pays)]) -> str:
+        shop.ran.append("newer")
+        return f"newer {len(shop.ran)}"
+
+    shop.add(older, name="order", version="1")
+    shop.add(newer, name="order", version="2")
+    call = await User(shop, {"pays": True}, network=network).call("order")
+    assert (call.value, shop.ran) == ("newer 1", ["newer"])
+
+
+async def test_what_was_entered_for_a_request_is_left_when_its_result_is_recalled(shop: Shop) -> None:
+    open_now: list[str] = []
+
+    async def door() -> Any:
+        open_now.append("door")
+        try:
+            yield True
+        finally:
+            open_now.remove("door")
+
+    async def give() -> str:
+        shop.ran.append("give")
+        assert open_now == ["door"]
+        return "given"
+
+    shop.add(give, enabled=door)
+    legs = LegByLeg(shop)
+    await legs.leg("give")
+    for _ in range(2):
+        assert text_of(await legs.leg("give", state=legs.token)) == "given"
+        assert open_now == []
+    assert shop.ran == ["give"]

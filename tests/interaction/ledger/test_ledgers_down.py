@@ -1,0 +1,235 @@
+"""Ledgers that are gone, stuck, full or held by others: a clear error within a bounded time, and nothing twice."""
+
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anyio
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from roundtrip.ledger import Claim, Ledger, LedgerDown, RedisLedger, SqliteLedger, Standing
+from roundtrip.ledger import sqlite as sqlite_ledger
+from roundtrip.testing import Duplicate, Hop, User
+from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
+from tests.redis_server import RedisServer, redis_server
+
+pytestmark = pytest.mark.anyio
+
+BOUND = 15.0
+TEA: Any = {"what": "tea"}
+YES: Any = {"paid": True}
+
+
+@pytest.fixture
+def redis() -> Generator[RedisServer]:
+    # A socket's path must be short, shorter than pytest's own folders are.
+    with TemporaryDirectory(prefix="rt") as folder, redis_server(Path(folder)) as server:
+        yield server
+
+
+async def claim(ledger: Ledger, key: str = "call", holder: str = "one") -> Claim:
+    with anyio.fail_after(BOUND):
+        return await ledger.claim(key, "a", holder=holder, lease=60, keep=60)
+
+
+FAULTS: dict[str, tuple[Callable[[RedisServer], object], Callable[[RedisServer], object]]] = {
+    "gone": (lambda redis: redis.kill(), lambda redis: redis.start()),
+    "stuck": (lambda redis: redis.stop(), lambda redis: redis.go_on()),
+    "read-only": (
+        lambda redis: redis.command("config", "set", "min-replicas-to-write", "1"),
+        lambda redis: redis.command("config", "set", "min-replicas-to-write", "0"),
+    ),
+    "full": (
+        lambda redis: [redis.command("config", "set", "maxmemory", size) for size in ("1mb", "1")],
+        lambda redis: redis.command("config", "set", "maxmemory", "0"),
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_redis_that_cannot_be_used_is_told_in_time_and_used_again_afterwards(
+    redis: RedisServer, fault: str
+) -> None:
+    ledger = RedisLedger(redis.url, timeout=0.5)
+    begin, end = FAULTS[fault]
+    await claim(ledger)
+    begin(redis)
+    try:
+        with pytest.raises(LedgerDown, match="the ledger on Redis cannot be used"):
+            await claim(ledger, "other")
+        with pytest.raises(LedgerDown), anyio.fail_after(BOUND):
+            await ledger.settle("call", holder="one", result="r", keep=60)
+    finally:
+        end(redis)
+    assert (await claim(ledger, "third")).standing is Standing.GRANTED
+    # What it was asked while it was stuck may have been done since.
+    assert (await claim(ledger, holder="two")).standing in (Standing.RUNNING, Standing.SETTLED)
+    await ledger.aclose()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_call_goes_on_when_redis_is_back(redis: RedisServer, fault: str) -> None:
+    ledger = RedisLedger(redis.url, timeout=0.5)
+    shop = Shop(ledger)
+    legs = await asked_to_buy(shop)
+    begin, end = FAULTS[fault]
+    begin(redis)
+    try:
+        with pytest.raises(MCPError) as caught, anyio.fail_after(BOUND):
+            await legs.leg("buy", TEA, answers=YES, state=legs.token)
+    finally:
+        end(redis)
+    assert (caught.value.error.code, caught.value.error.data) == (
+        -32000,
+        {"reason": "ledger_unavailable", "tool": "buy"},
+    )
+    assert shop.ran == []
+    with anyio.fail_after(BOUND):
+        bought = [await legs.leg("buy", TEA, answers=YES, state=legs.token) for _ in range(2)]
+    assert ([text_of(one) for one in bought], shop.ran) == (["tea no. 1, paid"] * 2, ["tea"])
+    await ledger.aclose()
+
+
+async def test_what_redis_has_on_disk_survives_its_end(redis: RedisServer) -> None:
+    ledger = RedisLedger(redis.url, timeout=0.5)
+    shop = Shop(ledger)
+    legs = await asked_to_buy(shop)
+    await legs.leg("buy", TEA, answers=YES, state=legs.token)
+    redis.kill()
+    redis.start()
+    again = await legs.leg("buy", TEA, answers=YES, state=legs.token)
+    assert (text_of(again), shop.ran) == ("tea no. 1, paid", ["tea"])
+    await ledger.aclose()
+
+
+async def test_a_url_where_nothing_listens_is_told(tmp_path: Path) -> None:
+    with pytest.raises(LedgerDown, match="the ledger on Redis cannot be used"):
+        await claim(RedisLedger(f"unix://{tmp_path}/nothing", timeout=0.5))
+
+
+async def test_calls_on_redis_and_on_sqlite(redis: RedisServer, tmp_path: Path) -> None:
+    for ledger in (RedisLedger(redis.url), SqliteLedger(tmp_path / "ledger.db")):
+        shop = Shop(ledger)
+        for network in ([Duplicate(at_once=True)], [Hop(), Duplicate()]):
+            await User(shop, YES, network=network).call("buy", TEA)
+        assert len(shop.ran) == 2
+        await ledger.aclose()
+
+
+async def test_a_connection_that_was_cancelled_in_the_middle_mixes_up_nothing(redis: RedisServer) -> None:
+    """The answer to what nobody waits for any more must not be taken for the answer to what comes next."""
+    ledger = RedisLedger(redis.url)
+    await claim(ledger)
+    await ledger.settle("call", holder="one", result="first", keep=60)
+    for number in range(50):
+        with anyio.move_on_after(0.0002 * (number % 5)):
+            await ledger.claim("call", "a", holder="two", lease=60, keep=60)
+        assert (await claim(ledger, f"other-{number}")).standing is Standing.GRANTED
+    await ledger.aclose()
+
+
+# SQLite.
+
+_CONTENDER = """
+import sys
+import anyio
+from roundtrip.ledger import SqliteLedger
+
+async def main(path, holder):
+    ledger = SqliteLedger(path)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(20):
+        print((await ledger.claim(f"call-{number}", "a", holder=holder, lease=60, keep=60)).standing.value)
+    await ledger.aclose()
+
+anyio.run(main, *sys.argv[1:])
+"""
+
+
+def test_of_several_processes_that_claim_at_once_one_may(tmp_path: Path) -> None:
+    """The file is made by all of them at once, too."""
+    contenders = [
+        subprocess.Popen(
+            [sys.executable, "-c", _CONTENDER, str(tmp_path / "ledger.db"), str(number)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(4)
+    ]
+    try:
+        for one in contenders:
+            assert one.stdout is not None
+            assert one.stdout.readline() == "ready\n"
+        for one in contenders:
+            assert one.stdin is not None
+            one.stdin.write("go\n")
+            one.stdin.flush()
+        said = [one.communicate(timeout=60) for one in contenders]
+    finally:
+        for one in contenders:
+            one.kill()
+            one.communicate()
+    assert [errors for _, errors in said] == [""] * 4
+    for standings in zip(*(lines.split() for lines, _ in said), strict=True):
+        assert sorted(standings) == ["granted"] + ["running"] * 3
+
+
+async def test_a_file_that_somebody_holds_is_told_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_ledger, "_PATIENCE", 0.2)
+    path = tmp_path / "ledger.db"
+    ledger = SqliteLedger(path)
+    await claim(ledger)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    told: list[str] = []
+
+    async def begin(number: int) -> None:
+        with pytest.raises(LedgerDown, match="cannot be used") as caught:
+            await claim(ledger, f"other-{number}")
+        told.append(str(caught.value))
+
+    async with anyio.create_task_group() as group:
+        for number in range(8):
+            group.start_soon(begin, number)
+    assert len(told) == 8
+    assert time.monotonic() - began < BOUND
+    holder.execute("COMMIT")
+    holder.close()
+    assert (await claim(ledger, "third")).standing is Standing.GRANTED
+    await ledger.aclose()
+
+
+async def test_a_file_that_is_no_database_or_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("not a database, and long enough to be sure of it " * 40)
+    for path in (tmp_path / "text", tmp_path / "missing" / "ledger.db", tmp_path):
+        with pytest.raises(LedgerDown, match="cannot be used"):
+            await claim(SqliteLedger(path))
+
+
+async def test_a_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "ledger.db")
+    await claim(ledger)
+    await ledger.aclose()
+    assert (tmp_path / "ledger.db").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("path", ["", ":memory:"])
+def test_a_database_in_memory_is_refused(path: str) -> None:
+    with pytest.raises(ValueError, match="takes the path of a file"):
+        SqliteLedger(path)
+
+
+def test_a_server_without_such_a_ledger_loads_neither_library() -> None:
+    code = "import roundtrip, sys; roundtrip.Server('x'); print([m for m in ('sqlite3', 'redis') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,345 @@
+"""What becomes of calls that run for long, whose process is gone, or whose ledger is down."""
+
+import logging
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
+
+from roundtrip.ledger import Claim, Ledger, LedgerDown, MemoryLedger, Standing
+from roundtrip.server import exactly_once
+from roundtrip.testing import Duplicate, LegByLeg, User
+from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
+
+pytestmark = pytest.mark.anyio
+
+TEA: Any = {"what": "tea"}
+YES: Any = {"paid": True}
+
+
+class Failing(MemoryLedger):
+    """A ledger of which some methods fail for now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down: set[str] = set()
+        self.heard = False
+        """Whether it does what it is asked, and only cannot say so."""
+
+    async def claim(self, *args: Any, **more: Any) -> Claim:
+        if "claim" not in self.down:
+            return await super().claim(*args, **more)
+        if self.heard:
+            await super().claim(*args, **more)
+        raise LedgerDown("the ledger of this test is down")
+
+    async def settle(self, *args: Any, **more: Any) -> bool:
+        self._check("settle")
+        return await super().settle(*args, **more)
+
+    async def release(self, *args: Any, **more: Any) -> None:
+        self._check("release")
+        await super().release(*args, **more)
+
+    def _check(self, method: str) -> None:
+        if method in self.down:
+            raise LedgerDown("the ledger of this test is down")
+
+
+@pytest.fixture
+def ledger() -> Failing:
+    return Failing()
+
+
+@pytest.fixture
+def shop(ledger: Failing) -> Shop:
+    return Shop(ledger)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exactly_once, "LEASE", 0.9)
+    monkeypatch.setattr(exactly_once, "PATIENCE", 0.2)
+
+
+async def reason_of(legs: LegByLeg, tool: str, *args: Any, **more: Any) -> tuple[int, Any]:
+    with pytest.raises(MCPError) as caught:
+        await legs.leg(tool, *args, **more, state=legs.token)
+    data: Any = caught.value.error.data or {}
+    return caught.value.error.code, data.get("reason")
+
+
+async def test_a_ledger_that_is_down_has_nothing_run_and_the_token_stays_good(
+    shop: Shop, ledger: Failing, caplog: pytest.LogCaptureFixture
+) -> None:
+    legs = await asked_to_buy(shop)
+    ledger.down.add("claim")
+    assert await reason_of(legs, "buy", TEA, answers=YES) == (-32000, "ledger_unavailable")
+    assert shop.ran == []
+    assert "the ledger of this test is down" in caplog.text
+    ledger.down.clear()
+    bought = await legs.leg("buy", TEA, answers=YES, state=legs.token)
+    assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
+
+
+async def test_a_claim_whose_answer_was_lost_is_taken_back(shop: Shop, ledger: Failing) -> None:
+    legs = await asked_to_buy(shop)
+    ledger.down.add("claim")
+    ledger.heard = True
+    assert (await reason_of(legs, "buy", TEA, answers=YES))[1] == "ledger_unavailable"
+    ledger.down.clear()
+    with anyio.fail_after(10):
+        bought = await legs.leg("buy", TEA, answers=YES, state=legs.token)
+    assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
+
+
+async def test_a_claim_that_cannot_be_taken_back_at_once_is_taken_back_later(shop: Shop, ledger: Failing) -> None:
+    legs = await asked_to_buy(shop)
+    ledger.down.add("release")
+    again = await legs.leg("buy", TEA, answers={"paid": "nonsense"}, state=legs.token)
+    assert not hasattr(again, "content")
+    ledger.down.clear()
+    with anyio.fail_after(10):
+        bought = await legs.leg("buy", TEA, answers=YES, state=legs.token)
+    assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_result_that_cannot_be_kept_reaches_its_client_and_is_unknown_later(
+    shop: Shop, ledger: Failing, caplog: pytest.LogCaptureFixture
+) -> None:
+    legs = await asked_to_buy(shop)
+    ledger.down.add("settle")
+    bought = await legs.leg("buy", TEA, answers=YES, state=legs.token)
+    assert text_of(bought) == "tea no. 1, paid"
+    assert "tool 'buy' could not keep its result" in caplog.text
+    ledger.down.clear()
+    assert (await reason_of(legs, "buy", TEA, answers=YES))[1] == "still_running"
+    await lapse(ledger)
+    again = await legs.leg("buy", TEA, answers=YES, state=legs.token)
+    assert "the outcome of this call is unknown" in text_of(again)
+    assert shop.ran == ["tea"]
+
+
+async def lapse(ledger: MemoryLedger) -> None:
+    """Wait until nobody counts as alive any more."""
+    entries: dict[str, Any] = ledger._entries  # pyright: ignore[reportPrivateUsage]
+    for key in entries:
+        seen = await ledger.wait(key, patience=10)
+        assert seen is None or seen.standing is not Standing.RUNNING
+
+
+class Held:
+    """A body that begins, and goes on when the test says so."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.begun = anyio.Event()
+        self.go_on = anyio.Event()
+        self._shop = shop
+
+    async def hold(self) -> str:
+        self._shop.ran.append("hold")
+        self.begun.set()
+        await self.go_on.wait()
+        return f"held {len(self._shop.ran)}"
+
+
+async def test_whoever_comes_while_it_runs_waits_and_gets_the_same(shop: Shop) -> None:
+    held = Held(shop)
+    shop.add(held.hold)
+    legs = LegByLeg(shop)
+    await legs.leg("hold")
+    results: list[str] = []
+
+    async def send() -> None:
+        results.append(text_of(await legs.leg("hold", state=legs.token)))
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(send)
+            await held.begun.wait()
+            for _ in range(4):
+                group.start_soon(send)
+            await anyio.wait_all_tasks_blocked()
+            held.go_on.set()
+    assert (results, shop.ran) == (["held 1"] * 5, ["hold"])
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_body_may_run_longer_than_its_lease_and_who_waits_in_vain_is_told(shop: Shop) -> None:
+    held = Held(shop)
+    shop.add(held.hold)
+    legs = LegByLeg(shop)
+    await legs.leg("hold")
+    results: list[str] = []
+
+    async def send() -> None:
+        results.append(text_of(await legs.leg("hold", state=legs.token)))
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(send)
+            await held.begun.wait()
+            ends = time.monotonic() + exactly_once.LEASE * 3
+            while time.monotonic() < ends:
+                assert await reason_of(legs, "hold") == (-32000, "still_running")
+            held.go_on.set()
+    assert text_of(await legs.leg("hold", state=legs.token)) == "held 1"
+    assert (results, shop.ran) == (["held 1"], ["hold"])
+
+
+async def abandoned(legs: LegByLeg, held: Held) -> None:
+    """Send a leg whose client goes away once its body has begun."""
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: legs.leg("hold", state=legs.token))
+            await held.begun.wait()
+            group.cancel_scope.cancel()
+
+
+async def test_a_body_that_was_cancelled_is_unknown_and_not_run_again(shop: Shop) -> None:
+    held = Held(shop)
+    shop.add(held.hold)
+    legs = LegByLeg(shop)
+    await legs.leg("hold")
+    await abandoned(legs, held)
+    told = await legs.leg("hold", state=legs.token)
+    assert "the outcome of this call is unknown" in text_of(told)
+    assert getattr(told, "is_error", False)
+    assert shop.ran == ["hold"]
+
+
+async def test_a_body_that_was_cancelled_runs_again_where_it_may(shop: Shop) -> None:
+    held = Held(shop)
+    shop.add(held.hold, on_unknown="rerun")
+    legs = LegByLeg(shop)
+    await legs.leg("hold")
+    await abandoned(legs, held)
+    held.go_on.set()
+    assert [text_of(await legs.leg("hold", state=legs.token)) for _ in range(2)] == ["held 2"] * 2
+
+
+@pytest.mark.parametrize("on_unknown", ["fail", "rerun"])
+async def test_a_body_whose_thread_was_left_behind_is_unknown(shop: Shop, on_unknown: Any) -> None:
+    go_on = threading.Event()
+
+    def slow() -> str:
+        shop.ran.append("slow")
+        assert go_on.wait(20)
+        return f"slow {len(shop.ran)}"
+
+    shop.add(slow, timeout=0.2, on_unknown=on_unknown)
+    legs = LegByLeg(shop)
+    await legs.leg("slow")
+    try:
+        assert (await reason_of(legs, "slow"))[1] == "tool_timeout"
+    finally:
+        go_on.set()
+    told = text_of(await legs.leg("slow", state=legs.token))
+    if on_unknown == "fail":
+        assert "the outcome of this call is unknown" in told
+        assert shop.ran == ["slow"]
+    else:
+        assert told == "slow 2"
+
+
+async def test_whoever_leaves_while_it_waits_for_its_turn_holds_nothing(shop: Shop, ledger: Failing) -> None:
+    """Cancelled after the ledger had agreed, and before anything ran."""
+    agreed = anyio.Event()
+    claim = MemoryLedger.claim
+
+    class Slow(MemoryLedger):
+        async def claim(self, *args: Any, **more: Any) -> Claim:
+            found = await claim(self, *args, **more)
+            agreed.set()
+            if slow:
+                await anyio.sleep_forever()
+            return found
+
+    slow = [True]
+    shop.ledger = Slow()
+    legs = await asked_to_buy(shop)
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: legs.leg("buy", TEA, answers=YES, state=legs.token))
+            await agreed.wait()
+            group.cancel_scope.cancel()
+    slow.clear()
+    with anyio.fail_after(10):
+        bought = await legs.leg("buy", TEA, answers=YES, state=legs.token)
+    assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
+
+
+async def test_a_result_is_kept_although_its_client_leaves_meanwhile(shop: Shop) -> None:
+    settling, go_on = anyio.Event(), anyio.Event()
+
+    class Slow(MemoryLedger):
+        async def settle(self, *args: Any, **more: Any) -> bool:
+            settling.set()
+            await go_on.wait()
+            return await super().settle(*args, **more)
+
+    shop.ledger = Slow()
+    legs = await asked_to_buy(shop)
+
+    async def send() -> None:
+        # The result comes back all the same, to a connection that is closed.
+        with suppress(MCPError):
+            await legs.leg("buy", TEA, answers=YES, state=legs.token)
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(send)
+            await settling.wait()
+            group.cancel_scope.cancel()
+            go_on.set()
+    with anyio.fail_after(10):
+        again = await legs.leg("buy", TEA, answers=YES, state=legs.token)
+    assert (text_of(again), shop.ran) == ("tea no. 1, paid", ["tea"])
+
+
+async def test_an_error_of_the_protocol_is_kept_as_one(shop: Shop) -> None:
+    async def fail() -> str:
+        shop.ran.append("fail")
+        raise MCPError(code=INVALID_PARAMS, message=f"no. {len(shop.ran)}", data={"reason": "mine", "at": [1, None]})
+
+    shop.add(fail)
+    legs = LegByLeg(shop)
+    await legs.leg("fail")
+    seen: list[Any] = []
+    for _ in range(2):
+        with pytest.raises(MCPError) as caught:
+            await legs.leg("fail", state=legs.token)
+        seen.append(caught.value.error)
+    assert seen[0] == seen[1]
+    assert (seen[0].code, seen[0].message, seen[0].data) == (
+        INVALID_PARAMS,
+        "no. 1",
+        {"reason": "mine", "at": [1, None]},
+    )
+
+
+def test_a_ledger_serves_several_event_loops() -> None:
+    ledger: Ledger = MemoryLedger()
+    shop = Shop(ledger)
+
+    async def buy() -> None:
+        await User(shop, YES, network=[Duplicate(at_once=True)]).call("buy", TEA)
+
+    threads = [threading.Thread(target=anyio.run, args=(buy,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(shop.ran) == 3
+
+
+async def test_the_log_of_a_recalled_call_is_quiet(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        await User(shop, YES, network=[Duplicate()]).call("buy", TEA)
+    assert caplog.records == []
