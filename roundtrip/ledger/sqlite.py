@@ -97,7 +97,8 @@ class SqliteLedger:
         self._synchronous: Literal["FULL", "NORMAL"] = "FULL" if durable else "NORMAL"
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
-        self._pid = 0
+        self._pid = os.getpid()
+        self._inherited: list[object] = []
         self._claims = 0
 
     @property
@@ -160,14 +161,15 @@ class SqliteLedger:
 
     async def aclose(self) -> None:
         """Close the file. It is opened again when it is needed."""
-        with self._lock:
+        with self._own_lock():
             self._close()
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         import sqlite3
 
         def locked() -> T:
-            if not self._lock.acquire(timeout=_PATIENCE):
+            lock = self._own_lock()
+            if not lock.acquire(timeout=_PATIENCE):
                 raise LedgerDown(f"the ledger {self._path} cannot be used: too many wait for it")
             try:
                 return work(self._open())
@@ -176,25 +178,30 @@ class SqliteLedger:
                 self._close()
                 raise LedgerDown(f"the ledger {self._path} cannot be used: {error}") from error
             finally:
-                self._lock.release()
+                lock.release()
 
         return await anyio.to_thread.run_sync(locked)
+
+    def _own_lock(self) -> threading.Lock:
+        if self._pid != os.getpid():
+            # Neither a connection nor a lock survives a fork. What the parent has open must not be closed here.
+            self._inherited.append(self._connection)
+            self._connection, self._lock, self._pid = None, threading.Lock(), os.getpid()
+        return self._lock
 
     def _close(self) -> None:
         import sqlite3
 
         connection, self._connection = self._connection, None
-        if connection is not None and self._pid == os.getpid():
+        if connection is not None:
             with suppress(sqlite3.Error):
                 connection.close()
 
     def _open(self) -> sqlite3.Connection:
         import sqlite3
 
-        if self._connection is not None and self._pid == os.getpid():
+        if self._connection is not None:
             return self._connection
-        # A connection does not survive a fork.
-        self._pid = os.getpid()
         if not self._path.exists():
             self._path.touch(mode=0o600)
         connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)

@@ -23,7 +23,7 @@ __all__ = ["Once", "Recalled", "kept_in", "terms_of"]
 T = TypeVar("T")
 
 _TERMS_BYTES: Final = 16
-_LAST_WORDS: Final = 5.0
+_LAST_WORDS: Final = 15.0
 """Seconds for telling what came of a call, which no cancellation cuts short."""
 
 
