@@ -183,6 +183,35 @@ def test_of_several_processes_that_claim_at_once_one_may(tmp_path: Path) -> None
         assert sorted(standings) == ["granted"] + ["running"] * 3
 
 
+_FORKED = """
+import os
+import sys
+import anyio
+from roundtrip.ledger import SqliteLedger
+
+ledger = SqliteLedger(sys.argv[1])
+
+async def claim(key, holder):
+    return (await ledger.claim(key, "a", holder=holder, lease=60, keep=60)).standing.value
+
+assert anyio.run(claim, "call", "parent") == "granted"
+ledger._lock.acquire()  # as if another thread were at it
+child = os.fork()
+if child == 0:
+    print(anyio.run(claim, "call", "child"), anyio.run(claim, "of the child", "child"), flush=True)
+    os._exit(0)
+ledger._lock.release()
+os.waitpid(child, 0)
+print(anyio.run(claim, "of the child", "parent"), anyio.run(claim, "of the parent", "parent"))
+"""
+
+
+def test_a_ledger_goes_on_after_a_fork(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", _FORKED, str(tmp_path / "ledger.db")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout.split(), done.stderr) == (["running", "granted", "running", "granted"], "")
+
+
 async def test_a_file_that_somebody_holds_is_told_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_ledger, "_PATIENCE", 0.2)
     path = tmp_path / "ledger.db"
