@@ -71,6 +71,24 @@ class Form:
             value = [str(choice) for choice in cast("list[object]", value)] if several else str(value)
         return {"value": to_jsonable_python(value)}
 
+    def filled_in(self, content: Any) -> Mapping[str, Any]:
+        """The schema as a client shows it with an earlier answer: in its fields' defaults.
+
+        An answer that this form would not take is left out.
+        """
+        try:
+            plain = self.plain(self.parse(content))
+        except (AnswerInvalid, AttributeError, PydanticSerializationError, ValueError):
+            return self.schema
+        if not isinstance(plain, dict):
+            return self.schema
+        given = cast("Mapping[str, Any]", plain)
+        properties = {
+            field: shape if given.get(field) is None else {**shape, "default": given[field]}
+            for field, shape in cast("Mapping[str, dict[str, Any]]", self.schema["properties"]).items()
+        }
+        return {**self.schema, "properties": properties}
+
 
 class _FormSchema(GenerateJsonSchema):
     """Renders optional fields as fields that may be left out: forms know no null (F4)."""

@@ -65,10 +65,17 @@ class FormQuestion(NamedTuple):
         """The answer's wire type."""
         return ElicitResult
 
-    def request(self, complaint: str | None = None) -> InputRequest:
-        """The request that puts the question; `complaint` says what was wrong with the answer before."""
+    def request(self, complaint: str | None = None, *, filled_in: Any = None) -> InputRequest:
+        """The request that puts the question.
+
+        Args:
+            complaint: What was wrong with the answer before.
+            filled_in: An earlier answer, for the form to show.
+        """
         text = self.text if complaint is None else f"{self.text}\n\n(The last answer was not valid: {complaint})"
-        schema = cast("dict[str, Any]", self.form.schema)
+        form = self.form
+        shown = form.filled_in(filled_in) if filled_in is not None and isinstance(form, Form) else form.schema
+        schema = cast("dict[str, Any]", shown)
         return ElicitRequest(params=ElicitRequestFormParams(message=text, requested_schema=schema))
 
     def read(self, response: InputResponse) -> tuple[Outcome, Any]:

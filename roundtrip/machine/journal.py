@@ -107,7 +107,8 @@ class Journal:
 
     `born` and `deadline` are seconds since the epoch; `fingerprint` is the plan's and `build` the application's,
     both of the leg that wrote it. `authored` is the `request_state` of an author who asks by hand. `traceparent` names
-    the span of the leg that wrote it, where there was one, in the words of W3C Trace Context.
+    the span of the leg that wrote it, where there was one, in the words of W3C Trace Context. `seeds` are answers of an
+    expired call that this one takes the place of: its questions show them as defaults, and they answer nothing.
     """
 
     call_id: str
@@ -123,6 +124,7 @@ class Journal:
     computed: Mapping[str, Computed] = field(default_factory=_empty_computed)
     authored: str | None = None
     traceparent: str | None = None
+    seeds: Mapping[str, Entry] = field(default_factory=_empty_entries)
 
     @property
     def has_secrets(self) -> bool:
@@ -149,8 +151,10 @@ class Journal:
             [_write_entry(key, entry) for key, entry in self.entries.items()],
             [_write_asked(key, asked) for key, asked in self.asked.items()],
         ]
-        if self.traceparent is not None:
+        if self.traceparent is not None or self.seeds:
             head.append(self.traceparent)
+        if self.seeds:
+            head.append([_write_entry(key, entry) for key, entry in self.seeds.items()])
         text = _dumps(head)
         if not self.has_secrets:
             return text
@@ -195,9 +199,7 @@ class Journal:
             raise ValueError("not a journal")
         if tool_version is not None and not isinstance(tool_version, str):
             raise ValueError("not a journal")
-        (traceparent,) = more or (None,)
-        if more and (type(traceparent) is not str or _TRACEPARENT.fullmatch(traceparent) is None):
-            raise ValueError("not a journal")
+        traceparent, seeds = _read_tail(more)
         return cls(
             call_id=call_id,
             born=born / 1000,
@@ -210,6 +212,7 @@ class Journal:
             entries=MappingProxyType(dict(_read_entry(row) for row in entries)),
             asked=MappingProxyType(dict(_read_asked(row) for row in asked)),
             traceparent=traceparent,
+            seeds=seeds,
         )
 
     def _binding(self) -> bytes:
@@ -221,6 +224,8 @@ class Journal:
         sizes = {key: len(_dumps(_write_entry(key, entry))) for key, entry in self.entries.items()}
         for key, value in self.computed.items():
             sizes[key] = sizes.get(key, 0) + len(_dumps(_write_computed(key, value)))
+        for key, entry in self.seeds.items():
+            sizes[key] = sizes.get(key, 0) + len(_dumps(_write_entry(key, entry)))
         if self.authored is not None:
             sizes["request_state"] = len(self.authored)
         return sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
@@ -258,6 +263,23 @@ def from_text(text: str) -> bytes:
 
 # ASCII output keeps lone surrogates in client text representable; stdlib json reads them back.
 _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def _read_tail(more: list[Any]) -> tuple[str | None, Mapping[str, Entry]]:
+    """What only some journals have: the traceparent, then, with null where there is none, the seeds."""
+    if not more:
+        return None, _empty_entries()
+    traceparent, *rest = more
+    if traceparent is None and not rest:
+        raise ValueError("not a journal")
+    if traceparent is not None and (type(traceparent) is not str or _TRACEPARENT.fullmatch(traceparent) is None):
+        raise ValueError("not a journal")
+    if not rest:
+        return traceparent, _empty_entries()
+    (rows,) = rest
+    if not rows:
+        raise ValueError("not a journal")
+    return traceparent, MappingProxyType(dict(_read_entry(row) for row in rows))
 
 
 def _write_entry(key: str, entry: Entry) -> list[Any]:

@@ -184,6 +184,8 @@ class Chronicle:
             line += f',"token_bytes":{beginning.token_bytes}'
         if beginning.within is not None:
             line += f',"within":{quoted(beginning.within)}'
+        if beginning.replaces is not None:
+            line += f',"replaces":{quoted(beginning.replaces)}'
         self._write(f'{{"v":1,"event":"began","at":{time.time():.6f},{self._head},"round":{self._round},{line}}}')
 
     def _tell_asked(self, token_bytes: int | None) -> None:

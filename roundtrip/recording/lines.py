@@ -172,6 +172,7 @@ class BeganLine(ServingLine):
     token_bytes: int | None = Field(default=None, description="The size of the state that the client brought.")
     arguments: Kept | None = None
     within: str | None = Field(default=None, description="The call whose function called this one.")
+    replaces: str | None = Field(default=None, description="The expired call that this one was begun in the place of.")
 
 
 class AskedLine(_Happened):

@@ -63,6 +63,8 @@ class Beginning(NamedTuple):
     token_bytes: int | None
     arguments: Mapping[str, Any]
     within: str | None
+    replaces: str | None
+    """The expired call that this one is begun in the place of."""
     written_at: Callable[[], float | None] | None = None
     """Tells when the token that the client brought was written, in seconds since the epoch."""
 

@@ -31,7 +31,7 @@ from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored, Wa
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, digest
 from roundtrip.runtime.reasons import Reason
 
-__all__ = ["UNNAMED", "VOLATILE_AFTER", "Answers", "Open", "without_value"]
+__all__ = ["UNNAMED", "VOLATILE_AFTER", "Answers", "Open", "seeds_of", "without_value"]
 
 _STAND_IN = "~"
 """Begins, among the computed values, the names of questions that something stands in for."""
@@ -44,6 +44,8 @@ VOLATILE_AFTER = 2
 
 _ACTIONS = {"decline": Action.DECLINE, "cancel": Action.CANCEL}
 _WITH_TOOLS = digest(CreateMessageResultWithTools.__name__)
+_FORMLESS = {_WITH_TOOLS, digest(CreateMessageResult.__name__), digest(ListRootsResult.__name__), URL_SCHEMA}
+"""What questions without a form are pinned by."""
 
 
 @dataclass(slots=True)
@@ -65,9 +67,13 @@ class Open:
     """Whether a user who declines this has ended the call, as somebody needs the bare value."""
     lost: tuple[str, ...] = ()
     """What changed, if an answer was lost to the change."""
+    seed: Any = None
+    """What it was answered with in an expired call: shown as its defaults, but no answer."""
 
     def request(self) -> InputRequest:
         """The request that puts it."""
+        if self.seed is not None and isinstance(self.question, FormQuestion):
+            return self.question.request(self.complaint, filled_in=self.seed)
         return self.question.request(self.complaint)
 
 
@@ -75,7 +81,14 @@ class Answers:
     """What is known of the client's answers while one leg runs."""
 
     def __init__(
-        self, plan: Plan, journal: Journal | None, *, build: str, call_id: str = "", watch: Watch | None = None
+        self,
+        plan: Plan,
+        journal: Journal | None,
+        *,
+        build: str,
+        call_id: str = "",
+        watch: Watch | None = None,
+        seeds: Mapping[str, Entry] | None = None,
     ) -> None:
         self._plan = plan
         self._call_id = call_id
@@ -90,6 +103,7 @@ class Answers:
         self._seen: set[str] = set()
         self.entries: dict[str, Entry] = dict(journal.entries) if journal is not None else {}
         self.computed: dict[str, Computed] = dict(journal.computed) if journal is not None else {}
+        self._seeds: Mapping[str, Entry] = (journal.seeds if journal is not None else seeds) or {}
         self.noted: set[str] = set()
         """What of it is known to whoever keeps the books."""
         self._brought = frozenset(self.computed)
@@ -361,6 +375,10 @@ class Answers:
         foreign = {key: asked for key, asked in self._asked.items() if key in unread and key not in known}
         return foreign | {key: waiting.asked for key, waiting in self.open.items()}
 
+    def unused_seeds(self) -> Mapping[str, Entry]:
+        """The answers of an expired call to what has not been answered in this one."""
+        return {key: entry for key, entry in self._seeds.items() if key not in self.entries} if self._seeds else {}
+
     def _is_once(self, name: str) -> bool:
         """Whether a name is that of a node whose first outcome is final."""
         index = self._plan.names.get(name)
@@ -433,6 +451,10 @@ class Answers:
             self._watch(AnswerRead(key, "accept", how, response))
 
     def _leave_open(self, waiting: Open) -> None:
+        seed = self._seeds.get(waiting.key)
+        # Another wording may mean another thing by the same words.
+        if seed is not None and not _changes(seed, waiting.question):
+            waiting.seed = seed.data
         self.open[waiting.key] = waiting
 
     def _read(self, question: Question, response: InputResponse | None) -> tuple[Outcome, Any]:
@@ -492,6 +514,26 @@ class Answers:
         """Whether another open node asks this very question."""
         waiting = self.open.get(node.key)
         return waiting is not None and not _changes(waiting.asked, question)
+
+
+def seeds_of(journal: Journal, responses: Mapping[str, object]) -> dict[str, Entry]:
+    """What was answered in a call that has expired, and what was sent when it had: for defaults, never for answers.
+
+    Args:
+        journal: What the call remembered.
+        responses: What came with the leg that was too late, as the client sent it.
+    """
+    seeds = {key: entry for key, entry in {**journal.seeds, **journal.entries}.items() if entry.action is Action.ACCEPT}
+    for key, asked in journal.asked.items():
+        try:
+            response = ElicitResult.model_validate(responses.get(key))
+        except ValidationError:
+            continue
+        if response.action == "accept" and response.content:
+            seeds[key] = Entry(Action.ACCEPT, asked.message, asked.schema, response.content)
+    return {
+        key: entry for key, entry in seeds.items() if isinstance(entry.data, dict) and entry.schema not in _FORMLESS
+    }
 
 
 _UNKNOWN: Final = (Reason.NEW, Reason.RENAMED, Reason.OTHER_BUILD)

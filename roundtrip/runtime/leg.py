@@ -7,6 +7,7 @@ the same way: a retry leg ends at `ask` and the next one starts with `resume`; a
 # The functions that `serve` makes on each leg would evaluate their annotations each time.
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,7 +23,7 @@ from roundtrip.graph.plan import Node, Plan
 from roundtrip.graph.walk import Enter, Refusal, RunInThread, Walk, enter_nothing
 from roundtrip.machine.call import Call
 from roundtrip.machine.facts import BodyBegan
-from roundtrip.machine.journal import Action, Journal
+from roundtrip.machine.journal import Action, Entry, Journal
 from roundtrip.machine.table import Event, State
 from roundtrip.runtime.answers import Answers
 from roundtrip.runtime.body import Body
@@ -38,12 +39,18 @@ __all__ = ["DONE", "Authored", "Finished", "Leg", "LegEnd", "Limits", "Refused",
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The two clocks of a call: thinking time per leg, and its whole age. In seconds."""
+    """The two clocks of a call: thinking time per leg, and its whole age. In seconds.
+
+    `recover` is for how long after either has run out what was answered may still fill in the questions of a new call.
+    """
 
     ttl: float
     max_age: float
+    recover: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.recover < math.inf:
+            raise ValueError(f"recover={self.recover}: seconds for which an expired call can be begun again")
         if not 0 < self.ttl <= self.max_age:
             raise ValueError(
                 f"ttl={self.ttl} and max_age={self.max_age}: both in seconds, and no leg outlives its call"
@@ -124,6 +131,8 @@ class Leg:
     """The version of the tool, which the call stays on."""
     journal: Journal | None = None
     responses: Mapping[str, InputResponse] | None = None
+    seeds: Mapping[str, Entry] | None = None
+    """What was answered in an expired call that this new one takes the place of."""
     once: Once | None = None
     """Keeps the books, where the body must run once."""
     timeout: float | None = None
@@ -156,6 +165,7 @@ class Leg:
             asked=answers.still_asked() if answers is not None else {},
             computed=answers.computed if answers is not None else {},
             authored=authored,
+            seeds=answers.unused_seeds() if answers is not None else {},
         )
         return self.write(journal)
 
@@ -197,7 +207,7 @@ async def serve(
     call = leg.call
     if silent and not leg.plan.nodes and leg.gate is None and leg.managers is None and leg.once is None:
         return await _serve_silent(leg, execute)
-    answers = Answers(leg.plan, leg.journal, build=leg.build, call_id=call.id, watch=call.watch)
+    answers = Answers(leg.plan, leg.journal, build=leg.build, call_id=call.id, watch=call.watch, seeds=leg.seeds)
 
     run = _Run(leg, answers, make_context)
     leg.offer(run.context)

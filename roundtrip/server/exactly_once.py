@@ -47,7 +47,8 @@ class Booked:
     ledger: Ledger
     call_id: str
     tool: str
-    max_age: float
+    keep: float
+    """Seconds after which no leg of the call can arrive any more."""
     on_unknown: OnUnknown = "fail"
     _holder: str = field(default_factory=lambda: os.urandom(_HOLDER_BYTES).hex())
     _terms: str = ""
@@ -152,14 +153,14 @@ class Booked:
             self._terms,
             holder=self._holder,
             lease=LEASE,
-            keep=self.max_age + SKEW,
+            keep=self.keep + SKEW,
             although_unknown=self.on_unknown == "rerun",
         )
 
     async def _settle(self, result: str | None, what: str) -> None:
         self._stop()
         with _reported(self.owner, what):
-            kept = await self.ledger.settle(self.call_id, holder=self._holder, result=result, keep=self.max_age + SKEW)
+            kept = await self.ledger.settle(self.call_id, holder=self._holder, result=result, keep=self.keep + SKEW)
             if not kept:
                 logger.warning("%s ran, but the ledger had given its call to somebody else meanwhile", self.owner)
 

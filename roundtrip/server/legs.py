@@ -148,6 +148,7 @@ class LegRunner:
             version=function.version,
             journal=journal,
             responses=context.input_responses if journal is not None else None,
+            seeds=request.seeds if request is not None and outermost else None,
             once=self._books(function, call, once) if once is not None and outermost and _is_retry(wire) else None,
             timeout=function.timeout,
             run_in_thread=in_thread,
@@ -218,7 +219,8 @@ class LegRunner:
         )
 
     def _books(self, function: AskingFunction, call: Call, on_unknown: OnUnknown) -> Booked:
-        return Booked(self._ledger, call.id, function.name, function.limits.max_age, on_unknown)
+        limits = function.limits
+        return Booked(self._ledger, call.id, function.name, limits.max_age + limits.recover, on_unknown)
 
     def wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: InFlight, state: str) -> str:
         """Put a state that a function outside roundtrip returned by hand under the seal.
@@ -270,6 +272,7 @@ class LegRunner:
             token_bytes=brought.token_in if brought is not None else None,
             arguments=cast("Mapping[str, Any]", sent) if isinstance(sent, Mapping) else arguments,
             within=request.call_id if request is not None and not outermost else None,
+            replaces=brought.replaces if brought is not None else None,
             written_at=brought.written_at if brought is not None else None,
         )
 

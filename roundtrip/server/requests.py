@@ -7,7 +7,7 @@ and on the way out wraps any state that an author returned by hand, so that it t
 
 import json
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -20,7 +20,7 @@ from mcp_types.methods import INPUT_REQUIRED_METHODS
 from roundtrip.asks.outcomes import Outcome
 from roundtrip.errors import RejectionReason, TokenRejected
 from roundtrip.machine.facts import Watch
-from roundtrip.machine.journal import Journal
+from roundtrip.machine.journal import Entry, Journal
 from roundtrip.recording.tracing import Closed, Refusal, Tracers
 from roundtrip.server.current import offer, take_back
 from roundtrip.server.refusals import deduce_reason, is_refusal, refusal
@@ -49,6 +49,10 @@ class InFlight:
     token_in: int | None = None
     token_out: int | None = None
     """The sizes of the tokens that came and go."""
+    seeds: Mapping[str, Entry] | None = None
+    """What was answered in the expired call that this request begins again."""
+    replaces: str | None = None
+    """That call."""
     minted: str | None = None
     """The state that the request's own leg wrote, as opposed to one an author wrote by hand."""
     payload: bytes | None = None
@@ -73,6 +77,10 @@ REQUEST: ContextVar[InFlight | None] = ContextVar("roundtrip_request", default=N
 
 CURRENT: ContextVar[InFlight | None] = ContextVar("roundtrip_asking_request", default=None)
 """The same, where its method is one that may ask."""
+
+
+Recover = Callable[[ServerRequestContext[Any, Any], Journal, float], Awaitable[Mapping[str, Entry] | None]]
+"""What was answered in an expired call, if it may be begun again at the given time."""
 
 
 class WatchedCodec:
@@ -108,10 +116,11 @@ class WatchedCodec:
 class Restorer:
     """The inner middleware: states become journals, and authors' states are wrapped in one."""
 
-    def __init__(self, codec: JournalCodec, clock: Callable[[], float], *, wrap: Wrap) -> None:
+    def __init__(self, codec: JournalCodec, clock: Callable[[], float], *, wrap: Wrap, recover: Recover) -> None:
         self._codec = codec
         self._clock = clock
         self._wrap = wrap
+        self._recover = recover
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message, as the SDK's middlewares do."""
@@ -122,20 +131,29 @@ class Restorer:
             raise RuntimeError("roundtrip's outer middleware was removed; Server.middleware must keep its own entries")
         params = ctx.params
         if params is not None and params.get("requestState") is not None:
-            journal = request.journal = self._restore(params["requestState"], request)
+            journal = await self._restore(params["requestState"], request)
             # The boundary has made this context for us: it may be changed in place.
-            ctx.params = {**params, "requestState": journal.authored or None}
+            if journal is None:
+                ctx.params = {**params, "requestState": None, "inputResponses": None}
+            else:
+                request.journal = journal
+                ctx.params = {**params, "requestState": journal.authored or None}
         result = await call_next(ctx)
         return self._wrap_authored(ctx, request, result)
 
-    def _restore(self, text: str, request: InFlight) -> Journal:
+    async def _restore(self, text: str, request: InFlight) -> Journal | None:
+        """The journal of a call that goes on; None where it has expired and is begun again."""
         try:
             journal = self._codec.read(text)
             now = self._clock()
-            if now >= journal.deadline:
-                raise TokenRejected(RejectionReason.EXPIRED)
             if journal.born > now + _SKEW:
                 raise TokenRejected(RejectionReason.FUTURE)
+            if now >= journal.deadline:
+                request.seeds = await self._recover(request.context, journal, now)
+                if request.seeds is None:
+                    raise TokenRejected(RejectionReason.EXPIRED)
+                request.replaces = journal.call_id
+                return None
         except TokenRejected as error:
             request.reason = error.reason
             raise refusal() from error

@@ -45,6 +45,7 @@ from roundtrip.server.headers import check_headers
 from roundtrip.server.legs import LegRunner, log_teardown
 from roundtrip.server.overrides import Overrides
 from roundtrip.server.prompts_and_resources import LISTINGS, PromptsAndResources
+from roundtrip.server.recovery import Recovery
 from roundtrip.server.requests import Explainer, Restorer
 from roundtrip.server.security import Keys, Principal, protect
 from roundtrip.server.tools.options import ToolDetails, ToolOptions, ToolSpec
@@ -226,8 +227,11 @@ class Server(PromptsAndResources[LifespanResultT]):
                 pass
         self._hide_prompts_and_resources()
         journals, policy = self._protection.journals, self._protection.policy
+        recover = Recovery(self._tools.begun_by, protection=self._protection, ledger=self._ledger)
         place = next(i for i, entry in enumerate(self.middleware) if isinstance(entry, RequestStateBoundary))
-        self.middleware.insert(place + 1, Restorer(journals, lambda: time.time(), wrap=self._legs.wrap_authored))
+        self.middleware.insert(
+            place + 1, Restorer(journals, lambda: time.time(), wrap=self._legs.wrap_authored, recover=recover)
+        )
         stated = policy.audience if policy.audience is not None else self.name
         # Inside of the SDK's span of the request, to which what the tracers tell then belongs.
         self.middleware.insert(
@@ -281,7 +285,13 @@ class Server(PromptsAndResources[LifespanResultT]):
         self._doorkeeper.track(tool.admission)
         # One clock of the boundary serves all tools; a tool's own, if shorter, is in its journal.
         policy = self._protection.policy
-        policy.ttl = max(policy.ttl, tool.function.limits.ttl)
+        limits = tool.function.limits
+        if limits.recover and policy.bind_principal is None:
+            raise ValueError(
+                f"tool {tool.name!r}: recover= shows a user what they answered before, so the server has to know its "
+                "users; leave recover= out, or principal=False"
+            )
+        policy.ttl = max(policy.ttl, limits.ttl + limits.recover)
         if self._tools.add(tool):
             self._announcer.note("tools")
 

@@ -65,6 +65,7 @@ def story(call: TracedCall) -> dict[str, Any]:
         "build": began.build if began is not None else None,
         "version": began.version if began is not None else None,
         "within": began.within if began is not None else None,
+        "replaces": began.replaces if began is not None else None,
         "arguments": _plain(began.arguments) if began is not None else None,
         "asked": [_round(round_) for round_ in call.rounds],
         "marks": {key: [mark.value if mark is not None else None for mark in row] for key, row in call.marks().items()},

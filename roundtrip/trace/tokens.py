@@ -242,6 +242,7 @@ def _told_journal(journal: Journal) -> dict[str, Any]:
             {"key": key, "attempts": asked.attempts, "discards": asked.discards, **_digests(asked)}
             for key, asked in journal.asked.items()
         ],
+        "defaults": [{"key": key, "data": entry.data, **_digests(entry)} for key, entry in journal.seeds.items()],
     }
 
 

@@ -104,6 +104,7 @@ JOURNALS = st.builds(
     asked=st.dictionaries(KEYS, st.builds(Asked, DIGESTS, DIGESTS, st.integers(0, 9), st.integers(0, 9)), max_size=3),
     computed=st.dictionaries(KEYS, st.builds(Computed, JSON), max_size=3),
     authored=st.none() | TEXT,
+    seeds=st.dictionaries(KEYS, st.builds(Entry, st.just(Action.ACCEPT), DIGESTS, DIGESTS, JSON), max_size=3),
     traceparent=st.none()
     | st.from_regex(r"\A00-[1-9a-f]{32}-[1-9a-f]{16}-[0-9a-f]{2}\Z", alphabet="0123456789abcdef-"),
 )

@@ -5,7 +5,8 @@
 # payload are `JournalCodec.write` of its `journal`, under the same keys, with the nonce of `sealed_with`. All else in a
 # payload is written out. They are never made again: a format that changes gets a file of its own beside this one.
 # `v1-hint.json` has the same, as tokens name the key that signed them; those of `v1.json` are older.
-# `v1-traceparent.json` has tokens whose journals name the span of the leg that wrote them.
+# `v1-traceparent.json` has tokens whose journals name the span of the leg that wrote them,
+# and `v1-seeds.json` some of calls that take the place of an expired one.
 
 import json
 from dataclasses import dataclass, field
@@ -73,12 +74,14 @@ def read(name: str) -> list[Vector]:
 UNHINTED: Final = read("v1.json")
 HINTED: Final = read("v1-hint.json")
 LINKED: Final = read("v1-traceparent.json")
-FROZEN: Final = [*UNHINTED, *HINTED, *LINKED]
+SEEDED: Final = read("v1-seeds.json")
+NAMED: Final = [*HINTED, *LINKED, *SEEDED]
+FROZEN: Final = [*UNHINTED, *NAMED]
 
 every_vector = pytest.mark.parametrize(
     "vector",
     FROZEN,
-    ids=[*(f"{vector.name}, without a hint" for vector in UNHINTED), *(vector.name for vector in [*HINTED, *LINKED])],
+    ids=[*(f"{vector.name}, without a hint" for vector in UNHINTED), *(vector.name for vector in NAMED)],
 )
 
 
@@ -98,7 +101,7 @@ def test_a_frozen_token_decodes_to_its_payload(vector: Vector) -> None:
     assert codec_of(vector).unseal(vector.token) == vector.payload.encode()
 
 
-@pytest.mark.parametrize("vector", [*HINTED, *LINKED], ids=lambda vector: vector.name)
+@pytest.mark.parametrize("vector", NAMED, ids=lambda vector: vector.name)
 def test_a_frozen_payload_is_sealed_into_the_same_token(vector: Vector) -> None:
     token = codec_of(vector).seal(vector.payload.encode())
     if vector.deflated:
@@ -128,7 +131,8 @@ def test_a_frozen_journal_is_read_and_written_as_it_was(vector: Vector) -> None:
             journals_of(vector).read(vector.payload)
         return
     journal = journals_of(vector).read(vector.state)
-    assert (journal.traceparent is not None) == (vector in LINKED)
+    assert (journal.traceparent is not None) == (vector in LINKED or vector.name.endswith("and a span"))
+    assert bool(journal.seeds) == (vector in SEEDED)
     assert secrets_of(journal) == vector.secrets
     assert journals_of(vector).write(journal) == vector.state
     assert bool(split_sealed(vector.state)[1]) == (vector.secrets is not None)

@@ -41,6 +41,9 @@ class ToolOptions(TypedDict, total=False):
     """Seconds a client may take over one leg's questions of this tool."""
     max_age: float | None
     """Seconds after which a call of this tool cannot be resumed."""
+    recover: float | None
+    """Seconds after a call of this tool has expired in which the same authenticated user can begin it again with the
+    forms filled in as they were answered; nothing counts as answered. By default 0: never."""
     exactly_once: bool | None
     """Whether its body runs once for a call, however often its last leg arrives; the ledger keeps what it returned."""
     on_unknown: OnUnknown | None
@@ -81,6 +84,7 @@ class ToolSpec:
     confirm: str | None = None
     ttl: float | None = None
     max_age: float | None = None
+    recover: float | None = None
     exactly_once: bool | None = None
     on_unknown: OnUnknown | None = None
     task: bool | None = None

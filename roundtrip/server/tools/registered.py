@@ -302,4 +302,5 @@ def _limits_of(spec: ToolSpec, general: Limits) -> Limits:
     return Limits(
         ttl=spec.ttl if spec.ttl is not None else general.ttl,
         max_age=spec.max_age if spec.max_age is not None else max(general.max_age, spec.ttl or 0.0),
+        recover=spec.recover or 0.0,
     )

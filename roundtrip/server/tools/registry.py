@@ -104,6 +104,13 @@ class ToolRegistry:
             raise unknown_tool(name)
         return tool
 
+    def begun_by(self, name: str, version: str | None) -> RegisteredTool | None:
+        """The tool that a call of that name and version was begun with, if clients see it."""
+        try:
+            return self.find(name, version)
+        except ToolError:
+            return None
+
     def add(self, tool: RegisteredTool) -> bool:
         """Register a tool; whether that changes what clients see.
 

@@ -119,6 +119,8 @@ def _facts_of_call(call: TracedCall) -> list[list[str]]:
         facts.append(["Build", began.build])
         if began.within is not None:
             facts.append(["Within the call", began.within])
+        if began.replaces is not None:
+            facts.append(["In the place of", f"{began.replaces}, which expired"])
     return facts
 
 

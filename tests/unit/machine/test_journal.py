@@ -38,6 +38,7 @@ FULL: Final = replace(
     asked={"size": Asked(D1, D2), "color": Asked(D2, D1, attempts=2, discards=1)},
 )
 LINKED: Final = replace(FULL, traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+SEEDED: Final = replace(FULL, seeds={"city": Entry(Action.ACCEPT, D1, D2, {"name": "Oslo"})})
 SECRET: Final = replace(FULL, computed={"quote": Computed({"price": 9.5})}, authored="step-2")
 
 
@@ -122,6 +123,23 @@ def test_an_unknown_format_is_refused_by_its_number() -> None:
 def test_the_span_of_a_leg_is_written_only_where_there_is_one() -> None:
     assert len(json.loads(FULL.encode())) == 11
     assert json.loads(LINKED.encode()) == [*json.loads(FULL.encode()), LINKED.traceparent]
+
+
+@pytest.mark.parametrize("span", [None, LINKED.traceparent])
+def test_answers_of_an_expired_call_stand_apart_from_those_of_this_one(span: str | None) -> None:
+    journal = replace(SEEDED, traceparent=span)
+    row = ["city", 0, D1 + D2, {"name": "Oslo"}]
+    assert json.loads(journal.encode()) == [*json.loads(FULL.encode()), span, [row]]
+    assert Journal.decode(journal.encode()) == journal
+    assert "city" not in Journal.decode(journal.encode()).entries
+    assert ("city", 51) in journal.sizes()
+
+
+@pytest.mark.parametrize("rows", [[], {}, None, "city", [["city"]], [["city", 9, D1 + D2]], [[7, 0, D1 + D2]]])
+def test_what_are_no_answers_in_their_place_is_refused(rows: Any) -> None:
+    """Shows S4."""
+    with pytest.raises(ValueError, match=r".+"):
+        Journal.decode(json.dumps([*json.loads(LINKED.encode()), rows]))
 
 
 def test_a_span_is_carried_beside_what_is_sealed() -> None:

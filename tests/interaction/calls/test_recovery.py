@@ -1,0 +1,316 @@
+"""Calls that expired while somebody thought: begun again with the forms filled in, where the tool allows it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitRequestFormParams, ElicitResult, InputRequiredResult
+from pydantic import BaseModel, Field
+
+from roundtrip import Elicit, ElicitationResult, Resolve, Sample, Server
+from roundtrip.ledger import MemoryLedger
+from roundtrip.ledger.contract import Claim, LedgerDown
+from roundtrip.testing import DECLINE, Clock, Era, LegByLeg, Question, User
+from tests.interaction.test_refusals import FROZEN
+from tests.players import text_of
+
+pytestmark = pytest.mark.anyio
+
+KEY = "7f" * 32
+TTL, RECOVER = 600.0, 3600.0
+TRIP = {"city": "Oslo"}
+ANN = {"days": 3, "hotel": "Ritz"}
+
+
+class Stay(BaseModel):
+    days: Annotated[int, Field(ge=1)]
+    hotel: str
+    breakfast: bool = False
+
+
+class Yes(BaseModel):
+    yes: bool
+
+
+@dataclass
+class Agency:
+    """A travel agency, and what it has booked."""
+
+    wording: str = "How long, and where?"
+    booked: list[str] = field(default_factory=list[str])
+
+    def server(self, *, recover: float | None = RECOVER, once: bool = False, **options: Any) -> Server[Any]:
+        server = Server("agency", keys=[KEY], ttl=TTL, **options)
+
+        async def stay(city: str) -> Elicit[Stay]:
+            return Elicit(self.wording, Stay)
+
+        async def agree(stay: Annotated[Stay, Resolve(stay)]) -> Elicit[Yes]:
+            return Elicit(f"{stay.days} days at the {stay.hotel}?", Yes)
+
+        @server.tool(recover=recover, exactly_once=once)
+        async def book(
+            city: str, stay: Annotated[Stay, Resolve(stay)], agree: Annotated[ElicitationResult[Yes], Resolve(agree)]
+        ) -> str:
+            """Book."""
+            self.booked.append(f"{city}: {stay.days} at {stay.hotel}")
+            return f"booked, {agree.action}"
+
+        return server
+
+
+@pytest.fixture
+def agency() -> Agency:
+    return Agency()
+
+
+def defaults(result: object, key: str) -> Mapping[str, Any]:
+    """What a form shows as filled in."""
+    assert isinstance(result, InputRequiredResult)
+    assert result.input_requests is not None
+    params = result.input_requests[key].params
+    assert isinstance(params, ElicitRequestFormParams)
+    properties: Any = params.requested_schema["properties"]
+    return {name: shape["default"] for name, shape in properties.items() if "default" in shape}
+
+
+async def begun(server: Any, *, principal: str | None = "ann") -> LegByLeg:
+    legs = LegByLeg(server, principal=principal)
+    await legs.leg("book", TRIP)
+    return legs
+
+
+async def refused(legs: LegByLeg, arguments: dict[str, Any] = TRIP, *, state: str | None = None, **leg: Any) -> None:
+    with pytest.raises(MCPError) as caught:
+        await legs.leg("book", arguments, state=state or legs.token, **leg)
+    assert caught.value.error == FROZEN
+
+
+async def test_what_was_sent_too_late_fills_the_form_in(agency: Agency, clock: Clock) -> None:
+    legs = await begun(agency.server())
+    clock.advance(TTL + 1)
+    again = await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
+    assert defaults(again, "stay") == {"days": 3, "hotel": "Ritz", "breakfast": False}
+    assert agency.booked == []
+
+
+async def test_what_was_answered_before_is_filled_in_when_its_turn_comes(agency: Agency, clock: Clock) -> None:
+    legs = await begun(agency.server())
+    await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
+    clock.advance(TTL + 1)
+    again = await legs.leg("book", TRIP, answers={"agree": {"yes": True}}, state=legs.token)
+    assert defaults(again, "stay") == {"days": 3, "hotel": "Ritz", "breakfast": False}
+    second = await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
+    assert defaults(second, "agree") == {"yes": True}
+    result = await legs.leg("book", TRIP, answers={"agree": {"yes": True}}, state=legs.token)
+    assert text_of(result) == "booked, accept"
+    assert agency.booked == ["Oslo: 3 at Ritz"]
+
+
+async def test_nothing_counts_as_answered(agency: Agency, clock: Clock) -> None:
+    legs = await begun(agency.server())
+    clock.advance(TTL + 1)
+    await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
+    unanswered = await legs.leg("book", TRIP, answers={}, state=legs.token)
+    assert isinstance(unanswered, InputRequiredResult)
+    assert list(unanswered.input_requests or {}) == ["stay"]
+    assert defaults(unanswered, "stay")["hotel"] == "Ritz"
+    other = await legs.leg("book", TRIP, answers={"stay": {"days": 1, "hotel": "Savoy"}}, state=legs.token)
+    assert isinstance(other, InputRequiredResult)
+    assert "1 days at the Savoy?" in other.model_dump_json()
+    assert agency.booked == []
+
+
+async def test_a_call_that_expires_twice_keeps_what_is_newest(agency: Agency, clock: Clock) -> None:
+    legs = await begun(agency.server())
+    clock.advance(TTL + 1)
+    await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
+    clock.advance(TTL + 1)
+    silent = await legs.leg("book", TRIP, state=legs.token)
+    assert defaults(silent, "stay")["hotel"] == "Ritz"
+    clock.advance(TTL + 1)
+    other = await legs.leg("book", TRIP, answers={"stay": {"days": 2, "hotel": "Savoy"}}, state=legs.token)
+    assert defaults(other, "stay") == {"days": 2, "hotel": "Savoy", "breakfast": False}
+
+
+async def test_a_client_goes_on_by_itself(agency: Agency, clock: Clock) -> None:
+    thought: list[Question] = []
+
+    def asked_of_the_stay(question: Question) -> bool:
+        if question.key != "stay":
+            return False
+        if not thought:
+            clock.advance(TTL + 1)
+        thought.append(question)
+        return True
+
+    user = User(agency.server(), {asked_of_the_stay: ANN, "agree": {"yes": True}}, era=Era.RETRY, principal="ann")
+    assert (await user.call("book", TRIP)).text == "booked, accept"
+    assert len(thought) == 2
+    assert agency.booked == ["Oslo: 3 at Ritz"]
+
+
+@pytest.mark.parametrize("recover", [None, 0])
+async def test_nothing_is_recovered_unless_the_tool_says_so(
+    agency: Agency, clock: Clock, recover: float | None
+) -> None:
+    legs = await begun(agency.server(recover=recover))
+    clock.advance(TTL + 0.001)
+    await refused(legs, answers={"stay": ANN})
+
+
+async def test_nothing_is_recovered_once_the_time_for_it_has_passed(agency: Agency, clock: Clock) -> None:
+    legs = await begun(agency.server())
+    clock.advance(TTL + RECOVER - 1)
+    assert isinstance(await legs.leg("book", TRIP, state=legs.token), InputRequiredResult)
+    legs = await begun(agency.server())
+    clock.advance(TTL + RECOVER)
+    await refused(legs)
+
+
+async def test_nothing_is_recovered_for_nobody(agency: Agency, clock: Clock) -> None:
+    legs = await begun(agency.server(), principal=None)
+    clock.advance(TTL + 1)
+    await refused(legs)
+
+
+async def test_nothing_is_recovered_for_somebody_else(agency: Agency, clock: Clock) -> None:
+    server = agency.server()
+    legs = await begun(server)
+    clock.advance(TTL + 1)
+    for thief in ("eve", None):
+        await refused(LegByLeg(server, principal=thief), state=legs.token)
+    nobodys = await begun(server, principal=None)
+    clock.advance(TTL + 1)
+    await refused(legs, state=nobodys.token)
+
+
+async def test_nothing_is_recovered_for_another_request_or_with_a_forged_token(agency: Agency, clock: Clock) -> None:
+    legs = await begun(agency.server())
+    clock.advance(TTL + 1)
+    await refused(legs, {"city": "Rome"})
+    await refused(legs, state=legs.token[:-6] + "AAAAAA")
+
+
+async def test_another_wording_is_not_filled_in(agency: Agency, clock: Clock) -> None:
+    legs = await begun(agency.server())
+    clock.advance(TTL + 1)
+    agency.wording = "How long, and which of our own hotels?"
+    again = await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
+    assert defaults(again, "stay") == {"breakfast": False}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{"days": 0, "hotel": "Ritz"}, {"days": "many", "hotel": "Ritz"}, {"hotel": "Ritz"}, {"days": [], "x": "y"}],
+    ids=["out of bounds", "another type", "a part", "nonsense"],
+)
+async def test_what_the_form_would_not_take_is_not_filled_in(
+    agency: Agency, clock: Clock, content: dict[str, Any]
+) -> None:
+    legs = await begun(agency.server())
+    clock.advance(TTL + 1)
+    again = await legs.leg(
+        "book", TRIP, answers={"stay": ElicitResult(action="accept", content=content)}, state=legs.token
+    )
+    assert defaults(again, "stay") == {"breakfast": False}
+
+
+async def test_what_was_declined_is_not_filled_in(agency: Agency, clock: Clock) -> None:
+    legs = await begun(agency.server())
+    clock.advance(TTL + 1)
+    again = await legs.leg("book", TRIP, answers={"stay": DECLINE}, state=legs.token)
+    assert defaults(again, "stay") == {"breakfast": False}
+
+
+async def test_only_forms_are_remembered(clock: Clock) -> None:
+    server = Server("agency", keys=[KEY], ttl=TTL)
+
+    async def poem() -> Sample:
+        return Sample("Write a poem.", max_tokens=50)
+
+    async def sure() -> Elicit[Yes]:
+        return Elicit("Sure?", Yes)
+
+    @server.tool(recover=RECOVER)
+    async def book(
+        city: str, poem: Annotated[Any, Resolve(poem)], sure: Annotated[ElicitationResult[Yes], Resolve(sure)]
+    ) -> str:
+        """Book."""
+        return str(sure.action)
+
+    legs = await begun(server)
+    sampled = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "roses " * 50}}
+    await legs.leg("book", TRIP, answers={"poem": sampled}, state=legs.token)
+    clock.advance(TTL + 1)
+    await legs.leg("book", TRIP, answers={"sure": {"yes": True}}, state=legs.token)
+    state = server.journal_codec.read(_state_in(server, legs.token))
+    assert list(state.seeds) == ["sure"]
+    assert dict(state.entries) == {}
+
+
+def _state_in(server: Server[Any], token: str) -> str:
+    return json.loads(server._protection.policy.codec.unseal(token))["s"]  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_a_call_whose_body_has_run_once_is_not_begun_again(agency: Agency, clock: Clock) -> None:
+    legs = await begun(agency.server(once=True, ledger=MemoryLedger(clock=clock)))
+    await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
+    agreed: dict[str, Any] = {"answers": {"agree": {"yes": True}}, "state": legs.token}
+    assert text_of(await legs.leg("book", TRIP, **agreed)) == "booked, accept"
+    clock.advance(TTL + 1)
+    await refused(legs, **agreed)
+    clock.advance(RECOVER - 2)
+    await refused(legs, **agreed)
+    assert len(agency.booked) == 1
+
+
+async def test_a_call_that_must_run_once_and_has_not_is_begun_again(agency: Agency, clock: Clock) -> None:
+    legs = await begun(agency.server(once=True))
+    clock.advance(TTL + 1)
+    again = await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
+    assert defaults(again, "stay")["hotel"] == "Ritz"
+
+
+class Broken(MemoryLedger):
+    """A ledger that cannot be reached."""
+
+    async def wait(self, key: str, *, patience: float) -> Claim | None:
+        raise LedgerDown("it is gone")
+
+
+async def test_where_the_ledger_cannot_say_nothing_is_begun_again(agency: Agency, clock: Clock) -> None:
+    legs = await begun(agency.server(once=True, ledger=Broken()))
+    clock.advance(TTL + 1)
+    with pytest.raises(MCPError) as caught:
+        await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
+    assert caught.value.error.data == {"reason": "ledger_unavailable", "tool": "book"}
+
+
+async def test_the_transcript_says_which_call_it_takes_the_place_of(
+    agency: Agency, clock: Clock, tmp_path: Path
+) -> None:
+    transcript = tmp_path / "calls.jsonl"
+    legs = await begun(agency.server(trace=str(transcript)))
+    clock.advance(TTL + 1)
+    await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
+    lines = [json.loads(line) for line in transcript.read_text().splitlines()]
+    first, second = (line for line in lines if line["event"] == "began")
+    assert second["replaces"] == first["call"] != second["call"]
+    assert "replaces" not in first
+    assert "Ritz" not in transcript.read_text()
+
+
+def test_users_have_to_be_known(agency: Agency) -> None:
+    with pytest.raises(ValueError, match="recover= shows a user what they answered before"):
+        agency.server(principal=False)
+
+
+@pytest.mark.parametrize("recover", [-1.0, float("nan"), float("inf")])
+def test_a_time_that_is_none_is_refused(agency: Agency, recover: float) -> None:
+    with pytest.raises(ValueError, match="recover="):
+        agency.server(recover=recover)
