@@ -27,6 +27,7 @@
     ├── CannotAsk            the client cannot be asked this way
     │   ├── CapabilityMissing     it did not declare the capability
     │   ├── ChannelMissing        its connection cannot carry a question
+    │   ├── ConnectionLost        it left before it answered
     │   └── UrlRequired           it can only be told of the page, and has to call again
     ├── TokenTooLarge        the call remembers more than a token may hold
     ├── ValueNotStorable     a value that should ride in the token is not JSON
@@ -53,6 +54,7 @@ __all__ = [
     "CannotAsk",
     "CapabilityMissing",
     "ChannelMissing",
+    "ConnectionLost",
     "DependencyEndedCall",
     "IllegalTransition",
     "InvalidSignature",
@@ -341,19 +343,35 @@ class CapabilityMissing(CannotAsk):
 class ChannelMissing(CannotAsk):
     """The client speaks a revision that is asked live, over a connection that cannot carry questions."""
 
-    def __init__(self, keys: Sequence[str], *, protocol_version: str | None) -> None:
+    def __init__(self, keys: Sequence[str], *, protocol_version: str | None, in_session: bool = False) -> None:
         asked = ", ".join(repr(key) for key in keys)
         if protocol_version is None:
             why = "there is no client request to answer it; call the tool through a client"
         else:
+            # With a session there can only be JSON in the way.
+            settings = (
+                "json_response=False"
+                if in_session
+                else "stateless_http=False, json_response=False (roundtrip serve --sessions)"
+            )
             why = (
                 f"a {protocol_version} client is asked over its open connection, and this transport has no way back "
-                "to it. Serve such clients over stdio or stateful streamable HTTP with SSE responses "
-                "(stateless_http=False, json_response=False)"
+                f"to it. Serve such clients over stdio or streamable HTTP with {settings}, or use a client that "
+                "speaks 2026-07-28, which can be asked over any transport"
             )
         super().__init__(f"cannot ask {asked}: {why}")
         self.keys = tuple(keys)
         self.protocol_version = protocol_version
+
+
+class ConnectionLost(CannotAsk):
+    """The client of a live call has left: neither its answer nor the result of the call has a way any more."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the client's connection was lost while it was asked, and the call was ended; what has to outlive a "
+            "connection needs a client that speaks 2026-07-28, or an event_store= to come back by"
+        )
 
 
 class UrlRequired(CannotAsk):

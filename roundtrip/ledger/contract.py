@@ -60,7 +60,15 @@ class Ledger(Protocol):
         ...
 
     async def claim(
-        self, key: str, terms: str, *, holder: str, lease: float, keep: float, although_unknown: bool = False
+        self,
+        key: str,
+        terms: str,
+        *,
+        holder: str,
+        lease: float,
+        keep: float,
+        although_unknown: bool = False,
+        tentative: bool = False,
     ) -> Claim:
         """Begin, unless somebody has.
 
@@ -71,6 +79,9 @@ class Ledger(Protocol):
             lease: Seconds after which the holder counts as dead, unless it renews.
             keep: Seconds after which the entry may be forgotten.
             although_unknown: Whether to begin anew where somebody has begun and died.
+            tentative: Whether to keep others out, but not begin yet. A holder that dies so has done nothing, and leaves
+                the entry as if it had taken its claim back. Before it begins it claims once more, as only then is it
+                certain that nobody has taken its place.
         """
         ...
 
@@ -79,7 +90,10 @@ class Ledger(Protocol):
         ...
 
     async def settle(self, key: str, *, holder: str, result: str | None, keep: float) -> bool:
-        """Put down what came of it, None for what nobody will ever know; whether the entry was still the holder's."""
+        """Put down what came of it, None for what nobody will ever know; whether the entry was still the holder's.
+
+        To put the same down again changes nothing, and is true.
+        """
         ...
 
     async def note(self, key: str, name: str, value: str, *, holder: str) -> bool:

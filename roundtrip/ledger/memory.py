@@ -20,6 +20,7 @@ class _Entry:
     """None where it was begun and taken back."""
     lapses: float
     expires: float
+    tentative: bool = False
     result: str | None = None
     notes: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -44,7 +45,15 @@ class MemoryLedger:
         return Reach.PROCESS
 
     async def claim(
-        self, key: str, terms: str, *, holder: str, lease: float, keep: float, although_unknown: bool = False
+        self,
+        key: str,
+        terms: str,
+        *,
+        holder: str,
+        lease: float,
+        keep: float,
+        although_unknown: bool = False,
+        tentative: bool = False,
     ) -> Claim:
         """As the contract says."""
         now = self._clock()
@@ -58,7 +67,9 @@ class MemoryLedger:
                 again = seen is not None and entry.holder == holder and seen.standing is Standing.RUNNING
                 if seen is not None and not again and not (although_unknown and seen.standing is Standing.UNKNOWN):
                     return seen
-            self._entries[key] = _Entry(terms, holder, Standing.RUNNING, now + lease, now + keep, notes=notes)
+            self._entries[key] = _Entry(
+                terms, holder, Standing.RUNNING, now + lease, now + keep, tentative, notes=notes
+            )
             heapq.heappush(self._expiries, (now + keep, key))
             return Claim(Standing.GRANTED, terms, notes=dict(notes))
 
@@ -77,8 +88,10 @@ class MemoryLedger:
         now = self._clock()
         with self._lock:
             entry = self._entries.get(key)
-            if entry is None or entry.holder != holder or entry.standing is Standing.SETTLED:
+            if entry is None or entry.holder != holder:
                 return False
+            if entry.standing is Standing.SETTLED:
+                return entry.result == result
             entry.standing = Standing.UNKNOWN if result is None else Standing.SETTLED
             entry.result = result
             entry.expires = now + keep
@@ -132,4 +145,6 @@ def _seen(entry: _Entry, now: float) -> Claim | None:
     if entry.standing is None:
         return None
     lapsed = entry.standing is Standing.RUNNING and entry.lapses <= now
+    if lapsed and entry.tentative:
+        return None
     return Claim(Standing.UNKNOWN if lapsed else entry.standing, entry.terms, entry.result)

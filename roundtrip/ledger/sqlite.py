@@ -11,7 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
+import anyio
 import anyio.to_thread
+from anyio.lowlevel import RunVar
 
 from roundtrip.ledger.contract import Claim, LedgerDown, Reach, Standing
 from roundtrip.ledger.waiting import wait_for
@@ -25,6 +27,8 @@ T = TypeVar("T")
 
 _PATIENCE: Final = 5.0
 _PAUSE: Final = 0.01
+_THREADS: Final = 8
+"""Threads of an event loop that may be at the file, or wait for it."""
 _FORGET_EVERY: Final = 256
 
 _SCHEMA: Final = """
@@ -49,27 +53,33 @@ CREATE TABLE IF NOT EXISTS notes (
 # One statement, so one atomic step: a SELECT before it would let two processes begin.
 _CLAIM: Final = """
 INSERT INTO entries (key, terms, holder, standing, lapses, expires)
-VALUES (:key, :terms, :holder, 'running', :lapses, :expires)
-ON CONFLICT (key) DO UPDATE SET terms = :terms, holder = :holder, standing = 'running', lapses = :lapses,
+VALUES (:key, :terms, :holder, :standing, :lapses, :expires)
+ON CONFLICT (key) DO UPDATE SET terms = :terms, holder = :holder, standing = :standing, lapses = :lapses,
     expires = :expires, result = NULL
 WHERE entries.expires <= :now
    OR entries.standing = 'free'
-   OR (entries.holder = :holder AND entries.standing = 'running' AND entries.lapses > :now)
+   OR (entries.standing = 'held' AND entries.lapses <= :now)
+   OR (entries.holder = :holder AND entries.standing IN ('running', 'held') AND entries.lapses > :now)
    OR (:although AND (entries.standing = 'unknown' OR (entries.standing = 'running' AND entries.lapses <= :now)))
 """
-_RENEW: Final = "UPDATE entries SET lapses = :lapses WHERE key = :key AND holder = :holder AND standing = 'running'"
+_RENEW: Final = """
+UPDATE entries SET lapses = :lapses WHERE key = :key AND holder = :holder AND standing IN ('running', 'held')
+"""
 _SETTLE: Final = """
 UPDATE entries SET standing = :standing, result = :result, expires = :expires
-WHERE key = :key AND holder = :holder AND standing <> 'settled'
+WHERE key = :key AND holder = :holder AND (standing <> 'settled' OR result = :result)
 """
 _NOTE: Final = """
 INSERT OR REPLACE INTO notes (key, name, value)
-SELECT key, :name, :value FROM entries WHERE key = :key AND holder = :holder AND standing = 'running'
+SELECT key, :name, :value FROM entries WHERE key = :key AND holder = :holder AND standing IN ('running', 'held')
 """
 _NOTES: Final = "SELECT name, value FROM notes WHERE key = :key"
-_RELEASE: Final = "UPDATE entries SET standing = 'free' WHERE key = :key AND holder = :holder AND standing = 'running'"
+_RELEASE: Final = """
+UPDATE entries SET standing = 'free' WHERE key = :key AND holder = :holder AND standing IN ('running', 'held')
+"""
 _LOOK: Final = """
-SELECT standing, terms, result, lapses FROM entries WHERE key = :key AND expires > :now AND standing <> 'free'
+SELECT standing, terms, result, lapses FROM entries
+WHERE key = :key AND expires > :now AND standing <> 'free' AND (standing <> 'held' OR lapses > :now)
 """
 _FORGET: Final = (
     "DELETE FROM entries WHERE expires <= :now",
@@ -100,6 +110,9 @@ class SqliteLedger:
         self._pid = os.getpid()
         self._inherited: list[object] = []
         self._claims = 0
+        # Bodies may hold all of the threads that everybody shares, and a ledger that waits for one would not hear that
+        # they are alive. And those that wait for the file would keep bodies from running.
+        self._limiter: RunVar[anyio.CapacityLimiter] = RunVar(f"roundtrip_sqlite_{id(self)}")
 
     @property
     def reach(self) -> Reach:
@@ -107,7 +120,15 @@ class SqliteLedger:
         return Reach.MACHINE
 
     async def claim(
-        self, key: str, terms: str, *, holder: str, lease: float, keep: float, although_unknown: bool = False
+        self,
+        key: str,
+        terms: str,
+        *,
+        holder: str,
+        lease: float,
+        keep: float,
+        although_unknown: bool = False,
+        tentative: bool = False,
     ) -> Claim:
         """As the contract says."""
 
@@ -121,6 +142,7 @@ class SqliteLedger:
                 "key": key,
                 "terms": terms,
                 "holder": holder,
+                "standing": "held" if tentative else Standing.RUNNING.value,
                 "lapses": now + lease,
                 "expires": now + keep,
                 "now": now,
@@ -161,8 +183,12 @@ class SqliteLedger:
 
     async def aclose(self) -> None:
         """Close the file. It is opened again when it is needed."""
-        with self._own_lock():
-            self._close()
+
+        def close() -> None:
+            with self._own_lock():
+                self._close()
+
+        await anyio.to_thread.run_sync(close)
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         import sqlite3
@@ -180,7 +206,17 @@ class SqliteLedger:
             finally:
                 lock.release()
 
-        return await anyio.to_thread.run_sync(locked)
+        try:
+            limiter = self._limiter.get()
+        except LookupError:
+            limiter = anyio.CapacityLimiter(_THREADS)
+            self._limiter.set(limiter)
+        try:
+            # Only who waits for a thread is cut short; what runs in one is not cancelled.
+            with anyio.fail_after(_PATIENCE * 2):
+                return await anyio.to_thread.run_sync(locked, limiter=limiter)
+        except TimeoutError as error:
+            raise LedgerDown(f"the ledger {self._path} cannot be used: too many wait for it") from error
 
     def _own_lock(self) -> threading.Lock:
         if self._pid != os.getpid():
@@ -227,6 +263,8 @@ def _look(connection: sqlite3.Connection, key: str) -> Claim | None:
     if found is None:
         return None
     standing, terms, result, lapses = found
+    if standing == "held":
+        standing = Standing.RUNNING.value
     if standing == Standing.RUNNING.value and lapses <= now:
         return Claim(Standing.UNKNOWN, terms)
     return Claim(Standing(standing), terms, result)

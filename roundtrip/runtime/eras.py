@@ -34,8 +34,17 @@ class Client(Protocol):
         """Whether its connection carries requests from the server."""
         ...
 
+    @property
+    def in_session(self) -> bool:
+        """Whether its requests belong to a session that the server keeps."""
+        ...
+
     async def send(self, request: InputRequest, result_type: type[BaseModel]) -> InputResponse:
-        """Put one question and wait for the answer."""
+        """Put one question and wait for the answer.
+
+        Raises:
+            ConnectionLost: The client left before it answered.
+        """
         ...
 
     async def tell_done(self, elicitation_id: str) -> None:
@@ -52,7 +61,8 @@ def is_retry_era(protocol_version: str | None) -> bool:
 def require_channel(client: Client, batch: Sequence[Open]) -> None:
     """Raise ChannelMissing unless a live batch can be sent at all."""
     if not client.can_be_asked_live:
-        raise ChannelMissing([waiting.key for waiting in batch], protocol_version=client.protocol_version)
+        keys = [waiting.key for waiting in batch]
+        raise ChannelMissing(keys, protocol_version=client.protocol_version, in_session=client.in_session)
 
 
 async def ask_live(client: Client, batch: Sequence[Open]) -> Mapping[str, InputResponse | None]:

@@ -318,9 +318,11 @@ async def _run_once(
         refusal = await _resolve(leg, answers, run.rounds, arguments, run.context, values, enter)
         if refusal is not None:
             return Refused(str(refusal))
-    if leg.once is not None and leg.journal is None:
-        # A round without questions: only with a token has the call a name by which its body can be known to have run.
-        raise Suspension
+    if leg.once is not None:
+        if leg.journal is None:
+            # A round without questions: only a token gives the call a name by which its body is known to have run.
+            raise Suspension
+        await leg.once.start_body()
     leg.call.apply(Event.EXECUTE)
     if leg.call.watch is not None:
         leg.call.watch(BodyBegan())

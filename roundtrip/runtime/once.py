@@ -1,7 +1,7 @@
 """Having a body run once, whoever serves the legs of its call: what a leg asks of whoever keeps the books.
 
-A leg that brings a token claims its call before it runs anything, and says afterwards what came of it. A suspension
-takes the claim back, as the next leg goes on with the call.
+A leg that brings a token claims its call before it runs anything, says when its body begins, and afterwards what came
+of it. A suspension takes the claim back, as the next leg goes on with the call.
 """
 
 import hashlib
@@ -47,6 +47,14 @@ class Once(Protocol):
 
     def noted(self) -> Mapping[str, Any]:
         """What an earlier serving of this very leg has computed."""
+        ...
+
+    async def start_body(self) -> None:
+        """Tell that the body begins now: from here on, nobody knows what it did if this process dies.
+
+        Raises:
+            RoundtripError: It must not begin: somebody else has taken the call over, ...
+        """
         ...
 
     async def note(self, key: str, value: Any) -> None:

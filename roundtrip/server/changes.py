@@ -2,11 +2,13 @@
 
 A change is only noted where it is made, which may be a worker thread; the `Announcer`, a middleware around every
 request, sends what was noted: on older revisions a notification to the client whose request it was, and in any case an
-event to those that listen on 2026-07-28. Changes outside of a request are announced to nobody.
+event to the others: those that listen on 2026-07-28, and those whose connection stays open. Changes outside of a
+request are announced to nobody.
 """
 
 import logging
 from collections.abc import Mapping
+from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import Any, Final, Literal, cast
 
@@ -28,6 +30,7 @@ from mcp_types import (
 
 from roundtrip.runtime.eras import is_retry_era
 from roundtrip.server.seams import session_id_of
+from roundtrip.server.standing import Standing, told_already
 
 __all__ = ["Announcer", "Listing"]
 
@@ -52,6 +55,7 @@ class Announcer:
 
     def __init__(self, bus: SubscriptionBus) -> None:
         self._bus = bus
+        self._standing = Standing(bus)
 
     def note(self, listing: Listing) -> None:
         """Have a list announced when the current request is done; outside of a request nothing happens.
@@ -66,7 +70,9 @@ class Announcer:
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message, as the SDK's middlewares do."""
         if ctx.request_id is None:
-            return await call_next(ctx)
+            result = await call_next(ctx)
+            self._standing.notice(ctx)
+            return result
         noted: set[Listing] = set()
         reset = _NOTED.set((self, noted))
         try:
@@ -77,6 +83,7 @@ class Announcer:
                 # The change has been made, even if the client has gone or cancelled its request.
                 with anyio.move_on_after(_PATIENCE, shield=True):
                     await self._announce(ctx, noted)
+        self._standing.notice(ctx)
         return _promise(result) if ctx.method == "initialize" else result
 
     async def _announce(self, ctx: ServerRequestContext[Any, Any], noted: set[Listing]) -> None:
@@ -92,7 +99,8 @@ class Announcer:
             except Exception:
                 logger.warning("could not tell the client that the %s changed", listing, exc_info=True)
             try:
-                await self._bus.publish(event)
+                with told_already(ctx.session) if notifies else nullcontext():
+                    await self._bus.publish(event)
             except Exception:
                 logger.warning("could not publish that the %s changed", listing, exc_info=True)
 

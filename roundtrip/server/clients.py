@@ -7,6 +7,9 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types import ClientCapabilities, InputRequest, InputResponse
 from pydantic import BaseModel
 
+from roundtrip.server.connections import while_answerable
+from roundtrip.server.seams import session_id_of
+
 __all__ = ["RequestClient"]
 
 
@@ -29,12 +32,21 @@ class RequestClient:
         """Whether the session can carry a request to the client."""
         return self._request is not None and self._request.session.can_send_request
 
+    @property
+    def in_session(self) -> bool:
+        """Whether the request belongs to a session of streamable HTTP."""
+        return self._request is not None and session_id_of(self._request.session) is not None
+
     async def send(self, request: InputRequest, result_type: type[BaseModel]) -> InputResponse:
         """Put one question over the connection of the request itself."""
-        if self._request is None:
+        asked = self._request
+        if asked is None:
             raise RuntimeError("there is no client to ask")
-        metadata = ServerMessageMetadata(related_request_id=self._request.request_id)
-        return cast("InputResponse", await self._request.session.send_request(request, result_type, metadata=metadata))
+        metadata = ServerMessageMetadata(related_request_id=asked.request_id)
+        answer = await while_answerable(
+            asked.request, lambda: asked.session.send_request(request, result_type, metadata=metadata)
+        )
+        return cast("InputResponse", answer)
 
     async def tell_done(self, elicitation_id: str) -> None:
         """Notify a live client that its user is done with a page."""

@@ -1,11 +1,12 @@
 """Keeping the books on the calls of tools that must run once, in a ledger."""
 
 import asyncio
+import contextvars
 import json
 import logging
 import os
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -32,8 +33,13 @@ PATIENCE = 20.0
 """Seconds to wait for another instance that is at the same call, before the client is told to come back."""
 SKEW: Final = 60.0
 """Seconds that results are kept beyond the age of any token."""
+LARGEST = 16 * 1024 * 1024
+"""Characters of a result that are kept."""
+SETTLE_FOR: Final = 300.0
+"""Seconds for which it is tried to put down what came of a call, where the ledger is down when its body ends."""
 _HOLDER_BYTES: Final = 12
 _PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 5.0
 
 
 class Crashed(Exception):
@@ -86,7 +92,7 @@ class Booked:
         if claim.standing is Standing.GRANTED:
             prefix = f"{terms}/"
             self._noted = {
-                name.removeprefix(prefix): json.loads(value)
+                json.loads(name.removeprefix(prefix)): json.loads(value)
                 for name, value in claim.notes.items()
                 if name.startswith(prefix)
             }
@@ -98,6 +104,22 @@ class Booked:
             raise CallHasEnded(self.owner)
         return Recalled(_read(claim.result))
 
+    async def start_body(self) -> None:
+        """Put down that the body begins now.
+
+        Raises:
+            StillRunning: This process was silent for so long that another instance has taken the call over.
+            LedgerUnavailable: The ledger does not say.
+        """
+        try:
+            claim = await self._claim()
+        except LedgerDown as error:
+            logger.error("%s", error)
+            raise LedgerUnavailable(self.owner) from error
+        if claim.standing is not Standing.GRANTED:
+            # What came of it, whoever sends the request again is told.
+            raise StillRunning(self.owner)
+
     def noted(self) -> Mapping[str, Any]:
         """What an earlier serving of this very leg has computed."""
         return self._noted
@@ -105,19 +127,21 @@ class Booked:
     async def note(self, key: str, value: Any) -> None:
         """Keep what was computed. A ledger that cannot is told to the log: what was computed stands."""
         with _reported(self.owner, "keep what it computed"):
-            await self.ledger.note(self.call_id, f"{self._terms}/{key}", json.dumps(value), holder=self._holder)
+            # Not every ledger takes every character that a key may have.
+            name = f"{self._terms}/{json.dumps(key)}"
+            await self.ledger.note(self.call_id, name, json.dumps(value), holder=self._holder)
 
     async def settle(self, value: Any) -> None:
         """Put the result down."""
-        await self._settle(_written(value), "keep its result")
+        await self._settle(lambda: _written(value), "keep its result")
 
     async def fail(self, error: Exception) -> None:
         """Put down how it failed."""
-        await self._settle(_written_failure(self.tool, error), "keep how it failed")
+        await self._settle(lambda: _written_failure(self.tool, error), "keep how it failed")
 
     async def lose(self) -> None:
         """Put down that nobody will ever know."""
-        await self._settle(None, "keep that its outcome is unknown")
+        await self._settle(lambda: None, "keep that its outcome is unknown")
 
     async def release(self) -> None:
         """Take the claim back."""
@@ -140,14 +164,14 @@ class Booked:
             StillRunning: Somebody was until the patience ended.
         """
         ends = anyio.current_time() + PATIENCE
-        while (claim := await self._claim()).standing is Standing.RUNNING:
+        while (claim := await self._claim(tentative=True)).standing is Standing.RUNNING:
             # Once it is released, lapsed or settled, who may begin is for a claim to say.
             waited = await self.ledger.wait(self.call_id, patience=max(0.0, ends - anyio.current_time()))
             if anyio.current_time() >= ends and (waited is None or waited.standing is Standing.RUNNING):
                 raise StillRunning(self.owner)
         return claim
 
-    async def _claim(self) -> Claim:
+    async def _claim(self, *, tentative: bool = False) -> Claim:
         return await self.ledger.claim(
             self.call_id,
             self._terms,
@@ -155,20 +179,58 @@ class Booked:
             lease=LEASE,
             keep=self.keep + SKEW,
             although_unknown=self.on_unknown == "rerun",
+            tentative=tentative,
         )
 
-    async def _settle(self, result: str | None, what: str) -> None:
+    async def _settle(self, write: Callable[[], str | None], what: str) -> None:
         self._stop()
-        with _reported(self.owner, what):
-            kept = await self.ledger.settle(self.call_id, holder=self._holder, result=result, keep=self.keep + SKEW)
-            if not kept:
-                logger.warning("%s ran, but the ledger had given its call to somebody else meanwhile", self.owner)
+        result = self._kept(write, what)
+        try:
+            await self._put_down(result)
+        except LedgerDown as error:
+            logger.error("%s could not %s, and tries again: %s", self.owner, what, error)
+            _later(self._put_down_later(result, what))
+        except BaseException:
+            # Cut short, perhaps before the ledger had heard.
+            _later(self._put_down_later(result, what))
+            raise
+
+    def _kept(self, write: Callable[[], str | None], what: str) -> str | None:
+        try:
+            result = write()
+        except (TypeError, ValueError) as error:
+            logger.error("%s could not %s: %s", self.owner, what, error)
+            return None
+        if result is not None and len(result) > LARGEST:
+            logger.error("%s could not %s: it is too large, with %d characters", self.owner, what, len(result))
+            return None
+        return result
+
+    async def _put_down(self, result: str | None) -> None:
+        kept = await self.ledger.settle(self.call_id, holder=self._holder, result=result, keep=self.keep + SKEW)
+        if not kept:
+            logger.warning("%s ran, but the ledger has forgotten its call, or given it to somebody else", self.owner)
+
+    async def _put_down_later(self, result: str | None, what: str) -> None:
+        """Put it down as soon as the ledger can be reached again. Whoever counts as dead by then may still do so."""
+        ends = anyio.current_time() + SETTLE_FOR
+        pause = _PAUSE
+        told = False
+        try:
+            while not told and anyio.current_time() < ends:
+                await anyio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                with suppress(LedgerDown):
+                    await self._put_down(result)
+                    told = True
+        finally:
+            # The process ends, or it took too long.
+            if not told:
+                logger.error("%s could not %s, and gives up", self.owner, what)
 
     def _take_back_later(self) -> None:
         """Take the claim back as soon as the ledger can be reached again, while others would wait for it."""
-        task = asyncio.get_running_loop().create_task(_take_back(self.ledger, self.call_id, self._holder))
-        _UNDER_WAY.add(task)
-        task.add_done_callback(_UNDER_WAY.discard)
+        _later(_take_back(self.ledger, self.call_id, self._holder))
 
     def _stop(self) -> None:
         if self._heart is not None:
@@ -199,18 +261,24 @@ class _Heart:
 
 
 _UNDER_WAY: Final[set[asyncio.Task[None]]] = set()
-"""Claims that are being taken back; a loop alone would forget them."""
+"""What is yet to be told to ledgers; a loop alone would forget it."""
+
+
+def _later(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+    _UNDER_WAY.add(task)
+    task.add_done_callback(_UNDER_WAY.discard)
 
 
 async def _take_back(ledger: Ledger, call_id: str, holder: str) -> None:
     ends = anyio.current_time() + LEASE
-    while anyio.current_time() < ends:
+    # Twice, as a claim that nobody waits for any more may be heard after it was taken back.
+    heard = 0
+    while heard < 2 and anyio.current_time() < ends:
         await anyio.sleep(_PAUSE)
-        try:
+        with suppress(LedgerDown):
             await ledger.release(call_id, holder=holder)
-        except LedgerDown:
-            continue
-        return
+            heard += 1
 
 
 @contextmanager

@@ -10,14 +10,14 @@ the next template that matches.
 
 `FuncMetadata._output_adapter` reads the TypedDicts that pydantic refuses before Python 3.12.
 
-`ServerSession._connection` knows the session of a request. The header that names a session is checked on one transport
-only, and on the others it is whatever a client says.
+`ServerSession._connection` knows the session of a request, and lives as long as what its client keeps open. The header
+that names a session is checked on one transport only, and on the others it is whatever a client says.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Literal, TypeVar
 
-from mcp.server import MCPServer
+from mcp.server.connection import Connection
 from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
@@ -29,7 +29,9 @@ from mcp.server.session import ServerSession
 from mcp_types import InputRequiredResult, PromptReference
 from pydantic import AnyUrl, TypeAdapter
 
-__all__ = ["HookedServer", "output_adapter", "session_id_of"]
+from roundtrip.server.connections import HttpServer
+
+__all__ = ["HookedServer", "connection_of", "output_adapter", "session_id_of"]
 
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
@@ -38,7 +40,7 @@ Sees = Callable[[Literal["prompt", "resource"], str], bool]
 """Whether clients may see a prompt of a name, or a resource or a template of a URI."""
 
 
-class HookedServer(MCPServer[LifespanResultT]):
+class HookedServer(HttpServer[LifespanResultT]):
     """An `MCPServer` that asks its subclass for a tool's schema, and which prompts and resources clients may see.
 
     The constructor of the subclass calls `_hide_prompts_and_resources` after the SDK's.
@@ -148,6 +150,11 @@ class _VisibleResources(ResourceManager):
 
     def list_templates(self) -> list[ResourceTemplate]:
         return [template for template in super().list_templates() if self._sees("resource", template.uri_template)]
+
+
+def connection_of(session: ServerSession) -> Connection:
+    """The connection that a request came over."""
+    return session._connection  # pyright: ignore[reportPrivateUsage]
 
 
 def session_id_of(session: ServerSession) -> str | None:

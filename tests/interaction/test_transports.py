@@ -64,8 +64,15 @@ async def test_a_call_of_two_rounds_completes_and_a_refused_one_ends(transport: 
     assert text_of(refused).endswith("parameter 'backorder' could not resolve: elicitation was decline")
 
 
-@pytest.mark.parametrize("options", [{"stateless_http": True}, {"json_response": True}], ids=["stateless", "json"])
-async def test_a_live_client_without_a_way_back_is_told_what_to_change(options: dict[str, bool]) -> None:
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        ({"stateless_http": True}, "stateless_http=False, json_response=False (roundtrip serve --sessions)"),
+        ({"json_response": True}, "json_response=False"),
+    ],
+    ids=["stateless", "json"],
+)
+async def test_a_live_client_without_a_way_back_is_told_what_to_change(options: dict[str, bool], settings: str) -> None:
     trace = Steps()
     async with (
         served(bookshop(trace=trace), **options) as url,
@@ -78,7 +85,7 @@ async def test_a_live_client_without_a_way_back_is_told_what_to_change(options: 
     error = caught.value
     assert error.code == -32600
     assert "'confirm_backorder'" in error.message
-    assert "stateless_http=False, json_response=False" in error.message
+    assert f"with {settings}, or use a client that speaks 2026-07-28" in error.message
     assert Event.REJECT in trace.events
     assert Event.ASK not in trace.events
 

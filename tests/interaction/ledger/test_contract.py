@@ -1,5 +1,7 @@
-"""The contract of ledgers, the same for all three."""
+"""The contract of ledgers, the same for all."""
 
+import socket
+import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -25,15 +27,38 @@ def redis() -> Generator[RedisServer]:
         yield server
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
+@pytest.fixture(scope="module")
+def cluster() -> Generator[str]:
+    """The URL of a cluster of one."""
+    ports: list[str] = []
+    for _ in range(2):
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            ports.append(str(listening.getsockname()[1]))
+    port, bus = ports
+    options = ["--cluster-enabled", "yes", "--port", port, "--cluster-port", bus, "--bind", "127.0.0.1"]
+    with (
+        TemporaryDirectory(prefix="rt") as folder,
+        redis_server(Path(folder), *options, "--cluster-announce-ip", "127.0.0.1") as server,
+    ):
+        assert server.command("cluster", "addslotsrange", "0", "16383") == "OK"
+        ends = time.monotonic() + 10
+        while "cluster_state:ok" not in server.command("cluster", "info"):
+            assert time.monotonic() < ends
+            time.sleep(0.02)
+        yield f"redis://127.0.0.1:{port}"
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis", "cluster"])
 async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Ledger]:
     made: Ledger
     if request.param == "memory":
         made = MemoryLedger()
     elif request.param == "sqlite":
         made = SqliteLedger(tmp_path / "ledger.db")
-    else:
+    elif request.param == "redis":
         made = RedisLedger(request.getfixturevalue("redis").url, prefix=request.node.name)
+    else:
+        made = RedisLedger(request.getfixturevalue("cluster"), prefix=request.node.name, cluster=True)
     yield made
     await made.aclose()
 
@@ -75,6 +100,46 @@ async def test_what_was_taken_back_may_be_begun_anew(ledger: Ledger) -> None:
     await claim(ledger, terms="a")
     await ledger.release("call", holder="one")
     assert await claim(ledger, terms="b", holder="two") == Claim(Standing.GRANTED, "b")
+
+
+async def test_a_tentative_claim_keeps_others_out(ledger: Ledger) -> None:
+    assert await claim(ledger, tentative=True) == Claim(Standing.GRANTED, "a")
+    assert await claim(ledger, terms="b", holder="two", tentative=True) == Claim(Standing.RUNNING, "a")
+    assert await ledger.wait("call", patience=SHORT) == Claim(Standing.RUNNING, "a")
+
+
+async def test_a_holder_that_dies_before_it_begins_leaves_nothing_but_its_notes(ledger: Ledger) -> None:
+    await claim(ledger, tentative=True, lease=SHORT)
+    assert await ledger.note("call", "step", "1", holder="one")
+    assert await ledger.wait("call", patience=LONG) is None
+    assert await claim(ledger, terms="b", holder="two") == Claim(Standing.GRANTED, "b", notes={"step": "1"})
+
+
+async def test_a_holder_whose_place_was_taken_before_it_began_may_not_begin(ledger: Ledger) -> None:
+    await claim(ledger, tentative=True, lease=SHORT)
+    assert await ledger.wait("call", patience=LONG) is None
+    await claim(ledger, holder="two", terms="b")
+    assert await claim(ledger) == Claim(Standing.RUNNING, "b")
+    assert not await ledger.renew("call", holder="one", lease=LONG)
+    assert not await ledger.settle("call", holder="one", result="1", keep=LONG)
+    await ledger.release("call", holder="one")
+    assert (await claim(ledger, holder="three")).standing is Standing.RUNNING
+
+
+async def test_a_holder_that_dies_after_it_has_begun_is_unknown(ledger: Ledger) -> None:
+    await claim(ledger, tentative=True)
+    await claim(ledger, lease=SHORT)
+    assert await ledger.wait("call", patience=LONG) == Claim(Standing.UNKNOWN, "a")
+    assert await claim(ledger, holder="two", tentative=True) == Claim(Standing.UNKNOWN, "a")
+    assert (await claim(ledger, holder="two", although_unknown=True, tentative=True)).standing is Standing.GRANTED
+
+
+async def test_a_tentative_claim_can_be_renewed_and_taken_back(ledger: Ledger) -> None:
+    await claim(ledger, tentative=True, lease=SHORT)
+    assert await ledger.renew("call", holder="one", lease=LONG)
+    assert (await claim(ledger, holder="two", tentative=True)).standing is Standing.RUNNING
+    await ledger.release("call", holder="one")
+    assert (await claim(ledger, holder="two", tentative=True)).standing is Standing.GRANTED
 
 
 async def test_notes_are_there_for_whoever_claims_it_next(ledger: Ledger) -> None:
@@ -119,8 +184,28 @@ async def test_what_is_settled_stays_so(ledger: Ledger) -> None:
     await ledger.settle("call", holder="one", result="first", keep=LONG)
     await ledger.release("call", holder="one")
     assert not await ledger.settle("call", holder="one", result="second", keep=LONG)
+    assert not await ledger.settle("call", holder="one", result=None, keep=LONG)
+    assert not await ledger.settle("call", holder="two", result="first", keep=LONG)
     assert not await ledger.renew("call", holder="one", lease=LONG)
     assert (await claim(ledger, holder="two")).result == "first"
+
+
+async def test_whoever_has_not_heard_that_it_was_settled_may_say_it_again(ledger: Ledger) -> None:
+    await claim(ledger)
+    for _ in range(2):
+        assert await ledger.settle("call", holder="one", result="r", keep=LONG)
+    assert (await claim(ledger, holder="two")).result == "r"
+
+
+@pytest.mark.parametrize("text", ["}", "{a}/{b}", "a b\r\n$1\r\n", "\0", "é\u2028", "", "*"])
+async def test_texts_that_mean_something_to_redis_are_texts(ledger: Ledger, text: str) -> None:
+    key = f"call-{text}"
+    assert (await claim(ledger, key, terms=text, holder=text)).standing is Standing.GRANTED
+    assert (await claim(ledger, f"{key}}}", holder="other")).standing is Standing.GRANTED
+    assert await ledger.note(key, text, text, holder=text)
+    assert (await claim(ledger, key, terms=text, holder=text)).notes == {text: text}
+    assert await ledger.settle(key, holder=text, result=text, keep=LONG)
+    assert await claim(ledger, key, holder="two") == Claim(Standing.SETTLED, text, text)
 
 
 async def test_whoever_does_not_renew_counts_as_dead(ledger: Ledger) -> None:

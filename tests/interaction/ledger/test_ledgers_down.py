@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -10,12 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 from mcp.shared.exceptions import MCPError
 
 from roundtrip.ledger import Claim, Ledger, LedgerDown, RedisLedger, SqliteLedger, Standing
 from roundtrip.ledger import sqlite as sqlite_ledger
-from roundtrip.testing import Duplicate, Hop, User
+from roundtrip.testing import Duplicate, Hop, LegByLeg, User
 from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
 from tests.redis_server import RedisServer, redis_server
 
@@ -105,6 +107,26 @@ async def test_what_redis_has_on_disk_survives_its_end(redis: RedisServer) -> No
     redis.start()
     again = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert (text_of(again), shop.ran) == ("tea no. 1, paid", ["tea"])
+    await ledger.aclose()
+
+
+async def test_a_body_that_ends_while_redis_restarts_has_its_result_kept(redis: RedisServer) -> None:
+    ledger = RedisLedger(redis.url, timeout=0.5)
+    shop = Shop(ledger)
+
+    async def restart(what: str) -> str:
+        shop.ran.append(what)
+        redis.kill()
+        return f"{what} no. {len(shop.ran)}"
+
+    shop.add(restart)
+    legs = LegByLeg(shop)
+    await legs.leg("restart", TEA)
+    told = [await legs.leg("restart", TEA, state=legs.token)]
+    redis.start()
+    with anyio.fail_after(BOUND):
+        told.append(await legs.leg("restart", TEA, state=legs.token))
+    assert ([text_of(one) for one in told], shop.ran) == (["tea no. 1"] * 2, ["tea"])
     await ledger.aclose()
 
 
@@ -235,6 +257,22 @@ async def test_a_file_that_somebody_holds_is_told_in_time(tmp_path: Path, monkey
     holder.execute("COMMIT")
     holder.close()
     assert (await claim(ledger, "third")).standing is Standing.GRANTED
+    await ledger.aclose()
+
+
+async def test_a_ledger_waits_for_no_thread_that_a_body_holds(tmp_path: Path) -> None:
+    go_on = threading.Event()
+    held = anyio.to_thread.current_default_thread_limiter()
+    ledger = SqliteLedger(tmp_path / "ledger.db")
+    async with anyio.create_task_group() as group:
+        for _ in range(int(held.total_tokens)):
+            group.start_soon(anyio.to_thread.run_sync, go_on.wait, BOUND)
+        try:
+            await anyio.wait_all_tasks_blocked()
+            assert held.available_tokens == 0
+            assert (await claim(ledger)).standing is Standing.GRANTED
+        finally:
+            go_on.set()
     await ledger.aclose()
 
 

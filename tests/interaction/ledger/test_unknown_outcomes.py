@@ -118,12 +118,62 @@ async def test_a_result_that_cannot_be_kept_reaches_its_client_and_is_unknown_la
     bought = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert text_of(bought) == "tea no. 1, paid"
     assert "tool 'buy' could not keep its result" in caplog.text
-    ledger.down.clear()
     assert (await reason_of(legs, "buy", TEA, answers=YES))[1] == "still_running"
     await lapse(ledger)
     again = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert "the outcome of this call is unknown" in text_of(again)
     assert shop.ran == ["tea"]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("lapsed", [False, True])
+async def test_a_result_that_cannot_be_kept_at_once_is_kept_later(shop: Shop, ledger: Failing, lapsed: bool) -> None:
+    """Also once the process has counted as dead, as it could not say that it was alive."""
+    legs = await asked_to_buy(shop)
+    ledger.down.add("settle")
+    await legs.leg("buy", TEA, answers=YES, state=legs.token)
+    if lapsed:
+        await lapse(ledger)
+        assert "unknown" in text_of(await legs.leg("buy", TEA, answers=YES, state=legs.token))
+    ledger.down.clear()
+    await until_kept(ledger)
+    again = await legs.leg("buy", TEA, answers=YES, state=legs.token)
+    assert (text_of(again), shop.ran) == ("tea no. 1, paid", ["tea"])
+
+
+async def until_kept(ledger: MemoryLedger) -> None:
+    entries: dict[str, Any] = ledger._entries  # pyright: ignore[reportPrivateUsage]
+    with anyio.fail_after(20):
+        while not all(one.standing is Standing.SETTLED for one in entries.values()):  # noqa: ASYNC110 - no event
+            await anyio.sleep(0.02)
+
+
+async def test_a_result_too_large_to_keep_reaches_its_client_and_is_unknown_later(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(exactly_once, "LARGEST", 40)
+    legs = await asked_to_buy(shop)
+    assert text_of(await legs.leg("buy", TEA, answers=YES, state=legs.token)) == "tea no. 1, paid"
+    assert "unknown" in text_of(await legs.leg("buy", TEA, answers=YES, state=legs.token))
+    assert shop.ran == ["tea"]
+    assert "too large" in caplog.text
+
+
+async def test_an_error_that_cannot_be_written_down_ends_its_call_all_the_same(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail() -> str:
+        shop.ran.append("fail")
+        raise MCPError(code=INVALID_PARAMS, message="no", data={"at": object()})
+
+    shop.add(fail)
+    legs = LegByLeg(shop)
+    await legs.leg("fail")
+    with pytest.raises(MCPError):
+        await legs.leg("fail", state=legs.token)
+    assert "unknown" in text_of(await legs.leg("fail", state=legs.token))
+    assert shop.ran == ["fail"]
+    assert "tool 'fail' could not keep how it failed" in caplog.text
 
 
 async def lapse(ledger: MemoryLedger) -> None:

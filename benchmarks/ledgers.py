@@ -1,0 +1,164 @@
+"""What a ledger costs: a leg whose body must run once, and a leg that arrives again and is told what came of it.
+
+Run it as `python -m benchmarks.ledgers`. It starts a Redis of its own on the loopback interface, where it finds one.
+"""
+
+import argparse
+import asyncio
+import logging
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Annotated, Final
+
+from starlette.types import ASGIApp
+
+from benchmarks.asgi import PATH, Endpoint, serving
+from benchmarks.measure import Effort, Line, measure
+from benchmarks.scenarios import Call, Row
+from benchmarks.variants import Variant
+from benchmarks.wire import Asked, WrongReply, call, read
+from benchmarks.workloads import CONSENT_MESSAGE, KEY, TOOL, Consent, Workload, confirm, said
+from roundtrip import Elicit, Resolve, Server
+from roundtrip.ledger import Ledger, MemoryLedger, RedisLedger, SqliteLedger
+
+_SEED: Final = 20260728
+_NONE: Final = "none"
+_ROWS: Final = (
+    Row("leg", "the leg whose body runs"),
+    Row("replay", "the same leg again, told what came of it"),
+)
+
+
+async def _consent() -> Elicit[Consent]:
+    return Elicit(CONSENT_MESSAGE, Consent)
+
+
+def _app(workload: Workload, *, ledger: Ledger | None) -> ASGIApp:
+    server = Server("bench", keys=[KEY], ledger=ledger, trace=False)
+
+    @server.tool(name=TOOL, exactly_once=ledger is not None)
+    async def work(name: str, consent: Annotated[Consent, Resolve(_consent)]) -> str:
+        """Ask once, and say so."""
+        return said(name, [str(consent.ok)])
+
+    return server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Replays:
+    """Answers a question twice."""
+
+    rows: tuple[Row, ...] = _ROWS
+    calls: int = 40
+    most_rounds: int | None = None
+
+    @asynccontextmanager
+    async def prepared(self, variant: Variant) -> AsyncGenerator[Call | None]:
+        """Start a server of the variant."""
+        app = variant.build(confirm())
+        if app is None:
+            yield None
+            return
+        async with serving(app) as endpoint:
+            yield partial(_answer_twice, endpoint)
+
+
+async def _answer_twice(endpoint: Endpoint) -> tuple[float, ...]:
+    request = call()
+    asked = read(await endpoint.post(request.body, headers=request.headers))
+    if not isinstance(asked, Asked):
+        raise WrongReply("the first leg did not ask")
+    answers: dict[str, dict[str, str | bool]] = {key: {one.field: True} for key, one in asked.questions.items()}
+    request = call(answers=answers, state=asked.state)
+    taken: list[float] = []
+    for _ in _ROWS:
+        response = await endpoint.post(request.body, headers=request.headers)
+        reply = read(response)
+        if isinstance(reply, Asked) or reply.text != confirm().text:
+            raise WrongReply("the last leg did not end the call")
+        taken.append(response.elapsed_ns)
+    return tuple(taken)
+
+
+def _variant(name: str, title: str, make: Callable[[], Ledger | None]) -> Variant:
+    return Variant(name=name, title=title, imports="", note="", build=lambda workload: _app(workload, ledger=make()))
+
+
+@contextmanager
+def _redis(folder: Path) -> Generator[str | None]:
+    """The URL of a Redis that writes nothing to the disk; None where there is none."""
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
+    if program is None:
+        yield None
+        return
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(folder)]
+    process = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL)
+    try:
+        ends = time.monotonic() + 10
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            except OSError:
+                if time.monotonic() > ends:
+                    raise
+                time.sleep(0.02)
+        yield f"redis://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def _table(lines: Sequence[Line], variants: Sequence[Variant]) -> str:
+    """Medians, and in brackets the median of what each batch took more than the one without a ledger beside it."""
+    shown: list[str] = []
+    for line in lines:
+        shown.append(f"{line.row.title}:")
+        without = line.figures[_NONE]
+        for variant in variants:
+            figure = line.figures[variant.name]
+            more = median(one - other for one, other in zip(figure.samples, without.samples, strict=True))
+            shown.append(
+                f"  {variant.title:<32} {figure.median / 1000:6.0f} µs  ({more / 1000:+5.0f})  "
+                f"least {figure.least / 1000:5.0f}"
+            )
+    return "\n".join(shown)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it, and return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ledgers", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=25, metavar="N", help="batches of each ledger (default 25)")
+    options = parser.parse_args(arguments)
+    logging.disable(logging.CRITICAL)
+    with TemporaryDirectory(prefix="rt") as name, _redis(Path(name)) as url:
+        folder = Path(name)
+        variants = [
+            _variant(_NONE, "without: the body runs again", lambda: None),
+            _variant("memory", "MemoryLedger", MemoryLedger),
+            _variant("sqlite", "SqliteLedger(durable=False)", lambda: SqliteLedger(folder / "fast.db", durable=False)),
+            _variant("durable", "SqliteLedger", lambda: SqliteLedger(folder / "durable.db")),
+        ]
+        if url is not None:
+            variants.append(_variant("redis", "RedisLedger, loopback", lambda: RedisLedger(url)))
+        effort = Effort(rounds=options.rounds, batch_scale=1, warm_up=5)
+        lines = asyncio.run(measure(_Replays(), variants, effort=effort, rng=random.Random(_SEED)))
+    sys.stdout.write(_table(lines, variants) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""Tells a live call that the response its questions go over is gone, so that it ends instead of waiting for ever.
+
+In the live era a question rides the response of the request it belongs to, and the result comes after it on the same
+one. The SDK drops what is sent after a client has left: the question would wait for an answer that nobody can give.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import anyio
+from mcp.server import MCPServer
+from mcp.server.lowlevel.server import LifespanResultT
+from mcp.server.streamable_http import EventStore
+from mcp.server.streamable_http_manager import (
+    DEFAULT_MAX_REQUEST_BODY_SIZE,
+    DEFAULT_MAX_SESSIONS,
+    DEFAULT_SESSION_IDLE_TIMEOUT,
+)
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from roundtrip.errors import ConnectionLost
+
+__all__ = ["HttpServer", "Responses", "while_answerable"]
+
+T = TypeVar("T")
+
+_RESPONSE: Final = "roundtrip.response"
+
+
+class _Response:
+    """The response to one request, for as long as somebody reads it."""
+
+    __slots__ = ("over", "waiting")
+
+    def __init__(self) -> None:
+        self.over = False
+        self.waiting: set[anyio.CancelScope] = set()
+
+    def end(self) -> None:
+        self.over = True
+        for scope in self.waiting:
+            scope.cancel()
+
+
+class Responses:
+    """ASGI middleware that knows when the response to a request has ended, however it did."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the lifespan."""
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        response = scope[_RESPONSE] = _Response()
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            response.end()
+
+
+async def while_answerable(request: Any, ask: Callable[[], Awaitable[T]]) -> T:
+    """What `ask` returns, unless the response to an HTTP request ends before.
+
+    Args:
+        request: What the SDK's context holds as the request; anything that is not watched is asked without limit.
+        ask: Asks the client.
+
+    Raises:
+        ConnectionLost: The client has left.
+    """
+    response = request.scope.get(_RESPONSE) if isinstance(request, Request) else None
+    if not isinstance(response, _Response):
+        return await ask()
+    if not response.over:
+        with anyio.CancelScope() as scope:
+            response.waiting.add(scope)
+            try:
+                return await ask()
+            finally:
+                response.waiting.discard(scope)
+    raise ConnectionLost
+
+
+class HttpServer(MCPServer[LifespanResultT]):
+    """An `MCPServer` whose live calls end when their client has left."""
+
+    def streamable_http_app(
+        self,
+        *,
+        streamable_http_path: str = "/mcp",
+        json_response: bool = False,
+        stateless_http: bool = False,
+        event_store: EventStore | None = None,
+        retry_interval: int | None = None,
+        max_request_body_size: int = DEFAULT_MAX_REQUEST_BODY_SIZE,
+        session_idle_timeout: float | None = DEFAULT_SESSION_IDLE_TIMEOUT,
+        max_sessions: int | None = DEFAULT_MAX_SESSIONS,
+        transport_security: TransportSecuritySettings | None = None,
+        host: str = "127.0.0.1",
+    ) -> Starlette:
+        """The ASGI application that serves streamable HTTP; the arguments are the SDK's.
+
+        Clients on 2025-11-25 and older can be asked only without `stateless_http` and `json_response`. Such a call
+        ends when its client has left, unless an `event_store` lets the client come back to it.
+        """
+        app = super().streamable_http_app(
+            streamable_http_path=streamable_http_path,
+            json_response=json_response,
+            stateless_http=stateless_http,
+            event_store=event_store,
+            retry_interval=retry_interval,
+            max_request_body_size=max_request_body_size,
+            session_idle_timeout=session_idle_timeout,
+            max_sessions=max_sessions,
+            transport_security=transport_security,
+            host=host,
+        )
+        if not stateless_http and not json_response and event_store is None:
+            app.add_middleware(Responses)
+        return app

@@ -1,0 +1,318 @@
+"""`RedisSubscriptionBus`: changes reach the clients of all instances, through Redis or Valkey.
+
+A bus has no lifespan in the SDK: it is told of listeners and of events, and of nothing else. So it listens to Redis as
+long as somebody on the event loop listens to it, and a task sends as long as something waits to be sent. Whatever is
+left when a loop ends is cancelled by it, as all tasks are.
+"""
+
+import asyncio
+import contextvars
+import logging
+import os
+import random
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from typing import Any, Final, cast
+
+import anyio.lowlevel
+from anyio.lowlevel import RunVar
+from mcp.server.subscriptions import ServerEvent
+
+from roundtrip.redis_connections import RedisConnections, RedisDown
+from roundtrip.subscriptions.messages import ALL_LISTS, MOST_EVENTS, Message, Unreadable, fits, read_message
+
+__all__ = ["RedisSubscriptionBus"]
+
+logger = logging.getLogger("roundtrip")
+
+Listener = Callable[[ServerEvent], None]
+
+_MOST_WAITING: Final = 1024
+"""Events that wait to be sent, or to be delivered; equal ones count once."""
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 5.0
+_QUIET: Final = 15.0
+"""Seconds of silence after which Redis is asked whether it is still there."""
+_COMPLAIN_EVERY: Final = 60.0
+_NAME_BYTES: Final = 12
+
+
+class RedisSubscriptionBus:
+    """Carries what changes on one instance to the clients of all: `Server(…, subscriptions=RedisSubscriptionBus(url))`.
+
+    An instance's own clients are told at once, whether or not Redis can be reached; those of other instances by Redis,
+    which keeps nothing: what is published while an instance is cut off, it does not hear. When it can listen again, it
+    therefore tells its clients that each list may have changed.
+
+    Args:
+        url: Such as `redis://redis.internal:6379/0`, `rediss://…` or `unix://…`; of a cluster, that of any node.
+        channel: The instances that share it are told of each other's changes; one for each service.
+        timeout: Seconds that one request may take, with connecting.
+        **options: Those of redis-py's connections, as `redis.asyncio.Redis.from_url` takes them.
+
+    Raises:
+        ImportError: redis-py is not installed.
+    """
+
+    def __init__(self, url: str, *, channel: str = "roundtrip:changes", timeout: float = 2.0, **options: Any) -> None:
+        self._connections = RedisConnections(url, timeout=timeout, options=options)
+        self._channel = channel
+        self._timeout = timeout
+        self._name = os.urandom(_NAME_BYTES).hex()
+        # A server may serve on several event loops, each of which has listeners and connections of its own.
+        self._lock = threading.Lock()
+        self._hubs: set[_Hub] = set()
+        self._own: RunVar[_Hub] = RunVar(f"roundtrip_bus_{id(self)}")
+
+    async def publish(self, event: ServerEvent) -> None:
+        """Deliver an event here, and have it sent to the other instances. It waits for nobody."""
+        hub = self._hub()
+        hub.deliver(event)
+        with self._lock:
+            others = [other for other in self._hubs if other is not hub]
+        for other in others:
+            other.deliver_from_another_loop(event)
+        if fits(event):
+            hub.send(event)
+        else:
+            logger.warning(
+                "that a resource was updated is not told to other instances: its URI is too long, or no text"
+            )
+        # As the SDK's own bus does: a burst lets the streams drain.
+        await anyio.lowlevel.checkpoint()
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Have a listener told of events, on this event loop, until what is returned is called."""
+        hub = self._hub()
+        token = object()
+        hub.add(token, listener)
+        with self._lock:
+            self._hubs = {other for other in self._hubs if not other.is_over} | {hub}
+
+        def unsubscribe() -> None:
+            if hub.remove(token):
+                with self._lock:
+                    self._hubs.discard(hub)
+
+        return unsubscribe
+
+    async def aclose(self) -> None:
+        """Send what waits on this event loop, as far as Redis takes it in time, and close its connections.
+
+        Whoever listens goes on to be told of what is published here. To publish or to listen anew connects again.
+        """
+        await self._hub().aclose()
+        await self._connections.aclose()
+
+    def _hub(self) -> "_Hub":
+        try:
+            return self._own.get()
+        except LookupError:
+            # A fork has the parent's name, and is another instance.
+            name = f"{self._name}-{os.getpid()}"
+            hub = _Hub(self._connections, self._channel, name=name, timeout=self._timeout)
+            self._own.set(hub)
+            return hub
+
+
+class _Hub:
+    """The listeners of one event loop, what waits to be sent from there, and the two tasks that see to it."""
+
+    def __init__(self, connections: RedisConnections, channel: str, *, name: str, timeout: float) -> None:
+        self._connections = connections
+        self._channel = channel
+        self._name = name
+        self._timeout = timeout
+        self._loop = asyncio.get_running_loop()
+        self._listeners: dict[object, Listener] = {}
+        self._outgoing: dict[ServerEvent, None] = {}
+        self._incoming: dict[ServerEvent, None] = {}
+        self._lock = threading.Lock()
+        self._lost = 0
+        self._hearing: asyncio.Task[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._again: asyncio.TimerHandle | None = None
+        self._complained = -_COMPLAIN_EVERY
+
+    @property
+    def is_over(self) -> bool:
+        return self._loop.is_closed()
+
+    def add(self, token: object, listener: Listener) -> None:
+        self._listeners[token] = listener
+        if self._hearing is None or self._hearing.done():
+            self._hearing = self._begin(self._hear())
+
+    def remove(self, token: object) -> bool:
+        """Whether nobody is left."""
+        self._listeners.pop(token, None)
+        if not self._listeners and self._hearing is not None:
+            self._hearing.cancel()
+            self._hearing = None
+        return not self._listeners
+
+    def deliver(self, event: ServerEvent) -> None:
+        for listener in list(self._listeners.values()):
+            try:
+                listener(event)
+            except Exception:
+                logger.exception("whoever listens to changes raised")
+
+    def deliver_from_another_loop(self, event: ServerEvent) -> None:
+        with self._lock:
+            first = not self._incoming
+            _wait_in(self._incoming, event)
+        if first:
+            with suppress(RuntimeError):
+                # A loop that has ended has no listeners any more.
+                self._loop.call_soon_threadsafe(self._deliver_incoming)
+
+    def _deliver_incoming(self) -> None:
+        with self._lock:
+            events, self._incoming = self._incoming, {}
+        for event in events:
+            self.deliver(event)
+
+    def send(self, event: ServerEvent) -> None:
+        self._lost += _wait_in(self._outgoing, event)
+        if self._sending is None or self._sending.done():
+            self._sending = self._begin(self._send())
+
+    async def aclose(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+        if self._sending is not None:
+            await asyncio.wait([self._sending], timeout=self._timeout)
+        for task in (self._sending, self._hearing):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        self._sending = self._hearing = None
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        # What the request that came first has set in its context is nothing to those that come later.
+        return self._loop.create_task(work, context=contextvars.Context())
+
+    async def _send(self) -> None:
+        """Send what waits; nobody waits for it, so all is sent that came together."""
+        pauses = _Pauses()
+        was_down = False
+        while self._outgoing:
+            batch = list(self._outgoing)[:MOST_EVENTS]
+            for event in batch:
+                del self._outgoing[event]
+            try:
+                text = Message.of(batch, sender=self._name).model_dump_json()
+                await self._connections.command("PUBLISH", self._channel, text)
+            except RedisDown as error:
+                self._complain("changes cannot be told to other instances, and wait: %s", error)
+                was_down = True
+                self._put_back(batch)
+                await asyncio.sleep(pauses.next())
+            else:
+                pauses.reset()
+                if was_down:
+                    # The others listen again at the latest when their own pauses have ended.
+                    was_down = False
+                    self._send_again_later([*batch, *self._outgoing])
+        if self._lost:
+            logger.warning("%d changes were not told to other instances: too many waited for Redis", self._lost)
+            self._lost = 0
+
+    def _put_back(self, events: Iterable[ServerEvent]) -> None:
+        later, self._outgoing = self._outgoing, {}
+        self._lost += sum(_wait_in(self._outgoing, event) for event in [*events, *later])
+
+    def _send_again_later(self, events: Iterable[ServerEvent]) -> None:
+        def send_again() -> None:
+            for event in events:
+                self.send(event)
+
+        if self._again is not None:
+            self._again.cancel()
+        self._again = self._loop.call_later(_LONGEST_PAUSE + self._timeout, send_again)
+
+    async def _hear(self) -> None:
+        """Deliver what other instances tell, and listen again whenever Redis was gone."""
+        pauses = _Pauses()
+        while True:
+            try:
+                async with self._connections.subscribed(self._channel) as connection:
+                    pauses.reset()
+                    # What was told before is not known: to whoever has listened for a moment already, and above all to
+                    # those that have listened since before Redis was gone.
+                    for event in ALL_LISTS:
+                        self.deliver(event)
+                    await self._hear_from(connection)
+            except RedisDown as error:
+                self._complain("changes of other instances cannot be heard for now: %s", error)
+            except Exception:
+                logger.exception("changes of other instances cannot be heard for now")
+            await asyncio.sleep(pauses.next())
+
+    async def _hear_from(self, connection: Any) -> None:
+        """Deliver what arrives, until the connection breaks."""
+        asked = False
+        waiting: dict[ServerEvent, None] = {}
+        while True:
+            # What arrives together is told together, so that equal events are told once.
+            patience = 0 if waiting else self._timeout if asked else _QUIET
+            answer = await connection.read_response(disable_decoding=True, timeout=patience)
+            if answer is not None:
+                asked = False
+                waiting.update(dict.fromkeys(self._told_in(answer)))
+            if waiting and (answer is None or len(waiting) >= MOST_EVENTS):
+                for event in waiting:
+                    self.deliver(event)
+                    # The streams of clients have bounds of their own, and need a moment to drain.
+                    await asyncio.sleep(0)
+                waiting.clear()
+            elif answer is None and asked:
+                raise RedisDown("it has fallen silent")
+            elif answer is None:
+                # A machine that is gone says nothing, not even that it is gone.
+                await connection.send_packed_command(b"*1\r\n$4\r\nPING\r\n", check_health=False)
+                asked = True
+
+    def _told_in(self, answer: Any) -> Iterable[ServerEvent]:
+        if not isinstance(answer, list) or len(cast("list[Any]", answer)) != 3 or answer[0] != b"message":
+            return ()
+        try:
+            message = read_message(cast("object", answer[2]))
+        except Unreadable as error:
+            self._complain("a message on the channel of changes is ignored: %s", error)
+            return ()
+        # What was published here has been delivered here.
+        return () if message.sender == self._name else message.events()
+
+    def _complain(self, text: str, error: Exception) -> None:
+        now = self._loop.time()
+        if now - self._complained >= _COMPLAIN_EVERY:
+            self._complained = now
+            logger.warning(text, error)
+
+
+class _Pauses:
+    """How long to wait before the next attempt: longer each time, and never in step with the other instances."""
+
+    def __init__(self) -> None:
+        self._next = _FIRST_PAUSE
+
+    def next(self) -> float:
+        pause, self._next = self._next, min(self._next * 2, _LONGEST_PAUSE)
+        return pause * random.uniform(0.5, 1.0)  # noqa: S311 - nobody gains anything by guessing it
+
+    def reset(self) -> None:
+        self._next = _FIRST_PAUSE
+
+
+def _wait_in(line: dict[ServerEvent, None], event: ServerEvent) -> int:
+    """Have an event wait, once; how many are dropped for it, the oldest first."""
+    # Who is told looks again, so that of equal events the latest counts.
+    line.pop(event, None)
+    line[event] = None
+    if len(line) <= _MOST_WAITING:
+        return 0
+    line.pop(next(iter(line)))
+    return 1

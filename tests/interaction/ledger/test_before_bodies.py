@@ -1,0 +1,102 @@
+"""Legs that are lost, or lose their place, after they have claimed their call and before its body begins."""
+
+from typing import Annotated, Any
+
+import anyio
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from roundtrip import Resolve
+from roundtrip.ledger import LedgerDown, MemoryLedger
+from roundtrip.server import exactly_once
+from roundtrip.testing import LegByLeg
+from tests.interaction.ledger.shops import Shop, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exactly_once, "LEASE", 0.5)
+    monkeypatch.setattr(exactly_once, "PATIENCE", 0.1)
+
+
+class Silent(MemoryLedger):
+    """A ledger that hears nothing more of whoever has claimed, as if its process were dead or stuck."""
+
+    async def renew(self, key: str, *, holder: str, lease: float) -> bool:
+        raise LedgerDown("nothing is heard of it")
+
+    async def release(self, key: str, *, holder: str) -> None:
+        raise LedgerDown("nothing is heard of it")
+
+
+class Looking:
+    """A tool that looks something up before its body begins; the first time, it takes as long as the test likes."""
+
+    def __init__(self) -> None:
+        self.shop = Shop(Silent())
+        self.began = anyio.Event()
+        self.go_on = anyio.Event()
+
+        async def price() -> int:
+            if not self.began.is_set():
+                self.began.set()
+                await self.go_on.wait()
+            return 12
+
+        async def look(price: Annotated[int, Resolve(price)]) -> str:
+            self.shop.ran.append("look")
+            return f"{price}, no. {len(self.shop.ran)}"
+
+        self.shop.add(look)
+        self.legs = LegByLeg(self.shop)
+
+    async def first_leg(self) -> None:
+        """The round without questions, by which the call gets its name."""
+        self.began.set()
+        await self.legs.leg("look")
+        self.began = anyio.Event()
+
+    async def until_it_is_free(self) -> Any:
+        """What the leg is told when nobody is heard of any more."""
+        while True:
+            try:
+                return await self.legs.leg("look", state=self.legs.token)
+            except MCPError as error:
+                data: dict[str, Any] = error.error.data or {}
+                if data.get("reason") != "still_running":
+                    raise
+
+
+async def test_a_process_that_dies_before_the_body_begins_leaves_the_call_to_the_next_leg() -> None:
+    looking = Looking()
+    await looking.first_leg()
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: looking.legs.leg("look", state=looking.legs.token))
+            await looking.began.wait()
+            group.cancel_scope.cancel()
+        assert text_of(await looking.until_it_is_free()) == "12, no. 1"
+    assert looking.shop.ran == ["look"]
+
+
+async def test_a_leg_whose_place_was_taken_before_its_body_began_does_not_begin_it() -> None:
+    looking = Looking()
+    await looking.first_leg()
+    told: list[Any] = []
+
+    async def slow() -> None:
+        with pytest.raises(MCPError) as caught:
+            await looking.legs.leg("look", state=looking.legs.token)
+        told.append(caught.value.error.data)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(slow)
+            await looking.began.wait()
+            assert text_of(await looking.until_it_is_free()) == "12, no. 1"
+            looking.go_on.set()
+        assert text_of(await looking.legs.leg("look", state=looking.legs.token)) == "12, no. 1"
+    assert [data["reason"] for data in told] == ["still_running"]
+    assert looking.shop.ran == ["look"]

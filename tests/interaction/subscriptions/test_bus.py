@@ -1,0 +1,313 @@
+"""The bus on Redis: what is published on one instance is heard on all, whatever becomes of Redis."""
+
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import anyio
+import pytest
+from mcp.server.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    SubscriptionBus,
+    ToolsListChanged,
+)
+
+from roundtrip.subscriptions import RedisSubscriptionBus
+from roundtrip.subscriptions import redis as redis_bus
+from tests.redis_server import RedisServer, redis_server
+
+pytestmark = pytest.mark.anyio
+
+BOUND: Final = 20.0
+CHANNEL: Final = "roundtrip:changes"
+LISTS: Final = {ToolsListChanged(), PromptsListChanged(), ResourcesListChanged()}
+
+
+@pytest.fixture(scope="module")
+def redis() -> Generator[RedisServer]:
+    # A socket's path must be short, shorter than pytest's own folders are.
+    with TemporaryDirectory(prefix="rt") as folder, redis_server(Path(folder), "--appendonly", "no") as server:
+        yield server
+
+
+async def until(holds: Callable[[], object]) -> None:
+    with anyio.fail_after(BOUND):
+        while not holds():  # noqa: ASYNC110 - of what other processes do there is no event
+            await anyio.sleep(0.01)
+
+
+def updated(number: int) -> ResourceUpdated:
+    return ResourceUpdated(uri=f"test://{number}")
+
+
+@asynccontextmanager
+async def instance(
+    redis: RedisServer, **options: Any
+) -> AsyncGenerator[tuple[RedisSubscriptionBus, list[ServerEvent]]]:
+    """An instance's bus, and what it hears once it hears what others tell."""
+    bus = RedisSubscriptionBus(redis.url, timeout=0.5, **options)
+    heard: list[ServerEvent] = []
+    unsubscribe = bus.subscribe(heard.append)
+    await until(lambda: LISTS.issubset(heard))
+    heard.clear()
+    yield bus, heard
+    unsubscribe()
+    await bus.aclose()
+
+
+def test_it_is_a_bus() -> None:
+    bus: SubscriptionBus = RedisSubscriptionBus("redis://localhost")
+    assert bus
+
+
+async def test_what_is_published_is_heard_here_at_once_and_elsewhere_soon_each_once(redis: RedisServer) -> None:
+    async with instance(redis) as (here, heard_here), instance(redis) as (_, heard_there):
+        for event in [*LISTS, updated(1)]:
+            await here.publish(event)
+            assert heard_here[-1] == event
+        await until(lambda: len(heard_there) >= 4)
+        # Whatever else there was would have come before this.
+        await here.publish(updated(2))
+        await until(lambda: updated(2) in heard_there)
+        assert set(heard_there) == {*LISTS, updated(1), updated(2)}
+        assert len(heard_here) == len(heard_there) == 5
+
+
+async def test_instances_of_other_services_hear_nothing(redis: RedisServer) -> None:
+    async with instance(redis, channel="ours") as (ours, _), instance(redis, channel="theirs") as (theirs, heard):
+        await ours.publish(ToolsListChanged())
+        async with instance(redis, channel="theirs") as (other, _):
+            await other.publish(updated(1))
+        await until(lambda: heard)
+        assert heard == [updated(1)]
+        assert theirs
+
+
+async def test_a_burst_arrives_whole_and_equal_events_together(redis: RedisServer) -> None:
+    async with instance(redis) as (here, heard_here), instance(redis) as (_, heard_there):
+        for number in range(1000):
+            await here.publish(updated(number))
+        for _ in range(1000):
+            await here.publish(ToolsListChanged())
+        await here.publish(PromptsListChanged())
+        await until(lambda: PromptsListChanged() in heard_there)
+        assert len(heard_here) == 2001
+        assert {event.uri for event in heard_there if isinstance(event, ResourceUpdated)} == {
+            f"test://{number}" for number in range(1000)
+        }
+        # As many as were sent one after another, and far from all of them.
+        assert 1 <= heard_there.count(ToolsListChanged()) < 900
+
+
+async def test_publishing_waits_for_nobody_and_what_waits_is_bounded(
+    redis: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_bus, "_LONGEST_PAUSE", 0.3)
+    async with instance(redis) as (here, heard_here), instance(redis) as (_, heard_there):
+        redis.stop()
+        try:
+            with anyio.fail_after(BOUND):
+                for number in range(3000):
+                    await here.publish(updated(number))
+            assert len(heard_here) == 3000
+        finally:
+            redis.go_on()
+        await until(lambda: updated(2999) in heard_there)
+        await until(lambda: "too many waited for Redis" in caplog.text)
+        # The latest 1024, and what was under way when Redis fell silent.
+        told = {event for event in heard_there if isinstance(event, ResourceUpdated)}
+        assert {updated(number) for number in range(3000 - 1024, 3000)} <= told
+        assert len(told) <= 1024 + 128 * 2
+
+
+async def test_when_redis_comes_back_all_may_have_changed_and_all_is_heard_again(
+    redis: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_bus, "_LONGEST_PAUSE", 0.3)
+    async with instance(redis) as (here, heard_here), instance(redis) as (_, heard_there):
+        redis.kill()
+        with anyio.fail_after(BOUND):
+            await here.publish(updated(1))
+        assert heard_here == [updated(1)]
+        assert heard_there == []
+        await until(lambda: "cannot be told to other instances" in caplog.text)
+        redis.start()
+        await until(lambda: LISTS.issubset(heard_there) and LISTS.issubset(heard_here))
+        await until(lambda: updated(1) in heard_there)
+        heard_there.clear()
+        await here.publish(ToolsListChanged())
+        await until(lambda: ToolsListChanged() in heard_there)
+
+
+MALFORMED: Final = [
+    "",
+    "nonsense",
+    "null",
+    "[1]",
+    "{}",
+    '{"version": 1}',
+    '{"version": 2, "sender": "x", "lists": ["tools"]}',
+    '{"version": 1, "sender": 1, "lists": ["tools"]}',
+    '{"version": 1, "sender": "x", "lists": ["\\u001b[31mtools"]}',
+    '{"version": 1, "sender": "x", "lists": "tools"}',
+    '{"version": 1, "sender": "x", "updated": [1]}',
+    '{"version": 1, "sender": "x", "updated": ["\\ud800"]}',
+    '{"version": 1, "sender": "x", "updated": ["%s"]}' % ("u" * 3000),
+    '{"version": 1, "sender": "%s", "lists": ["tools"]}' % ("s" * 100),
+    "[" * 100_000,
+    '{"version": 1, "sender": "x", "lists": ["tools"%s]}' % (', "tools"' * 200),
+]
+
+
+async def test_what_is_no_message_is_ignored_and_told_to_the_log_once(
+    redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with instance(redis) as (here, _), instance(redis) as (_, heard):
+        caplog.clear()
+        for text in MALFORMED:
+            assert redis.command("publish", CHANNEL, text) == "2", text[:50]
+        connection: Any = here
+        await connection._connections.command("PUBLISH", CHANNEL, b"\xff\x00" * 100)
+        await connection._connections.command("PUBLISH", CHANNEL, b"x" * 3_000_000)
+        await here.publish(updated(1))
+        await until(lambda: heard)
+        assert heard == [updated(1)]
+    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(told) == 2, "one line for each instance"
+    assert all(line.startswith("a message on the channel of changes is ignored: ") for line in told)
+    assert all(line.isprintable() for line in told)
+
+
+@pytest.mark.parametrize("uri", ["test://" + "u" * 5000, "test://\ud800"])
+async def test_a_uri_that_cannot_be_sent_is_told_here_and_to_the_log(
+    redis: RedisServer, uri: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with instance(redis) as (here, heard_here), instance(redis) as (_, heard_there):
+        await here.publish(ResourceUpdated(uri=uri))
+        await here.publish(updated(1))
+        await until(lambda: heard_there)
+        assert heard_here == [ResourceUpdated(uri=uri), updated(1)]
+        assert heard_there == [updated(1)]
+    assert "is not told to other instances" in caplog.text
+
+
+async def test_a_listener_that_raises_harms_no_other(redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: ServerEvent) -> None:
+        raise ValueError("on purpose")
+
+    async with instance(redis) as (here, _):
+        there = RedisSubscriptionBus(redis.url)
+        heard: list[ServerEvent] = []
+        ends = [there.subscribe(fail), there.subscribe(heard.append)]
+        await until(lambda: LISTS.issubset(heard))
+        await here.publish(updated(1))
+        await until(lambda: updated(1) in heard)
+        for end in ends * 2:
+            end()
+        await there.aclose()
+    assert "on purpose" in caplog.text
+
+
+async def test_it_listens_to_redis_only_while_somebody_listens_to_it(redis: RedisServer) -> None:
+    def listeners() -> str:
+        return redis.command("pubsub", "numsub", "lazy").split()[-1]
+
+    bus = RedisSubscriptionBus(redis.url, channel="lazy")
+    await bus.publish(ToolsListChanged())
+    assert listeners() == "0"
+    for _ in range(2):
+        ends = [bus.subscribe(lambda _: None) for _ in range(3)]
+        await until(lambda: listeners() == "1")
+        for end in ends:
+            end()
+        await until(lambda: listeners() == "0")
+    await bus.aclose()
+
+
+def test_it_serves_several_event_loops(redis: RedisServer) -> None:
+    bus = RedisSubscriptionBus(redis.url, channel="loops")
+    heard: dict[str, list[ServerEvent]] = {"one": [], "two": []}
+    ready, done = threading.Barrier(3, timeout=BOUND), threading.Barrier(3, timeout=BOUND)
+    failed: list[BaseException] = []
+
+    def serve(name: str) -> None:
+        async def main() -> None:
+            end = bus.subscribe(heard[name].append)
+            await until(lambda: LISTS.issubset(heard[name]))
+            await anyio.to_thread.run_sync(ready.wait)
+            if name == "one":
+                await bus.publish(updated(1))
+            await until(lambda: updated(2) in heard[name])
+            await bus.aclose()
+            end()
+
+        try:
+            anyio.run(main)
+        except BaseException as error:
+            failed.append(error)
+            raise
+        finally:
+            done.wait()
+
+    threads = [threading.Thread(target=serve, args=(name,)) for name in heard]
+    for thread in threads:
+        thread.start()
+
+    async def elsewhere() -> None:
+        await anyio.to_thread.run_sync(ready.wait)
+        other = RedisSubscriptionBus(redis.url, channel="loops")
+        await other.publish(updated(2))
+        await other.aclose()
+
+    anyio.run(elsewhere)
+    done.wait()
+    for thread in threads:
+        thread.join(BOUND)
+    assert failed == []
+    assert [events.count(updated(1)) for events in heard.values()] == [1, 1]
+    assert [events.count(updated(2)) for events in heard.values()] == [1, 1]
+
+
+_PROCESS: Final = """
+import asyncio
+import gc
+import itertools
+import sys
+from mcp.server.subscriptions import ToolsListChanged
+from roundtrip.subscriptions import RedisSubscriptionBus
+
+async def main(url, listens):
+    bus = RedisSubscriptionBus(url, channel="process", timeout=0.3)
+    if listens:
+        bus.subscribe(lambda event: None)
+        await asyncio.sleep(0.05)
+    await bus.publish(ToolsListChanged())
+    if sys.argv[2] == "closes":
+        await bus.aclose()
+
+for url, listens in itertools.product((sys.argv[1], sys.argv[1] + "-gone"), (True, False)):
+    asyncio.run(main(url, listens))
+    gc.collect()
+"""
+
+
+@pytest.mark.parametrize(("closes", "options"), [("closes", ["-W", "error"]), ("leaves", [])])
+async def test_a_process_ends_without_a_word(redis: RedisServer, closes: str, options: list[str]) -> None:
+    async with instance(redis, channel="process") as (_, heard):
+        command = [sys.executable, *options, "-c", _PROCESS, redis.url, closes]
+        with anyio.fail_after(BOUND * 2):
+            done = await anyio.run_process(command, check=False, stderr=subprocess.PIPE)
+        # Only that Redis cannot be reached is told.
+        said = [line for line in done.stderr.decode().splitlines() if not line.startswith("changes ")]
+        assert (done.returncode, said) == (0, [])
+        if closes == "closes":
+            await until(lambda: heard.count(ToolsListChanged()) == 2)

@@ -1,0 +1,176 @@
+"""Two instances that share a bus on Redis: the clients of one hear of what changes on the other, on both eras."""
+
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import anyio
+import pytest
+from mcp.client import Client
+from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated, ToolsListChanged
+from mcp_types import EmptyResult, SubscribeRequestParams, UnsubscribeRequestParams
+
+from roundtrip import Context, Server
+from roundtrip.subscriptions import RedisSubscriptionBus
+from roundtrip.subscriptions import redis as redis_bus
+from roundtrip.testing import Era, served
+from tests.interaction.subscriptions.test_bus import until
+from tests.players import connect
+from tests.redis_server import RedisServer, redis_server
+
+# The SDK's client no longer wants to subscribe as older revisions do.
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")]
+
+WATCHED: Final = "test://watched"
+UNWATCHED: Final = "test://unwatched"
+FIRST: Final = {"tools", "prompts", "resources"}
+
+
+@pytest.fixture
+def redis() -> Generator[RedisServer]:
+    # A socket's path must be short, shorter than pytest's own folders are.
+    with TemporaryDirectory(prefix="rt") as folder, redis_server(Path(folder)) as server:
+        yield server
+
+
+def shop(bus: Any) -> Server[Any]:
+    server = Server[Any]("shop", subscriptions=bus, keys=[b"k" * 32])
+
+    @server.tool()
+    async def grow(ctx: Context) -> str:
+        server.add_tool(lambda: "new", name="new")
+        return "grown"
+
+    @server.tool()
+    async def update(uri: str, ctx: Context) -> str:
+        await ctx.notify_resource_updated(uri)
+        return uri
+
+    return server
+
+
+async def subscribe(ctx: Any, params: SubscribeRequestParams) -> EmptyResult:
+    return EmptyResult()
+
+
+async def unsubscribe(ctx: Any, params: UnsubscribeRequestParams) -> EmptyResult:
+    return EmptyResult()
+
+
+class Ears:
+    """What a client hears: the lists that changed, and the URIs of what was updated."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    async def __call__(self, message: Any) -> None:
+        method = getattr(message, "method", "")
+        if method.endswith("/list_changed"):
+            self.heard.append(method.split("/")[1])
+        elif method == "notifications/resources/updated":
+            self.heard.append(message.params.uri)
+
+
+@asynccontextmanager
+async def hearing(server: Server[Any], era: Era) -> AsyncGenerator[tuple[Client, Ears]]:
+    """A client that hears of the lists and of one resource."""
+    ears = Ears()
+    if era is Era.LIVE:
+        # The high-level server has no decorators for these.
+        async with served(server) as url:
+            protocol = server.session_manager.app
+            protocol.add_request_handler("resources/subscribe", SubscribeRequestParams, subscribe)
+            protocol.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, unsubscribe)
+            async with connect(url, era, message_handler=ears) as client:
+                await client.session.subscribe_resource(WATCHED)  # pyright: ignore[reportDeprecated]
+                yield client, ears
+        return
+    async with (
+        connect(server, era) as client,
+        client.listen(
+            tools_list_changed=True,
+            prompts_list_changed=True,
+            resources_list_changed=True,
+            resource_subscriptions=[WATCHED],
+        ) as subscription,
+        anyio.create_task_group() as group,
+    ):
+
+        async def listen() -> None:
+            async for event in subscription:
+                if isinstance(event, ResourceUpdated):
+                    ears.heard.append(event.uri)
+                else:
+                    ears.heard.append(type(event).__name__.removesuffix("ListChanged").lower())
+
+        group.start_soon(listen)
+        yield client, ears
+        group.cancel_scope.cancel()
+
+
+async def test_clients_of_one_instance_hear_of_the_other_also_after_redis_was_gone(
+    redis: RedisServer, era: Era, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_bus, "_LONGEST_PAUSE", 0.3)
+    buses = [RedisSubscriptionBus(redis.url, timeout=1.0) for _ in range(2)]
+    here, there = (shop(bus) for bus in buses)
+    async with hearing(there, era) as (_, ears), connect(here, Era.RETRY) as changing:
+        # What was told before the instance began to listen is not known.
+        await until(lambda: FIRST.issubset(ears.heard))
+        ears.heard.clear()
+        await changing.call_tool("grow", {})
+        await until(lambda: ears.heard == ["tools"])
+        for uri in (UNWATCHED, WATCHED):
+            await changing.call_tool("update", {"uri": uri})
+        await until(lambda: ears.heard == ["tools", WATCHED])
+
+        redis.kill()
+        await changing.call_tool("update", {"uri": WATCHED})
+        assert ears.heard == ["tools", WATCHED]
+        redis.start()
+        await until(lambda: FIRST.issubset(ears.heard[2:]))
+        await changing.call_tool("update", {"uri": WATCHED})
+        await until(lambda: WATCHED in ears.heard[2:])
+    for bus in buses:
+        await bus.aclose()
+
+
+async def test_a_client_on_an_older_revision_hears_of_others_and_of_its_own_changes_once() -> None:
+    """Its own are told by its own request."""
+    server = shop(InMemorySubscriptionBus())
+    async with hearing(server, Era.LIVE) as (client, ears), connect(server, Era.RETRY) as other:
+        await client.call_tool("grow", {})
+        await other.call_tool("update", {"uri": WATCHED})
+        await until(lambda: WATCHED in ears.heard)
+        assert ears.heard == ["tools", WATCHED]
+        await client.session.unsubscribe_resource(WATCHED)  # pyright: ignore[reportDeprecated]
+        for uri in (WATCHED, UNWATCHED):
+            await other.call_tool("update", {"uri": uri})
+        await other.call_tool("grow", {})
+        await until(lambda: ears.heard[2:])
+        assert ears.heard == ["tools", WATCHED, "tools"]
+
+
+async def test_a_connection_that_has_ended_is_told_nothing_more() -> None:
+    class Bus(InMemorySubscriptionBus):
+        listening = 0
+
+        def subscribe(self, listener: Any) -> Any:
+            end = super().subscribe(listener)
+            self.listening += 1
+
+            def counted() -> None:
+                self.listening -= 1
+                end()
+
+            return counted
+
+    bus = Bus()
+    server = shop(bus)
+    async with connect(server, Era.LIVE) as client:
+        await client.list_tools()
+        assert bus.listening == 1
+    await until(lambda: bus.listening == 0)
+    await bus.publish(ToolsListChanged())

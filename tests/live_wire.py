@@ -1,0 +1,61 @@
+"""The live era by hand, over HTTP: a client that can leave a request without ending its session."""
+
+import itertools
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import httpx
+
+from tests.hosts import WAIT
+
+__all__ = ["HEADERS", "Session", "session"]
+
+_LIVE: Final = "2025-11-25"
+HEADERS: Final = {"accept": "application/json, text/event-stream", "mcp-protocol-version": _LIVE}
+
+
+class Session:
+    """A live client by hand, which can leave a request without ending its session."""
+
+    def __init__(self, http: httpx.AsyncClient, url: str) -> None:
+        self.http = http
+        self.url = url
+        self._ids = itertools.count(2)
+
+    async def open(self) -> None:
+        hello: dict[str, Any] = {
+            "protocolVersion": _LIVE,
+            "capabilities": {"elicitation": {"form": {}}},
+            "clientInfo": {"name": "by hand", "version": "1"},
+        }
+        answer = await self.http.post(
+            self.url, json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}, headers=HEADERS
+        )
+        self.http.headers["mcp-session-id"] = answer.headers["mcp-session-id"]
+        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert (await self.http.post(self.url, json=ready, headers=HEADERS)).status_code == 202
+
+    @asynccontextmanager
+    async def calling(self, tool: str, arguments: dict[str, Any] | None = None) -> AsyncGenerator[dict[str, Any]]:
+        """Call a tool and read as far as its first message; leave at the end."""
+        params = {"name": tool, "arguments": arguments or {}, "_meta": {"progressToken": 1}}
+        body = {"jsonrpc": "2.0", "id": next(self._ids), "method": "tools/call", "params": params}
+        async with self.http.stream("POST", self.url, json=body, headers=HEADERS) as response:
+            async for line in response.aiter_lines():
+                if line.startswith("data: {"):
+                    yield json.loads(line.removeprefix("data:"))
+                    break
+
+    async def answer(self, question: dict[str, Any], **content: Any) -> int:
+        said = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": content}}
+        return (await self.http.post(self.url, json=said, headers=HEADERS)).status_code
+
+
+@asynccontextmanager
+async def session(url: str) -> AsyncGenerator[Session]:
+    async with httpx.AsyncClient(timeout=WAIT) as http:
+        by_hand = Session(http, url)
+        await by_hand.open()
+        yield by_hand
