@@ -6,13 +6,22 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from roundtrip.cli import call, check, demo, graph, trace
+from roundtrip.cli import call, check, demo, doctor, graph, keys, serve, trace
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.parsing import OptionsAnywhere
 
 __all__ = ["main"]
 
-_COMMANDS: tuple[Command, ...] = (call.COMMAND, check.COMMAND, demo.COMMAND, graph.COMMAND, trace.COMMAND)
+_COMMANDS: tuple[Command, ...] = (
+    call.COMMAND,
+    check.COMMAND,
+    demo.COMMAND,
+    doctor.COMMAND,
+    graph.COMMAND,
+    keys.COMMAND,
+    serve.COMMAND,
+    trace.COMMAND,
+)
 
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141

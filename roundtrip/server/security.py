@@ -1,15 +1,21 @@
 """What protects a server's tokens: its keys and codecs, and the policy that the SDK's boundary enforces with them."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from mcp.server.context import ServerRequestContext
-from mcp.server.request_state import RequestStateSecurity, authenticated_principal
+from mcp.server.request_state import (
+    AESGCMRequestStateCodec,
+    RequestStateCodec,
+    RequestStateSecurity,
+    authenticated_principal,
+)
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.machine.journal import Journal
+from roundtrip.server.key_files import EnvironmentKeys, keys_of
 from roundtrip.server.requests import WatchedCodec
 from roundtrip.tickets import TicketOffice
 from roundtrip.tokens import JournalCodec, KeyRing, Sealer, TokenCodec
@@ -25,6 +31,9 @@ _UNNAMED = "mcp-server"
 _ENVELOPE_MARGIN = 512
 """What the boundary adds to a journal besides names: some 200 bytes of digests and times."""
 
+_HINT_CHARACTERS = 5
+"""Of the four bytes by which a token of the SDK's names its key: those of base64 that hold nothing else."""
+
 _ESCAPED = 6
 """The bytes that one character of a name may take in JSON."""
 
@@ -39,6 +48,10 @@ class Protection:
     tickets: TicketOffice | None
     trace_key: bytes | None
     """What transcripts make digests with."""
+    hints: tuple[str, ...] = ()
+    """What the keys are known by, the one that signs first."""
+    own_key: bool = False
+    """Whether the key was made here, and is known to no other process."""
 
     def principal(self, request: ServerRequestContext[Any, Any] | None) -> str | None:
         """Whom a request comes from, as tokens are bound to them."""
@@ -83,8 +96,9 @@ def protect(
     seal_keys: Keys | None,
     max_token_bytes: int,
     max_journal_bytes: int,
+    environment: Mapping[str, str],
 ) -> Protection:
-    """The protection that a server's arguments ask for.
+    """The protection that a server's arguments ask for, with keys of the environment where they give none.
 
     Raises:
         ValueError: A key is too short, or the arguments contradict each other.
@@ -104,18 +118,20 @@ def protect(
         )
         journals = JournalCodec(_sealer(ring), max_bytes=max_journal_bytes)
         tickets = TicketOffice(ring) if ring is not None else None
-        return Protection(policy, journals, None, tickets, _trace_key(ring))
+        return Protection(policy, journals, None, tickets, _trace_key(ring), (*_codec_hint(given.codec), *_hints(ring)))
     if seal_keys is not None:
         raise ValueError("seal_keys= goes with request_state_security=; keys= seals by itself")
+    found = keys_of(environment) if keys is None else None
     if not name and audience is None:
-        if keys is not None:
+        if keys is not None or found is not None:
+            given_as = "keys=" if found is None else f"keys, as those of the environment's {found.variable},"
             raise ValueError(
-                "keys= are shared between instances and perhaps services, so a token says which service it is for: "
-                'name the server, Server("bookshop", keys=...), or give audience='
+                f"{given_as} are shared between instances and perhaps services, so a token says which service it is "
+                'for: name the server, Server("bookshop", ...), or give audience='
             )
         # The SDK wants a service stated with any policy; this one's key never leaves the process.
         audience = _UNNAMED
-    ring = KeyRing(keys if keys is not None else [os.urandom(32)])
+    ring = _ring_of(found) if found is not None else KeyRing(keys if keys is not None else [os.urandom(32)])
     tokens = TokenCodec(
         ring,
         entropy=os.urandom,
@@ -126,11 +142,37 @@ def protect(
     bind = None if principal is False else (principal or authenticated_principal)
     policy = RequestStateSecurity(codec=WatchedCodec(tokens), ttl=ttl, bind_principal=bind, audience=audience)
     journals = JournalCodec(_sealer(ring), max_bytes=max_journal_bytes)
-    return Protection(policy, journals, tokens, TicketOffice(ring), _trace_key(ring))
+    return Protection(
+        policy,
+        journals,
+        tokens,
+        TicketOffice(ring),
+        _trace_key(ring),
+        _hints(ring),
+        own_key=keys is None and found is None,
+    )
 
 
 def _trace_key(ring: KeyRing | None) -> bytes | None:
     return ring.derive(b"trace")[0] if ring is not None else None
+
+
+def _ring_of(found: EnvironmentKeys) -> KeyRing:
+    try:
+        return KeyRing(found.keys)
+    except ValueError as error:
+        raise ValueError(f"{found.variable}: {error}") from error
+
+
+def _codec_hint(codec: RequestStateCodec) -> tuple[str, ...]:
+    """What the SDK's own tokens say of the key that sealed them, so that keys made by each process are told apart."""
+    if not isinstance(codec, AESGCMRequestStateCodec):
+        return ()
+    return (codec.seal(b"").partition(".")[2][:_HINT_CHARACTERS],)
+
+
+def _hints(ring: KeyRing | None) -> tuple[str, ...]:
+    return tuple(ring.hints()) if ring is not None else ()
 
 
 def _sealer(ring: KeyRing | None) -> Sealer | None:

@@ -42,8 +42,10 @@ from roundtrip.server.changes import Announcer
 from roundtrip.server.context import Context
 from roundtrip.server.failures import tool_failure
 from roundtrip.server.headers import check_headers
+from roundtrip.server.identity import Identity, identity_of
 from roundtrip.server.legs import LegRunner, log_teardown
 from roundtrip.server.overrides import Overrides
+from roundtrip.server.probe import PROBE_TOOL, Probe, probe_wanted
 from roundtrip.server.prompts_and_resources import LISTINGS, PromptsAndResources
 from roundtrip.server.recovery import Recovery
 from roundtrip.server.requests import Explainer, Restorer
@@ -75,8 +77,9 @@ class Server(PromptsAndResources[LifespanResultT]):
 
     Args:
         keys: Secrets of at least 32 bytes, newest first, the same on every instance. The first signs, all verify,
-            so a key is replaced in three steps: `[old, new]`, `[new, old]`, `[new]`. Without keys the server makes one
-            of its own, and only this process can resume its calls.
+            so a key is replaced in three steps: `[old, new]`, `[new, old]`, `[new]`. By default those of the
+            environment: ROUNDTRIP_KEYS lists them, or ROUNDTRIP_KEY_FILE names a file of `roundtrip keys`. Without
+            either the server makes a key of its own, and only this process can resume its calls.
         ttl: Seconds a client may take over one leg's questions.
         max_age: Seconds after which a call cannot be resumed, however often it was.
         encrypt: Encrypt tokens wholly. What the server computed is never readable either way.
@@ -90,6 +93,8 @@ class Server(PromptsAndResources[LifespanResultT]):
             environment variable ROUNDTRIP_TRACE names, if it does; False for none at all.
         ledger: Keeps what calls of tools that run once have returned (`exactly_once=True`): by default in the memory
             of this process. Instances of one service share a `SqliteLedger` or a `RedisLedger`.
+        probe: Whether to answer the probe of `roundtrip doctor`, a tool that no list shows. By default as the
+            environment variable ROUNDTRIP_PROBE says, which is no.
         max_token_bytes: A longer token is neither minted nor accepted.
         max_journal_bytes: How much a call may remember.
         strict_input_validation: Check arguments against the tool's JSON schema as they are, and coerce nothing.
@@ -145,6 +150,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         build: str | None = None,
         trace: Trace = None,
         ledger: Ledger | None = None,
+        probe: bool | None = None,
         max_token_bytes: int = MAX_TOKEN_BYTES,
         max_journal_bytes: int = MAX_JOURNAL_BYTES,
         strict_input_validation: bool = False,
@@ -183,6 +189,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             seal_keys=seal_keys,
             max_token_bytes=max_token_bytes,
             max_journal_bytes=max_journal_bytes,
+            environment=os.environ,
         )
         self._tracers = tracers_of(trace, environment=os.environ, key=self._protection.trace_key)
         self._ledger: Ledger = ledger if ledger is not None else MemoryLedger()
@@ -194,6 +201,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             limits=self._limits,
             ledger=self._ledger,
         )
+        self._probe = self._make_probe() if probe_wanted(probe, environment=os.environ) else None
         for tool in tools or ():
             self.add_tool(tool)
         super().__init__(
@@ -421,10 +429,12 @@ class Server(PromptsAndResources[LifespanResultT]):
             UnexpectedToolError: It crashed; `__cause__` is why.
             MCPError: A protocol error: one that the tool raised, or that its client cannot be asked.
         """
-        wanted = version if version is not None else requested_version(name)
-        tool = self._tools.find(name, wanted)
         if context is None:
             context = SdkContext(mcp_server=self, subscriptions=self._bus)
+        if name == PROBE_TOOL and self._probe is not None and name not in self._tools:
+            return await self._call(self._probe.tool, arguments, context)
+        wanted = version if version is not None else requested_version(name)
+        tool = self._tools.find(name, wanted)
         versions = self._tools.by_request.get(name)
         if versions is None:
             return await self._call(tool, arguments, context)
@@ -536,7 +546,10 @@ class Server(PromptsAndResources[LifespanResultT]):
             return None
         if ctx.method == "resources/read":
             return next(self.resources_for(named), None)
-        known = named in self._tools if ctx.method == "tools/call" else self._catalog.knows("prompt", named)
+        if ctx.method == "tools/call":
+            known = named in self._tools or (named == PROBE_TOOL and self._probe is not None)
+        else:
+            known = self._catalog.knows("prompt", named)
         return named if known else None
 
     def _answers_differ(self, method: str) -> bool:
@@ -585,6 +598,25 @@ class Server(PromptsAndResources[LifespanResultT]):
         if purpose is not None and verified.purpose != purpose:
             raise TicketRejected(TicketReason.PURPOSE)
         return verified
+
+    def _make_probe(self) -> Probe:
+        return Probe(
+            identity=self.identity,
+            everyone_sees=self._tools.is_for_everyone,
+            registered=lambda: self._tools.registered,
+            protection=self._protection,
+            ledger=self._ledger,
+            defaults=self._defaults,
+        )
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where it is kept what calls of tools that run once have returned."""
+        return self._ledger
+
+    def identity(self) -> Identity:
+        """What this instance must have in common with the others of its service, now that its tools are registered."""
+        return identity_of(self.name, protection=self._protection, ledger=self._ledger, tools=self._tools.registered)
 
     @property
     def journal_codec(self) -> JournalCodec:

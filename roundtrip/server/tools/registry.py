@@ -1,7 +1,7 @@
 """The tools of one server: every version of each, and which of them clients see."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -74,6 +74,16 @@ class ToolRegistry:
 
     def __contains__(self, name: str) -> bool:
         return name in self._registered
+
+    @property
+    def registered(self) -> Iterator[RegisteredTool]:
+        """Every version of every tool, hidden or not."""
+        with self._lock:
+            return iter([tool for versions in self._registered.values() for tool in versions.values()])
+
+    def is_for_everyone(self, tool: RegisteredTool) -> bool:
+        """Whether every client sees a tool."""
+        return tool.admission is None and self._view().versions.get((tool.name, version_key(tool.version))) is tool
 
     @property
     def has_gates(self) -> bool:

@@ -1,0 +1,191 @@
+"""`roundtrip serve`: a server over HTTP, with one process or several."""
+
+import os
+import signal
+import sys
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace, RawDescriptionHelpFormatter
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.loading import TARGET_HELP, load_server
+
+if TYPE_CHECKING:
+    import socket
+
+    from roundtrip.serving.settings import ServeSettings
+
+__all__ = ["COMMAND"]
+
+_WORKER: Final = "roundtrip.cli.serve_worker"
+
+_DESCRIPTION: Final = """\
+Serve a server over Streamable HTTP, with one process or several. Several processes share a port and the calls, so they
+have to share a key (ROUNDTRIP_KEYS, ROUNDTRIP_KEY_FILE; see `roundtrip keys`), and a ledger if tools run exactly once:
+they do not start otherwise."""
+
+_MORE: Final = """\
+settings:
+  Each flag is also a variable of the environment, ROUNDTRIP_PORT for --port, and a key in the [serve] table of
+  roundtrip.toml or of the --config file. Flags win over variables, and those over the file. There, flags that may
+  be repeated are allowed_hosts and allowed_origins: a list in the file, separated by commas in a variable.
+
+  One response or a stream (--json-response): `auto` answers a request of 2026-07-28 that wants neither progress nor
+  log messages with one JSON body, which costs less, and streams all else. `always` drops progress and log messages,
+  and does not notice clients that leave. A JSON body sends no sign of life while a tool works: where a proxy
+  gives up on silent responses before your tools are done, say `never`.
+
+health:
+  /health/live   200 as soon as the process serves
+  /health/ready  200 if it may be sent requests; 503 while it starts or stops, or while tools that run exactly once
+                 cannot reach the ledger
+
+signals:
+  SIGTERM  be not ready for --drain seconds while still serving, then finish what is running, and exit with 0
+  SIGINT   finish what is running; a second one breaks it off
+  SIGHUP   replace the workers one after another, with code and keys as they are now (several workers only)
+
+exit codes:
+  0  stopped by a signal        1  running requests were broken off        2  not started; standard error tells why"""
+
+
+def _configure(parser: ArgumentParser) -> None:
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = _MORE
+    parser.add_argument("target", metavar="MODULE:SERVER", help=TARGET_HELP)
+    add = parser.add_argument
+    add("--config", metavar="FILE", help="settings; default: roundtrip.toml, if there is one")
+    add("--host", help="the address to listen on; default: 127.0.0.1")
+    add("--port", metavar="N", help="the port to listen on, 0 for one that is free; default: 8000")
+    add("--workers", metavar="N", help="processes that serve; default: 1")
+    add("--path", help="where MCP is served; default: /mcp")
+    add(
+        "--sessions",
+        action=BooleanOptionalAction,
+        help="keep sessions for clients on 2025-11-25 and before, which can then be asked; one worker only; "
+        "default: no",
+    )
+    add("--json-response", metavar="WHEN", help="auto, always or never; see below; default: auto")
+    add(
+        "--allowed-host",
+        dest="allowed_hosts",
+        action="append",
+        metavar="NAME",
+        help="a name that requests may come in with (Host, and Origin), besides this machine's own where the host is "
+        "a loopback address; may be repeated; '*' for any; default: those, and elsewhere any, with a warning",
+    )
+    add(
+        "--allowed-origin",
+        dest="allowed_origins",
+        action="append",
+        metavar="ORIGIN",
+        help="an origin that pages in browsers may call from, such as https://app.example.com; may be repeated",
+    )
+    add("--drain", metavar="SECONDS", help="how long to serve on after SIGTERM while not ready; default: 1")
+    add(
+        "--timeout-graceful-shutdown",
+        metavar="SECONDS",
+        help="how long running requests may take to finish after that; default: 30",
+    )
+    add("--timeout-keep-alive", metavar="SECONDS", help="how long an idle connection is kept open; default: 75")
+    add("--timeout-start", metavar="SECONDS", help="how long a worker may take to start; default: 60")
+    add("--access-log", action=BooleanOptionalAction, help="log every request; default: no")
+    add("--log-level", metavar="LEVEL", help="debug, info, warning or error; default: info")
+
+
+def _run(arguments: Namespace) -> int:
+    from roundtrip.serving.settings import BadSettings, read_settings
+
+    given = vars(arguments)
+    flags = {name: value for name, value in given.items() if name not in ("target", "config", "command")}
+    try:
+        settings = read_settings(flags, file=Path(arguments.config) if arguments.config is not None else None)
+    except BadSettings as error:
+        raise CommandFailed(str(error)) from error
+    if settings.sessions and settings.workers > 1:
+        raise CommandFailed(
+            "--sessions keeps sessions in one process, and --workers shares connections between several. Serve with "
+            "one worker, and several of those behind a balancer that sends a session's requests to the same one"
+        )
+    return _serve_alone(arguments.target, settings) if settings.workers == 1 else _serve(arguments.target, settings)
+
+
+def _listen(settings: "ServeSettings") -> "socket.socket":
+    from roundtrip.serving.process import listen
+
+    try:
+        return listen(settings)
+    except OSError as error:
+        raise CommandFailed(f"cannot listen on {settings.host}, port {settings.port}: {error.strerror}") from error
+
+
+def _serve_alone(target: str, settings: "ServeSettings") -> int:
+    from roundtrip.serving.agreement import cautions
+    from roundtrip.serving.process import logger, serve, set_up_logging
+
+    server = load_server(target)
+    set_up_logging(settings)
+    identity = server.identity()
+    for caution in cautions(identity):
+        logger.warning("%s", caution)
+    listening = _listen(settings)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, _cannot_roll)
+    if not serve(server, settings, listening, on_ready=lambda: _announce(identity.name, settings, listening)):
+        raise CommandFailed("the server could not be started; what it logged is above")
+    return 0
+
+
+def _cannot_roll(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    print("roundtrip: a single worker cannot be replaced while it serves; see --workers", file=sys.stderr)
+
+
+def _serve(target: str, settings: "ServeSettings") -> int:
+    import asyncio
+
+    from roundtrip.serving.process import set_up_logging
+    from roundtrip.serving.supervisor import Supervisor, WorkerFailed
+
+    if not hasattr(os, "fork"):
+        raise CommandFailed("several workers need a system with descriptors that processes inherit; use --workers 1")
+    set_up_logging(settings)
+    listening = _listen(settings)
+    command = [sys.executable, "-m", _WORKER, target, settings.model_dump_json()]
+
+    async def supervise() -> bool:
+        supervisor = Supervisor(
+            command, settings, listening, on_ready=lambda identity: _announce(identity.name, settings, listening)
+        )
+        return await supervisor.run()
+
+    try:
+        return 0 if asyncio.run(supervise()) else 1
+    except WorkerFailed as error:
+        raise CommandFailed(str(error)) from error
+
+
+def _announce(name: str, settings: "ServeSettings", listening: "socket.socket") -> None:
+    from roundtrip.safe_text import printable
+
+    host, port = listening.getsockname()[:2]
+    place = f"http://{f'[{host}]' if ':' in host else host}:{port}{settings.path}"
+    workers = "one worker" if settings.workers == 1 else f"{settings.workers} workers"
+    print(f"roundtrip: {printable(name)} serves on {place} with {workers}", file=sys.stderr, flush=True)
+    if not settings.is_loopback and not settings.allowed_hosts:
+        print(
+            "roundtrip: requests with any Host are accepted; name the server's own with --allowed-host, or any with "
+            "--allowed-host '*'",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+COMMAND = Command(
+    name="serve",
+    summary="serve over HTTP, with one process or several",
+    description=_DESCRIPTION,
+    configure=_configure,
+    run=_run,
+)

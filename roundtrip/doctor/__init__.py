@@ -1,0 +1,1 @@
+"""`roundtrip doctor`: whether the instances of a service fit together."""

@@ -1,0 +1,441 @@
+"""Drives the probe across the places of a service, and keeps what is seen.
+
+Every request has a connection of its own, as a balancer may choose anew for each; some go out at once, as instances
+that share a socket would otherwise leave all the work to one of them.
+"""
+
+import logging
+import re
+import ssl
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+from urllib.parse import urljoin
+
+import anyio
+import httpx2
+from mcp.client import Client
+from mcp.client.session import ClientRequestContext, ClientSession
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    ElicitRequest,
+    ElicitRequestParams,
+    ElicitResult,
+    InputRequiredResult,
+    InputResponse,
+    TextContent,
+)
+from pydantic import TypeAdapter, ValidationError
+
+from roundtrip.calling.targets import Target
+from roundtrip.clients.legs import Era
+from roundtrip.doctor.facts import Began, Instance, Journey, Live, Look, Observed, Place, Reached, Said, Trouble
+from roundtrip.server.probe import PROBE_TOOL
+from roundtrip.server.refusals import is_refusal
+
+__all__ = ["observe"]
+
+T = TypeVar("T")
+
+_AT_ONCE: Final = 8
+_MOST: Final = 160
+"""Requests to one place, however many instances it shows."""
+_LONE_PATIENCE: Final = 16
+_PATIENCE: Final = 8
+_PATIENCE_PER_INSTANCE: Final = 8
+_EXPECTED_PATIENCE: Final = 64
+_JOURNEYS_PER_INSTANCE: Final = 6
+_MARK_SECONDS: Final = 40.0
+"""How long after it was made a mark is looked for; the ledger keeps it a little longer."""
+_ROUNDS: Final = 3
+_DETAIL: Final = 300
+_BEGAN: Final = re.compile(r"instance ([0-9a-f]{12})$", re.ASCII)
+
+_RESULT: Final[TypeAdapter[CallToolResult | InputRequiredResult]] = TypeAdapter(CallToolResult | InputRequiredResult)
+_AGREED: Final = ElicitResult(action="accept", content={"value": True})
+
+
+class _Failed(Exception):
+    """A request to a place came to nothing."""
+
+    def __init__(self, trouble: Trouble, detail: str = "") -> None:
+        super().__init__(detail)
+        self.trouble = trouble
+        self.detail = detail[:_DETAIL]
+
+
+class _Refused(_Failed):
+    """An instance would not take the token of a call."""
+
+
+async def observe(targets: Sequence[Target], *, patience: float, expected: int | None = None) -> Observed:
+    """Probe all places of a service, and each instance that is met behind them.
+
+    Args:
+        targets: The places; addresses, not commands.
+        patience: Seconds that one request may take.
+        expected: How many instances there should be; fewer are looked for longer.
+    """
+    with _quiet():
+        return await _Observer(targets, patience, expected).observe()
+
+
+class _Observer:
+    """Observes once."""
+
+    def __init__(self, targets: Sequence[Target], timeout: float, expected: int | None) -> None:
+        self._targets = targets
+        self._timeout = timeout
+        self._seen = Observed([Place(target.url or "") for target in targets], expected=expected)
+        # Made once: to read all authorities for each client would take longer than the requests.
+        self._tls = httpx2.create_ssl_context()
+        self._status: dict[int, int] = {}
+        self._mark: str | None = None
+        self._marked_at = 0.0
+
+    async def observe(self) -> Observed:
+        places = range(len(self._targets))
+        await _all(partial(self._greet, place) for place in places)
+        await self._put_down_a_mark()
+        await _all(partial(self._look_around, place) for place in self._answering)
+        # As the places were given, and not as the answers came.
+        self._seen.instances = dict(sorted(self._seen.instances.items(), key=lambda item: min(item[1].places)))
+        await self._travel()
+        if self._strangers:
+            await _all(partial(self._look_around, place) for place in self._answering)
+        await _all(partial(self._ask_live, place) for place in self._answering)
+        return self._seen
+
+    @property
+    def _answering(self) -> list[int]:
+        return [number for number, place in enumerate(self._seen.places) if place.trouble is None]
+
+    @property
+    def _strangers(self) -> set[str]:
+        """Instances that have served a leg of a journey, and were not met before."""
+        met = {name for journey in self._seen.journeys for name in (journey.began, journey.ended) if name is not None}
+        return met - self._seen.instances.keys()
+
+    # Meeting instances.
+
+    async def _greet(self, number: int) -> None:
+        place = self._seen.places[number]
+        try:
+            place.revisions = await self._on(number, Era.AUTO, _revisions)
+            if Era.RETRY.value not in place.revisions:
+                raise _Failed(Trouble.OLD, ", ".join(place.revisions))
+            await self._facts(number)
+        except _Failed as failure:
+            place.trouble, place.detail = failure.trouble, failure.detail
+            return
+        place.ready = await self._readiness(number)
+
+    async def _put_down_a_mark(self) -> None:
+        for number in self._answering:
+            try:
+                said = await self._facts(number, claim=True)
+            except _Failed:
+                continue
+            if said.marked == "down":
+                self._seen.instances[said.instance].look = Look.DOWN
+            if said.mark is not None:
+                self._mark, self._marked_at, self._seen.marker = said.mark, anyio.current_time(), said.instance
+                return
+
+    async def _look_around(self, number: int) -> None:
+        place = self._seen.places[number]
+        sent = quiet = 0
+        while quiet < self._patience(number) and sent < _MOST:
+            before = len(self._seen.behind(number))
+            failures = await _all(partial(self._look, number) for _ in range(_AT_ONCE))
+            place.failures += failures
+            sent += _AT_ONCE
+            quiet = quiet + _AT_ONCE if len(self._seen.behind(number)) == before else 0
+            if len(failures) == _AT_ONCE:
+                break
+        place.probes += sent
+
+    def _patience(self, number: int) -> int:
+        """How many requests in a row must bring nothing new."""
+        expected = self._seen.expected
+        if expected is not None and len(self._seen.instances) < expected:
+            return _EXPECTED_PATIENCE
+        met = len(self._seen.behind(number))
+        least = _LONE_PATIENCE if len(self._targets) == 1 else _PATIENCE
+        return max(least, _PATIENCE_PER_INSTANCE * met if met > 1 else 0)
+
+    async def _look(self, number: int) -> str | None:
+        fresh = anyio.current_time() - self._marked_at < _MARK_SECONDS
+        try:
+            await self._facts(number, look=self._mark if fresh else None)
+        except _Failed as failure:
+            return f"{failure.trouble}: {failure.detail}" if failure.detail else failure.trouble.value
+        return None
+
+    async def _facts(self, number: int, *, claim: bool = False, look: str | None = None) -> Said:
+        arguments: dict[str, Any] = {"claim": True} if claim else {} if look is None else {"look": look}
+
+        async def ask(session: ClientSession) -> tuple[Said, float, float]:
+            sent_at, started = time.time(), time.perf_counter()
+            result = await _send(session, arguments)
+            took = time.perf_counter() - started
+            return _read(Said, result), sent_at + took / 2, took / 2
+
+        said, midpoint, uncertainty = await self._on(number, Era.RETRY, ask)
+        known = self._seen.instances.get(said.instance)
+        offset = said.clock - midpoint
+        if known is None:
+            known = self._seen.instances[said.instance] = Instance(said, set(), offset, uncertainty)
+        known.places.add(number)
+        if uncertainty < known.uncertainty:
+            known.offset, known.uncertainty = offset, uncertainty
+        if said.looked is not None and known.look is not Look.DOWN:
+            foreign = said.looked == "seen" and said.saw != self._seen.marker
+            known.look = Look.ABSENT if foreign else Look(said.looked)
+        return said
+
+    # Calls that go from one instance to another.
+
+    async def _travel(self) -> None:
+        places = self._answering
+        ring = list(zip(places, places[1:] + places[:1], strict=True))
+        # A token that one can read may be signed with a key that the other has not: both ways.
+        pairs = dict.fromkeys([*ring, *((end, start) for start, end in ring)])
+        for start, end in pairs:
+            self._seen.journeys.append(await self._journey(start, end))
+        for place in places:
+            await self._travel_within(place)
+
+    async def _travel_within(self, place: int) -> None:
+        """Send calls to one place until each instance behind it has begun one that another has ended."""
+        met = set(self._seen.behind(place))
+        if len(met) < 2:
+            return
+        left = _JOURNEYS_PER_INSTANCE * len(met)
+        while left > 0 and not met <= self._travelled():
+            left -= _AT_ONCE
+            self._seen.journeys += await _all(partial(self._journey, place, place) for _ in range(_AT_ONCE))
+
+    def _travelled(self) -> set[str]:
+        return {
+            journey.began
+            for journey in self._seen.journeys
+            if journey.began is not None and journey.ended is not None and journey.began != journey.ended
+        }
+
+    async def _journey(self, start: int, end: int) -> Journey:
+        began: str | None = None
+        try:
+            asked = await self._on(start, Era.RETRY, partial(_send, arguments={"journey": True}))
+            for _ in range(_ROUNDS):
+                if not isinstance(asked, InputRequiredResult):
+                    break
+                began = _began(asked)
+                asked = await self._on(end, Era.RETRY, partial(_answer, asked=asked))
+            reached = _read(Began, asked)
+        except _Refused:
+            return Journey(start, end, Reached.REFUSED, began)
+        except _Failed as failure:
+            return Journey(start, end, Reached.FAILED, began, detail=failure.detail or failure.trouble.value)
+        return Journey(start, end, Reached.DONE, reached.began, reached.instance)
+
+    # What else a place offers.
+
+    async def _ask_live(self, number: int) -> None:
+        place = self._seen.places[number]
+        try:
+            result = await self._on(number, Era.LIVE, partial(_send, arguments={"journey": True}))
+            _read(Began, result)
+        except _Failed as failure:
+            place.live, place.live_detail = Live.NO, failure.detail or failure.trouble.value
+        else:
+            place.live = Live.YES
+
+    async def _readiness(self, number: int) -> int | None:
+        url = urljoin(self._seen.places[number].url, "/health/ready")
+        try:
+            async with self._carrier(number) as carrier:
+                status = (await carrier.get(url, timeout=self._timeout)).status_code
+        except httpx2.HTTPError:
+            return None
+        return status if status in (200, 503) else None
+
+    # The wire.
+
+    def _carrier(self, number: int) -> httpx2.AsyncClient:
+        async def note(response: httpx2.Response) -> None:
+            if response.status_code >= 300:
+                self._status[number] = response.status_code
+
+        return httpx2.AsyncClient(
+            headers=dict(self._targets[number].headers),
+            verify=self._tls,
+            timeout=httpx2.Timeout(self._timeout),
+            limits=httpx2.Limits(max_keepalive_connections=0),
+            event_hooks={"response": [note]},
+        )
+
+    @asynccontextmanager
+    async def _session(self, number: int, era: Era) -> AsyncGenerator[ClientSession]:
+        url = self._seen.places[number].url
+        async with (
+            self._carrier(number) as carrier,
+            Client(
+                streamable_http_client(url, http_client=carrier),
+                mode=era.value,
+                elicitation_callback=_agree,
+                cache=None,
+            ) as client,
+        ):
+            yield client.session
+
+    async def _on(self, number: int, era: Era, work: Callable[[ClientSession], Awaitable[T]]) -> T:
+        """What comes of some work on a session with a place.
+
+        Raises:
+            _Failed: Nothing.
+            _Refused: An instance would not take a token.
+        """
+        self._status.pop(number, None)
+        done: list[T] = []
+        failure: Exception | None = None
+        try:
+            with anyio.fail_after(self._timeout):
+                async with self._session(number, era) as session:
+                    try:
+                        done.append(await work(session))
+                    except Exception as error:  # noqa: BLE001  # raised in here it would come out inside a group
+                        failure = error
+        except Exception as error:  # noqa: BLE001  # whatever a transport raises is told, never traced
+            failure = failure or _first(error)
+        if done:
+            return done[0]
+        raise self._told(number, failure)
+
+    def _told(self, number: int, error: Exception | None) -> Exception:
+        status = self._status.get(number)
+        said = f"HTTP status {status}" if status is not None else ""
+        match error:
+            case _Failed():
+                return error
+            case TimeoutError() | httpx2.TimeoutException() | None:
+                return _Failed(Trouble.TIMEOUT, f"no answer within {self._timeout:g} s")
+            case MCPError() if is_refusal(error):
+                return _Refused(Trouble.STRANGE, "it refuses what carries no token")
+            case _ if status in (401, 403):
+                return _Failed(Trouble.FORBIDDEN, said)
+            case _ if status in (404, 405):
+                return _Failed(Trouble.NOT_FOUND, said)
+            case httpx2.TransportError() if _is_tls(error):
+                return _Failed(Trouble.TLS, f"{error}")
+            case httpx2.TransportError():
+                return _Failed(Trouble.UNREACHABLE, f"{error}" or type(error).__name__)
+            case _ if status is not None:
+                return _Failed(Trouble.NOT_MCP, said)
+            case ValidationError():
+                return _Failed(Trouble.NOT_MCP, "its answer is not one of the protocol")
+            case _:
+                return _Failed(Trouble.NOT_MCP, f"{error}" or type(error).__name__)
+
+
+async def _revisions(session: ClientSession) -> Sequence[str]:
+    discovered = session.discover_result
+    if discovered is not None:
+        return [revision[:_DETAIL] for revision in discovered.supported_versions[: _AT_ONCE * 4]]
+    return [session.protocol_version] if session.protocol_version is not None else []
+
+
+async def _send(
+    session: ClientSession,
+    arguments: dict[str, Any],
+    *,
+    responses: dict[str, InputResponse] | None = None,
+    state: str | None = None,
+) -> CallToolResult | InputRequiredResult:
+    # Not `call_tool`, which lists the tools first or last, to hold the result against a schema.
+    params = CallToolRequestParams(name=PROBE_TOOL, arguments=arguments, input_responses=responses, request_state=state)
+    return await session.send_request(CallToolRequest(params=params), _RESULT)
+
+
+async def _answer(session: ClientSession, *, asked: InputRequiredResult) -> CallToolResult | InputRequiredResult:
+    responses: dict[str, InputResponse] = dict.fromkeys(asked.input_requests or {}, _AGREED)
+    return await _send(session, {"journey": True}, responses=responses, state=asked.request_state)
+
+
+async def _agree(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+    del context, params
+    return _AGREED
+
+
+def _began(asked: InputRequiredResult) -> str | None:
+    for request in (asked.input_requests or {}).values():
+        if isinstance(request, ElicitRequest) and (found := _BEGAN.search(request.params.message)):
+            return found[1]
+    return None
+
+
+ModelT = TypeVar("ModelT", Said, Began)
+
+
+def _read(model: type[ModelT], result: CallToolResult | InputRequiredResult) -> ModelT:
+    if isinstance(result, InputRequiredResult):
+        raise _Failed(Trouble.STRANGE, "it asks where it should answer")
+    if result.is_error:
+        text = " ".join(block.text for block in result.content if isinstance(block, TextContent))
+        raise _Failed(Trouble.NO_PROBE if PROBE_TOOL in text else Trouble.STRANGE, text)
+    try:
+        return model.model_validate(result.structured_content)
+    except ValidationError as error:
+        raise _Failed(Trouble.STRANGE, "its answer is not the probe's") from error
+
+
+def _first(error: Exception) -> Exception:
+    """The first failure inside a group of them."""
+    while isinstance(error, ExceptionGroup):
+        error = cast("ExceptionGroup[Exception]", error).exceptions[0]
+    return error
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_tls(error: Exception) -> bool:
+    return any(isinstance(cause, ssl.SSLError) or "SSL" in str(cause) for cause in _causes(error))
+
+
+async def _all(works: Iterator[Callable[[], Awaitable[T | None]]]) -> list[T]:
+    """Do all of it at once; what came of it, without the Nones."""
+    done: list[T] = []
+
+    async def do(work: Callable[[], Awaitable[T | None]]) -> None:
+        result = await work()
+        if result is not None:
+            done.append(result)
+
+    async with anyio.create_task_group() as group:
+        for work in works:
+            group.start_soon(do, work)
+    return done
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Keep what the SDK logs off the terminal: it quotes the server, and nobody has made it safe."""
+    swallow = logging.NullHandler()
+    loggers = [logging.getLogger(name) for name in ("mcp", "httpx2", "httpcore2", "client")]
+    for logger in loggers:
+        logger.addHandler(swallow)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(swallow)

@@ -1,0 +1,145 @@
+"""Keys from outside of the program: the environment, and files in which one key after another takes its place.
+
+A key file has one key to a line: its role, the key in hex, and since when it has that role. A key begins as `next`,
+which verifies only, then `signs`, and at last is `former`, which verifies what it has signed before.
+"""
+
+import logging
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+__all__ = ["KEYS_VARIABLE", "KEY_FILE_VARIABLE", "EnvironmentKeys", "KeyFile", "Role", "RoledKey", "keys_of"]
+
+logger = logging.getLogger("roundtrip")
+
+KEYS_VARIABLE: Final = "ROUNDTRIP_KEYS"
+KEY_FILE_VARIABLE: Final = "ROUNDTRIP_KEY_FILE"
+
+_LINE: Final = re.compile(r"(?P<role>signs|next|former)\s+(?P<key>[0-9a-f]{64,512})\s+(?P<since>\S+)", re.ASCII)
+_MOST_BYTES: Final = 64 * 1024
+_HEAD: Final = """\
+# The keys of a roundtrip server, which it reads from the file that ROUNDTRIP_KEY_FILE names. Keep them secret.
+# `roundtrip keys rotate` replaces the one that signs, in three steps.
+"""
+
+
+class Role(Enum):
+    """What a key is there for. All of them verify."""
+
+    SIGNS = "signs"
+    NEXT = "next"
+    FORMER = "former"
+
+
+@dataclass(frozen=True, slots=True)
+class RoledKey:
+    """One line of a key file."""
+
+    role: Role
+    key: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFile:
+    """What a key file says: one key that signs, and at most one that will or did."""
+
+    signs: RoledKey
+    other: RoledKey | None = None
+
+    @property
+    def keys(self) -> list[str]:
+        """As `Server(keys=...)` takes them."""
+        return [self.signs.key] if self.other is None else [self.signs.key, self.other.key]
+
+    def text(self) -> str:
+        """The content of the file."""
+        lines = [self.signs] if self.other is None else [self.signs, self.other]
+        return _HEAD + "".join(f"{one.role.value:<6} {one.key} {one.since:%Y-%m-%dT%H:%M:%SZ}\n" for one in lines)
+
+    @classmethod
+    def read(cls, path: Path) -> "KeyFile":
+        """Read a file.
+
+        Raises:
+            ValueError: It cannot be read, or is no key file; the text says why, and tells no key.
+        """
+        try:
+            with path.open("rb") as file:
+                raw = file.read(_MOST_BYTES + 1)
+            text = raw.decode("ascii")
+        except OSError as error:
+            raise ValueError(f"the key file {str(path)!r} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError:
+            raise ValueError(f"{str(path)!r} is no key file; make one with: roundtrip keys new FILE") from None
+        if len(raw) > _MOST_BYTES:
+            raise ValueError(f"{str(path)!r} is no key file; it is far too large")
+        found: list[RoledKey] = []
+        for number, line in enumerate(text.splitlines(), start=1):
+            if line.strip() and not line.lstrip().startswith("#"):
+                found.append(_read_line(line, where=f"{str(path)!r}, line {number}"))
+        signs = [one for one in found if one.role is Role.SIGNS]
+        others = [one for one in found if one.role is not Role.SIGNS]
+        if len(signs) != 1 or len(others) > 1:
+            raise ValueError(
+                f"{str(path)!r} has {len(signs)} keys that sign and {len(others)} others; a key file has one that "
+                "signs and at most one other. Make one with: roundtrip keys new FILE"
+            )
+        return cls(signs[0], others[0] if others else None)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentKeys:
+    """Keys that the environment gives, and the variable that does."""
+
+    keys: list[str]
+    variable: str
+
+
+def keys_of(environment: Mapping[str, str]) -> EnvironmentKeys | None:
+    """The keys that the environment gives, if it does.
+
+    Raises:
+        ValueError: It gives them twice, or they cannot be read.
+    """
+    listed, path = environment.get(KEYS_VARIABLE), environment.get(KEY_FILE_VARIABLE)
+    if listed is not None and path is not None:
+        raise ValueError(f"{KEYS_VARIABLE} and {KEY_FILE_VARIABLE} are both set; unset the one that is not meant")
+    if listed is not None:
+        keys = [key.strip() for key in listed.split(",") if key.strip()]
+        if not keys:
+            raise ValueError(f"{KEYS_VARIABLE} is set, but empty; list keys in it, newest first, or unset it")
+        return EnvironmentKeys(keys, KEYS_VARIABLE)
+    if path is None:
+        return None
+    if not path:
+        raise ValueError(f"{KEY_FILE_VARIABLE} is set, but empty; name a key file in it, or unset it")
+    try:
+        found = KeyFile.read(Path(path))
+    except ValueError as error:
+        raise ValueError(f"{KEY_FILE_VARIABLE}: {error}") from error
+    if Path(path).stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
+        # Not refused: secrets that are mounted into a container have such modes.
+        logger.warning("the key file %s can be read by every user of this machine; chmod 600 it", path)
+    return EnvironmentKeys(found.keys, KEY_FILE_VARIABLE)
+
+
+def _read_line(line: str, *, where: str) -> RoledKey:
+    read = _LINE.fullmatch(line.strip())
+    try:
+        if read is None:
+            raise ValueError
+        since = datetime.strptime(read["since"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        # Without the line: it may hold a key.
+        raise ValueError(
+            f"{where} is not `ROLE KEY SINCE`, with a role of signs, next or former, a key of 64 hex digits, and a "
+            "time like 2026-01-31T12:00:00Z"
+        ) from None
+    return RoledKey(Role(read["role"]), read["key"], since)

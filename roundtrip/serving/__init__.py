@@ -1,0 +1,1 @@
+"""Serving over HTTP with one or several processes: what `roundtrip serve` does."""

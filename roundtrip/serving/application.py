@@ -1,0 +1,106 @@
+"""The application that a process serves: the SDK's, with health, a choice of responses, and an orderly end."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import anyio
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from roundtrip.server.server import Server
+from roundtrip.serving.health import LIVE_PATH, READY_PATH, Health
+from roundtrip.serving.responses import OneByOne, choose_per_request
+from roundtrip.serving.settings import ServeSettings
+from roundtrip.serving.standing import Standing
+
+__all__ = ["Orderly", "application_of", "security_of"]
+
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+_ANY: Final = "*"
+_LISTENS: Final = b"subscriptions/listen"
+_CLOSE: Final = (b"connection", b"close")
+
+
+def application_of(server: Server[Any], settings: ServeSettings, standing: Standing) -> ASGIApp:
+    """What a process serves."""
+    app = server.streamable_http_app(
+        streamable_http_path=settings.path,
+        stateless_http=not settings.sessions,
+        transport_security=security_of(settings),
+        host=settings.host,
+    )
+    choose_per_request(server.session_manager)
+    return Orderly(OneByOne(app, settings.json_response), Health(server, standing), standing, path=settings.path)
+
+
+def security_of(settings: ServeSettings) -> TransportSecuritySettings:
+    """Which `Host` and `Origin` a request may name: a page elsewhere may have pointed its own name to this machine."""
+    allowed = settings.allowed_hosts
+    if _ANY in allowed or not (allowed or settings.is_loopback):
+        return TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    hosts = [*allowed, *(_LOOPBACK if settings.is_loopback else ())]
+    return TransportSecuritySettings(
+        allowed_hosts=list(_with_ports(hosts)),
+        allowed_origins=[
+            *settings.allowed_origins,
+            *(origin for scheme in ("http", "https") for origin in _with_ports(f"{scheme}://{host}" for host in hosts)),
+        ],
+    )
+
+
+def _with_ports(names: Iterable[str]) -> Iterable[str]:
+    for name in names:
+        yield name
+        if ":" not in name.rpartition("://")[2].rpartition("]")[2]:
+            yield f"{name}:*"
+
+
+class Orderly:
+    """Answers questions of health, and lets clients go one by one when the process is about to end.
+
+    From then on every response closes its connection, so that a client's next request goes elsewhere. Who only
+    listens, and would stay for ever, is let go at the end.
+    """
+
+    def __init__(self, app: ASGIApp, health: Health, standing: Standing, *, path: str) -> None:
+        self._app = app
+        self._health = health
+        self._standing = standing
+        self._path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the lifespan."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_and_close(message: Message) -> None:
+            if message["type"] == "http.response.start" and self._standing.stopping:
+                headers = [(name, value) for name, value in message.get("headers", ()) if name.lower() != b"connection"]
+                message = {**message, "headers": [*headers, _CLOSE]}
+            await send(message)
+
+        if scope["path"] in (LIVE_PATH, READY_PATH):
+            await self._health(scope, receive, send_and_close)
+        elif scope["path"] == self._path and _listens(scope):
+            await self._let_go(scope, receive, send_and_close)
+        else:
+            await self._app(scope, receive, send_and_close)
+
+    async def _let_go(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve somebody who listens, until the end."""
+        async with anyio.create_task_group() as tasks:
+
+            async def watch() -> None:
+                await self._standing.ended.wait()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(watch)
+            await self._app(scope, receive, send)
+            tasks.cancel_scope.cancel()
+
+
+def _listens(scope: Scope) -> bool:
+    return scope["method"] == "GET" or any(
+        name == b"mcp-method" and value == _LISTENS for name, value in scope["headers"]
+    )

@@ -1,0 +1,79 @@
+"""The two questions of a balancer: does the process live, and may it be sent requests?"""
+
+import json
+import logging
+from typing import Any, Final
+
+import anyio
+from starlette.types import Receive, Scope, Send
+
+from roundtrip.ledger.contract import Ledger, LedgerDown
+from roundtrip.server.server import Server
+from roundtrip.serving.standing import Standing
+
+__all__ = ["LIVE_PATH", "READY_PATH", "Health"]
+
+logger = logging.getLogger("roundtrip")
+
+LIVE_PATH: Final = "/health/live"
+READY_PATH: Final = "/health/ready"
+_PATIENCE: Final = 2.0
+"""Seconds after which a ledger that has not answered counts as down."""
+_FRESH: Final = 1.0
+"""Seconds for which what the ledger has answered is believed, as anybody may ask."""
+_PROBE: Final = "health"
+_OK: Final = 200
+_UNAVAILABLE: Final = 503
+
+
+class Health:
+    """Answers `/health/live` and `/health/ready`."""
+
+    def __init__(self, server: Server[Any], standing: Standing) -> None:
+        # What no tool needs must not take the instance out of service.
+        self._ledger: Ledger | None = server.ledger if server.identity().exactly_once else None
+        self._standing = standing
+        self._lock = anyio.Lock()
+        self._looked = -_FRESH
+        self._reached = True
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        del receive
+        ready = scope["path"] == READY_PATH
+        status, told = await self._ready() if ready else (_OK, {"status": "live"})
+        body = json.dumps(told).encode()
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"cache-control", b"no-store"),
+            (b"content-length", str(len(body)).encode()),
+        ]
+        if scope["method"] not in ("GET", "HEAD"):
+            status, headers = 405, [*headers, (b"allow", b"GET, HEAD")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    async def _ready(self) -> tuple[int, dict[str, str]]:
+        if self._standing.stopping:
+            return _UNAVAILABLE, {"status": "stopping"}
+        if not self._standing.started:
+            return _UNAVAILABLE, {"status": "starting"}
+        if self._ledger is not None and not await self._reaches(self._ledger):
+            return _UNAVAILABLE, {"status": "unavailable", "reason": "the ledger cannot be reached"}
+        return _OK, {"status": "ready"}
+
+    async def _reaches(self, ledger: Ledger) -> bool:
+        async with self._lock:
+            if anyio.current_time() - self._looked < _FRESH:
+                return self._reached
+            reached, why = False, f"no answer within {_PATIENCE:g} s"
+            with anyio.move_on_after(_PATIENCE):
+                try:
+                    await ledger.wait(_PROBE, patience=0)
+                    reached = True
+                except LedgerDown as error:
+                    why = str(error)
+            if not reached and self._reached:
+                logger.error("not ready: the ledger cannot be reached: %s", why)
+            self._looked, self._reached = anyio.current_time(), reached
+            return reached

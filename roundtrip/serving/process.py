@@ -1,0 +1,121 @@
+"""One process that serves."""
+
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final
+
+import anyio
+import uvicorn
+from sse_starlette.sse import AppStatus
+
+from roundtrip.server.server import Server
+from roundtrip.serving.application import application_of
+from roundtrip.serving.settings import ServeSettings
+from roundtrip.serving.standing import Standing
+
+__all__ = ["listen", "logger", "serve", "set_up_logging"]
+
+logger = logging.getLogger("roundtrip")
+
+_QUIET: Final = ("mcp.server.streamable_http", "mcp.server.streamable_http_manager", "httpx")
+"""What logs every request; with --log-level debug it may."""
+_FORMAT: Final = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
+_TICK: Final = 0.05
+_BACKLOG: Final = 2048
+
+
+def set_up_logging(settings: ServeSettings) -> None:
+    """Log to standard error, unless the module that was loaded has said how to log."""
+    logging.basicConfig(format=_FORMAT, stream=sys.stderr)
+    logging.getLogger().setLevel(settings.log_level.upper())
+    if settings.log_level != "debug":
+        for name in _QUIET:
+            logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def listen(settings: ServeSettings) -> socket.socket:
+    """The socket that all processes accept from.
+
+    One queue for all: when a process is killed, what waits in it is served by another. With a socket for each
+    (SO_REUSEPORT), what waits in its queue would be lost with it.
+
+    Raises:
+        OSError: The address cannot be listened on.
+    """
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+
+
+def serve(
+    server: Server[Any],
+    settings: ServeSettings,
+    listening: socket.socket,
+    *,
+    on_ready: Callable[[], None] = lambda: None,
+) -> bool:
+    """Serve until a signal ends it; whether it began at all."""
+    # It would end every stream at the first signal, with the answers that are still to come.
+    if hasattr(AppStatus, "disable_automatic_graceful_drain"):
+        AppStatus.disable_automatic_graceful_drain()
+    standing = Standing()
+    config = uvicorn.Config(
+        application_of(server, settings, standing),
+        log_config=None,
+        access_log=settings.access_log,
+        ws="none",
+        lifespan="on",
+        timeout_keep_alive=settings.timeout_keep_alive,  # type: ignore[arg-type]
+        timeout_graceful_shutdown=settings.timeout_graceful_shutdown,  # type: ignore[arg-type]
+    )
+    process = _Process(config, settings, standing, on_ready)
+    # uvicorn raises the signals that it has caught once more when it is done, which would end the process.
+    kept = {number: signal.signal(number, _ignore) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        process.run(sockets=[listening])
+    except SystemExit:
+        return False
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+    return process.started
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    del number, frame
+
+
+class _Process(uvicorn.Server):
+    """uvicorn's server, which goes on for a while after it has said that it is not ready."""
+
+    def __init__(
+        self, config: uvicorn.Config, settings: ServeSettings, standing: Standing, on_ready: Callable[[], None]
+    ) -> None:
+        super().__init__(config)
+        self._settings = settings
+        self._standing = standing
+        self._on_ready = on_ready
+        self._hurried = False
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._standing.started = True
+        self._on_ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._standing.stopping = True
+        self._hurried = self._hurried or sig == signal.SIGINT
+        super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # A balancer has to notice, and clients with open connections to ask once more.
+        left = self._settings.drain
+        while not self._hurried and left > 0:
+            # A signal handler cannot set an event.
+            await anyio.sleep(min(_TICK, left))
+            left -= _TICK
+        self._standing.ended.set()
+        await super().shutdown(sockets)

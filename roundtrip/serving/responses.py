@@ -1,0 +1,155 @@
+"""Whether a request is answered with one JSON body or as a stream, chosen for each.
+
+A stream costs a request half as much again, and is what progress and log messages need. On 2026-07-28 a client says in
+its request whether it wants any, so most can have the body. The SDK watches for clients that leave, which cancels what
+they have asked for, only while it streams; `OneByOne` watches in its place. Older clients are sent log messages without
+having asked, so theirs are always streams.
+"""
+
+import asyncio
+import json
+from collections import deque
+from contextvars import ContextVar
+from typing import Any, Final, Literal, cast
+
+import anyio
+from mcp.server.streamable_http_manager import DEFAULT_MAX_REQUEST_BODY_SIZE, StreamableHTTPSessionManager
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types import LOG_LEVEL_META_KEY
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["JsonResponse", "OneByOne", "choose_per_request"]
+
+JsonResponse = Literal["auto", "always", "never"]
+
+_VERSION: Final = MCP_PROTOCOL_VERSION_HEADER.lower().encode()
+_UNWATCHED: Final = 0.05
+"""Seconds after which it pays to notice that a client has left."""
+_CHOICE: ContextVar[bool] = ContextVar("roundtrip_json_response", default=False)
+
+
+class _Choosing(StreamableHTTPSessionManager):
+    """The SDK's manager, which reads once for each request whether to answer with JSON."""
+
+    @property
+    def json_response(self) -> bool:
+        return _CHOICE.get()
+
+    @json_response.setter
+    def json_response(self, value: bool) -> None:
+        del value
+
+
+def choose_per_request(manager: StreamableHTTPSessionManager) -> None:
+    """Have a manager answer each request as `OneByOne` has chosen."""
+    # The SDK's application makes the manager itself, and has no place to choose in; two managers would run the
+    # server's lifespan twice.
+    manager.__class__ = _Choosing
+
+
+class OneByOne:
+    """Chooses, for each request that arrives at an application."""
+
+    def __init__(self, app: ASGIApp, json_response: JsonResponse) -> None:
+        self._app = app
+        self._json_response = json_response
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, with the choice made."""
+        if scope["type"] != "http" or scope["method"] != "POST" or self._json_response != "auto":
+            _CHOICE.set(self._json_response == "always")
+            await self._app(scope, receive, send)
+            return
+        version = next((value.decode("latin-1") for name, value in scope["headers"] if name == _VERSION), None)
+        if version is None or version in HANDSHAKE_PROTOCOL_VERSIONS:
+            await self._app(scope, receive, send)
+            return
+        kept, body = await _read(receive)
+        if body is None or not _wants_one_body(body):
+            await self._app(scope, _Replayed(kept, receive), send)
+            return
+        _CHOICE.set(True)
+        await self._watched(scope, kept, receive, send)
+
+    async def _watched(self, scope: Scope, kept: deque[Message], receive: Receive, send: Send) -> None:
+        with anyio.CancelScope() as request:
+            watch = _Watch(receive, request)
+            try:
+                await self._app(scope, _Replayed(kept, None), send)
+            finally:
+                watch.stop()
+
+
+class _Watch:
+    """Cancels a request whose client leaves. Most are answered before it begins, so it begins with a timer."""
+
+    __slots__ = ("_receive", "_request", "_task", "_timer")
+
+    def __init__(self, receive: Receive, request: anyio.CancelScope) -> None:
+        self._receive = receive
+        self._request = request
+        self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(_UNWATCHED, self._begin)
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._request.cancel()
+
+
+class _Replayed:
+    """What has been read of a request, and then the rest."""
+
+    def __init__(self, kept: deque[Message], rest: Receive | None) -> None:
+        self._kept = kept
+        self._rest = rest
+
+    async def __call__(self) -> Message:
+        if self._kept:
+            return self._kept.popleft()
+        if self._rest is not None:
+            return await self._rest()
+        while True:  # somebody else watches
+            await anyio.sleep_forever()
+
+
+async def _read(receive: Receive) -> tuple[deque[Message], bytes | None]:
+    """The messages of a request's body, and the body, unless it ends early or is larger than it may be."""
+    kept: deque[Message] = deque()
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        kept.append(message)
+        if message["type"] != "http.request":
+            return kept, None
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > DEFAULT_MAX_REQUEST_BODY_SIZE:
+            return kept, None
+        if not message.get("more_body", False):
+            return kept, b"".join(parts)
+
+
+def _wants_one_body(body: bytes) -> bool:
+    try:
+        request: object = json.loads(body)
+    except (ValueError, RecursionError):
+        return True
+    params = _member(request, "params")
+    meta = _member(params, "_meta")
+    return _member(meta, "progressToken") is None and _member(meta, LOG_LEVEL_META_KEY) is None
+
+
+def _member(value: object, name: str) -> object:
+    return cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None

@@ -1,0 +1,127 @@
+"""How to serve: from arguments over the environment over a file."""
+
+import ipaddress
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, cast
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+__all__ = ["DEFAULT_FILE", "BadSettings", "ServeSettings", "read_settings"]
+
+DEFAULT_FILE: Final = "roundtrip.toml"
+_TABLE: Final = "serve"
+_PREFIX: Final = "ROUNDTRIP_"
+
+Texts = Annotated[tuple[str, ...], NoDecode]
+
+
+class BadSettings(ValueError):
+    """A setting has no usable value, or a file is none of settings; the text says which, and where it was found."""
+
+
+class ServeSettings(BaseSettings):
+    """What can be said of how to serve. Each has a flag, and a variable of the environment: ROUNDTRIP_PORT."""
+
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="forbid", frozen=True)
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65535)
+    workers: int = Field(default=1, ge=1, le=256)
+    path: str = Field(default="/mcp", pattern="^/")
+    sessions: bool = False
+    json_response: Literal["auto", "always", "never"] = "auto"
+    allowed_hosts: Texts = ()
+    allowed_origins: Texts = ()
+    drain: float = Field(default=1.0, ge=0, le=600)
+    timeout_graceful_shutdown: float = Field(default=30.0, ge=0, le=86400)
+    timeout_keep_alive: float = Field(default=75.0, gt=0, le=86400)
+    timeout_start: float = Field(default=60.0, gt=0, le=86400)
+    access_log: bool = False
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @field_validator("allowed_hosts", "allowed_origins", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        """A variable lists them with commas."""
+        return tuple(one.strip() for one in value.split(",") if one.strip()) if isinstance(value, str) else value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then the environment, then the file."""
+        del dotenv_settings, file_secret_settings
+        given = init_settings()
+        listed = given.pop("from_file", {})
+        return (InitSettingsSource(settings_cls, given), env_settings, InitSettingsSource(settings_cls, listed))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the host."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def read_settings(arguments: Mapping[str, Any], *, file: Path | None) -> ServeSettings:
+    """The settings, of which `arguments` are those that the command line has given.
+
+    Args:
+        arguments: By their names; those that are None were not given.
+        file: The file that was named; None for `roundtrip.toml`, if there is one.
+
+    Raises:
+        BadSettings: One is not usable.
+    """
+    given = {name: value for name, value in arguments.items() if value is not None}
+    path = file if file is not None else Path(DEFAULT_FILE)
+    listed: Mapping[str, Any] = _read_file(path) if file is not None or path.is_file() else {}
+    if unknown := sorted(set(listed).difference(ServeSettings.model_fields)):
+        raise BadSettings(
+            f"{str(path)!r}: [{_TABLE}] has no {', '.join(unknown)}; it has {', '.join(ServeSettings.model_fields)}"
+        )
+    try:
+        return ServeSettings(**given, from_file=listed)  # pyright: ignore[reportCallIssue]
+    except ValidationError as error:
+        raise BadSettings("; ".join(_told(one, given, listed, path) for one in error.errors())) from error
+
+
+def _told(mistake: Any, given: Mapping[str, Any], listed: Mapping[str, Any], path: Path) -> str:
+    name = str(mistake["loc"][0]) if mistake["loc"] else ""
+    if name in given:
+        where = f"--{name.replace('_', '-')}"
+    else:
+        where = f"{str(path)!r}: {name}" if name in listed else f"{_PREFIX}{name.upper()}"
+    return f"{where}: {mistake['msg']}, not {mistake['input']!r}"
+
+
+def _read_file(path: Path) -> Mapping[str, Any]:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadSettings(f"{str(path)!r} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise BadSettings(f"{str(path)!r} is no TOML: {error}") from error
+    if unknown := sorted(set(content).difference([_TABLE])):
+        raise BadSettings(f"{str(path)!r} has {', '.join(unknown)}, which means nothing; settings are under [{_TABLE}]")
+    listed: object = content.get(_TABLE, {})
+    if not isinstance(listed, dict):
+        raise BadSettings(f"{str(path)!r}: settings are under [{_TABLE}]")
+    return cast("dict[str, Any]", listed)

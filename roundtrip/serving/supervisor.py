@@ -1,0 +1,296 @@
+"""The parent of several workers: starts them when they agree, replaces those that die, and rolls and stops them.
+
+All workers accept from one listening socket. A worker that is retired goes on accepting for a while, each response
+closing its connection, and then lets the others have what is left in the queue, so that nothing is lost on the way.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from roundtrip.server.identity import Identity
+from roundtrip.serving.agreement import objection, objection_to_newcomer
+from roundtrip.serving.settings import ServeSettings
+from roundtrip.serving.worker import FAILED, IDENTITY, READY, SERVE, identity_from
+
+__all__ = ["Supervisor", "WorkerFailed"]
+
+logger = logging.getLogger("roundtrip")
+
+_MARGIN: Final = 5.0
+"""Seconds that a worker may take to end beyond those that it was given."""
+_SHORT_LIFE: Final = 5.0
+_LONGEST_PAUSE: Final = 30.0
+
+
+class WorkerFailed(Exception):
+    """A worker cannot serve; the text says why."""
+
+
+@dataclass(eq=False, slots=True)
+class _Worker:
+    process: asyncio.subprocess.Process
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    since: float
+    identity: Identity | None = None
+    ended: asyncio.Task[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ended = asyncio.ensure_future(self.process.wait())
+
+    @property
+    def lives(self) -> bool:
+        return self.process.returncode is None
+
+    def signal(self, number: int) -> None:
+        if self.lives:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(number)
+
+
+class Supervisor:
+    """Runs workers until a signal ends them: SIGTERM or SIGINT. SIGHUP replaces them one after another.
+
+    Args:
+        command: Starts a worker, when two descriptors have been appended: of its channel, and of the socket.
+        settings: How to serve.
+        listening: What the workers accept from.
+        on_ready: Called once all of them serve.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        settings: ServeSettings,
+        listening: socket.socket,
+        *,
+        on_ready: Callable[[Identity], None],
+    ) -> None:
+        self._command = command
+        self._settings = settings
+        self._listening = listening
+        self._on_ready = on_ready
+        self._slots: list[_Worker] = []
+        self._leaving: set[_Worker] = set()
+        self._changing = asyncio.Lock()
+        self._stop = asyncio.Event()
+        self._rolling: asyncio.Task[None] | None = None
+        self._roll_again = False
+
+    async def run(self) -> bool:
+        """Serve until a signal ends it; whether every worker ended in time.
+
+        Raises:
+            WorkerFailed: Workers cannot start, or must not serve together.
+        """
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, self._on_hang_up)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_stop, number)
+        starting = asyncio.ensure_future(self._start())
+        stopped = asyncio.ensure_future(self._stop.wait())
+        keepers: list[asyncio.Task[None]] = []
+        try:
+            await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                keepers = [asyncio.ensure_future(self._keep(slot)) for slot in range(len(self._slots))]
+                await self._stop.wait()
+        finally:
+            tasks: list[asyncio.Task[Any]] = [starting, stopped, *keepers]
+            if self._rolling is not None:
+                tasks.append(self._rolling)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            # The workers have it for as long as they still accept.
+            self._listening.close()
+            in_time = all(await asyncio.gather(*(self._retire(one) for one in {*self._slots, *self._leaving})))
+        return in_time
+
+    def _on_stop(self, number: int) -> None:
+        again = self._stop.is_set()
+        self._stop.set()
+        for worker in {*self._slots, *self._leaving}:
+            # The first SIGTERM comes with `_retire`; who interrupts does not want to wait.
+            if again or number == signal.SIGINT:
+                worker.signal(number)
+
+    def _on_hang_up(self) -> None:
+        if self._rolling is not None and not self._rolling.done():
+            self._roll_again = True
+        elif self._slots:
+            self._rolling = asyncio.ensure_future(self._roll())
+
+    # Starting.
+
+    async def _start(self) -> None:
+        started = await asyncio.gather(
+            *(self._introduced() for _ in range(self._settings.workers)), return_exceptions=True
+        )
+        workers = [one for one in started if isinstance(one, _Worker)]
+        self._slots = workers
+        for one in started:
+            if isinstance(one, BaseException):
+                await self._discard(workers)
+                raise one
+        identities = [worker.identity for worker in workers if worker.identity is not None]
+        if (why := objection(identities)) is not None:
+            await self._discard(workers)
+            raise WorkerFailed(why)
+        try:
+            await asyncio.gather(*(self._set_to_work(worker) for worker in workers))
+        except WorkerFailed:
+            await self._discard(workers)
+            raise
+        self._on_ready(identities[0])
+
+    async def _introduced(self) -> _Worker:
+        """A new worker that has told who it is, and waits."""
+        mine, its = socket.socketpair()
+        try:
+            descriptors = [its.fileno(), self._listening.fileno()]
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                *map(str, descriptors),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=descriptors,
+                # What is typed at the terminal is for the supervisor.
+                start_new_session=True,
+            )
+        except BaseException:
+            mine.close()
+            raise
+        finally:
+            its.close()
+        reader, writer = await asyncio.open_connection(sock=mine)
+        worker = _Worker(process, reader, writer, asyncio.get_running_loop().time())
+        try:
+            worker.identity = identity_from(await self._heard(worker, IDENTITY))
+        except BaseException:
+            await self._discard([worker])
+            raise
+        return worker
+
+    async def _set_to_work(self, worker: _Worker) -> None:
+        worker.writer.write(SERVE)
+        await self._heard(worker, READY)
+
+    async def _heard(self, worker: _Worker, kind: str) -> Any:
+        """What a worker tells of one kind.
+
+        Raises:
+            WorkerFailed: It tells of a failure, or nothing.
+        """
+        try:
+            line = await asyncio.wait_for(worker.reader.readline(), self._settings.timeout_start)
+        except TimeoutError:
+            raise WorkerFailed(f"a worker was not ready within {self._settings.timeout_start:g} s") from None
+        except OSError:
+            line = b""
+        if not line:
+            raise WorkerFailed("a worker ended before it served; what it logged is above")
+        told = json.loads(line)
+        if FAILED in told:
+            raise WorkerFailed(told[FAILED])
+        return told[kind]
+
+    async def _brought_up(self) -> _Worker:
+        """A worker that serves, in addition to those that do.
+
+        Raises:
+            WorkerFailed: It cannot, or must not.
+        """
+        worker = await self._introduced()
+        try:
+            running = [one.identity for one in self._slots if one.lives and one.identity is not None]
+            if worker.identity is None:
+                raise WorkerFailed("a worker did not tell who it is")
+            if (why := objection_to_newcomer(worker.identity, running)) is not None:
+                raise WorkerFailed(why)
+            await self._set_to_work(worker)
+        except BaseException:
+            await self._discard([worker])
+            raise
+        return worker
+
+    # Keeping up.
+
+    async def _keep(self, slot: int) -> None:
+        """Replace the worker of a slot whenever it dies."""
+        pause = 0.0
+        loop = asyncio.get_running_loop()
+        while True:
+            worker = self._slots[slot]
+            await asyncio.shield(worker.ended)
+            lived = loop.time() - worker.since
+            pause = min(max(1.0, pause * 2), _LONGEST_PAUSE) if lived < _SHORT_LIFE else 0.0
+            while self._slots[slot] is worker:
+                await asyncio.sleep(pause)
+                async with self._changing:
+                    if self._slots[slot] is not worker:
+                        break
+                    logger.warning("worker %d ended (%s), and is replaced", worker.process.pid, _how(worker))
+                    try:
+                        self._slots[slot] = await self._brought_up()
+                    except WorkerFailed as error:
+                        pause = min(max(1.0, pause * 2), _LONGEST_PAUSE)
+                        logger.error("a worker cannot be replaced, and is tried again in %g s: %s", pause, error)
+                worker.writer.close()
+
+    async def _roll(self) -> None:
+        """Replace all workers, one after another, each only when its successor serves."""
+        while True:
+            self._roll_again = False
+            logger.info("replacing %d workers, one after another", len(self._slots))
+            for slot in range(len(self._slots)):
+                async with self._changing:
+                    old = self._slots[slot]
+                    try:
+                        self._slots[slot] = await self._brought_up()
+                    except WorkerFailed as error:
+                        logger.error("stopped replacing workers, those that are left go on as they are: %s", error)
+                        return
+                await self._retire(old)
+            logger.info("replaced all workers")
+            if not self._roll_again:
+                return
+
+    # Ending.
+
+    async def _retire(self, worker: _Worker) -> bool:
+        """Have a worker finish what it is at; whether it did in time."""
+        self._leaving.add(worker)
+        worker.signal(signal.SIGTERM)
+        patience = self._settings.drain + self._settings.timeout_graceful_shutdown + _MARGIN
+        try:
+            await asyncio.wait_for(asyncio.shield(worker.ended), patience)
+        except TimeoutError:
+            logger.error("worker %d did not end within %g s, and is killed", worker.process.pid, patience)
+            await self._discard([worker])
+            return False
+        finally:
+            worker.writer.close()
+            # Not where this was broken off: then it is retired once more, at the end.
+            if not worker.lives:
+                self._leaving.discard(worker)
+        return True
+
+    async def _discard(self, workers: Sequence[_Worker]) -> None:
+        """End workers that serve nothing, or no more."""
+        for worker in workers:
+            worker.signal(signal.SIGKILL)
+            worker.writer.close()
+        await asyncio.gather(*(asyncio.shield(worker.ended) for worker in workers))
+
+
+def _how(worker: _Worker) -> str:
+    code = worker.process.returncode
+    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"

@@ -1,0 +1,60 @@
+"""A worker: a process that tells its supervisor who it is, waits for its word, and serves."""
+
+import json
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, Final
+
+from roundtrip.ledger.contract import Reach
+from roundtrip.safe_text import printable
+from roundtrip.server.identity import Identity
+from roundtrip.server.server import Server
+from roundtrip.serving.process import serve, set_up_logging
+from roundtrip.serving.settings import ServeSettings
+
+__all__ = ["FAILED", "IDENTITY", "READY", "SERVE", "identity_from", "work"]
+
+IDENTITY: Final = "identity"
+READY: Final = "ready"
+FAILED: Final = "failed"
+SERVE: Final = b"serve\n"
+
+
+def work(
+    load: Callable[[], Server[Any]], settings: ServeSettings, *, listening: socket.socket, channel: socket.socket
+) -> int:
+    """Load the server, report to the supervisor, and serve when it says so; the exit code of the process."""
+    # Not before the supervisor can be told of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        server = load()
+        set_up_logging(settings)
+        identity = server.identity()
+    except Exception as error:  # noqa: BLE001 - whatever the author's module does, the supervisor tells of it
+        _tell(channel, FAILED, printable(str(error) or type(error).__name__))
+        return 1
+    _tell(channel, IDENTITY, {**asdict(identity), "reach": identity.reach.value})
+    if channel.recv(len(SERVE), socket.MSG_WAITALL) != SERVE:
+        return 0
+    threading.Thread(target=_end_with_supervisor, args=(channel,), daemon=True).start()
+    return 0 if serve(server, settings, listening, on_ready=lambda: _tell(channel, READY, None)) else 1
+
+
+def identity_from(told: Any) -> Identity:
+    """The identity that a worker has told."""
+    read: dict[str, Any] = {**told, "keys": tuple(told["keys"]), "reach": Reach(told["reach"])}
+    return Identity(**read)
+
+
+def _tell(channel: socket.socket, kind: str, value: Any) -> None:
+    channel.sendall(json.dumps({kind: value}).encode() + b"\n")
+
+
+def _end_with_supervisor(channel: socket.socket) -> None:
+    # It never says more; this ends when it has ended, however it did.
+    channel.recv(1)
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,267 @@
+"""`roundtrip doctor` against real processes: what it sees, what it says of it, and how it ends."""
+
+import json
+import socket
+import time
+import urllib.request
+from collections.abc import Generator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from roundtrip.cli import main
+from tests.hosts import WAIT, HttpProcess
+from tests.interaction.doctor import shops
+from tests.redis_server import redis_server
+
+
+class Town:
+    """Two processes, which serve the same shops."""
+
+    def __init__(self, processes: list[HttpProcess], *, redis: bool) -> None:
+        self._processes = processes
+        self.has_redis = redis
+
+    def at(self, process: int, shop: str) -> str:
+        return self._processes[process].url.replace("/mcp", f"/{shop}/mcp")
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Generator[Town]:
+    folder = tmp_path_factory.mktemp("town")
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(shops.FOLDER, str(folder))
+        redis = True
+        try:
+            patch.setenv(shops.REDIS, stack.enter_context(redis_server(folder)).url)
+        except pytest.skip.Exception:
+            redis = False
+        processes = [stack.enter_context(HttpProcess()) for _ in range(2)]
+        for process in processes:
+            process.start(shops.street)
+        for process in processes:
+            _wait_for(process.url.replace("/mcp", "/website/mcp"))
+        yield Town(processes, redis=redis)
+
+
+def _wait_for(url: str) -> None:
+    ends = time.monotonic() + 3 * WAIT
+    # The socket is there before the process listens to it, so one request waits for as long as it takes.
+    with urllib.request.urlopen(url, timeout=ends - time.monotonic()) as response:
+        assert response.status == 200
+
+
+class Report:
+    """What the doctor said, for programs and for people alike."""
+
+    def __init__(self, code: int, data: dict[str, Any]) -> None:
+        self.code = code
+        self.data = data
+
+    def levels(self, topic: str) -> list[str]:
+        return [finding["level"] for finding in self.data["findings"] if finding["topic"] == topic]
+
+    def said(self, topic: str) -> str:
+        return " ".join(
+            f"{finding['text']} {finding['advice']}" for finding in self.data["findings"] if finding["topic"] == topic
+        )
+
+    @property
+    def problems(self) -> set[str]:
+        return {finding["topic"] for finding in self.data["findings"] if finding["level"] == "problem"}
+
+
+@pytest.fixture
+def doctor(capsys: pytest.CaptureFixture[str]) -> Any:
+    def visit(*arguments: str) -> Report:
+        code = main(["doctor", "--json", "--timeout", "30", *arguments])
+        return Report(code, json.loads(capsys.readouterr().out))
+
+    return visit
+
+
+def test_two_instances_that_fit_together_are_found_in_order(town: Town, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", town.at(0, "plain"), town.at(1, "plain")]) == 0
+    told = capsys.readouterr().out
+    assert "2 instances met: no problems" in told
+    assert "2 calls begun on one instance went on and ended on another" in told
+    assert "\x1b" not in told
+
+
+def test_keys_that_nobody_shares_are_named_and_so_is_what_comes_of_it(town: Town, doctor: Any) -> None:
+    report = doctor(town.at(0, "plain"), town.at(1, "other-keys"))
+    assert report.code == 1
+    assert report.problems == {"keys", "calls"}
+    assert "#1 has no key in common with #2" in report.said("keys")
+    assert "the key is not known there: from #1 to #2, from #2 to #1" in report.said("calls")
+
+
+def test_a_key_that_a_process_made_for_itself_is_told_apart(town: Town, doctor: Any) -> None:
+    report = doctor(town.at(0, "plain"), town.at(1, "own-key"))
+    assert report.code == 1
+    assert "#2: the key was made by the process itself" in report.said("keys")
+    assert "ROUNDTRIP_KEYS" in report.said("keys")
+
+
+def test_a_rotation_that_loses_no_call_is_understood(town: Town, doctor: Any) -> None:
+    report = doctor(town.at(0, "old-and-new"), town.at(1, "new-and-old"))
+    assert report.code == 0
+    assert report.levels("keys") == ["note"]
+    assert "a rotation is under way" in report.said("keys")
+
+
+def test_a_rotation_that_went_too_fast_loses_calls_in_one_direction(town: Town, doctor: Any) -> None:
+    report = doctor(town.at(0, "plain"), town.at(1, "new-and-old"))
+    assert report.code == 1
+    assert "#1 cannot read what #2 signs" in report.said("keys")
+    assert "#2 cannot read" not in report.said("keys")
+    assert "from #2 to #1" in report.said("calls")
+    assert "from #1 to #2" not in report.said("calls")
+
+
+def test_another_audience_is_a_problem_and_its_text_cannot_harm_a_terminal(
+    town: Town, doctor: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    urls = [town.at(0, "plain"), town.at(1, "other-audience")]
+    report = doctor(*urls)
+    assert report.problems == {"audience", "calls"}
+    assert "as the audience is another" in report.said("calls")
+    assert main(["doctor", *urls]) == 1
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_a_caller_who_is_not_the_same_everywhere_explains_the_refusal(town: Town, doctor: Any) -> None:
+    report = doctor(town.at(0, "other-principal"), town.at(1, "other-principal"))
+    assert report.problems == {"caller", "calls"}
+    assert "the caller counts as somebody else there" in report.said("calls")
+
+
+def test_another_build_is_only_a_note_that_names_the_tools(town: Town, doctor: Any) -> None:
+    report = doctor(town.at(0, "plain"), town.at(1, "next-build"))
+    assert report.code == 0
+    assert report.levels("build") == ["note"]
+    assert "(hidden), refund" in report.said("build")
+    assert "launder" not in json.dumps(report.data)
+
+
+@pytest.mark.parametrize("shop", ["fast", "slow"])
+def test_45_seconds_are_tolerated_and_noted(town: Town, doctor: Any, shop: str) -> None:
+    report = doctor(town.at(0, "plain"), town.at(1, shop))
+    assert report.code == 0
+    assert report.levels("clock") == ["note"]
+    assert "45 s" in report.said("clock")
+
+
+@pytest.mark.parametrize(("shop", "told"), [("far-ahead", "10.0 min ahead"), ("far-behind", "10.0 min behind")])
+def test_10_minutes_are_a_problem_and_it_is_told_whose_clock_is_wrong(
+    town: Town, doctor: Any, shop: str, told: str
+) -> None:
+    report = doctor(town.at(0, "plain"), town.at(1, "plain"), town.at(1, shop))
+    assert report.problems == {"clock", "calls"}
+    assert f"the clock of #3 is {told}" in report.said("clock")
+    assert "NTP" in report.said("clock")
+    # Around the ring of three, both ways.
+    assert len({(journey["start"], journey["end"]) for journey in report.data["journeys"]}) == 6
+    assert "as the clocks differ" in report.said("calls")
+
+
+def test_a_readiness_route_that_says_no_is_passed_on(town: Town, doctor: Any) -> None:
+    report = doctor(town.at(0, "plain"), "--header", f"{shops.UNREADY}: yes")
+    assert report.problems == {"reach"}
+    assert "not ready" in report.said("reach")
+
+
+def test_a_file_that_two_processes_share_is_seen_to_be_one_ledger(town: Town, doctor: Any) -> None:
+    report = doctor(town.at(0, "paying"), town.at(1, "paying"))
+    assert report.code == 0
+    assert "#1 and #2 share one ledger (SqliteLedger)" in report.said("ledger")
+
+
+def test_a_redis_that_two_processes_share_is_seen_to_be_one_ledger(town: Town, doctor: Any) -> None:
+    if not town.has_redis:
+        pytest.skip("neither redis-server nor valkey-server is installed")
+    report = doctor(town.at(0, "paying-in-redis"), town.at(1, "paying-in-redis"))
+    assert report.code == 0
+    assert "#1 and #2 share one ledger (RedisLedger)" in report.said("ledger")
+
+
+@pytest.mark.parametrize(
+    ("shop", "advice"), [("paying-elsewhere", "the same file"), ("paying-alone", "holds for one process")]
+)
+def test_ledgers_that_are_not_shared_are_a_problem(town: Town, doctor: Any, shop: str, advice: str) -> None:
+    report = doctor(town.at(0, "paying"), town.at(1, shop))
+    assert report.problems == {"ledger"}
+    assert "#2: what #1 puts down in its ledger is not there" in report.said("ledger")
+    assert advice in report.said("ledger")
+
+
+def test_a_ledger_that_is_down_is_a_problem_of_the_instance_that_has_it(town: Town, doctor: Any) -> None:
+    report = doctor(town.at(0, "paying-in-vain"), town.at(1, "paying"))
+    assert report.problems == {"ledger"}
+    assert "#1: the ledger does not answer" in report.said("ledger")
+    assert "missing" not in json.dumps(report.data)
+
+
+def test_every_instance_behind_a_balancer_is_met(town: Town, doctor: Any) -> None:
+    report = doctor(town.at(0, "balanced"))
+    assert report.code == 0
+    assert len(report.data["instances"]) == 3
+    begun = {journey["began"] for journey in report.data["journeys"] if journey["began"] != journey["ended"]}
+    assert len(begun) == 3
+
+
+def test_fewer_instances_than_expected_are_a_problem(town: Town, doctor: Any) -> None:
+    assert doctor(town.at(0, "balanced"), "--expect", "3").code == 0
+    report = doctor(town.at(0, "balanced"), "--expect", "4")
+    assert report.code == 1
+    assert "3 of 4 instances were met" in report.said("instances")
+
+
+def test_behind_a_balancer_the_instance_that_does_not_fit_is_found_too(town: Town, doctor: Any) -> None:
+    report = doctor(town.at(0, "badly-balanced"))
+    assert report.code == 1
+    assert {"keys", "calls"} == report.problems
+
+
+def test_what_cannot_be_probed_is_told_line_by_line_and_the_rest_goes_on(town: Town, doctor: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = f"http://127.0.0.1:{closed.getsockname()[1]}/mcp"
+    urls = {
+        nobody: "unreachable",
+        town.at(0, "without-probe"): "no-probe",
+        town.at(0, "website"): "not-mcp",
+        town.at(0, "nowhere"): "not-found",
+        town.at(0, "locked"): "forbidden",
+        town.at(0, "plain").replace("http:", "https:"): "tls",
+    }
+    report = doctor(*urls, town.at(0, "plain"), town.at(1, "plain"))
+    assert {place["url"]: place["trouble"] for place in report.data["places"][:-2]} == urls
+    assert report.levels("reach") == ["problem"] * len(urls)
+    assert "ROUNDTRIP_PROBE=1" in report.said("reach")
+    assert report.levels("keys") == ["ok"]
+    assert report.code == 1
+
+
+def test_nobody_who_answers_the_probe_is_exit_code_2(town: Town, doctor: Any) -> None:
+    report = doctor(town.at(0, "without-probe"))
+    assert report.code == 2
+    assert report.data["instances"] == []
+
+
+def test_credentials_open_what_is_locked(town: Town, doctor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASSWORD", shops.PASSWORD)
+    report = doctor(town.at(0, "locked"), "--header", "Authorization: ${PASSWORD}")
+    assert report.code == 0
+
+
+def test_older_clients_can_be_asked_where_sessions_are_kept(town: Town, doctor: Any) -> None:
+    assert doctor(town.at(0, "with-sessions")).levels("older clients") == ["ok"]
+    report = doctor(town.at(0, "plain"))
+    assert report.levels("older clients") == ["note"]
+    assert "stateless_http=False" in report.said("older clients")
+
+
+def test_only_addresses_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "python server.py"]) == 2
+    assert "addresses" in capsys.readouterr().err

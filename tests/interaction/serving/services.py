@@ -1,0 +1,108 @@
+"""`roundtrip serve` as a process of its own, which tests signal and look into."""
+
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from tests.hosts import ROOT
+
+WAIT: Final = 100.0
+KEY: Final = "7f" * 32
+SHOPS: Final = "tests.interaction.serving.shops"
+_SERVES: Final = re.compile(r"serves on (\S+) with")
+
+
+def command(target: str, *flags: str) -> list[str]:
+    return [sys.executable, "-m", "roundtrip", "serve", f"{SHOPS}:{target}", "--port", "0", *flags]
+
+
+def environment(**variables: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ROUNDTRIP_")}
+    return {**kept, "PYTHONPATH": str(ROOT), **variables}
+
+
+def eventually(what: Callable[[], bool]) -> None:
+    ends = time.monotonic() + WAIT
+    while not what():
+        assert time.monotonic() < ends, "waited in vain"
+        time.sleep(0.05)
+
+
+class Service:
+    """A running `roundtrip serve`."""
+
+    def __init__(self, target: str, *flags: str, folder: Path, **variables: str) -> None:
+        self.folder = folder
+        self.process = subprocess.Popen(
+            command(target, *flags),
+            cwd=folder,
+            env=environment(**variables),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.log: list[str] = []
+        self._told: queue.Queue[str | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.url = self._announced()
+
+    def __enter__(self) -> "Service":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(WAIT)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(WAIT)
+        self._reader.join(WAIT)
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+
+    def workers(self) -> set[int]:
+        """The processes that the supervisor has started and that live."""
+        pid = self.process.pid
+        return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def ended(self) -> int:
+        return self.process.wait(WAIT)
+
+    def get(self, path: str, **headers: str) -> tuple[int, Any]:
+        """What the service answers to a GET, on a connection of its own."""
+        connection = HTTPConnection(urlsplit(self.url).netloc, timeout=WAIT)
+        try:
+            connection.request("GET", path, headers=headers)
+            response = connection.getresponse()
+            body = response.read()
+            return response.status, json.loads(body) if body.startswith(b"{") else body.decode()
+        finally:
+            connection.close()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log.append(line)
+            self._told.put(line)
+        self._told.put(None)
+
+    def _announced(self) -> str:
+        while (line := self._told.get(timeout=WAIT)) is not None:
+            if (found := _SERVES.search(line)) is not None:
+                return found[1]
+        raise AssertionError("".join(self.log))

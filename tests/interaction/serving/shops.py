@@ -1,0 +1,48 @@
+"""Servers for `roundtrip serve`, which takes keys from the environment."""
+
+import os
+from typing import Annotated
+
+import anyio
+
+from roundtrip import Context, Elicit, Resolve, Server
+from roundtrip.ledger import RedisLedger
+
+
+def sure() -> Elicit[bool]:
+    return Elicit("Sure?", bool)
+
+
+def _shop(name: str, **options: object) -> Server:
+    server = Server(name, **options)  # type: ignore[arg-type]
+
+    @server.tool
+    async def slowly(seconds: float, begun: str | None = None) -> str:
+        if begun is not None:
+            await anyio.Path(begun).touch()
+        await anyio.sleep(seconds)
+        return "done"
+
+    @server.tool
+    async def count(to: int, ctx: Context) -> str:
+        for number in range(to):
+            await ctx.report_progress(number, to)
+        return "counted"
+
+    @server.tool
+    def agree(sure: Annotated[bool, Resolve(sure)]) -> str:
+        return f"agreed: {sure}"
+
+    return server
+
+
+shop = _shop("shop")
+paying = _shop("paying")
+with_redis = _shop("redis", ledger=RedisLedger("redis://127.0.0.1:1/0"))
+keyed_by_process = _shop("keyed", keys=[os.urandom(32)])
+
+
+@paying.tool(exactly_once=True)
+@with_redis.tool(exactly_once=True)
+def pay(sure: Annotated[bool, Resolve(sure)]) -> str:
+    return f"paid: {sure}"

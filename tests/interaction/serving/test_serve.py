@@ -1,0 +1,196 @@
+"""`roundtrip serve`, with real processes and real clients."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from roundtrip.testing import Era
+from tests.interaction.serving.services import KEY, WAIT, Service, command, environment, eventually
+from tests.players import Person, call, connect, text_of
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="workers are found in /proc"),
+]
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
+    """Two workers, whose keys are in a file."""
+    folder = tmp_path_factory.mktemp("fleet")
+    subprocess.run([*_keys("new"), "keys"], cwd=folder, check=True, timeout=WAIT, capture_output=True)
+    with Service(
+        "shop", "--workers", "2", "--drain", "0.3", folder=folder, ROUNDTRIP_KEY_FILE=str(folder / "keys")
+    ) as service:
+        yield service
+
+
+def _keys(action: str) -> list[str]:
+    return [*command("")[:3], "keys", action]
+
+
+async def _in_thread(what: Any, *arguments: Any) -> Any:
+    with anyio.fail_after(WAIT):
+        return await anyio.to_thread.run_sync(what, *arguments)
+
+
+def _refused(target: str, *flags: str, folder: Path, **variables: str) -> str:
+    done = subprocess.run(
+        command(target, *flags),
+        cwd=folder,
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+async def test_a_fleet_answers_and_tells_that_it_is_ready(fleet: Service) -> None:
+    assert text_of(await call(fleet.url, Era.RETRY, "agree", {}, {"value": True})) == "agreed: True"
+    assert text_of(await call(fleet.url, Era.LIVE, "slowly", {"seconds": 0})) == "done"
+    assert fleet.get("/health/live") == (200, {"status": "live"})
+    assert fleet.get("/health/ready") == (200, {"status": "ready"})
+    assert len(fleet.workers()) == 2
+
+
+async def test_progress_arrives_although_most_answers_are_one_body(fleet: Service, era: Era) -> None:
+    seen: list[float] = []
+
+    async def told(progress: float, total: float | None, message: str | None) -> None:
+        del total, message
+        seen.append(progress)
+
+    async with connect(fleet.url, era) as client:
+        await client.call_tool("count", {"to": 3}, progress_callback=told)
+    assert seen == [0, 1, 2]
+
+
+async def test_a_name_that_is_not_the_servers_is_refused(fleet: Service) -> None:
+    assert fleet.get("/mcp", Host="evil.example")[0] == 421
+    assert fleet.get("/health/ready", Host="10.0.0.7:8000")[0] == 200
+
+
+async def test_a_question_cannot_be_asked_live_without_sessions(fleet: Service) -> None:
+    async with connect(fleet.url, Era.LIVE, Person({"value": True})) as client:
+        with pytest.raises(MCPError, match="--sessions"), anyio.fail_after(WAIT):
+            await client.call_tool("agree", {})
+
+
+async def test_a_killed_worker_is_replaced(fleet: Service) -> None:
+    before = fleet.workers()
+    victim = min(before)
+    os.kill(victim, signal.SIGKILL)
+    await _in_thread(eventually, lambda: len(fleet.workers()) == 2 and victim not in fleet.workers())
+    assert text_of(await call(fleet.url, Era.RETRY, "slowly", {"seconds": 0})) == "done"
+
+
+async def _roll(fleet: Service) -> None:
+    before = fleet.workers()
+    rolls = sum("replaced all workers" in line for line in fleet.log)
+    fleet.signal(signal.SIGHUP)
+    await _in_thread(eventually, lambda: sum("replaced all workers" in line for line in fleet.log) > rolls)
+    assert not before & fleet.workers()
+
+
+async def test_keys_are_replaced_one_worker_after_another_and_no_call_is_lost(fleet: Service) -> None:
+    path = fleet.folder / "keys"
+    before = path.read_text()
+    finished = 0
+    rolled = False
+
+    async def keep_calling(era: Era) -> None:
+        nonlocal finished
+        async with connect(fleet.url, era) as client:
+            while not rolled:
+                assert text_of(await client.call_tool("slowly", {"seconds": 0.005})) == "done"
+                finished += 1
+
+    class Slow(Person):
+        async def __call__(self, context: Any, params: Any) -> Any:
+            # The first key has signed this call; then another one signs, and the first is known still.
+            for _ in range(2):
+                await anyio.run_process([*_keys("rotate"), str(path)])
+                await _roll(fleet)
+            return await super().__call__(context, params)
+
+    async with anyio.create_task_group() as tasks:
+        for era in (Era.RETRY, Era.LIVE):
+            tasks.start_soon(keep_calling, era)
+        async with connect(fleet.url, Era.RETRY, Slow({"value": True})) as client:
+            assert text_of(await client.call_tool("agree", {})) == "agreed: True"
+        rolled = True
+    assert finished > 20
+    assert path.read_text() != before
+
+
+async def test_legs_that_run_when_the_fleet_is_told_to_stop_are_answered(tmp_path: Path) -> None:
+    answers: list[str] = []
+
+    async def leg(url: str, era: Era) -> None:
+        async with connect(url, era) as client:
+            # The client holds results against the listing, which it would fetch after the service has gone.
+            await client.list_tools()
+            told = await client.call_tool("slowly", {"seconds": 5, "begun": str(tmp_path / era.name)})
+            answers.append(text_of(told))
+
+    flags = ("--workers", "2", "--drain", "3")
+    with Service("shop", *flags, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
+        async with anyio.create_task_group() as tasks:
+            for era in (Era.RETRY, Era.LIVE):
+                tasks.start_soon(leg, service.url, era)
+            await _in_thread(eventually, lambda: all((tmp_path / era.name).exists() for era in (Era.RETRY, Era.LIVE)))
+            service.signal(signal.SIGTERM)
+            await _in_thread(eventually, lambda: service.get("/health/ready") == (503, {"status": "stopping"}))
+            assert service.get("/health/live")[0] == 200
+        assert answers == ["done", "done"]
+        assert await _in_thread(service.ended) == 0
+
+
+async def test_one_worker_with_sessions_asks_clients_of_the_live_era(tmp_path: Path, era: Era) -> None:
+    with Service("shop", "--sessions", folder=tmp_path) as service:
+        assert text_of(await call(service.url, era, "agree", {}, {"value": True})) == "agreed: True"
+        assert any("made its own key" in line for line in service.log)
+        service.signal(signal.SIGTERM)
+        assert await _in_thread(service.ended) == 0
+
+
+async def test_a_server_that_cannot_reach_its_ledger_is_not_ready(tmp_path: Path) -> None:
+    with Service("with_redis", folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
+        status, told = service.get("/health/ready")
+        assert (status, told["status"]) == (503, "unavailable")
+        assert "127.0.0.1" not in json.dumps(told)
+        assert service.get("/health/live")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("target", "keys", "told"),
+    [
+        ("shop", None, "roundtrip keys new"),
+        ("paying", KEY, "RedisLedger"),
+        ("keyed_by_process", None, "different keys"),
+    ],
+)
+def test_workers_that_would_not_serve_each_others_calls_do_not_start(
+    target: str, keys: str | None, told: str, tmp_path: Path
+) -> None:
+    variables = {} if keys is None else {"ROUNDTRIP_KEYS": keys}
+    assert told in _refused(target, "--workers", "2", folder=tmp_path, **variables)
+
+
+def test_sessions_are_for_one_worker(tmp_path: Path) -> None:
+    assert "one worker" in _refused("shop", "--workers", "2", "--sessions", folder=tmp_path)
+
+
+def test_a_server_that_is_not_there_is_told_without_a_traceback(tmp_path: Path) -> None:
+    assert "no attribute 'nowhere'" in _refused("nowhere", "--workers", "2", folder=tmp_path, ROUNDTRIP_KEYS=KEY)

@@ -1,0 +1,184 @@
+"""`roundtrip keys`: a key file, and the three steps of its rotation."""
+
+import stat
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from roundtrip import Server
+from roundtrip.cli import main
+from roundtrip.server.key_files import KeyFile, Role
+
+KEY = "7f" * 32
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = tmp_path / "keys"
+    assert main(["keys", "new", str(made)]) == 0
+    return made
+
+
+def _hints(path: Path) -> tuple[str, ...]:
+    return Server("shop", keys=KeyFile.read(path).keys).identity().keys
+
+
+def _aged(path: Path, seconds: float) -> None:
+    """As if all of it had been written some seconds ago."""
+    found = KeyFile.read(path)
+    assert found.other is not None
+    now = datetime.now(UTC)
+    then = f"{now - timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"
+    path.write_text(path.read_text().replace(f"{found.other.since:%Y-%m-%dT%H:%M:%SZ}", then))
+
+
+def _refused(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert main(["keys", *arguments]) == 2
+    return capsys.readouterr().err
+
+
+def test_a_new_file_is_its_owners_alone_and_holds_one_key(path: Path) -> None:
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert len(KeyFile.read(path).keys) == 1
+    assert list(path.parent.iterdir()) == [path], "nothing is left over"
+
+
+def test_a_file_that_exists_is_left_alone(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = path.read_bytes()
+    assert "left alone" in _refused(["new", str(path)], capsys)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_rotation_takes_three_steps_in_which_all_neighbours_verify_each_other(path: Path) -> None:
+    (old,) = _hints(path)
+    assert main(["keys", "rotate", str(path)]) == 0
+    first, new = _hints(path)
+    assert first == old
+    assert main(["keys", "rotate", str(path)]) == 0
+    assert _hints(path) == (new, old)
+    _aged(path, 3601)
+    assert main(["keys", "rotate", str(path)]) == 0
+    assert _hints(path) == (new,)
+
+
+def test_an_old_key_is_not_dropped_while_calls_may_bring_its_tokens(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        assert main(["keys", "rotate", str(path)]) == 0
+    before = path.read_bytes()
+    assert "too early" in _refused(["rotate", str(path)], capsys)
+    _aged(path, 120)
+    assert "too early" in _refused(["rotate", str(path), "--max-age", "300"], capsys)
+    assert main(["keys", "rotate", str(path), "--max-age", "100"]) == 0
+    assert before != path.read_bytes()
+
+
+def test_force_drops_it_all_the_same(path: Path) -> None:
+    for _ in range(2):
+        assert main(["keys", "rotate", str(path)]) == 0
+    assert main(["keys", "rotate", str(path), "--force"]) == 0
+    assert KeyFile.read(path).other is None
+
+
+def test_a_rotated_file_keeps_its_mode_and_its_link(path: Path) -> None:
+    path.chmod(0o640)
+    link = path.parent / "link"
+    link.symlink_to(path)
+    assert main(["keys", "rotate", str(link)]) == 0
+    assert link.is_symlink()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    found = KeyFile.read(path).other
+    assert found is not None
+    assert found.role is Role.NEXT
+
+
+def test_nothing_secret_is_shown(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["keys", "rotate", str(path)]) == 0
+    assert main(["keys", "show", str(path)]) == 0
+    told = capsys.readouterr()
+    assert _hints(path)[0] in told.out
+    for key in KeyFile.read(path).keys:
+        assert key not in told.out + told.err
+        assert key[:8] not in told.out + told.err
+
+
+def test_a_printed_key_is_one_that_a_server_takes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["keys", "new", "--print"]) == 0
+    key = capsys.readouterr().out.strip()
+    monkeypatch.setenv("ROUNDTRIP_KEYS", f"{key}, {KEY}")
+    assert Server("shop").identity().keys == Server("shop", keys=[key, KEY]).identity().keys
+
+
+@pytest.mark.parametrize("content", ["", "signs zz 2026-01-01T00:00:00Z\n", "\xff\0", f"signs {KEY} today\n", KEY])
+def test_what_is_no_key_file_is_refused_without_telling_what_it_holds(
+    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "keys"
+    path.write_text(content, encoding="latin-1")
+    assert KEY not in _refused(["rotate", str(path)], capsys)
+    assert path.read_text(encoding="latin-1") == content
+
+
+# The environment.
+
+
+def test_a_server_reads_the_key_file_that_the_environment_names(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROUNDTRIP_KEY_FILE", str(path))
+    identity = Server("shop").identity()
+    assert (identity.keys, identity.own_key) == (_hints(path), False)
+
+
+def test_a_server_that_is_given_keys_ignores_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROUNDTRIP_KEYS", "short")
+    assert Server("shop", keys=[KEY]).identity().own_key is False
+    with pytest.raises(ValueError, match="ROUNDTRIP_KEYS"):
+        Server("shop")
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"ROUNDTRIP_KEYS": KEY, "ROUNDTRIP_KEY_FILE": "keys"}, "both"),
+        ({"ROUNDTRIP_KEYS": " , "}, "empty"),
+        ({"ROUNDTRIP_KEY_FILE": ""}, "empty"),
+        ({"ROUNDTRIP_KEY_FILE": "/nowhere/keys"}, "cannot be read"),
+        ({"ROUNDTRIP_KEYS": f"{KEY},{KEY}"}, "repeats"),
+    ],
+)
+def test_an_environment_that_gives_no_usable_keys_is_refused(
+    variables: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=told):
+        Server("shop")
+
+
+def test_a_server_without_a_name_is_told_which_variable_wants_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROUNDTRIP_KEYS", KEY)
+    with pytest.raises(ValueError, match="ROUNDTRIP_KEYS"):
+        Server()
+
+
+def test_a_server_without_keys_has_one_of_its_own() -> None:
+    assert Server("shop").identity().own_key
+    assert Server("shop").identity().keys != Server("shop").identity().keys
+
+
+def test_a_file_that_everybody_can_read_is_warned_of(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("ROUNDTRIP_KEY_FILE", str(path))
+    Server("shop")
+    assert "chmod 600" not in caplog.text
+    path.chmod(0o644)
+    Server("shop")
+    assert "chmod 600" in caplog.text

@@ -1,0 +1,181 @@
+"""What a doctor makes of what it has seen, case by case."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from roundtrip.doctor.facts import Facts, Instance, Journey, Live, Look, Observed, Place, Reached, Said
+from roundtrip.doctor.findings import Finding, Level, findings_of
+from roundtrip.doctor.telling import as_lines
+
+
+def facts(number: int, **given: Any) -> Facts:
+    said: dict[str, Any] = {
+        "instance": f"{number:012x}",
+        "roundtrip": "1",
+        "mcp": "2",
+        "python": "3.11",
+        "name": "shop",
+        "keys": ("old",),
+        "own_key": False,
+        "audience": "shop",
+        "build": "b1",
+        "tools": {"order": "1"},
+        "ledger": "MemoryLedger",
+        "reach": "process",
+        "exactly_once": False,
+        "caller": None,
+    }
+    return Facts.model_validate({**said, **given})
+
+
+def seen(*of: Facts, offsets: Sequence[float] = (), uncertainty: float = 0.01, **given: Any) -> Observed:
+    """Instances at an address each."""
+    observed = Observed([Place(f"http://{number}") for number, _ in enumerate(of)], **given)
+    for number, one in enumerate(of):
+        offset = offsets[number] if offsets else 0.0
+        observed.instances[one.instance] = Instance(one, {number}, offset, uncertainty)
+    return observed
+
+
+def of(topic: str, observed: Observed) -> list[Finding]:
+    return [finding for finding in findings_of(observed) if finding.topic == topic]
+
+
+def only(topic: str, observed: Observed) -> Finding:
+    (finding,) = of(topic, observed)
+    return finding
+
+
+def test_one_instance_alone_is_no_problem_but_shows_little() -> None:
+    levels = {finding.level for finding in findings_of(seen(facts(1)))}
+    assert levels == {Level.NOTE, Level.OK}
+
+
+def test_three_phases_of_a_rotation_that_meet_are_told_one_by_one() -> None:
+    first, second, third = facts(1), facts(2, keys=("old", "new")), facts(3, keys=("new", "old"))
+    assert only("keys", seen(first, second)).level is Level.NOTE
+    assert only("keys", seen(second, third)).level is Level.NOTE
+    finding = only("keys", seen(first, second, third))
+    assert finding.level is Level.PROBLEM
+    assert finding.text == "#1 cannot read what #3 signs with new"
+    assert "first [old, new] on every instance" in finding.advice
+
+
+def test_a_codec_of_the_application_s_own_is_no_problem_in_itself() -> None:
+    finding = only("keys", seen(facts(1, keys=()), facts(2, keys=())))
+    assert finding.level is Level.NOTE
+
+
+def test_a_single_instance_with_a_key_of_its_own_is_warned() -> None:
+    assert only("keys", seen(facts(1, own_key=True))).level is Level.NOTE
+
+
+@pytest.mark.parametrize(
+    ("offsets", "level"),
+    [
+        ((0, 0, 1), Level.OK),
+        ((0, 0, 45), Level.NOTE),
+        ((0, -45, 0), Level.NOTE),
+        ((45, -45, 0), Level.PROBLEM),
+        ((0, 0, 600), Level.PROBLEM),
+    ],
+)
+def test_clocks_are_held_against_each_other(offsets: tuple[float, ...], level: Level) -> None:
+    assert only("clock", seen(facts(1), facts(2), facts(3), offsets=offsets)).level is level
+
+
+def test_a_slow_network_is_not_taken_for_a_wrong_clock() -> None:
+    assert only("clock", seen(facts(1), facts(2), offsets=(0, 70), uncertainty=6)).level is Level.NOTE
+
+
+def test_where_only_the_doctor_s_own_clock_is_wrong_the_service_is_well() -> None:
+    first, second = of("clock", seen(facts(1), facts(2), facts(3), offsets=(600, 600, 600)))
+    assert (first.level, second.level) == (Level.OK, Level.NOTE)
+    assert second.text == "this machine's clock is 10.0 min behind of the service's"
+
+
+def test_of_two_instances_it_is_the_one_that_disagrees_with_this_machine_too() -> None:
+    assert "the clock of #2 is 10.0 min ahead" in only("clock", seen(facts(1), facts(2), offsets=(0, 600))).text
+
+
+def test_tools_that_differ_are_named_up_to_a_number() -> None:
+    many = {f"tool{number}": "1" for number in range(9)}
+    text = only("build", seen(facts(1, tools={}), facts(2, build="b2", tools=many))).text
+    assert "tool0, tool1, tool2, tool3, tool4 and 4 more" in text
+
+
+def test_versions_that_differ_are_noted() -> None:
+    builds = of("build", seen(facts(1), facts(2, roundtrip="2")))
+    assert [finding.level for finding in builds] == [Level.OK, Level.NOTE]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "advice"),
+    [
+        ((("MemoryLedger", "process"),) * 2, "RedisLedger"),
+        ((("SqliteLedger", "machine"), ("RedisLedger", "fleet")), "different kinds"),
+        ((("SqliteLedger", "machine"),) * 2, "the same file"),
+        ((("RedisLedger", "fleet"),) * 2, "database and prefix"),
+    ],
+)
+def test_the_advice_on_ledgers_fits_their_kinds(kinds: Sequence[tuple[str, str]], advice: str) -> None:
+    both = [
+        facts(number, ledger=kind, reach=reach, exactly_once=True)
+        for number, (kind, reach) in enumerate(kinds, start=1)
+    ]
+    observed = seen(*both, marker=both[0].instance)
+    for instance, look in zip(observed.instances.values(), (Look.SEEN, Look.ABSENT), strict=True):
+        instance.look = look
+    finding = only("ledger", observed)
+    assert finding.level is Level.PROBLEM
+    assert advice in finding.advice
+
+
+def test_a_ledger_that_nobody_could_look_at_is_not_said_to_be_shared() -> None:
+    assert only("ledger", seen(facts(1, exactly_once=True), facts(2, exactly_once=True))).level is Level.NOTE
+
+
+def test_a_refusal_that_nothing_explains_says_where_to_look() -> None:
+    observed = seen(facts(1), facts(2))
+    observed.journeys.append(Journey(0, 1, Reached.REFUSED, facts(1).instance))
+    finding = only("calls", observed)
+    assert finding.level is Level.PROBLEM
+    assert finding.text.endswith("were refused: from #1 to #2")
+    assert "see the log of the one that refused" in finding.advice
+
+
+def test_calls_that_never_changed_their_instance_show_nothing() -> None:
+    observed = seen(facts(1), facts(2))
+    same = facts(1).instance
+    observed.journeys.append(Journey(0, 0, Reached.DONE, same, same))
+    assert only("calls", observed).level is Level.NOTE
+
+
+def test_an_instance_behind_a_balancer_that_fails_now_and_then_is_a_problem() -> None:
+    observed = seen(facts(1))
+    observed.places[0].failures, observed.places[0].probes = ["not-mcp: HTTP status 502"], 12
+    assert "1 of 12 probes failed, the first with: not-mcp: HTTP status 502" in only("reach", observed).text
+
+
+def test_what_an_older_client_meets_is_quoted_where_it_is_not_understood() -> None:
+    observed = seen(facts(1))
+    observed.places[0].live, observed.places[0].live_detail = Live.NO, "Session not found"
+    assert "(Session not found)" in only("older clients", observed).text
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [{"instance": "../../etc"}, {"name": "x" * 201}, {"keys": ["k"] * 65}, {"reach": "galaxy"}, {"tools": {"x": 3}}],
+)
+def test_an_answer_out_of_bounds_is_not_read(hostile: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Said.model_validate({**facts(1).model_dump(), "clock": 1.0, **hostile})
+
+
+def test_a_report_of_nobody_says_so() -> None:
+    observed = Observed([])
+    (_, last) = list(as_lines(observed, findings_of(observed)))
+    assert last == (0, (("0 instances met: no problems", "bold"),))

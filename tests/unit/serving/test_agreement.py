@@ -1,0 +1,70 @@
+"""Which workers may serve together, and which may join those that do."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from roundtrip.ledger import Reach
+from roundtrip.server.identity import Identity
+from roundtrip.serving.agreement import cautions, objection, objection_to_newcomer
+
+ONE = Identity(
+    name="shop",
+    keys=("old_",),
+    audience="shop",
+    build="1",
+    ledger="MemoryLedger",
+    reach=Reach.PROCESS,
+    exactly_once=False,
+    own_key=False,
+)
+
+
+def test_workers_that_are_alike_may_serve_together() -> None:
+    assert objection([ONE, ONE, ONE]) is None
+    assert objection([replace(ONE, exactly_once=True, reach=Reach.MACHINE)] * 2) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"audience": "other"}, "different services"),
+        ({"keys": ("new_",)}, "different keys"),
+        ({"build": "2"}, "different tools"),
+    ],
+)
+def test_workers_that_differ_may_not(changes: dict[str, Any], told: str) -> None:
+    assert told in (objection([ONE, ONE, replace(ONE, **changes)]) or "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [({"own_key": True}, "roundtrip keys new"), ({"exactly_once": True}, "RedisLedger")],
+)
+def test_what_one_worker_is_warned_of_is_refused_to_several(changes: dict[str, Any], told: str) -> None:
+    changed = replace(ONE, **changes)
+    assert objection([changed]) is None
+    assert told in (objection([changed, changed]) or "")
+    assert told in (objection_to_newcomer(changed, []) or "")
+    assert len(cautions(changed)) == 1
+    assert cautions(ONE) == []
+
+
+@pytest.mark.parametrize(
+    ("running", "newcomer", "joins"),
+    [
+        (("old_",), ("old_", "new_"), True),
+        (("old_", "new_"), ("new_", "old_"), True),
+        (("new_", "old_"), ("new_",), True),
+        (("old_",), ("new_", "old_"), False),
+        (("old_", "new_"), ("new_",), False),
+        (("old_",), ("new_",), False),
+        ((), (), True),
+    ],
+)
+def test_a_newcomer_and_those_that_run_verify_what_the_other_signs(
+    running: tuple[str, ...], newcomer: tuple[str, ...], joins: bool
+) -> None:
+    why = objection_to_newcomer(replace(ONE, keys=newcomer, build="2"), [replace(ONE, keys=running)])
+    assert (why is None) is joins

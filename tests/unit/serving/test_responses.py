@@ -1,0 +1,148 @@
+"""One JSON body or a stream, chosen for each request."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from mcp.server import _streamable_http_modern as modern
+from starlette.types import Message
+
+from roundtrip import Server
+from roundtrip.serving.application import application_of
+from roundtrip.serving.responses import JsonResponse
+from roundtrip.serving.settings import ServeSettings
+from roundtrip.serving.standing import Standing
+
+pytestmark = pytest.mark.anyio
+WAIT = 10.0
+MODERN = "2026-07-28"
+
+
+class Shop:
+    """A server whose one tool works until it is told, and notes whether it was cancelled."""
+
+    def __init__(self) -> None:
+        self.server = Server("shop", keys=["7f" * 32])
+        self.begun = anyio.Event()
+        self.finish = anyio.Event()
+        self.cancelled = anyio.Event()
+
+        @self.server.tool
+        async def work() -> str:
+            self.begun.set()
+            try:
+                await self.finish.wait()
+            except anyio.get_cancelled_exc_class():
+                self.cancelled.set()
+                raise
+            return "done"
+
+    @asynccontextmanager
+    async def serving(self, json_response: JsonResponse) -> AsyncGenerator[Any]:
+        app = application_of(self.server, ServeSettings(json_response=json_response), Standing())
+        async with self.server.session_manager.run():
+            yield app
+
+
+class Request:
+    """A call of the tool, as an ASGI server passes it on."""
+
+    def __init__(self, version: str = MODERN, **meta: Any) -> None:
+        envelope: dict[str, Any] = {
+            "io.modelcontextprotocol/protocolVersion": MODERN,
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        params: dict[str, Any] = {"name": "work", "arguments": {}, "_meta": {**envelope, **meta}}
+        if version != MODERN:
+            params["_meta"] = meta
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        headers = {
+            "host": "127.0.0.1:8000",
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+            "mcp-protocol-version": version,
+            "mcp-method": "tools/call",
+            "mcp-name": "work",
+        }
+        self.scope: dict[str, Any] = {
+            "type": "http",
+            "method": "POST",
+            "path": "/mcp",
+            "raw_path": b"/mcp",
+            "root_path": "",
+            "scheme": "http",
+            "query_string": b"",
+            "http_version": "1.1",
+            "server": ("127.0.0.1", 8000),
+            "client": ("127.0.0.1", 1),
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+            "state": {},
+        }
+        encoded = json.dumps(body).encode()
+        self._parts = [encoded[:40], encoded[40:]]
+        self.leave = anyio.Event()
+        self.sent: list[Message] = []
+        self.answering = anyio.Event()
+
+    async def receive(self) -> Message:
+        if self._parts:
+            body = self._parts.pop(0)
+            return {"type": "http.request", "body": body, "more_body": bool(self._parts)}
+        await self.leave.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        self.sent.append(message)
+        self.answering.set()
+
+    @property
+    def content_type(self) -> str:
+        return dict(self.sent[0]["headers"])[b"content-type"].decode()
+
+
+@pytest.mark.parametrize(
+    ("json_response", "version", "meta", "streamed"),
+    [
+        ("auto", MODERN, {}, False),
+        ("auto", MODERN, {"progressToken": 1}, True),
+        ("auto", MODERN, {"progressToken": 0}, True),
+        ("auto", MODERN, {"io.modelcontextprotocol/logLevel": "info"}, True),
+        ("auto", "2025-11-25", {}, True),
+        ("never", MODERN, {}, True),
+        ("always", MODERN, {"progressToken": 1}, False),
+        ("always", "2025-11-25", {}, False),
+    ],
+)
+async def test_what_asks_for_nothing_on_the_way_is_answered_with_one_body(
+    json_response: JsonResponse, version: str, meta: dict[str, Any], streamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The SDK's stream begins with its first sign of life, and is one body if the answer comes before.
+    monkeypatch.setattr(modern, "_SSE_PING_INTERVAL", 0.02)
+    shop, request = Shop(), Request(version, **meta)
+    with anyio.fail_after(WAIT):
+        async with shop.serving(json_response) as app, anyio.create_task_group() as tasks:
+            tasks.start_soon(app, request.scope, request.receive, request.send)
+            await shop.begun.wait()
+            if streamed:
+                await request.answering.wait()
+            else:
+                assert not request.sent
+            shop.finish.set()
+    assert request.content_type.startswith("text/event-stream" if streamed else "application/json")
+    assert b"done" in b"".join(message.get("body", b"") for message in request.sent)
+
+
+@pytest.mark.parametrize("json_response", ["auto", "never"])
+async def test_the_call_of_a_client_that_leaves_is_cancelled(json_response: JsonResponse) -> None:
+    shop, request = Shop(), Request()
+    with anyio.fail_after(WAIT):
+        async with shop.serving(json_response) as app, anyio.create_task_group() as tasks:
+            tasks.start_soon(app, request.scope, request.receive, request.send)
+            await shop.begun.wait()
+            request.leave.set()
+            await shop.cancelled.wait()
+    assert not request.sent

@@ -1,0 +1,79 @@
+"""Settings of `roundtrip serve`: arguments over the environment over a file."""
+
+from pathlib import Path
+
+import pytest
+
+from roundtrip.serving.application import security_of
+from roundtrip.serving.settings import BadSettings, ServeSettings, read_settings
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ServeSettings.model_fields:
+        monkeypatch.delenv(f"ROUNDTRIP_{name.upper()}", raising=False)
+    return tmp_path / "roundtrip.toml"
+
+
+def test_arguments_win_over_the_environment_and_that_over_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text('[serve]\nport = 1\nhost = "h"\nworkers = 3\nallowed_hosts = ["a", "b"]\n')
+    monkeypatch.setenv("ROUNDTRIP_PORT", "2")
+    monkeypatch.setenv("ROUNDTRIP_HOST", "other")
+    found = read_settings({"port": "4", "host": None}, file=None)
+    assert (found.port, found.host, found.workers, found.path) == (4, "other", 3, "/mcp")
+    assert found.allowed_hosts == ("a", "b")
+    monkeypatch.setenv("ROUNDTRIP_ALLOWED_HOSTS", "c, d")
+    assert read_settings({}, file=None).allowed_hosts == ("c", "d")
+    assert ServeSettings.model_validate_json(found.model_dump_json()) == found
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("[serve]\nprot = 1\n", "no prot"),
+        ("port = 1\n", r"under \[serve\]"),
+        ("serve = 1\n", r"under \[serve\]"),
+        ("[serve", "no TOML"),
+        ("[serve]\nport = 70000\n", "roundtrip.toml': port"),
+    ],
+)
+def test_a_file_that_says_something_else_is_refused_by_name(file: Path, content: str, told: str) -> None:
+    file.write_text(content)
+    with pytest.raises(BadSettings, match=told):
+        read_settings({}, file=None)
+
+
+def test_a_file_that_is_named_has_to_exist(file: Path) -> None:
+    with pytest.raises(BadSettings, match="cannot be read"):
+        read_settings({}, file=file.parent / "other.toml")
+
+
+def test_a_mistake_is_told_where_it_was_made(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del file
+    with pytest.raises(BadSettings, match="--json-response"):
+        read_settings({"json_response": "maybe"}, file=None)
+    monkeypatch.setenv("ROUNDTRIP_WORKERS", "tcp://10.0.0.1:80")
+    with pytest.raises(BadSettings, match="ROUNDTRIP_WORKERS"):
+        read_settings({}, file=None)
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "protected", "allowed"),
+    [
+        ("127.0.0.1", (), True, {"localhost", "localhost:*", "[::1]:*"}),
+        ("::1", ("shop.example",), True, {"localhost:*", "shop.example", "shop.example:*"}),
+        ("0.0.0.0", (), False, set[str]()),
+        ("0.0.0.0", ("shop.example", "[::2]:80"), True, {"shop.example", "shop.example:*", "[::2]:80"}),
+        ("127.0.0.1", ("*",), False, set[str]()),
+    ],
+)
+def test_names_of_hosts_are_held_to_those_that_are_allowed(
+    file: Path, host: str, names: tuple[str, ...], protected: bool, allowed: set[str]
+) -> None:
+    del file
+    found = security_of(ServeSettings(host=host, allowed_hosts=names))
+    assert found.enable_dns_rebinding_protection is protected
+    assert allowed <= set(found.allowed_hosts)
+    if protected:
+        assert "evil.example" not in found.allowed_hosts
