@@ -1,0 +1,64 @@
+"""A shop that many instances serve: an order asks three questions and is placed once, whatever the network does.
+
+`roundtrip serve shop.py:server --sessions --port 8001` is one instance. All of them share the keys, which come from the
+environment (ROUNDTRIP_KEYS, or ROUNDTRIP_KEY_FILE), and the Redis that SHOP_REDIS names.
+"""
+
+import json
+import os
+from typing import Annotated, Any, Literal
+
+from redis.asyncio import Redis
+
+from roundtrip import Context, Elicit, Resolve, Server
+from roundtrip.ledger import RedisLedger
+from roundtrip.subscriptions import RedisSubscriptionBus
+
+PRICES = {"paperback": 9.5, "hardcover": 24.0}
+
+redis_url = os.environ.get("SHOP_REDIS", "redis://127.0.0.1:6379/0")
+server = Server("shop", ledger=RedisLedger(redis_url), subscriptions=RedisSubscriptionBus(redis_url))
+
+
+def database() -> Any:
+    """Stands for yours."""
+    return Redis.from_url(redis_url)  # pyright: ignore[reportUnknownMemberType]
+
+
+async def edition(title: str) -> Elicit[Literal["paperback", "hardcover"]]:
+    return Elicit(f"Which edition of {title}?", Literal["paperback", "hardcover"])
+
+
+async def copies(title: str, edition: Annotated[str, Resolve(edition)]) -> Elicit[int]:
+    return Elicit(f"How many of {title}, at {PRICES[edition]:.2f} each?", int)
+
+
+async def agreed(
+    title: str, edition: Annotated[str, Resolve(edition)], copies: Annotated[int, Resolve(copies)]
+) -> Elicit[bool]:
+    return Elicit(f"Order {copies} x {title} for {copies * PRICES[edition]:.2f}?", bool)
+
+
+@server.tool(exactly_once=True)
+async def order(
+    title: str,
+    edition: Annotated[str, Resolve(edition)],
+    copies: Annotated[int, Resolve(copies)],
+    agreed: Annotated[bool, Resolve(agreed)],
+    ctx: Context,
+) -> str:
+    """Order a book."""
+    if not agreed:
+        return f"Nothing was ordered; {title} can wait."
+    # `ctx.call.id` is what a database can know a repetition by.
+    async with database() as books:
+        await books.rpush("shop:orders", json.dumps({"call": ctx.call.id, "title": title, "copies": copies}))
+    await ctx.notify_resource_updated("shop://orders")
+    return f"Ordered {copies} x {title}, {edition}."
+
+
+@server.resource("shop://orders")
+async def orders() -> str:
+    """How many orders there are. Whoever subscribes hears of new ones, whichever instance took them."""
+    async with database() as books:
+        return str(await books.llen("shop:orders"))

@@ -1,0 +1,82 @@
+"""Instances of the example's shop, each in a process on a port that stays its own while it is down."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from tests.hosts import ROOT, WAIT
+
+__all__ = ["FLEET", "Instance", "until"]
+
+_STARTS: Final = 3 * WAIT
+"""Seconds that importing everything may take, for several processes at once on a busy machine."""
+
+FLEET: Final = ROOT / "examples" / "fleet"
+
+
+class Instance:
+    """One process. While it is down its port refuses connections, and nobody else gets it."""
+
+    def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
+        self._environment = {**os.environ, **environment}
+        self.folder = folder
+        self._log = folder / "log"
+        self._held = socket.socket()
+        # A port that is bound in this way can be listened at by another process, until which it refuses.
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.bind(("127.0.0.1", 0))
+        self.port: int = self._held.getsockname()[1]
+        self.address = f"127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        target = f"{FLEET / 'shop.py'}:server"
+        command = [sys.executable, "-m", "roundtrip", "serve", target, "--sessions", "--port", str(self.port)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, cwd=ROOT, env=self._environment, stdout=log, stderr=log)
+
+    def wait(self) -> None:
+        """Wait until it takes connections."""
+        ends = time.monotonic() + _STARTS
+        while not self._listens():
+            if time.monotonic() > ends or self._process is None or self._process.poll() is not None:
+                raise AssertionError(self._log.read_text())
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(WAIT)
+            self._process = None
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def __enter__(self) -> "Instance":
+        self.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.kill()
+        self._held.close()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that other processes bring about."""
+    ends = anyio.current_time() + WAIT
+    while not holds():
+        if anyio.current_time() > ends:
+            raise AssertionError("it did not come about")
+        await anyio.sleep(0.02)

@@ -1,0 +1,276 @@
+"""The example's shop as a fleet, behind a real nginx, for clients of both eras at once, while instances die."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import anyio
+import httpx2
+import pytest
+from mcp.client import Client
+from mcp.client.session import ClientRequestContext
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult
+
+from roundtrip.testing import Era
+from tests.hosts import WAIT
+from tests.interaction.fleet.processes import FLEET, Instance, until
+from tests.live_wire import session
+from tests.nginx_server import listening, nginx, runnable, serving
+from tests.players import text_of
+from tests.redis_server import RedisServer, redis_server
+
+pytestmark = pytest.mark.anyio
+
+ANSWERS = {"Which edition": "hardcover", "How many": 2, "Order 2": True}
+PLACED = "Ordered 2 x {}, hardcover."
+SESSION = "mcp-session-id"
+
+
+@dataclass
+class Fleet:
+    instances: list[Instance]
+    redis: RedisServer
+    url: str
+    """Of an nginx that keeps sessions with their instances."""
+
+    def orders(self) -> Counter[str]:
+        """How often each title was ordered."""
+        said = self.redis.command("lrange", "shop:orders", "0", "-1").splitlines()
+        return Counter(json.loads(line)["title"] for line in said)
+
+
+def _instance(folder: Path, environment: dict[str, str]) -> Instance:
+    folder.mkdir()
+    return Instance({**environment, "ROUNDTRIP_TRACE": str(folder / "calls.jsonl")}, folder)
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Generator[Fleet]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="rt")))
+        redis = stack.enter_context(redis_server(folder))
+        environment = {"SHOP_REDIS": redis.url, "ROUNDTRIP_KEYS": os.urandom(32).hex()}
+        instances = [stack.enter_context(_instance(folder / str(at), environment)) for at in range(4)]
+        upstreams = [instance.address for instance in instances]
+        told = "add_header X-Instance $upstream_addr always;"
+        address = stack.enter_context(nginx(upstreams, affinity=True, extra=told))
+        for instance in instances:
+            instance.wait()
+        yield Fleet(instances, redis, f"{address}/mcp")
+
+
+Thinks = Callable[[ElicitRequestFormParams], Awaitable[None]]
+
+
+class Customer:
+    """A real client that remembers which instances it met, and as which session."""
+
+    def __init__(self, thinks: Thinks | None = None) -> None:
+        self._thinks = thinks
+        self.asked: list[str] = []
+        self.sessions: set[str] = set()
+        self.met: set[str] = set()
+        self.client: Client
+
+    async def _answer(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        del context
+        assert isinstance(params, ElicitRequestFormParams)
+        self.asked.append(params.message)
+        if self._thinks is not None:
+            await self._thinks(params)
+        value = next(answer for question, answer in ANSWERS.items() if params.message.startswith(question))
+        return ElicitResult(action="accept", content={"value": value})
+
+    async def _note(self, response: httpx2.Response) -> None:
+        self.sessions.update(response.headers.get_list(SESSION))
+        self.met.update(response.headers.get_list("x-instance"))
+
+    @asynccontextmanager
+    async def at(self, url: str, era: Era) -> AsyncGenerator["Customer"]:
+        async with httpx2.AsyncClient(event_hooks={"response": [self._note]}, timeout=WAIT) as http:
+            transport = streamable_http_client(url, http_client=http)
+            async with Client(transport, mode=era.value, elicitation_callback=self._answer) as self.client:
+                yield self
+
+    async def order(self, title: str) -> str:
+        with anyio.fail_after(WAIT):
+            return text_of(await self.client.call_tool("order", {"title": title}))
+
+    @property
+    def home(self) -> int:
+        """Which instance has its session."""
+        (session,) = self.sessions
+        return int(session.partition(".")[0].removeprefix("i"))
+
+
+class Meeting:
+    """Has customers wait in their second question until all are there."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._here = 0
+        self._all = anyio.Event()
+        self.over = anyio.Event()
+
+    async def __call__(self, params: ElicitRequestFormParams) -> None:
+        if params.message.startswith("How many"):
+            self._here += 1
+            if self._here == self._size:
+                self._all.set()
+            with anyio.fail_after(WAIT):
+                await self.over.wait()
+
+    async def wait(self) -> None:
+        with anyio.fail_after(WAIT):
+            await self._all.wait()
+
+
+async def test_live_clients_stay_with_their_instances_while_others_go_round(fleet: Fleet) -> None:
+    meeting = Meeting(8)
+    live = {f"Live {at}": Customer(meeting) for at in range(8)}
+    retry = {f"Retry {at}": Customer() for at in range(8)}
+    said: dict[str, str] = {}
+
+    async def buy(title: str, customer: Customer, era: Era) -> None:
+        async with customer.at(fleet.url, era):
+            said[title] = await customer.order(title)
+
+    async with anyio.create_task_group() as group:
+        for title, customer in live.items():
+            group.start_soon(buy, title, customer, Era.LIVE)
+        await meeting.wait()
+        # Eight live calls are open, on every instance; calls of the other era run through between them.
+        async with anyio.create_task_group() as others:
+            for title, customer in retry.items():
+                others.start_soon(buy, title, customer, Era.RETRY)
+        meeting.over.set()
+
+    assert said == {title: PLACED.format(title) for title in live | retry}
+    assert {customer.home for customer in live.values()} == {0, 1, 2, 3}
+    assert all(len(customer.met) == 1 for customer in live.values())
+    assert all(len(customer.met) > 1 and not customer.sessions for customer in retry.values())
+    assert all(len(customer.asked) == 3 for customer in (live | retry).values())
+    assert fleet.orders() == Counter((*live, *retry))
+
+
+async def test_a_killed_instance_ends_its_own_sessions_with_an_error_and_no_others(fleet: Fleet) -> None:
+    meeting = Meeting(8)
+    customers = {f"Killed {at}": Customer(meeting) for at in range(8)}
+    said: dict[str, str] = {}
+    after: dict[str, MCPError] = {}
+    errors: dict[str, MCPError] = {}
+    theirs: set[str] = set()
+    back = anyio.Event()
+
+    async def buy(title: str, customer: Customer) -> None:
+        async with customer.at(fleet.url, Era.LIVE):
+            try:
+                said[title] = await customer.order(title)
+            except MCPError as error:
+                errors[title] = error
+                with pytest.raises(MCPError) as caught:
+                    await customer.order(title)
+                after[title] = caught.value
+                await back.wait()
+                with pytest.raises(MCPError, match="Session not found"):
+                    await customer.order(title)
+
+    async with anyio.create_task_group() as group:
+        for title, customer in customers.items():
+            group.start_soon(buy, title, customer)
+        await meeting.wait()
+        killed = customers["Killed 0"].home
+        theirs |= {title for title, customer in customers.items() if customer.home == killed}
+        fleet.instances[killed].kill()
+        await until(lambda: set(after) == theirs)
+        meeting.over.set()
+        # Clients of the other era, and new ones of the same, do not notice.
+        for era in Era:
+            newcomer = Customer()
+            async with newcomer.at(fleet.url, era):
+                assert await newcomer.order(f"After {era.value}") == PLACED.format(f"After {era.value}")
+        fleet.instances[killed].start()
+        fleet.instances[killed].wait()
+        back.set()
+
+    assert set(said) == set(customers) - theirs
+    assert all("ended without a response" in str(error) for error in errors.values())
+    assert all("its instance is gone" in str(error) for error in after.values())
+    assert not theirs & set(fleet.orders())
+
+
+async def test_a_live_call_whose_client_has_left_nginx_ends_at_its_instance(fleet: Fleet) -> None:
+    def rejections() -> int:
+        said = (instance.folder / "calls.jsonl" for instance in fleet.instances)
+        return sum(path.read_text().count('"ConnectionLost"') for path in said if path.exists())
+
+    before = rejections()
+    async with session(fleet.url) as client:
+        async with client.calling("order", {"title": "Lost"}) as question:
+            assert question["method"] == "elicitation/create"
+        await until(lambda: rejections() > before)
+
+
+# The configuration that people copy.
+
+
+def adapted(text: str, *, door: int, ports: list[int]) -> str:
+    """The example's own configuration with other ports."""
+    for name, port in zip(("8001", "8002", "8003"), ports, strict=True):
+        assert name in text
+        text = text.replace(name, str(port))
+    return text.replace("listen 8080;", f"listen 127.0.0.1:{door};")
+
+
+@pytest.fixture
+def example(fleet: Fleet) -> Iterator[str]:
+    ports = [instance.port for instance in fleet.instances[:3]]
+    with TemporaryDirectory(prefix="rt") as name, listening() as door:
+        port: int = door.getsockname()[1]
+        configuration = Path(name) / "nginx.conf"
+        text = adapted((FLEET / "nginx.conf").read_text(encoding="utf-8"), door=port, ports=ports)
+        configuration.write_text(runnable(text, Path(name)), encoding="utf-8")
+        with serving(configuration, door):
+            yield f"http://localhost:{port}/mcp"
+
+
+async def test_the_examples_nginx_serves_both_eras(fleet: Fleet, example: str) -> None:
+    for era in Era:
+        customer = Customer()
+        async with customer.at(example, era):
+            title = f"Example {era.value}"
+            assert await customer.order(title) == PLACED.format(title)
+            assert fleet.orders()[title] == 1
+            assert {session[:2] for session in customer.sessions} <= {"a.", "b.", "c."}
+    async with httpx2.AsyncClient(timeout=WAIT) as http:
+        assert (await http.get(example.replace("/mcp", "/health/ready"))).status_code == 404
+    direct = f"http://{fleet.instances[0].address}/health/ready"
+    async with httpx2.AsyncClient(timeout=WAIT) as http:
+        assert (await http.get(direct)).status_code == 200
+
+
+async def test_the_examples_nginx_goes_on_without_an_instance(fleet: Fleet, example: str) -> None:
+    customer = Customer()
+    async with customer.at(example, Era.LIVE):
+        await customer.order("Before")
+        (session,) = customer.sessions
+        home = fleet.instances["abc".index(session[0])]
+        home.kill()
+        try:
+            with pytest.raises(MCPError, match="its instance is gone"):
+                await customer.order("Gone")
+            for era in Era:
+                for at in range(4):
+                    other = Customer()
+                    async with other.at(example, era):
+                        assert await other.order(f"{era.value} {at}") == PLACED.format(f"{era.value} {at}")
+        finally:
+            home.start()
+            home.wait()
