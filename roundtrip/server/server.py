@@ -1,5 +1,6 @@
 """`Server`: an `MCPServer` whose tools may ask, on every protocol revision, and resume on any instance."""
 
+import logging
 import os
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -59,6 +60,8 @@ from roundtrip.tickets import Ticket
 from roundtrip.tokens import MAX_JOURNAL_BYTES, MAX_TOKEN_BYTES, JournalCodec
 
 __all__ = ["Server"]
+
+logger = logging.getLogger("roundtrip")
 
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
@@ -192,6 +195,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             environment=os.environ,
         )
         self._tracers = tracers_of(trace, environment=os.environ, key=self._protection.trace_key)
+        self._forgets_with_its_process = ledger is None
         self._ledger: Ledger = ledger if ledger is not None else MemoryLedger()
         self._legs = LegRunner(
             self,
@@ -294,14 +298,29 @@ class Server(PromptsAndResources[LifespanResultT]):
         # One clock of the boundary serves all tools; a tool's own, if shorter, is in its journal.
         policy = self._protection.policy
         limits = tool.function.limits
-        if limits.recover and policy.bind_principal is None:
+        self._check_promises(tool)
+        policy.ttl = max(policy.ttl, limits.ttl + limits.recover)
+        if self._tools.add(tool):
+            self._announcer.note("tools")
+
+    def _check_promises(self, tool: RegisteredTool) -> None:
+        """Hold what a tool promises against what the server can keep.
+
+        Raises:
+            ValueError: It can never be kept.
+        """
+        protection = self._protection
+        if tool.function.limits.recover and protection.policy.bind_principal is None:
             raise ValueError(
                 f"tool {tool.name!r}: recover= shows a user what they answered before, so the server has to know its "
                 "users; leave recover= out, or principal=False"
             )
-        policy.ttl = max(policy.ttl, limits.ttl + limits.recover)
-        if self._tools.add(tool):
-            self._announcer.note("tools")
+        if tool.spec.exactly_once and self._forgets_with_its_process and not protection.own_key:
+            logger.warning(
+                "tool %r has to run exactly once, and other processes may have the keys of its calls; give all of them "
+                "one ledger= (a SqliteLedger or a RedisLedger), or say ledger=MemoryLedger() if this process is alone",
+                tool.name,
+            )
 
     @overload
     def tool(self, target: _CallableT, /, *, name: str | None = None, **details: Unpack[ToolDetails]) -> _CallableT: ...

@@ -445,3 +445,21 @@ async def test_what_was_entered_for_a_request_is_left_when_its_result_is_recalle
         assert text_of(await legs.leg("give", state=legs.token)) == "given"
         assert open_now == []
     assert shop.ran == ["give"]
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [({"keys": ["7f" * 32]}, True), ({"keys": ["7f" * 32], "ledger": MemoryLedger()}, False), ({}, False)],
+    ids=["keys of several, and no ledger", "a ledger that was chosen", "a key of its own"],
+)
+def test_keys_that_others_may_have_want_a_ledger_that_they_share(
+    options: dict[str, Any], warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("shop", **options)
+
+    @server.tool(exactly_once=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    assert ("tool 'pay' has to run exactly once, and other processes may have the keys" in caplog.text) is warned
