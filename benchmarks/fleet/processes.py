@@ -1,0 +1,61 @@
+"""Server processes, and what the kernel says of them."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Process", "served"]
+
+_HOST: Final = "127.0.0.1"
+_WAIT: Final = 20.0
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+class Process:
+    """One server in a process of its own, on a port of its own."""
+
+    def __init__(self, app: str) -> None:
+        self._listening = socket.create_server((_HOST, 0), backlog=1024)
+        self.port: int = self._listening.getsockname()[1]
+        fd = self._listening.fileno()
+        command = [sys.executable, "-m", "benchmarks.fleet.host", app, "--fd", str(fd)]
+        self._process = subprocess.Popen(command, pass_fds=[fd])
+
+    @property
+    def cpu(self) -> float:
+        """Seconds that it has computed so far."""
+        # The name, in parentheses, may hold anything; the fields after it are numbered from three.
+        fields = self._read("stat").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    @property
+    def rss(self) -> int:
+        """Bytes of memory that it holds."""
+        line = next(line for line in self._read("status").splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) * 1024
+
+    def _read(self, name: str) -> str:
+        return Path(f"/proc/{self._process.pid}/{name}").read_text(encoding="utf-8")
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait(_WAIT)
+        self._listening.close()
+
+
+@contextmanager
+def served(app: str, count: int = 1) -> Generator[list[Process]]:
+    """Some processes with the same server."""
+    processes: list[Process] = []
+    try:
+        for _ in range(count):
+            processes.append(Process(app))  # noqa: PERF401 - those that did start must be ended
+        yield processes
+    finally:
+        for process in processes:
+            process.end()

@@ -1,0 +1,192 @@
+"""Many calls at once, a fleet whose instances die, and what is to be said of each call afterwards."""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import anyio
+import httpx
+
+from tests.chaos.fleet.client import PATIENCE, Asked, Client, Completed, Ended, Heard, Leg, Reply, Unknown
+from tests.chaos.fleet.instance import BODIES, PREFIX, done_key, ids_key, opened
+from tests.chaos.fleet.processes import Fleet, Instance, until
+
+__all__ = ["Plan", "Report", "attack", "script"]
+
+AT_ONCE: Final = 32
+_THINKS: Final = 0.6
+_DOWN: Final = 1.0
+_AIMS: Final = 20.0
+"""Seconds for which an instance is looked for that is inside a body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be survived."""
+
+    calls: int
+    kills: int
+    seed: int
+    skew: float = 45.0
+    """By how many seconds the clocks of some instances are ahead, once they have been started again."""
+
+
+@dataclass
+class Report:
+    """What was survived."""
+
+    plan: Plan
+    seconds: float = 0.0
+    counted: Counter[str] = field(default_factory=Counter[str])
+    wrong: list[str] = field(default_factory=list[str])
+    """Whatever must not have happened."""
+
+
+async def attack(plan: Plan, target: Fleet) -> Report:
+    """Play all calls to their ends while instances are killed, and see what became of each."""
+    report = Report(plan)
+    began = time.monotonic()
+    dead: set[int] = set()
+    books = opened(target.redis)
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=AT_ONCE)
+    async with httpx.AsyncClient(base_url=target.url, timeout=90, limits=limits) as http:
+        client = Client(http, seed=plan.seed)
+        calls = _Calls(client, plan)
+        async with anyio.create_task_group() as killing:
+            killing.start_soon(_kill, plan, calls, target.instances, books, dead)
+            await calls.play()
+    report.counted += client.counted
+    report.counted["instances killed"] = len(dead)
+    for number in range(plan.calls):
+        ids = await books.smembers(ids_key(number))
+        standings = [await books.hget(f"{PREFIX}:{{{call_id}}}", "standing") for call_id in ids]
+        did = await books.hgetall(done_key(number))
+        _judge(number, client.heard[number], did, standings, dead, report)
+    await books.aclose()
+    report.seconds = time.monotonic() - began
+    return report
+
+
+class _Calls:
+    """All calls, some of them at once."""
+
+    def __init__(self, client: Client, plan: Plan) -> None:
+        self._client = client
+        self._plan = plan
+        self._random = random.Random(plan.seed + 1)
+        self._numbers = iter(range(plan.calls))
+        self.begun = 0
+        self.done = False
+
+    async def play(self) -> None:
+        async with anyio.create_task_group() as later, anyio.create_task_group() as playing:
+            for _ in range(AT_ONCE):
+                playing.start_soon(self._some, later)
+        self.done = True
+
+    async def _some(self, later: anyio.abc.TaskGroup) -> None:
+        for number in self._numbers:
+            self.begun += 1
+            leg = Leg(number)
+            for key, question, answer in script(number):
+                asked = await self._client.leg(leg, later)
+                if asked == Unknown():
+                    break
+                if not isinstance(asked, Asked) or asked.questions != ((key, question),):
+                    raise AssertionError(f"call {number} should be asked {question!r}, and got {asked}")
+                await anyio.sleep(self._random.uniform(0, _THINKS))
+                leg = Leg(number, asked.state, ((key, answer),), last=key == "sure")
+            else:
+                await self._client.leg(leg, later)
+
+
+def script(number: int) -> list[tuple[str, str, Any]]:
+    """The questions of a call with the answers, all of which are of this call alone."""
+    euros = 10_000 + number
+    return [
+        ("payer", f"Who pays no. {number}?", f"payer {number}"),
+        ("euros", f"How much does payer {number} pay?", euros),
+        ("sure", f"Really {euros} euros?", number % 2 == 0),
+    ]
+
+
+async def _kill(plan: Plan, calls: _Calls, instances: Sequence[Instance], books: Any, dead: set[int]) -> None:
+    """Kill instances, evenly over all calls and otherwise at random, every other one inside a body."""
+    chance = random.Random(plan.seed + 2)
+    moments = sorted(chance.sample(range(plan.calls), plan.kills))
+    async with anyio.create_task_group() as restarting:
+        for turn, moment in enumerate(moments):
+            await until(lambda moment=moment: calls.begun > moment or calls.done, "calls go on", seconds=PATIENCE)
+            await until(lambda: any(instance.pid for instance in instances), "an instance is up")
+            victim = chance.choice([instance for instance in instances if instance.pid])
+            if turn % 2:
+                victim = await _inside_a_body(instances, books, calls) or victim
+            dead.add(victim.kill())
+            restarting.start_soon(_restart, victim, chance.uniform(0, _DOWN), chance.choice([0.0, plan.skew]))
+
+
+async def _inside_a_body(instances: Sequence[Instance], books: Any, calls: _Calls) -> Instance | None:
+    """An instance that is inside a body, unless none is any more."""
+    ends = time.monotonic() + _AIMS
+    while time.monotonic() < ends and not calls.done:
+        for instance in instances:
+            if instance.pid and await books.scard(f"{BODIES}:{instance.pid}"):
+                return instance
+        await anyio.sleep(0.002)
+    return None
+
+
+async def _restart(instance: Instance, after: float, skew: float) -> None:
+    await anyio.sleep(after)
+    instance.start("--skew", str(skew))
+
+
+def _judge(
+    number: int, heard: Heard, did: dict[str, str], standings: list[str | None], dead: set[int], report: Report
+) -> None:
+    """Hold what the client was told of a call against what its body did, and against the ledger."""
+    counted, wrong = report.counted, report.wrong
+    begun, ended = int(did.get("begun", 0)), int(did.get("ended", 0))
+    told: set[Reply] = set(heard.last)
+    if len(standings) != 1:
+        wrong.append(f"call {number}: it is {len(standings)} calls")
+    if begun > 1:
+        wrong.append(f"call {number}: its body ran {begun} times")
+    if Unknown() in heard.early:
+        told.add(Unknown())
+    for reply in heard.early:
+        if isinstance(reply, Completed) or (isinstance(reply, Ended) and not heard.last):
+            wrong.append(f"call {number}: an early leg was told {reply}")
+    if len(told) != 1:
+        wrong.append(f"call {number}: was told {sorted(map(str, told))}")
+        return
+    (end,) = told
+    if isinstance(end, Completed):
+        counted["completed"] += 1
+        (_, _, payer), (_, _, euros), (_, _, sure) = script(number)
+        right = {"number": number, "payer": payer, "euros": euros, "sure": sure, "receipt": did.get("receipt")}
+        got = {name: value for name, value in end.result if name in right}
+        if got != right:
+            wrong.append(f"call {number}: got {got} instead of {right}")
+        if (begun, ended) != (1, 1):
+            wrong.append(f"call {number}: completed, but its body began {begun} times and ended {ended} times")
+    elif isinstance(end, Unknown):
+        counted["unknown"] += 1
+        if standings != ["running"]:
+            wrong.append(f"call {number}: unknown, but the ledger says {standings}")
+        elif not begun and not int(did.get("near", 0)):
+            wrong.append(f"call {number}: unknown, but its body was not even near")
+        elif not begun:
+            # What the ledger hears and what a body does first are two writes, as is what it does last.
+            counted["unknown: its process died just before the body's first line"] += 1
+        elif int(did["by"]) not in dead:
+            wrong.append(f"call {number}: unknown, but the process of its body lives")
+        elif ended:
+            counted["unknown: its process died just after the body's last line"] += 1
+        else:
+            counted["unknown: its process died inside the body"] += 1
+    else:
+        wrong.append(f"call {number}: ended with {end}")

@@ -1,0 +1,155 @@
+"""The processes of a fleet: each has a port for good, and is killed and started again.
+
+They are forked from one that has imported everything: to start an interpreter anew each time would take most of a test.
+"""
+
+import multiprocessing
+import socket
+import time
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import anyio
+
+from tests.chaos.fleet import instance as program
+from tests.hosts import WAIT
+from tests.nginx_server import nginx
+from tests.redis_server import redis_server
+
+__all__ = ["Fleet", "Instance", "fleet", "until"]
+
+# nginx sends a request whose instance died to another one, although that may run its body a second time.
+_RETRIES: Final = (
+    "proxy_next_upstream error timeout non_idempotent http_502; add_header X-Upstreams $upstream_addr always;"
+)
+
+_PROCESSES: Final = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload([program.__name__])
+
+_STARTS: Final = 60.0
+"""Seconds in which a process listens, on a machine that has much else to do."""
+
+
+class Instance:
+    """A process on a port of its own; while it is down, its port refuses connections."""
+
+    def __init__(self, *options: str) -> None:
+        self._options = options
+        self._held = socket.socket()
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._held.bind(("127.0.0.1", 0))
+        self.port: int = self._held.getsockname()[1]
+        self._process: ForkServerProcess | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}"
+
+    @property
+    def pid(self) -> int | None:
+        """Its process, unless it is down."""
+        return self._process.pid if self._process is not None else None
+
+    def start(self, *options: str) -> None:
+        """Start it, with more options than it has always."""
+        arguments = ["--port", str(self.port), *self._options, *options]
+        self._process = _PROCESSES.Process(target=program.main, args=(arguments,), daemon=True)
+        self._process.start()
+
+    def kill(self) -> int:
+        """End it without a word; the process that it was."""
+        process, self._process = self._process, None
+        if process is None:
+            raise RuntimeError("it is down")
+        pid = process.pid
+        process.kill()
+        process.join(WAIT)
+        process.close()
+        return pid or 0
+
+    async def stop(self) -> None:
+        """Have it end what it has begun, and go."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.terminate()
+            await until(lambda: not process.is_alive(), "the instance goes")
+            process.close()
+
+    async def ready(self) -> None:
+        """Wait until it takes connections."""
+        await until(self._listens, f"the instance on {self.address} listens", seconds=_STARTS)
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        if self._process is not None:
+            self.kill()
+        self._held.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Instances behind nginx, with a Redis."""
+
+    url: str
+    """nginx's."""
+    instances: Sequence[Instance]
+    redis: str
+
+    async def ready(self) -> None:
+        for instance in self.instances:
+            await instance.ready()
+
+
+@contextmanager
+def fleet(size: int, *options: str, skews: Sequence[float] = (0.0,)) -> Generator[Fleet]:
+    """A fleet whose instances have these options.
+
+    Args:
+        size: How many there are.
+        options: What all of them are started with.
+        skews: By how much their clocks are wrong, in turn.
+    """
+    with ExitStack() as stack:
+        # A socket's path must be short.
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="rt")))
+        redis = stack.enter_context(redis_server(folder)).url
+        common = ["--redis", redis, "--file", str(folder / "ledger.db"), *options]
+        instances: list[Instance] = []
+        for at in range(size):
+            instance = Instance(*common, "--skew", str(skews[at % len(skews)]))
+            stack.callback(instance.close)
+            instances.append(instance)
+            instance.start()
+        url = stack.enter_context(nginx([instance.address for instance in instances], extra=_RETRIES))
+        yield Fleet(url, instances, redis)
+
+
+async def until(condition: Callable[[], bool | Awaitable[bool]], what: str, *, seconds: float = WAIT) -> None:
+    """Wait for a condition.
+
+    Raises:
+        AssertionError: It has not come true in time.
+    """
+    ends = time.monotonic() + seconds
+    while True:
+        true = condition()
+        if true if isinstance(true, bool) else await true:
+            return
+        if time.monotonic() > ends:
+            raise AssertionError(f"waited {seconds:g} s in vain: {what}")
+        await anyio.sleep(0.01)
