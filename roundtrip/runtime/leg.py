@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import anyio
@@ -18,7 +18,7 @@ from mcp_types import InputRequest, InputRequiredResult, InputResponse
 
 from roundtrip.asks.markers import Marker
 from roundtrip.asks.outcomes import Outcome
-from roundtrip.errors import BodyMistake, CannotAsk, QuestionRefused, RoundtripError, ToolTimedOut
+from roundtrip.errors import BodyMistake, CannotAsk, QuestionRefused, RoundtripError, TokenTooLarge, ToolTimedOut
 from roundtrip.graph.plan import Node, Plan
 from roundtrip.graph.walk import Enter, Refusal, RunInThread, Walk, enter_nothing
 from roundtrip.machine.call import Call
@@ -167,7 +167,13 @@ class Leg:
             authored=authored,
             seeds=answers.unused_seeds() if answers is not None else {},
         )
-        return self.write(journal)
+        try:
+            return self.write(journal)
+        except TokenTooLarge:
+            if not journal.seeds:
+                raise
+            # They only spare somebody typing.
+            return self.write(replace(journal, seeds={}))
 
 
 def open_call(journal: Journal | None, *, fresh_id: Callable[[], str]) -> Call:
@@ -241,6 +247,7 @@ async def serve(
             work = leg.managers.around(work, ended_by=_ended_by)
         if once is not None:
             work = kept_in(once, call, work, value_of=_returned, computed=answers.newly_computed)
+            work = _inside(run.scope, work)
         end = await work
         if isinstance(end, Refused):
             call.apply(Event.REFUSE, reason=end.reason)
@@ -323,6 +330,8 @@ async def _run_once(
             # A round without questions: only a token gives the call a name by which its body is known to have run.
             raise Suspension
         await leg.once.start_body()
+        # Whoever leaves now cannot take it back: better a result that is kept than an outcome that nobody knows.
+        run.scope.shield = True
     leg.call.apply(Event.EXECUTE)
     if leg.call.watch is not None:
         leg.call.watch(BodyBegan())
@@ -330,6 +339,12 @@ async def _run_once(
         return Finished(await execute(values, None))
     with run.body.running(), cancellations_restored():
         return Finished(await execute(values, run.context()))
+
+
+async def _inside(scope: anyio.CancelScope, work: Awaitable[Finished | Refused]) -> Finished | Refused:
+    with scope:
+        return await work
+    raise AssertionError("this scope is there to be shielded; nobody cancels it")
 
 
 def _returned(end: Finished | Refused) -> Any:
@@ -348,14 +363,18 @@ def _ended_by(end: Finished | Refused) -> BaseException | None:
 class _Run:
     """One run of a body: its asking side and its context, each made when it is first needed."""
 
-    __slots__ = ("_answers", "_body", "_context", "_leg", "_make_context", "rounds")
+    __slots__ = ("_answers", "_body", "_context", "_leg", "_make_context", "rounds", "scope")
 
     rounds: Rounds
+    scope: anyio.CancelScope
+    """Around all of the leg, where its body must run once."""
 
     def __init__(self, leg: Leg, answers: Answers, make_context: Callable[[Body], Any]) -> None:
         self._leg = leg
         self._answers = answers
         self._make_context = make_context
+        if leg.once is not None:
+            self.scope = anyio.CancelScope()
         self._body: Body | None = None
         self._context: Any = None
 

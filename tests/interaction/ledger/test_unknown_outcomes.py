@@ -3,17 +3,18 @@
 import logging
 import threading
 import time
-from contextlib import suppress
-from typing import Any
+from contextlib import AsyncExitStack, suppress
+from typing import Annotated, Any
 
 import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
+from roundtrip import Resolve
 from roundtrip.ledger import Claim, Ledger, LedgerDown, MemoryLedger, Standing
 from roundtrip.server import exactly_once
-from roundtrip.testing import Duplicate, LegByLeg, User
+from roundtrip.testing import Duplicate, LegByLeg, User, served
 from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
 
 pytestmark = pytest.mark.anyio
@@ -243,33 +244,23 @@ async def test_a_body_may_run_longer_than_its_lease_and_who_waits_in_vain_is_tol
     assert (results, shop.ran) == (["held 1"], ["hold"])
 
 
-async def abandoned(legs: LegByLeg, held: Held) -> None:
-    """Send a leg whose client goes away once its body has begun."""
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: legs.leg("hold", state=legs.token))
-            await held.begun.wait()
-            group.cancel_scope.cancel()
-
-
-async def test_a_body_that_was_cancelled_is_unknown_and_not_run_again(shop: Shop) -> None:
-    held = Held(shop)
-    shop.add(held.hold)
+async def test_a_body_that_was_cut_short_is_unknown_and_not_run_again(shop: Shop) -> None:
+    shop.add(Held(shop).hold, timeout=0.1)
     legs = LegByLeg(shop)
     await legs.leg("hold")
-    await abandoned(legs, held)
+    assert (await reason_of(legs, "hold"))[1] == "tool_timeout"
     told = await legs.leg("hold", state=legs.token)
     assert "the outcome of this call is unknown" in text_of(told)
     assert getattr(told, "is_error", False)
     assert shop.ran == ["hold"]
 
 
-async def test_a_body_that_was_cancelled_runs_again_where_it_may(shop: Shop) -> None:
+async def test_a_body_that_was_cut_short_runs_again_where_it_may(shop: Shop) -> None:
     held = Held(shop)
-    shop.add(held.hold, on_unknown="rerun")
+    shop.add(held.hold, timeout=0.1, on_unknown="rerun")
     legs = LegByLeg(shop)
     await legs.leg("hold")
-    await abandoned(legs, held)
+    assert (await reason_of(legs, "hold"))[1] == "tool_timeout"
     held.go_on.set()
     assert [text_of(await legs.leg("hold", state=legs.token)) for _ in range(2)] == ["held 2"] * 2
 
@@ -323,6 +314,60 @@ async def test_whoever_leaves_while_it_waits_for_its_turn_holds_nothing(shop: Sh
     with anyio.fail_after(10):
         bought = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
+
+
+@pytest.mark.parametrize("over", ["memory", "http"])
+async def test_a_body_that_has_begun_runs_to_its_end_although_its_client_leaves(shop: Shop, over: str) -> None:
+    held = Held(shop)
+    shop.add(held.hold)
+    server = shop()
+    async with AsyncExitStack() as stack:
+        legs = LegByLeg(server if over == "memory" else await stack.enter_async_context(served(server)))
+        await legs.leg("hold")
+
+        async def send() -> None:
+            # In memory the result comes back all the same, to a connection that is closed.
+            with suppress(MCPError):
+                await legs.leg("hold", state=legs.token)
+
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as group:
+                group.start_soon(send)
+                await held.begun.wait()
+                group.cancel_scope.cancel()
+                if over == "memory":
+                    # Its server leaves with it, and has to wait.
+                    held.go_on.set()
+            held.go_on.set()
+            assert text_of(await legs.leg("hold", state=legs.token)) == "held 1"
+    assert shop.ran == ["hold"]
+
+
+async def test_a_client_that_leaves_before_the_body_begins_ends_its_leg(shop: Shop) -> None:
+    looking = anyio.Event()
+
+    async def look() -> int:
+        if not looking.is_set():
+            looking.set()
+            await anyio.sleep_forever()
+        return 1
+
+    async def buy(seen: Annotated[int, Resolve(look)]) -> str:
+        shop.ran.append("buy")
+        return f"bought {seen}"
+
+    shop.add(buy)
+    looking.set()
+    legs = LegByLeg(shop)
+    await legs.leg("buy")
+    looking = anyio.Event()
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: legs.leg("buy", state=legs.token))
+            await looking.wait()
+            group.cancel_scope.cancel()
+        assert shop.ran == []
+        assert text_of(await legs.leg("buy", state=legs.token)) == "bought 1"
 
 
 async def test_a_result_is_kept_although_its_client_leaves_meanwhile(shop: Shop) -> None:
