@@ -1,6 +1,7 @@
 """A client that hears badly: it sends legs twice, hangs up, loses responses, and sends again what was not answered."""
 
 import itertools
+import json
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -188,8 +189,14 @@ class Client:
 
 
 def _read(response: httpx.Response) -> Reply:
+    told = response.text
+    if response.headers.get("content-type", "").startswith("text/event-stream"):
+        messages = [line.removeprefix("data: ") for line in told.splitlines() if line.startswith("data: {")]
+        if not messages:
+            raise _Again("a stream that broke off")
+        told = messages[-1]
     try:
-        answer: Json = response.json()
+        answer: Json = json.loads(told)
     except ValueError as error:
         raise AssertionError(f"HTTP {response.status_code}: {response.text[:300]}") from error
     if "error" in answer:

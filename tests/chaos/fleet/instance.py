@@ -163,8 +163,7 @@ def _app(options: argparse.Namespace) -> Starlette:
     books = Books(options.redis)
     on_redis = make(books, RedisLedger(options.redis, prefix=PREFIX), keys)
     in_a_file = make(books, SqliteLedger(options.file), keys)
-    # With responses that are streamed, a client that hangs up would cancel its body: here only a death may end one.
-    how: Any = {"stateless_http": True, "json_response": True}
+    how: Any = {"stateless_http": True}
     apps = [
         on_redis.streamable_http_app(streamable_http_path="/mcp", **how),
         in_a_file.streamable_http_app(streamable_http_path="/file", **how),
