@@ -305,10 +305,11 @@ def test_a_call_of_a_thousand_events_is_usable_within_a_second(tab: Tab, open_pa
         }).observe(document, { attributes: true, childList: true, subtree: true }));"""
     )
     taken: list[float] = []
-    for _ in range(3):
+    # Once in three times is enough: what else the machine does is not the page's.
+    while len(taken) < 3 and (not taken or taken[-1] >= USABLE_MS):
         open_page(tale)
         taken.append(tab.page.evaluate("usable"))
-    assert min(taken) < USABLE_MS
+    assert taken[-1] < USABLE_MS, taken
     steps: Any = tab.page.evaluate(
         """(async () => {
             const taken = [];

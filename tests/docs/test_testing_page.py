@@ -18,18 +18,25 @@ def _no_worker_of_another_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
 
 
+def run(pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
+    with pytest.MonkeyPatch.context() as patch:
+        # syrupy keeps one session in each process, and that of the pytest outside has to go on afterwards.
+        patch.setattr("syrupy._syrupy", None)
+        return pytester.runpytest_inprocess(*QUIET, *more)
+
+
 def test_the_tests_on_the_page_pass(pytester: pytest.Pytester) -> None:
     source = "\n".join(block.text for block in blocks(PAGE) if block.language == "python")
     pytester.makeconftest(BACKEND)
     pytester.makeini("[pytest]\nanyio_mode = auto")
     pytester.makepyfile(test_page=source)
-    first = pytester.runpytest_subprocess(*QUIET)
+    first = run(pytester)
     first.stdout.fnmatch_lines(["*test_booking_looks_the_same*"])
     assert first.parseoutcomes()["failed"] == 1, "only the snapshot is missing"
-    updated = pytester.runpytest_subprocess(*QUIET, "--snapshot-update")
+    updated = run(pytester, "--snapshot-update")
     assert "failed" not in updated.parseoutcomes()
     # Fifteen networks and a deploy, both eras twice, and the rest once.
-    assert pytester.runpytest_subprocess(*QUIET).parseoutcomes()["passed"] >= 23
+    assert run(pytester).parseoutcomes()["passed"] >= 23
     written = (pytester.path / "__snapshots__" / "test_page" / "test_booking_looks_the_same.txt").read_text()
     assert written.strip() in {block.text.strip() for block in blocks(PAGE)}
 

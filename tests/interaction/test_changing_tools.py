@@ -2,7 +2,9 @@
 
 import itertools
 import random
+import sys
 import threading
+from collections.abc import Generator
 
 import anyio
 import pytest
@@ -14,8 +16,18 @@ from tests.players import connect, text_of
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS = 1000
+ROUNDS = 400
 PAIRS = 10
+TURN = 0.0001
+"""Seconds after which a thread lets another go on: the shorter, the more of them are in the midst of something."""
+
+
+@pytest.fixture(autouse=True)
+def _threads_alternate_often() -> Generator[None]:  # pyright: ignore[reportUnusedFunction]
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(TURN)
+    yield
+    sys.setswitchinterval(usual)
 
 
 def shop() -> Server:

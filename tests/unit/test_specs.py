@@ -9,9 +9,21 @@ from specs.generate import SPECS, TESTS, main, render, shown
 from specs.requirements import REQUIREMENTS
 
 
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    """The pages as they should be. All tests are read for them, which takes seconds."""
+    return render()
+
+
+@pytest.fixture(scope="module")
+def tests() -> dict[str, list[str]]:
+    """By clause, the tests that show it."""
+    return shown(TESTS)
+
+
 @pytest.mark.parametrize("name", ["machine.json", "machine.md", "protocol.md"])
-def test_a_generated_page_is_current(name: str) -> None:
-    assert (SPECS / name).read_text(encoding="utf-8") == render()[name], "run: python -m specs.generate"
+def test_a_generated_page_is_current(name: str, pages: dict[str, str]) -> None:
+    assert (SPECS / name).read_text(encoding="utf-8") == pages[name], "run: python -m specs.generate"
 
 
 def test_check_finds_a_stale_page(
@@ -27,12 +39,12 @@ def test_check_finds_a_stale_page(
 
 
 @pytest.mark.parametrize("id_", [requirement.id for requirement in REQUIREMENTS if requirement.later is None])
-def test_every_clause_has_a_test_that_shows_it(id_: str) -> None:
-    assert shown(TESTS).get(id_)
+def test_every_clause_has_a_test_that_shows_it(id_: str, tests: dict[str, list[str]]) -> None:
+    assert tests.get(id_)
 
 
-def test_tests_show_only_clauses_that_exist() -> None:
-    assert shown(TESTS).keys() <= {requirement.id for requirement in REQUIREMENTS}
+def test_tests_show_only_clauses_that_exist(tests: dict[str, list[str]]) -> None:
+    assert tests.keys() <= {requirement.id for requirement in REQUIREMENTS}
 
 
 def test_the_modules_of_every_clause_exist() -> None:

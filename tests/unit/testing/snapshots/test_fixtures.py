@@ -1,4 +1,4 @@
-"""The fixtures, tried by running pytest inside pytest: in a process of its own, as syrupy keeps one session in each."""
+"""The fixtures, tried by running pytest inside pytest."""
 
 from pathlib import Path
 
@@ -48,9 +48,14 @@ def _no_worker_of_another_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
 
 
+OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+
+
 def run(pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
-    # Colours are syrupy's to choose, and pytest's to take away.
-    return pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider", "-p", "no:xdist", *more)
+    with pytest.MonkeyPatch.context() as patch:
+        # syrupy keeps one session in each process, and that of the pytest outside has to go on afterwards.
+        patch.setattr("syrupy._syrupy", None)
+        return pytester.runpytest_inprocess(*OPTIONS, *more)
 
 
 def snapshots(pytester: pytest.Pytester) -> dict[str, str]:
@@ -198,7 +203,8 @@ async def test_that_the_rest_works():
     )
     # That is how an import finds that there is none.
     pytester.makeconftest("import sys\nsys.modules['syrupy'] = None")
-    result = run(pytester, "-p", "no:syrupy")
+    # In a process of its own, as in this one all that could miss it is imported already.
+    result = pytester.runpytest_subprocess(*OPTIONS, "-p", "no:syrupy")
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*call_snapshot needs syrupy: pip install 'roundtrip[[]testing[]]'*"])
 
