@@ -81,7 +81,8 @@ class Ledger(Protocol):
             although_unknown: Whether to begin anew where somebody has begun and died.
             tentative: Whether to keep others out, but not begin yet. A holder that dies so has done nothing, and leaves
                 the entry as if it had taken its claim back. Before it begins it claims once more, as only then is it
-                certain that nobody has taken its place.
+                certain that nobody has taken its place. Of a holder that has begun it is a claim that arrives late, and
+                undoes nothing.
         """
         ...
 

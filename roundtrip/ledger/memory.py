@@ -5,11 +5,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from roundtrip.ledger.contract import Claim, Reach, Standing
 from roundtrip.ledger.waiting import wait_for
 
 __all__ = ["MemoryLedger"]
+
+_STALE: Final = 1024
 
 
 @dataclass(slots=True)
@@ -67,6 +70,7 @@ class MemoryLedger:
                 again = seen is not None and entry.holder == holder and seen.standing is Standing.RUNNING
                 if seen is not None and not again and not (although_unknown and seen.standing is Standing.UNKNOWN):
                     return seen
+                tentative = tentative and not (again and not entry.tentative)
             self._entries[key] = _Entry(
                 terms, holder, Standing.RUNNING, now + lease, now + keep, tentative, notes=notes
             )
@@ -134,6 +138,10 @@ class MemoryLedger:
         """There is nothing to let go of."""
 
     def _forget(self, now: float) -> None:
+        if len(self._expiries) > _STALE + 4 * len(self._entries):
+            # Most are of what was taken back.
+            self._expiries = [(entry.expires, key) for key, entry in self._entries.items()]
+            heapq.heapify(self._expiries)
         while self._expiries and self._expiries[0][0] <= now:
             _, key = heapq.heappop(self._expiries)
             entry = self._entries.get(key)

@@ -27,12 +27,14 @@ _CLAIM: Final = RedisScript(
     _NOW
     + _SEEN
     + """
+local before = redis.call('HMGET', KEYS[1], 'standing', 'holder')
 local e = seen(KEYS[1])
 if e and not (e[1] == 'running' and e[5] == ARGV[2]) and not (ARGV[5] == '1' and e[1] == 'unknown') then
   return {e[1], e[2], e[3]}
 end
 local notes = redis.call('HGETALL', KEYS[1])
-redis.call('HSET', KEYS[1], 'standing', ARGV[6], 'terms', ARGV[1], 'holder', ARGV[2], 'lapses', now + ARGV[3])
+local standing = (before[1] == 'running' and before[2] == ARGV[2]) and 'running' or ARGV[6]
+redis.call('HSET', KEYS[1], 'standing', standing, 'terms', ARGV[1], 'holder', ARGV[2], 'lapses', now + ARGV[3])
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return {'granted', ARGV[1], false, notes}
 """

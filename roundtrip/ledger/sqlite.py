@@ -54,8 +54,8 @@ CREATE TABLE IF NOT EXISTS notes (
 _CLAIM: Final = """
 INSERT INTO entries (key, terms, holder, standing, lapses, expires)
 VALUES (:key, :terms, :holder, :standing, :lapses, :expires)
-ON CONFLICT (key) DO UPDATE SET terms = :terms, holder = :holder, standing = :standing, lapses = :lapses,
-    expires = :expires, result = NULL
+ON CONFLICT (key) DO UPDATE SET terms = :terms, holder = :holder, lapses = :lapses, expires = :expires, result = NULL,
+    standing = CASE WHEN standing = 'running' AND holder = :holder THEN standing ELSE :standing END
 WHERE entries.expires <= :now
    OR entries.standing = 'free'
    OR (entries.standing = 'held' AND entries.lapses <= :now)

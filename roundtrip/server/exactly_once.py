@@ -5,6 +5,7 @@ import contextvars
 import json
 import logging
 import os
+import random
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ SKEW: Final = 60.0
 """Seconds that results are kept beyond the age of any token."""
 LARGEST = 16 * 1024 * 1024
 """Characters of a result that are kept."""
+MOST_NOTED = 1024 * 1024
+"""Characters of what is noted for a call. Each leg with other answers adds its own, and each claim reads them all."""
 SETTLE_FOR: Final = 300.0
 """Seconds for which it is tried to put down what came of a call, where the ledger is down when its body ends."""
 _HOLDER_BYTES: Final = 12
@@ -59,6 +62,8 @@ class Booked:
     _holder: str = field(default_factory=lambda: os.urandom(_HOLDER_BYTES).hex())
     _terms: str = ""
     _noted: dict[str, Any] = field(default_factory=dict[str, Any])
+    _room: int = 0
+    """Characters that may still be noted."""
     _heart: "_Heart | None" = None
 
     @property
@@ -96,6 +101,7 @@ class Booked:
                 for name, value in claim.notes.items()
                 if name.startswith(prefix)
             }
+            self._room = MOST_NOTED - sum(len(name) + len(value) for name, value in claim.notes.items())
             self._heart = _Heart(self)
             return None
         if claim.standing is Standing.UNKNOWN or claim.result is None:
@@ -129,7 +135,12 @@ class Booked:
         with _reported(self.owner, "keep what it computed"):
             # Not every ledger takes every character that a key may have.
             name = f"{self._terms}/{json.dumps(key)}"
-            await self.ledger.note(self.call_id, name, json.dumps(value), holder=self._holder)
+            text = json.dumps(value)
+            self._room -= len(name) + len(text)
+            if self._room < 0:
+                logger.warning("%s does not keep what it computed: too much has been noted for its call", self.owner)
+                return
+            await self.ledger.note(self.call_id, name, text, holder=self._holder)
 
     async def settle(self, value: Any) -> None:
         """Put the result down."""
@@ -274,8 +285,11 @@ async def _take_back(ledger: Ledger, call_id: str, holder: str) -> None:
     ends = anyio.current_time() + LEASE
     # Twice, as a claim that nobody waits for any more may be heard after it was taken back.
     heard = 0
+    pause = _PAUSE
     while heard < 2 and anyio.current_time() < ends:
-        await anyio.sleep(_PAUSE)
+        # There may be one of these for each request that has come since the ledger is down.
+        await anyio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311 - nobody gains anything by guessing it
+        pause = min(pause * 2, _LONGEST_PAUSE)
         with suppress(LedgerDown):
             await ledger.release(call_id, holder=holder)
             heard += 1

@@ -101,12 +101,16 @@ class LegRunner:
             Exception: What the author's code raised.
         """
         request = CURRENT.get()
-        outermost = request is not None and not request.claimed
+        # What a middleware or a gate calls comes first: without the context of the request, or as another tool.
+        outermost = request is not None and not request.claimed and context.protocol_version is not None
+        if outermost and request is not None and request.context.method == "tools/call":
+            outermost = _target(request.context) == function.name
         journal = None
         if request is not None and outermost:
             # A function called from within another has a call of its own, and no answers yet.
             request.claimed = True
-            journal = request.journal
+            # On the older revisions there are no tokens, and so no books that a leg which brings one could be held to.
+            journal = request.journal if _is_retry(request.context) else None
         if request is not None:
             wire: ServerRequestContext[Any, Any] | None = request.context
         else:
@@ -148,7 +152,8 @@ class LegRunner:
             version=function.version,
             journal=journal,
             responses=context.input_responses if journal is not None else None,
-            seeds=request.seeds if request is not None and outermost else None,
+            # Another version may serve the new call than the one that was begun, and its author has a say too.
+            seeds=request.seeds if request is not None and outermost and function.limits.recover else None,
             once=self._books(function, call, once) if once is not None and outermost and _is_retry(wire) else None,
             timeout=function.timeout,
             run_in_thread=in_thread,

@@ -7,7 +7,7 @@ server that listens for each of them: to changes of the lists, and to updates of
 import asyncio
 import contextvars
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ __all__ = ["Standing", "told_already"]
 
 _KEPT_AT: Final = "roundtrip.standing"
 _MOST_URIS: Final = 1024
+_LONGEST_URI: Final = 2048
 
 _TOLD: ContextVar[object | None] = ContextVar("roundtrip_told", default=None)
 
@@ -72,9 +73,11 @@ class _Line:
         self._uris: dict[str, None] = {}
         self._waiting: dict[ServerEvent, None] = {}
         self._telling: asyncio.Task[None] | None = None
+        # The SDK's own bus calls its listeners on whichever loop publishes.
+        self._loop = asyncio.get_running_loop()
 
     def subscribe(self, uri: str) -> None:
-        if len(self._uris) < _MOST_URIS:
+        if len(self._uris) < _MOST_URIS and len(uri) <= _LONGEST_URI:
             self._uris[uri] = None
 
     def unsubscribe(self, uri: str) -> None:
@@ -85,6 +88,14 @@ class _Line:
             return
         if isinstance(event, ResourceUpdated) and event.uri not in self._uris:
             return
+        if asyncio.get_running_loop() is self._loop:
+            self._note(event)
+            return
+        with suppress(RuntimeError):
+            # A loop that has ended has no clients any more.
+            self._loop.call_soon_threadsafe(self._note, event)
+
+    def _note(self, event: ServerEvent) -> None:
         self._waiting[event] = None
         if self._telling is None or self._telling.done():
             work = self._tell()

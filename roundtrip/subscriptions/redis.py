@@ -8,6 +8,7 @@ left when a loop ends is cancelled by it, as all tasks are.
 import asyncio
 import contextvars
 import logging
+import math
 import os
 import random
 import threading
@@ -237,9 +238,10 @@ class _Hub:
         """Deliver what other instances tell, and listen again whenever Redis was gone."""
         pauses = _Pauses()
         while True:
+            since = math.inf
             try:
                 async with self._connections.subscribed(self._channel) as connection:
-                    pauses.reset()
+                    since = self._loop.time()
                     # What was told before is not known: to whoever has listened for a moment already, and above all to
                     # those that have listened since before Redis was gone.
                     for event in ALL_LISTS:
@@ -249,6 +251,9 @@ class _Hub:
                 self._complain("changes of other instances cannot be heard for now: %s", error)
             except Exception:
                 logger.exception("changes of other instances cannot be heard for now")
+            if self._loop.time() - since > _LONGEST_PAUSE:
+                # What lasts for less is as good as gone: each time, all clients would get all lists anew.
+                pauses.reset()
             await asyncio.sleep(pauses.next())
 
     async def _hear_from(self, connection: Any) -> None:

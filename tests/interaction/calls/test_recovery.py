@@ -1,6 +1,7 @@
 """Calls that expired while somebody thought: begun again with the forms filled in, where the tool allows it."""
 
 import json
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestFormParams, ElicitResult, InputRequiredResult
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from roundtrip import Elicit, ElicitationResult, Resolve, Sample, Server
 from roundtrip.ledger import MemoryLedger
@@ -218,6 +219,73 @@ async def test_what_the_form_would_not_take_is_not_filled_in(
         "book", TRIP, answers={"stay": ElicitResult(action="accept", content=content)}, state=legs.token
     )
     assert defaults(again, "stay") == {"breakfast": False}
+
+
+async def test_a_version_that_does_not_allow_it_is_not_filled_in_with_what_another_was_answered(clock: Clock) -> None:
+    server = Server("agency", keys=[KEY], ttl=TTL)
+
+    async def told() -> Elicit[str]:
+        return Elicit("Tell.", str)
+
+    async def book(city: str, told: Annotated[str, Resolve(told)]) -> str:
+        """Book."""
+        return told
+
+    server.add_tool(book, version="1", recover=RECOVER)
+    legs = await begun(server)
+    server.add_tool(book, version="2")
+    clock.advance(TTL + 1)
+    again = await legs.leg("book", TRIP, answers={"told": {"value": "secret"}}, state=legs.token)
+    assert defaults(again, "told") == {}
+
+
+def found(code: str) -> str:
+    return {"known": code}[code]
+
+
+class Coupon(BaseModel):
+    code: Annotated[str, AfterValidator(found)]
+
+
+class Weight(BaseModel):
+    kilos: float
+
+
+class Story(BaseModel):
+    text: str
+
+
+NOISE = "".join(chr(32 + byte % 90) for byte in random.Random(1).randbytes(70_000))
+
+
+@pytest.mark.parametrize(
+    ("form", "content", "shown"),
+    [
+        (Coupon, {"code": "no such"}, {}),
+        (Weight, {"kilos": float("nan")}, {}),
+        (Story, {"text": NOISE}, {"text": NOISE}),
+    ],
+    ids=["a validator that crashes", "no number", "more than a token holds"],
+)
+async def test_what_cannot_be_filled_in_or_kept_keeps_nobody_from_beginning_again(
+    clock: Clock, form: type[BaseModel], content: dict[str, Any], shown: dict[str, Any]
+) -> None:
+    server = Server("agency", keys=[KEY], ttl=TTL)
+
+    async def told() -> Any:
+        return Elicit("Tell.", form)
+
+    @server.tool(recover=RECOVER)
+    async def book(city: str, told: Annotated[Any, Resolve(told)]) -> str:
+        """Book."""
+        return "booked"
+
+    legs = await begun(server)
+    clock.advance(TTL + 1)
+    late = {"told": ElicitResult(action="accept", content=content)}
+    again = await legs.leg("book", TRIP, answers=late, state=legs.token)
+    assert defaults(again, "told") == shown
+    assert isinstance(await legs.leg("book", TRIP, state=legs.token), InputRequiredResult)
 
 
 async def test_what_was_declined_is_not_filled_in(agency: Agency, clock: Clock) -> None:

@@ -134,6 +134,24 @@ async def test_a_holder_that_dies_after_it_has_begun_is_unknown(ledger: Ledger) 
     assert (await claim(ledger, holder="two", although_unknown=True, tentative=True)).standing is Standing.GRANTED
 
 
+async def test_a_tentative_claim_that_arrives_late_does_not_undo_that_its_holder_has_begun(ledger: Ledger) -> None:
+    """It was sent again on another connection, and the first one was only slow."""
+    await claim(ledger, tentative=True)
+    await claim(ledger)
+    assert (await claim(ledger, tentative=True, lease=SHORT)).standing is Standing.GRANTED
+    assert await ledger.wait("call", patience=LONG) == Claim(Standing.UNKNOWN, "a")
+    assert (await claim(ledger, holder="two")).standing is Standing.UNKNOWN
+
+
+async def test_memory_does_not_fill_up_with_what_was_taken_back() -> None:
+    ledger = MemoryLedger()
+    for _ in range(5000):
+        await claim(ledger, tentative=True)
+        await claim(ledger)
+        await ledger.release("call", holder="one")
+    assert len(ledger._expiries) < 2000  # pyright: ignore[reportPrivateUsage]
+
+
 async def test_a_tentative_claim_can_be_renewed_and_taken_back(ledger: Ledger) -> None:
     await claim(ledger, tentative=True, lease=SHORT)
     assert await ledger.renew("call", holder="one", lease=LONG)

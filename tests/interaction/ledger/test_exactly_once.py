@@ -14,6 +14,7 @@ from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server, ToolEr
 from roundtrip.ledger import MemoryLedger
 from roundtrip.machine.facts import BodyBegan
 from roundtrip.machine.table import Event, State
+from roundtrip.server import exactly_once
 from roundtrip.testing import (
     CANCEL,
     DECLINE,
@@ -361,6 +362,82 @@ async def test_called_in_process_it_simply_runs(shop: Shop) -> None:
 
     shop.add(give)
     assert text_of(await shop().call_tool("give", {})) == "given"
+
+
+async def test_an_older_revision_has_no_tokens_and_one_that_is_brought_there_answers_nothing(shop: Shop) -> None:
+    server = shop()
+    legs = LegByLeg(server)
+    await legs.leg("buy", {"what": "tea"})
+    yes = {"paid": ElicitResult(action="accept", content={"value": True})}
+    brought: dict[str, Any] = {"input_responses": yes, "request_state": legs.token}
+    bought = await legs.leg("buy", {"what": "tea"}, answers=YES, state=legs.token)
+    asked: list[str] = []
+
+    async def refuse(context: Any, params: Any) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action="decline")
+
+    async with Client(server, mode=Era.LIVE.value, elicitation_callback=refuse) as client:
+        refused = cast("Any", await client.session.call_tool("buy", {"what": "tea"}, **brought))
+    assert "was decline" in text_of(refused)
+    assert (asked, text_of(bought), shop.ran) == (["Pay for tea?"], "tea no. 1, paid", ["tea"])
+
+
+@pytest.mark.parametrize("with_context", [False, True])
+async def test_what_a_middleware_calls_does_not_take_the_token_of_the_request(
+    network: Sequence[Network], with_context: bool
+) -> None:
+    servers: list[Any] = []
+
+    async def audited(ctx: Any, call_next: Any) -> Any:
+        if ctx.method == "tools/call":
+            context = Context[Any, Any](request_context=ctx, mcp_server=servers[-1]) if with_context else None
+            assert text_of(await servers[-1].call_tool("audit", {}, context)) == "audited"
+        return await call_next(ctx)
+
+    shop = Shop(MemoryLedger(), middleware=[audited])
+
+    async def give() -> str:
+        shop.ran.append("give")
+        return f"given no. {len(shop.ran)}"
+
+    shop.add(give)
+
+    def instance(keys: Any = (b"k" * 32,)) -> Server[Any]:
+        server = shop(keys)
+        server.add_tool(lambda: "audited", name="audit")
+        servers.append(server)
+        return server
+
+    call = await User(instance, network=network).call("give")
+    assert (call.value, shop.ran) == ("given no. 1", ["give"])
+
+
+async def test_what_is_noted_for_a_call_is_bounded_however_often_its_leg_comes(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exactly_once, "MOST_NOTED", 1000)
+
+    async def quote() -> str:
+        return "q" * 200
+
+    async def order(name: Annotated[str, Resolve(named)], ctx: Context[Any, Any]) -> str:
+        await ctx.step("quote", quote)
+        return str(await ctx.ask("agreed", Elicit("Sure?", bool), unwrap=True))
+
+    shop.add(order)
+    legs = LegByLeg(shop)
+    await legs.leg("order")
+    token = legs.token
+    for number in range(10):
+        await legs.leg("order", answers={"named": f"n{number}"}, state=token)
+    call = next(iter(cast("Any", shop.ledger)._entries))
+    kept = await shop.ledger.claim(call, "", holder="test", lease=1, keep=1)
+    assert 0 < sum(len(name) + len(value) for name, value in kept.notes.items()) <= 1000
+
+
+async def named() -> Elicit[str]:
+    return Elicit("Who are you?", str)
 
 
 async def test_prompts_and_resources_have_no_such_option() -> None:

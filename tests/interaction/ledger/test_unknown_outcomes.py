@@ -1,8 +1,10 @@
 """What becomes of calls that run for long, whose process is gone, or whose ledger is down."""
 
+import asyncio
 import logging
 import threading
 import time
+from collections import Counter
 from contextlib import AsyncExitStack, suppress
 from typing import Annotated, Any
 
@@ -29,6 +31,7 @@ class Failing(MemoryLedger):
     def __init__(self) -> None:
         super().__init__()
         self.down: set[str] = set()
+        self.asked = Counter[str]()
         self.heard = False
         """Whether it does what it is asked, and only cannot say so."""
 
@@ -48,6 +51,7 @@ class Failing(MemoryLedger):
         await super().release(*args, **more)
 
     def _check(self, method: str) -> None:
+        self.asked[method] += 1
         if method in self.down:
             raise LedgerDown("the ledger of this test is down")
 
@@ -108,6 +112,21 @@ async def test_a_claim_that_cannot_be_taken_back_at_once_is_taken_back_later(sho
     with anyio.fail_after(10):
         bought = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
+
+
+async def test_claims_are_taken_back_ever_more_rarely_while_the_ledger_is_down(
+    shop: Shop, ledger: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many may be under way as requests have come meanwhile."""
+    for name, value in {"_PAUSE": 0.001, "_LONGEST_PAUSE": 1.0, "LEASE": 0.3}.items():
+        monkeypatch.setattr(exactly_once, name, value)
+    legs = await asked_to_buy(shop)
+    ledger.down |= {"claim", "release"}
+    assert await reason_of(legs, "buy", TEA, answers=YES) == (-32000, "ledger_unavailable")
+    with anyio.fail_after(10):
+        while under_way := exactly_once._UNDER_WAY:  # pyright: ignore[reportPrivateUsage]
+            await asyncio.wait(set(under_way))
+    assert 2 <= ledger.asked["release"] <= 12
 
 
 @pytest.mark.usefixtures("quick")

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import anyio
+import anyio.to_thread
 import pytest
 from mcp.server.subscriptions import (
     PromptsListChanged,
@@ -146,6 +147,14 @@ async def test_when_redis_comes_back_all_may_have_changed_and_all_is_heard_again
         heard_there.clear()
         await here.publish(ToolsListChanged())
         await until(lambda: ToolsListChanged() in heard_there)
+
+
+async def test_subscriptions_that_do_not_last_are_not_each_told_as_a_change_of_everything(redis: RedisServer) -> None:
+    async with instance(redis) as (_, heard):
+        ends = anyio.current_time() + 1.5
+        while anyio.current_time() < ends:
+            await anyio.to_thread.run_sync(redis.command, "CLIENT", "KILL", "TYPE", "pubsub")
+        assert 0 < heard.count(ToolsListChanged()) <= 7
 
 
 MALFORMED: Final = [

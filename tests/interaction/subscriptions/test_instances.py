@@ -1,5 +1,7 @@
 """Two instances that share a bus on Redis: the clients of one hear of what changes on the other, on both eras."""
 
+import threading
+import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -7,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import anyio
+import anyio.to_thread
 import pytest
 from mcp.client import Client
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated, ToolsListChanged
@@ -153,6 +156,16 @@ async def test_a_client_on_an_older_revision_hears_of_others_and_of_its_own_chan
         assert ears.heard == ["tools", WATCHED, "tools"]
 
 
+async def test_what_a_client_subscribes_to_is_bounded() -> None:
+    server, long = shop(InMemorySubscriptionBus()), "test://" + "u" * 5000
+    async with hearing(server, Era.LIVE) as (client, ears), connect(server, Era.RETRY) as other:
+        await client.session.subscribe_resource(long)  # pyright: ignore[reportDeprecated]
+        for uri in (long, WATCHED):
+            await other.call_tool("update", {"uri": uri})
+        await until(lambda: WATCHED in ears.heard)
+        assert ears.heard == [WATCHED]
+
+
 async def test_a_connection_that_has_ended_is_told_nothing_more() -> None:
     class Bus(InMemorySubscriptionBus):
         listening = 0
@@ -174,3 +187,33 @@ async def test_a_connection_that_has_ended_is_told_nothing_more() -> None:
         assert bus.listening == 1
     await until(lambda: bus.listening == 0)
     await bus.publish(ToolsListChanged())
+
+
+def test_a_client_on_another_event_loop_is_told_there() -> None:
+    """The SDK's own bus calls whoever listens on the loop that publishes."""
+    server = shop(InMemorySubscriptionBus())
+    listening, done = threading.Event(), threading.Event()
+    listeners: list[Any] = []
+
+    async def listen() -> None:
+        async with hearing(server, Era.LIVE) as (_, ears):
+            listeners.append(ears)
+            listening.set()
+            # Nothing else wakes this loop.
+            await anyio.to_thread.run_sync(done.wait, 10)
+
+    async def change() -> None:
+        async with connect(server, Era.RETRY) as client:
+            await client.call_tool("grow", {})
+
+    thread = threading.Thread(target=lambda: anyio.run(listen))
+    thread.start()
+    assert listening.wait(10)
+    anyio.run(change)
+    ends = time.monotonic() + 5
+    while not listeners[0].heard and time.monotonic() < ends:
+        time.sleep(0.01)
+    heard = list(listeners[0].heard)
+    done.set()
+    thread.join(10)
+    assert heard == ["tools"]
