@@ -31,6 +31,7 @@ from roundtrip.runtime.endings import Revision, Suspension, cancellations_restor
 from roundtrip.runtime.eras import Client, is_retry_era
 from roundtrip.runtime.managers import Managers, Report
 from roundtrip.runtime.once import Once, kept_in, terms_of
+from roundtrip.runtime.outlasting import Outlasting
 from roundtrip.runtime.rounds import Rounds
 from roundtrip.runtime.timeouts import within
 
@@ -247,7 +248,7 @@ async def serve(
             work = leg.managers.around(work, ended_by=_ended_by)
         if once is not None:
             work = kept_in(once, call, work, value_of=_returned, computed=answers.newly_computed)
-            work = _inside(run.scope, work)
+            work = run.outlasting.around(work)
         end = await work
         if isinstance(end, Refused):
             call.apply(Event.REFUSE, reason=end.reason)
@@ -330,8 +331,7 @@ async def _run_once(
             # A round without questions: only a token gives the call a name by which its body is known to have run.
             raise Suspension
         await leg.once.start_body()
-        # Whoever leaves now cannot take it back: better a result that is kept than an outcome that nobody knows.
-        run.scope.shield = True
+        run.outlasting.begin()
     leg.call.apply(Event.EXECUTE)
     if leg.call.watch is not None:
         leg.call.watch(BodyBegan())
@@ -339,12 +339,6 @@ async def _run_once(
         return Finished(await execute(values, None))
     with run.body.running(), cancellations_restored():
         return Finished(await execute(values, run.context()))
-
-
-async def _inside(scope: anyio.CancelScope, work: Awaitable[Finished | Refused]) -> Finished | Refused:
-    with scope:
-        return await work
-    raise AssertionError("this scope is there to be shielded; nobody cancels it")
 
 
 def _returned(end: Finished | Refused) -> Any:
@@ -363,10 +357,10 @@ def _ended_by(end: Finished | Refused) -> BaseException | None:
 class _Run:
     """One run of a body: its asking side and its context, each made when it is first needed."""
 
-    __slots__ = ("_answers", "_body", "_context", "_leg", "_make_context", "rounds", "scope")
+    __slots__ = ("_answers", "_body", "_context", "_leg", "_make_context", "outlasting", "rounds")
 
     rounds: Rounds
-    scope: anyio.CancelScope
+    outlasting: Outlasting
     """Around all of the leg, where its body must run once."""
 
     def __init__(self, leg: Leg, answers: Answers, make_context: Callable[[Body], Any]) -> None:
@@ -374,7 +368,7 @@ class _Run:
         self._answers = answers
         self._make_context = make_context
         if leg.once is not None:
-            self.scope = anyio.CancelScope()
+            self.outlasting = Outlasting(bounded=leg.timeout is not None)
         self._body: Body | None = None
         self._context: Any = None
 

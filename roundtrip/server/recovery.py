@@ -46,7 +46,7 @@ class Recovery:
             MCPError: Nobody knows whether its body has run.
         """
         params = ctx.params or {}
-        if ctx.method != "tools/call" or journal.authored is not None or self._protection.principal(ctx) is None:
+        if ctx.method != "tools/call" or journal.authored is not None or not self._protection.principal(ctx):
             return None
         tool = self._tool_of(str(params.get("name")), journal.version)
         if tool is None or now >= journal.deadline + tool.function.limits.recover:

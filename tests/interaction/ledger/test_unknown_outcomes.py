@@ -15,6 +15,7 @@ from mcp_types import INVALID_PARAMS
 
 from roundtrip import Resolve
 from roundtrip.ledger import Claim, Ledger, LedgerDown, MemoryLedger, Standing
+from roundtrip.runtime import outlasting
 from roundtrip.server import exactly_once
 from roundtrip.testing import Duplicate, LegByLeg, User, served
 from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
@@ -360,6 +361,38 @@ async def test_a_body_that_has_begun_runs_to_its_end_although_its_client_leaves(
             held.go_on.set()
             assert text_of(await legs.leg("hold", state=legs.token)) == "held 1"
     assert shop.ran == ["hold"]
+
+
+async def test_a_body_without_a_timeout_does_not_outlast_its_client_for_ever(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlasting, "OUTLASTS", 0.1)
+    held = Held(shop)
+    shop.add(held.hold)
+    legs = LegByLeg(shop)
+    await legs.leg("hold")
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: legs.leg("hold", state=legs.token))
+            await held.begun.wait()
+            group.cancel_scope.cancel()
+    assert "the outcome of this call is unknown" in text_of(await legs.leg("hold", state=legs.token))
+    assert shop.ran == ["hold"]
+
+
+async def test_a_body_that_takes_longer_is_not_cut_short_while_its_client_waits(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlasting, "OUTLASTS", 0.01)
+
+    async def slow() -> str:
+        await anyio.sleep(0.1)
+        return "done"
+
+    shop.add(slow)
+    legs = LegByLeg(shop)
+    await legs.leg("slow")
+    assert text_of(await legs.leg("slow", state=legs.token)) == "done"
 
 
 async def test_a_client_that_leaves_before_the_body_begins_ends_its_leg(shop: Shop) -> None:
