@@ -6,6 +6,7 @@ import os
 import stat
 import tempfile
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ __all__ = ["COMMAND"]
 
 _KEY_BYTES: Final = 32
 _MAX_AGE: Final = 3600.0
+_LONGEST: Final = 10 * 366 * 86400.0
 _MODE: Final = 0o600
 _DONE: Final = {Role.SIGNS: "signs", Role.NEXT: "verifies, and will sign", Role.FORMER: "verifies what it has signed"}
 
@@ -70,8 +72,8 @@ def _seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise ArgumentTypeError(f"{text!r} is no number of seconds")
+    if not 0 <= seconds <= _LONGEST:
+        raise ArgumentTypeError(f"{text!r} is no number of seconds up to ten years")
     return seconds
 
 
@@ -79,18 +81,46 @@ def _run(arguments: Namespace) -> int:
     if arguments.action == "new":
         return _new(arguments)
     path = Path(arguments.file)
-    try:
-        keys = KeyFile.read(path)
-    except ValueError as error:
-        raise CommandFailed(str(error)) from error
     if arguments.action == "show":
-        _show(keys)
+        _show(_read(path))
         return 0
-    further, told = _further(keys, now=_now(), max_age=arguments.max_age, force=arguments.force)
-    _replace(path, further.text())
+    with _alone_with(path):
+        further, told = _further(_read(path), now=_now(), max_age=arguments.max_age, force=arguments.force)
+        _replace(path, further.text())
     print(told)
     _show(further)
     return 0
+
+
+def _read(path: Path) -> KeyFile:
+    try:
+        return KeyFile.read(path)
+    except ValueError as error:
+        raise CommandFailed(str(error)) from error
+
+
+@contextlib.contextmanager
+def _alone_with(path: Path) -> Generator[None]:
+    """Keep others from rotating at the same time: of two new keys, one would be lost, or sign before it is known.
+
+    Raises:
+        CommandFailed: Another does.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    # The folder, as the file is replaced.
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path.resolve().parent, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CommandFailed(f"another `rotate` is at {str(path)!r}, or at its neighbour; see `show`") from None
+        yield
 
 
 def _new(arguments: Namespace) -> int:
@@ -166,8 +196,12 @@ def _replace(path: Path, content: str) -> None:
     # What a link points to is replaced, not the link.
     path = path.resolve()
     try:
-        temporary = _written(path, content, mode=stat.S_IMODE(path.stat().st_mode))
+        before = path.stat()
+        temporary = _written(path, content, mode=stat.S_IMODE(before.st_mode))
         try:
+            if os.name == "posix" and (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+                # The service may be another user, and would find a file that it cannot read.
+                os.chown(temporary, before.st_uid, before.st_gid)
             temporary.replace(path)
         except OSError:
             temporary.unlink()

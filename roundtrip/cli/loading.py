@@ -54,7 +54,7 @@ def _import_module(name: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise CommandFailed(f"no module {name!r}; it is looked for here and on Python's path") from error
         raise CommandFailed(f"importing {name!r} failed: {_told(error)}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise CommandFailed(f"importing {name!r} failed: {_told(error)}") from error
 
 
@@ -72,7 +72,7 @@ def _import_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise CommandFailed(f"importing {str(path)!r} failed: {_told(error)}") from error
     return module
@@ -83,5 +83,5 @@ def _make_importable(folder: Path) -> None:
         sys.path.insert(0, str(folder))
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

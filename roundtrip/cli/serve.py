@@ -103,6 +103,9 @@ def _run(arguments: Namespace) -> int:
         settings = read_settings(flags, file=Path(arguments.config) if arguments.config is not None else None)
     except BadSettings as error:
         raise CommandFailed(str(error)) from error
+    if hasattr(signal, "SIGHUP"):
+        # It should not end what is only about to start.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if settings.sessions and settings.workers > 1:
         raise CommandFailed(
             "--sessions keeps sessions in one process, and --workers shares connections between several. Serve with "
@@ -122,7 +125,7 @@ def _listen(settings: "ServeSettings") -> "socket.socket":
 
 def _serve_alone(target: str, settings: "ServeSettings") -> int:
     from roundtrip.serving.agreement import cautions
-    from roundtrip.serving.process import logger, serve, set_up_logging
+    from roundtrip.serving.process import Ended, logger, serve, set_up_logging
 
     server = load_server(target)
     set_up_logging(settings)
@@ -132,14 +135,18 @@ def _serve_alone(target: str, settings: "ServeSettings") -> int:
     listening = _listen(settings)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, _cannot_roll)
-    if not serve(server, settings, listening, on_ready=lambda: _announce(identity.name, settings, listening)):
+    ended = serve(server, settings, listening, on_ready=lambda: _announce(identity.name, settings, listening))
+    if ended is Ended.NOT_BEGUN:
         raise CommandFailed("the server could not be started; what it logged is above")
-    return 0
+    return 0 if ended is Ended.IN_TIME else 1
 
 
 def _cannot_roll(number: int, frame: FrameType | None) -> None:
+    from roundtrip.serving.process import logger
+
     del number, frame
-    print("roundtrip: a single worker cannot be replaced while it serves; see --workers", file=sys.stderr)
+    # Not printed: where the terminal has just gone, that would fail.
+    logger.warning("a single worker cannot be replaced while it serves; see --workers")
 
 
 def _serve(target: str, settings: "ServeSettings") -> int:

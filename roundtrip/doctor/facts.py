@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 __all__ = ["Began", "Facts", "Instance", "Journey", "Live", "Look", "Observed", "Place", "Reached", "Said", "Trouble"]
 
 _WORD: Final = 200
+_LAST: Final = 1e11
+"""Seconds since 1970 that no clock shows."""
 _INSTANCE: Final = r"^[0-9a-f]{12}$"
 
 _Word = Annotated[str, StringConstraints(max_length=_WORD)]
@@ -45,7 +47,7 @@ class Facts(BaseModel):
 class Said(Facts):
     """The same, and what belongs to the one answer."""
 
-    clock: float
+    clock: Annotated[float, Field(ge=0, le=_LAST)]
     mark: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")] | None = None
     marked: Literal["claimed", "busy", "down"] | None = None
     saw: _Id | None = None

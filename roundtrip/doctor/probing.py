@@ -8,7 +8,7 @@ import logging
 import re
 import ssl
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, Final, TypeVar, cast
@@ -51,6 +51,8 @@ _PATIENCE: Final = 8
 _PATIENCE_PER_INSTANCE: Final = 8
 _EXPECTED_PATIENCE: Final = 64
 _JOURNEYS_PER_INSTANCE: Final = 6
+_MOST_BYTES: Final = 8 * 1024 * 1024
+"""Of one answer."""
 _MARK_SECONDS: Final = 40.0
 """How long after it was made a mark is looked for; the ledger keeps it a little longer."""
 _ROUNDS: Final = 3
@@ -217,7 +219,7 @@ class _Observer:
         met = set(self._seen.behind(place))
         if len(met) < 2:
             return
-        left = _JOURNEYS_PER_INSTANCE * len(met)
+        left = min(_JOURNEYS_PER_INSTANCE * len(met), _MOST)
         while left > 0 and not met <= self._travelled():
             left -= _AT_ONCE
             self._seen.journeys += await _all(partial(self._journey, place, place) for _ in range(_AT_ONCE))
@@ -260,9 +262,10 @@ class _Observer:
     async def _readiness(self, number: int) -> int | None:
         url = urljoin(self._seen.places[number].url, "/health/ready")
         try:
-            async with self._carrier(number) as carrier:
-                status = (await carrier.get(url, timeout=self._timeout)).status_code
-        except httpx2.HTTPError:
+            with anyio.fail_after(self._timeout):
+                async with self._carrier(number) as carrier, carrier.stream("GET", url) as response:
+                    status = response.status_code
+        except (httpx2.HTTPError, _TooLarge, TimeoutError):
             return None
         return status if status in (200, 503) else None
 
@@ -272,9 +275,13 @@ class _Observer:
         async def note(response: httpx2.Response) -> None:
             if response.status_code >= 300:
                 self._status[number] = response.status_code
+            if "content-encoding" in response.headers:
+                raise _TooLarge("it sends compressed what was not to be")
+            if isinstance(response.stream, httpx2.AsyncByteStream):
+                response.stream = _Bounded(response.stream)
 
         return httpx2.AsyncClient(
-            headers=dict(self._targets[number].headers),
+            headers={"accept-encoding": "identity", **self._targets[number].headers},
             verify=self._tls,
             timeout=httpx2.Timeout(self._timeout),
             limits=httpx2.Limits(max_keepalive_connections=0),
@@ -342,6 +349,28 @@ class _Observer:
                 return _Failed(Trouble.NOT_MCP, "its answer is not one of the protocol")
             case _:
                 return _Failed(Trouble.NOT_MCP, f"{error}" or type(error).__name__)
+
+
+class _TooLarge(Exception):
+    """A place answers with more than anybody wants to read."""
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """The body of an answer, up to a size."""
+
+    def __init__(self, body: httpx2.AsyncByteStream) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = _MOST_BYTES
+        async for part in self._body:
+            left -= len(part)
+            if left < 0:
+                raise _TooLarge(f"its answer is larger than {_MOST_BYTES // 2**20} MiB")
+            yield part
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
 
 
 async def _revisions(session: ClientSession) -> Sequence[str]:

@@ -1,5 +1,6 @@
 """The application that a process serves: the SDK's, with health, a choice of responses, and an orderly end."""
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -80,12 +81,17 @@ class Orderly:
                 message = {**message, "headers": [*headers, _CLOSE]}
             await send(message)
 
-        if scope["path"] in (LIVE_PATH, READY_PATH):
-            await self._health(scope, receive, send_and_close)
-        elif scope["path"] == self._path and _listens(scope):
-            await self._let_go(scope, receive, send_and_close)
-        else:
-            await self._app(scope, receive, send_and_close)
+        try:
+            if scope["path"] in (LIVE_PATH, READY_PATH):
+                await self._health(scope, receive, send_and_close)
+            elif scope["path"] == self._path and _listens(scope):
+                await self._let_go(scope, receive, send_and_close)
+            else:
+                await self._app(scope, receive, send_and_close)
+        except asyncio.CancelledError:
+            # A client that leaves is not told of here; the end of the process is.
+            self._standing.broken_off = True
+            raise
 
     async def _let_go(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve somebody who listens, until the end."""

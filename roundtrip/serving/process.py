@@ -1,10 +1,13 @@
 """One process that serves."""
 
 import logging
+import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable
+from enum import Enum
 from types import FrameType
 from typing import Any, Final
 
@@ -17,7 +20,7 @@ from roundtrip.serving.application import application_of
 from roundtrip.serving.settings import ServeSettings
 from roundtrip.serving.standing import Standing
 
-__all__ = ["listen", "logger", "serve", "set_up_logging"]
+__all__ = ["Ended", "listen", "logger", "serve", "set_up_logging"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -25,16 +28,40 @@ _QUIET: Final = ("mcp.server.streamable_http", "mcp.server.streamable_http_manag
 """What logs every request; with --log-level debug it may."""
 _FORMAT: Final = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
 _TICK: Final = 0.05
+_MARGIN: Final = 3.0
+"""Seconds after which a process that should have ended does, whatever a thread of it is still at."""
+_SDK_FORMAT: Final = "%(message)s"
 _BACKLOG: Final = 2048
+
+
+class Ended(Enum):
+    """How serving ended."""
+
+    NOT_BEGUN = 0
+    IN_TIME = 1
+    BROKEN_OFF = 2
+    """Requests were still running."""
 
 
 def set_up_logging(settings: ServeSettings) -> None:
     """Log to standard error, unless the module that was loaded has said how to log."""
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if _is_the_sdks(handler)]:
+        root.removeHandler(handler)
     logging.basicConfig(format=_FORMAT, stream=sys.stderr)
     logging.getLogger().setLevel(settings.log_level.upper())
     if settings.log_level != "debug":
         for name in _QUIET:
             logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _is_the_sdks(handler: logging.Handler) -> bool:
+    # It folds lines to the width of a terminal, and draws tracebacks for so long that requests have to wait.
+    return (
+        type(handler).__module__ == "rich.logging"
+        and bool(getattr(handler, "rich_tracebacks", False))
+        and getattr(handler.formatter, "_fmt", None) == _SDK_FORMAT
+    )
 
 
 def listen(settings: ServeSettings) -> socket.socket:
@@ -47,7 +74,11 @@ def listen(settings: ServeSettings) -> socket.socket:
         OSError: The address cannot be listened on.
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+    listening = socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+    # What is accepted inherits it. asyncio sets it on sockets that it has made itself only; without it, the second part
+    # of a response waits for the client's word on the first, some 40 ms.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def serve(
@@ -56,8 +87,8 @@ def serve(
     listening: socket.socket,
     *,
     on_ready: Callable[[], None] = lambda: None,
-) -> bool:
-    """Serve until a signal ends it; whether it began at all."""
+) -> Ended:
+    """Serve until a signal ends it."""
     # It would end every stream at the first signal, with the answers that are still to come.
     if hasattr(AppStatus, "disable_automatic_graceful_drain"):
         AppStatus.disable_automatic_graceful_drain()
@@ -77,11 +108,13 @@ def serve(
     try:
         process.run(sockets=[listening])
     except SystemExit:
-        return False
+        return Ended.NOT_BEGUN
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)
-    return process.started
+    if not process.started:
+        return Ended.NOT_BEGUN
+    return Ended.BROKEN_OFF if standing.broken_off else Ended.IN_TIME
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:
@@ -99,6 +132,7 @@ class _Process(uvicorn.Server):
         self._standing = standing
         self._on_ready = on_ready
         self._hurried = False
+        self._last_resort: threading.Timer | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -118,4 +152,19 @@ class _Process(uvicorn.Server):
             await anyio.sleep(min(_TICK, left))
             left -= _TICK
         self._standing.ended.set()
+        self._ends_within(self._settings.timeout_graceful_shutdown + _MARGIN)
         await super().shutdown(sockets)
+        self._ends_within(_MARGIN)
+
+    def _ends_within(self, seconds: float) -> None:
+        # A tool that is a plain function runs in a thread, which nothing can interrupt, and Python waits for it.
+        if self._last_resort is not None:
+            self._last_resort.cancel()
+        self._last_resort = threading.Timer(seconds, _break_off)
+        self._last_resort.daemon = True
+        self._last_resort.start()
+
+
+def _break_off() -> None:
+    logger.error("ended with work still running")
+    os._exit(1)

@@ -11,6 +11,8 @@ class Standing:
     def __init__(self) -> None:
         self.started = False
         self.stopping = False
+        self.broken_off = False
+        """Whether a request was still running when there was no more time for it."""
         self._ended: anyio.Event | None = None
 
     @property

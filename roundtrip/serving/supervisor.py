@@ -41,9 +41,11 @@ class _Worker:
     since: float
     identity: Identity | None = None
     ended: asyncio.Task[int] = field(init=False)
+    replaced: asyncio.Future[None] = field(init=False)
 
     def __post_init__(self) -> None:
         self.ended = asyncio.ensure_future(self.process.wait())
+        self.replaced = asyncio.get_running_loop().create_future()
 
     @property
     def lives(self) -> bool:
@@ -83,9 +85,10 @@ class Supervisor:
         self._stop = asyncio.Event()
         self._rolling: asyncio.Task[None] | None = None
         self._roll_again = False
+        self._started = False
 
     async def run(self) -> bool:
-        """Serve until a signal ends it; whether every worker ended in time.
+        """Serve until a signal ends it; whether every worker could finish what it was at.
 
         Raises:
             WorkerFailed: Workers cannot start, or must not serve together.
@@ -101,6 +104,9 @@ class Supervisor:
             await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
                 starting.result()
+                self._started = True
+                if self._roll_again:
+                    self._on_hang_up()
                 keepers = [asyncio.ensure_future(self._keep(slot)) for slot in range(len(self._slots))]
                 await self._stop.wait()
         finally:
@@ -124,9 +130,9 @@ class Supervisor:
                 worker.signal(number)
 
     def _on_hang_up(self) -> None:
-        if self._rolling is not None and not self._rolling.done():
+        if not self._started or (self._rolling is not None and not self._rolling.done()):
             self._roll_again = True
-        elif self._slots:
+        else:
             self._rolling = asyncio.ensure_future(self._roll())
 
     # Starting.
@@ -154,7 +160,10 @@ class Supervisor:
 
     async def _introduced(self) -> _Worker:
         """A new worker that has told who it is, and waits."""
-        mine, its = socket.socketpair()
+        try:
+            mine, its = socket.socketpair()
+        except OSError as error:
+            raise WorkerFailed(f"no worker can be started: {error.strerror}") from error
         try:
             descriptors = [its.fileno(), self._listening.fileno()]
             process = await asyncio.create_subprocess_exec(
@@ -165,6 +174,9 @@ class Supervisor:
                 # What is typed at the terminal is for the supervisor.
                 start_new_session=True,
             )
+        except OSError as error:
+            mine.close()
+            raise WorkerFailed(f"no worker can be started: {error.strerror}") from error
         except BaseException:
             mine.close()
             raise
@@ -193,7 +205,7 @@ class Supervisor:
             line = await asyncio.wait_for(worker.reader.readline(), self._settings.timeout_start)
         except TimeoutError:
             raise WorkerFailed(f"a worker was not ready within {self._settings.timeout_start:g} s") from None
-        except OSError:
+        except (OSError, ValueError):
             line = b""
         if not line:
             raise WorkerFailed("a worker ended before it served; what it logged is above")
@@ -229,7 +241,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         while True:
             worker = self._slots[slot]
-            await asyncio.shield(worker.ended)
+            await asyncio.wait([worker.ended, worker.replaced], return_when=asyncio.FIRST_COMPLETED)
             lived = loop.time() - worker.since
             pause = min(max(1.0, pause * 2), _LONGEST_PAUSE) if lived < _SHORT_LIFE else 0.0
             while self._slots[slot] is worker:
@@ -258,6 +270,7 @@ class Supervisor:
                     except WorkerFailed as error:
                         logger.error("stopped replacing workers, those that are left go on as they are: %s", error)
                         return
+                    old.replaced.set_result(None)
                 await self._retire(old)
             logger.info("replaced all workers")
             if not self._roll_again:
@@ -266,7 +279,9 @@ class Supervisor:
     # Ending.
 
     async def _retire(self, worker: _Worker) -> bool:
-        """Have a worker finish what it is at; whether it did in time."""
+        """Have a worker finish what it is at; whether it could."""
+        if not worker.lives:
+            return True
         self._leaving.add(worker)
         worker.signal(signal.SIGTERM)
         patience = self._settings.drain + self._settings.timeout_graceful_shutdown + _MARGIN
@@ -281,7 +296,8 @@ class Supervisor:
             # Not where this was broken off: then it is retired once more, at the end.
             if not worker.lives:
                 self._leaving.discard(worker)
-        return True
+        # The signal ends by itself one that does not serve yet.
+        return worker.process.returncode in (0, -signal.SIGTERM)
 
     async def _discard(self, workers: Sequence[_Worker]) -> None:
         """End workers that serve nothing, or no more."""

@@ -13,7 +13,7 @@ from roundtrip.ledger.contract import Reach
 from roundtrip.safe_text import printable
 from roundtrip.server.identity import Identity
 from roundtrip.server.server import Server
-from roundtrip.serving.process import serve, set_up_logging
+from roundtrip.serving.process import Ended, serve, set_up_logging
 from roundtrip.serving.settings import ServeSettings
 
 __all__ = ["FAILED", "IDENTITY", "READY", "SERVE", "identity_from", "work"]
@@ -22,6 +22,8 @@ IDENTITY: Final = "identity"
 READY: Final = "ready"
 FAILED: Final = "failed"
 SERVE: Final = b"serve\n"
+_LONGEST: Final = 2000
+"""Characters of a failure that are told."""
 
 
 def work(
@@ -30,18 +32,21 @@ def work(
     """Load the server, report to the supervisor, and serve when it says so; the exit code of the process."""
     # Not before the supervisor can be told of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What sends it to all processes of a service means the supervisor.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         server = load()
         set_up_logging(settings)
         identity = server.identity()
     except Exception as error:  # noqa: BLE001 - whatever the author's module does, the supervisor tells of it
-        _tell(channel, FAILED, printable(str(error) or type(error).__name__))
+        _tell(channel, FAILED, printable(str(error)[:_LONGEST] or type(error).__name__))
         return 1
     _tell(channel, IDENTITY, {**asdict(identity), "reach": identity.reach.value})
     if channel.recv(len(SERVE), socket.MSG_WAITALL) != SERVE:
         return 0
     threading.Thread(target=_end_with_supervisor, args=(channel,), daemon=True).start()
-    return 0 if serve(server, settings, listening, on_ready=lambda: _tell(channel, READY, None)) else 1
+    ended = serve(server, settings, listening, on_ready=lambda: _tell(channel, READY, None))
+    return 0 if ended is Ended.IN_TIME else 1
 
 
 def identity_from(told: Any) -> Identity:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, cast
 from mcp.server.context import ServerRequestContext
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -30,6 +30,8 @@ REDIS: Final = "DOCTOR_TEST_REDIS"
 """The variable that names a Redis, if there is one."""
 UNREADY: Final = "X-Unready"
 """A header that has the readiness route say no."""
+ENDLESS: Final = "X-Endless"
+"""A header that has the readiness route say no, and never stop."""
 PASSWORD: Final = "Bearer sesame"
 
 
@@ -130,6 +132,16 @@ async def page(request: object) -> PlainTextResponse:
     return PlainTextResponse("<h1>Wel\x1b[31mcome</h1>")
 
 
+async def _for_ever() -> AsyncGenerator[bytes]:
+    while True:
+        yield b" " * 2**16
+
+
+async def endless(request: object) -> StreamingResponse:
+    del request
+    return StreamingResponse(_for_ever(), media_type="application/json")
+
+
 def skewed(app: ASGIApp, seconds: float) -> ASGIApp:
     """Whose clock is that far ahead."""
 
@@ -165,7 +177,9 @@ class Street:
             "badly-balanced": balanced(apps["left"], apps["stranger"]),
         }
 
-        async def ready(request: Request) -> PlainTextResponse:
+        async def ready(request: Request) -> Response:
+            if ENDLESS in request.headers:
+                return StreamingResponse(_for_ever(), 503)
             return PlainTextResponse("", 503 if UNREADY in request.headers else 200)
 
         @asynccontextmanager
@@ -180,6 +194,7 @@ class Street:
             routes=[
                 Route("/health/ready", ready),
                 Route("/website/mcp", page, methods=["GET", "POST"]),
+                Route("/endless/mcp", endless, methods=["GET", "POST"]),
                 *(Mount(f"/{name}", app) for name, app in {**apps, **others}.items()),
             ],
             lifespan=lifespan,

@@ -243,6 +243,14 @@ def test_what_cannot_be_probed_is_told_line_by_line_and_the_rest_goes_on(town: T
     assert report.code == 1
 
 
+def test_answers_without_an_end_are_not_read_to_it(town: Town, doctor: Any) -> None:
+    report = doctor(town.at(0, "endless"))
+    assert [place["trouble"] for place in report.data["places"]] == ["not-mcp"]
+    assert "larger than" in report.said("reach")
+    # Its readiness is asked for by whoever answers the probe; there the status is enough.
+    assert doctor(town.at(0, "plain"), "--header", f"{shops.ENDLESS}: yes").problems == {"reach"}
+
+
 def test_nobody_who_answers_the_probe_is_exit_code_2(town: Town, doctor: Any) -> None:
     report = doctor(town.at(0, "without-probe"))
     assert report.code == 2

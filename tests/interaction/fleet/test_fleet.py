@@ -226,7 +226,7 @@ def adapted(text: str, *, door: int, ports: list[int]) -> str:
     for name, port in zip(("8001", "8002", "8003"), ports, strict=True):
         assert name in text
         text = text.replace(name, str(port))
-    return text.replace("listen 8080;", f"listen 127.0.0.1:{door};")
+    return text.replace("listen 8080", f"listen 127.0.0.1:{door}")
 
 
 @pytest.fixture

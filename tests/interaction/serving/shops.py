@@ -1,6 +1,8 @@
 """Servers for `roundtrip serve`, which takes keys from the environment."""
 
 import os
+import time
+from pathlib import Path
 from typing import Annotated
 
 import anyio
@@ -21,6 +23,12 @@ def _shop(name: str, **options: object) -> Server:
         if begun is not None:
             await anyio.Path(begun).touch()
         await anyio.sleep(seconds)
+        return "done"
+
+    @server.tool
+    def stubbornly(seconds: float, begun: str) -> str:
+        Path(begun).touch()
+        time.sleep(seconds)
         return "done"
 
     @server.tool

@@ -194,3 +194,50 @@ def test_sessions_are_for_one_worker(tmp_path: Path) -> None:
 
 def test_a_server_that_is_not_there_is_told_without_a_traceback(tmp_path: Path) -> None:
     assert "no attribute 'nowhere'" in _refused("nowhere", "--workers", "2", folder=tmp_path, ROUNDTRIP_KEYS=KEY)
+
+
+@pytest.mark.parametrize(("workers", "tool"), [("1", "stubbornly"), ("2", "slowly")])
+async def test_legs_that_take_too_long_are_broken_off_and_the_exit_code_tells(
+    tmp_path: Path, workers: str, tool: str
+) -> None:
+    begun = tmp_path / "begun"
+    flags = ("--workers", workers, "--drain", "0", "--timeout-graceful-shutdown", "0.3")
+
+    async def leg(url: str) -> None:
+        async with connect(url, Era.RETRY) as client:
+            with pytest.raises(MCPError):
+                await client.call_tool(tool, {"seconds": 2 * WAIT, "begun": str(begun)})
+
+    with Service("shop", *flags, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(leg, service.url)
+            await _in_thread(eventually, begun.exists)
+            service.signal(signal.SIGTERM)
+            assert await _in_thread(service.ended) == 1
+    assert any("INFO [" in line for line in service.log), "whoever reads the log finds a time and a process"
+
+
+async def test_a_worker_that_is_hung_up_on_goes_on(fleet: Service) -> None:
+    before = fleet.workers()
+    for worker in before:
+        os.kill(worker, signal.SIGHUP)
+    assert text_of(await call(fleet.url, Era.RETRY, "slowly", {"seconds": 0})) == "done"
+    assert fleet.workers() == before
+
+
+@pytest.mark.parametrize(
+    ("workers", "source", "told"),
+    [("2", "raise ValueError('x' * 200_000)", "ValueError: xxx"), ("1", "import sys; sys.exit(0)", "SystemExit: 0")],
+)
+def test_a_module_that_does_not_come_to_its_end_is_told_of(
+    tmp_path: Path, workers: str, source: str, told: str
+) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(source)
+    flags = ["serve", f"{module}:server", "--port", "0", "--workers", workers]
+    done = subprocess.run(
+        [*command("")[:3], *flags], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=WAIT
+    )
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr

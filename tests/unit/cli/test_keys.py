@@ -1,5 +1,6 @@
 """`roundtrip keys`: a key file, and the three steps of its rotation."""
 
+import os
 import stat
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -182,3 +183,32 @@ def test_a_file_that_everybody_can_read_is_warned_of(
     path.chmod(0o644)
     Server("shop")
     assert "chmod 600" in caplog.text
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders are not locked elsewhere")
+def test_one_rotation_goes_on_at_a_time(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import fcntl
+
+    before = path.read_bytes()
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        assert "another `rotate`" in _refused(["rotate", str(path)], capsys)
+        assert path.read_bytes() == before
+    finally:
+        os.close(folder)
+    assert main(["keys", "rotate", str(path)]) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can write for others")
+def test_a_rotated_file_keeps_its_owner(path: Path) -> None:
+    os.chown(path, 12345, 23456)
+    assert main(["keys", "rotate", str(path)]) == 0
+    assert (path.stat().st_uid, path.stat().st_gid) == (12345, 23456)
+
+
+@pytest.mark.parametrize("seconds", ["1e300", "nan", "-1"])
+def test_an_age_that_no_call_has_is_refused(path: Path, seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["keys", "rotate", str(path), "--max-age", seconds])
+    assert "no number of seconds" in capsys.readouterr().err

@@ -1,10 +1,12 @@
 """Settings of `roundtrip serve`: arguments over the environment over a file."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from roundtrip.serving.application import security_of
+from roundtrip.serving.process import listen
 from roundtrip.serving.settings import BadSettings, ServeSettings, read_settings
 
 
@@ -77,3 +79,12 @@ def test_names_of_hosts_are_held_to_those_that_are_allowed(
     assert allowed <= set(found.allowed_hosts)
     if protected:
         assert "evil.example" not in found.allowed_hosts
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_no_part_of_a_response_waits_for_word_of_another(file: Path, host: str) -> None:
+    del file
+    with listen(ServeSettings(host=host, port=0)) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
