@@ -1,9 +1,8 @@
 """One call at the terminal: connect, list the tools, call one, answer what it asks, and tell how it ended."""
 
 import json
-import logging
-from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, cast, get_args
 
@@ -42,6 +41,7 @@ from roundtrip.calling.patience import Patience
 from roundtrip.calling.targets import Target
 from roundtrip.calling.terminal import Terminal
 from roundtrip.clients.legs import Era, Leg, send
+from roundtrip.clients.trouble import innermost, quiet
 from roundtrip.safe_text import printable
 
 __all__ = ["LEVELS", "Called", "Listed", "Plan", "carry_out"]
@@ -120,14 +120,14 @@ class _Caller:
     async def carry_out(self) -> Listed | Called:
         done: Listed | Called | None = None
         try:
-            with _quiet(), self._patience:
+            with quiet(), self._patience:
                 async with self._connected() as client:
                     try:
                         done = await self._converse(client)
                     except Exception as error:  # noqa: BLE001  # raised in here it would come out inside a group
                         self._failure = self._failure or error
         except Exception as error:  # noqa: BLE001  # whatever a transport raises is told, never traced
-            self._failure = self._failure or _first(error)
+            self._failure = self._failure or innermost(error)
         if self._failure is not None:
             raise self._told(self._failure)
         if done is None:
@@ -281,33 +281,12 @@ async def _all_tools(client: Client) -> list[Tool]:
     raise CallFailed(f"the server's list of tools does not end after {_PAGES} pages", Ending.SERVER_ERROR)
 
 
-def _first(error: Exception) -> Exception:
-    """The first failure inside a group of them."""
-    while isinstance(error, ExceptionGroup):
-        error = cast("ExceptionGroup[Exception]", error).exceptions[0]
-    return error
-
-
 def _in_short(error: Exception) -> str:
     if isinstance(error, ValidationError):
         problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(str(part) for part in problem["loc"])
         return f"{where}: {problem['msg']}" if where else problem["msg"]
     return f"{error}" or type(error).__name__
-
-
-@contextmanager
-def _quiet() -> Generator[None]:
-    """Keep what the SDK logs off the terminal: it quotes the server, and nobody has made it safe."""
-    swallow = logging.NullHandler()
-    loggers = [logging.getLogger(name) for name in ("mcp", "httpx2", "httpcore2", "client")]
-    for logger in loggers:
-        logger.addHandler(swallow)
-    try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.removeHandler(swallow)
 
 
 def _is_made_up(error: MCPError) -> bool:

@@ -1,9 +1,8 @@
 """`roundtrip call`: call a tool from the terminal, and answer what it asks."""
 
 import json
-import math
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +17,7 @@ from roundtrip.calling.showing import text_of_result, text_of_tools
 from roundtrip.calling.targets import target_of
 from roundtrip.calling.terminal import Terminal
 from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.parsing import seconds
 from roundtrip.clients.legs import Era
 
 __all__ = ["COMMAND"]
@@ -74,7 +74,7 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result, or the tools, as JSON")
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds,
         default=_SECONDS,
         metavar="SECONDS",
         help="how long to wait for the server, not counting the time to answer; 0 is without end; default: %(default)g",
@@ -84,16 +84,6 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--log-level", choices=LEVELS, default="info", help="the least log messages to show; default: %(default)s"
     )
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise ArgumentTypeError(f"{text!r} is no number of seconds")
-    return seconds
 
 
 def _run(arguments: Namespace) -> int:

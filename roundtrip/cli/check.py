@@ -15,7 +15,9 @@ from roundtrip.checking.telling import as_data, as_text, summary
 from roundtrip.checking.verdicts import Checked, Verdict
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.loading import TARGET_HELP, load_server
+from roundtrip.cli.parsing import some_seconds
 from roundtrip.cli.trace.sources import add_json, json_text, load
+from roundtrip.clients.trouble import innermost
 from roundtrip.errors import RoundtripError
 from roundtrip.recording.configuration import TRACE_VARIABLE
 from roundtrip.safe_text import printable
@@ -41,17 +43,10 @@ def _configure(parser: ArgumentParser) -> None:
         "systems, for instance",
     )
     parser.add_argument(
-        "--timeout", type=_seconds, default=TIMEOUT, metavar="SECONDS", help="per leg; default: %(default)g"
+        "--timeout", type=some_seconds, default=TIMEOUT, metavar="SECONDS", help="per leg; default: %(default)g"
     )
     add_json(parser)
     parser.add_argument("files", nargs="+", metavar="TRANSCRIPT", help="transcripts, or directories of them")
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < float("inf"):
-        raise ValueError
-    return seconds
 
 
 def _run(arguments: Namespace) -> int:
@@ -76,7 +71,9 @@ def _run(arguments: Namespace) -> int:
     try:
         anyio.run(check)
     except Exception as error:
-        raise CommandFailed(f"the server could not be started, or broke off: {_innermost(error)}") from error
+        cause = innermost(error)
+        told = printable(f"{type(cause).__name__}: {cause}")
+        raise CommandFailed(f"the server could not be started, or broke off: {told}") from error
     finally:
         logging.disable(logging.NOTSET)
     if arguments.json:
@@ -107,12 +104,6 @@ def _load(target: str, overrides: str | None) -> Server[Any]:
     except (ImportError, AttributeError, KeyError, RoundtripError) as error:
         raise CommandFailed(f"--overrides {overrides!r}: {error.args[0] if error.args else error}") from error
     return server
-
-
-def _innermost(error: BaseException) -> str:
-    if isinstance(error, BaseExceptionGroup):
-        return _innermost(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
-    return printable(f"{type(error).__name__}: {error}")
 
 
 COMMAND = Command(

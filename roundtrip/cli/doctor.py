@@ -1,11 +1,11 @@
 """`roundtrip doctor`: whether the instances of a service fit together."""
 
-import math
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from functools import partial
 from typing import Final
 
 from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.parsing import some_seconds
 
 __all__ = ["COMMAND"]
 
@@ -36,7 +36,7 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="send an HTTP header")
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=some_seconds,
         default=_SECONDS,
         metavar="SECONDS",
         help="how long one request may take; default: %(default)g",
@@ -45,16 +45,6 @@ def _configure(parser: ArgumentParser) -> None:
         "--expect", type=_number, metavar="N", help="how many instances there are; to meet fewer is a problem"
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise ArgumentTypeError(f"{text!r} is no number of seconds")
-    return seconds
 
 
 def _number(text: str) -> int:

@@ -1,17 +1,17 @@
 """`roundtrip keys`: make the keys of a server, and replace them while calls go on."""
 
 import contextlib
-import math
 import os
 import stat
 import tempfile
-from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.parsing import seconds
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, KeyFile, Role, RoledKey
 from roundtrip.tokens import KeyRing
 
@@ -54,27 +54,20 @@ def _configure(parser: ArgumentParser) -> None:
     rotate.add_argument("file", metavar="FILE", help="the key file")
     rotate.add_argument(
         "--max-age",
-        type=_seconds,
+        type=seconds,
         default=_MAX_AGE,
         metavar="SECONDS",
         help="the longest max_age of the server and its tools: until then a call may bring a token that the old key "
         "has signed, which is therefore not dropped; default: %(default)g",
+    )
+    rotate.add_argument(
+        "--step", type=int, choices=(1, 2, 3), help="refuse to take any other; for scripts, which may run twice"
     )
     rotate.add_argument("--force", action="store_true", help="drop the old key all the same; such calls are lost")
     show = actions.add_parser(
         "show", help="tell which keys there are", description="Tell which keys there are, and nothing secret of them."
     )
     show.add_argument("file", metavar="FILE", help="the key file")
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds <= _LONGEST:
-        raise ArgumentTypeError(f"{text!r} is no number of seconds up to ten years")
-    return seconds
 
 
 def _run(arguments: Namespace) -> int:
@@ -85,7 +78,10 @@ def _run(arguments: Namespace) -> int:
         _show(_read(path))
         return 0
     with _alone_with(path):
-        further, told = _further(_read(path), now=_now(), max_age=arguments.max_age, force=arguments.force)
+        keys = _read(path)
+        if arguments.step not in (None, step := _next_step(keys)):
+            raise CommandFailed(f"step {arguments.step} was asked for, and it is step {step} that comes next")
+        further, told = _further(keys, now=_now(), max_age=arguments.max_age, force=arguments.force)
         _replace(path, further.text())
     print(told)
     _show(further)
@@ -145,6 +141,13 @@ def _new(arguments: Namespace) -> int:
         raise CommandFailed(f"{str(path)!r} cannot be written: {error.strerror}") from error
     print(f"Wrote a key to {path}. Give it to every instance: {KEY_FILE_VARIABLE}={path}")
     return 0
+
+
+def _next_step(keys: KeyFile) -> int:
+    """Which of the three steps of a rotation comes next."""
+    if keys.other is None:
+        return 1
+    return 2 if keys.other.role is Role.NEXT else 3
 
 
 def _further(keys: KeyFile, *, now: datetime, max_age: float, force: bool) -> tuple[KeyFile, str]:

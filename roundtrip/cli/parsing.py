@@ -1,10 +1,40 @@
-"""A parser of command lines that takes options anywhere."""
+"""A parser of command lines that takes options anywhere, and what its options take."""
 
-from argparse import ArgumentParser, Namespace
+import math
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["OptionsAnywhere"]
+__all__ = ["OptionsAnywhere", "seconds", "some_seconds"]
+
+_LONGEST: Final = 10 * 365 * 86400.0
+
+
+def seconds(text: str) -> float:
+    """A number of seconds, which may be 0.
+
+    Raises:
+        ArgumentTypeError: It is none.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= _LONGEST:
+        raise ArgumentTypeError(f"{text!r} is no number of seconds up to ten years")
+    return number
+
+
+def some_seconds(text: str) -> float:
+    """A number of seconds above 0.
+
+    Raises:
+        ArgumentTypeError: It is none.
+    """
+    number = seconds(text)
+    if not number:
+        raise ArgumentTypeError(f"{text!r} is no time at all")
+    return number
 
 
 class OptionsAnywhere(ArgumentParser):

@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 from mcp.client import Client
@@ -26,6 +26,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
+from roundtrip.clients.trouble import innermost
 from roundtrip.demo.fleet import Fleet, Instance
 from roundtrip.demo.instance import HOST
 from roundtrip.demo.people import Person, ScriptedPerson
@@ -112,7 +113,7 @@ def _leg(
     try:
         result = anyio.run(_send, url, answers, state)
     except ExceptionGroup as group:
-        raise DemoFailed(f"leg {number} did not reach {instance.name}: {_innermost(group)}") from group
+        raise DemoFailed(f"leg {number} did not reach {instance.name}: {innermost(group)}") from group
     instance.used = True
     changes = instance.changes_of_leg()
     for change in changes:
@@ -148,12 +149,6 @@ async def _send(url: str, answers: Answers | None, state: str | None) -> LegResu
     if isinstance(ended, MCPError):
         raise DemoFailed(f"a leg ended with error {ended.code}: {ended.message}") from ended
     return ended
-
-
-def _innermost(error: Exception) -> Exception:
-    if isinstance(error, ExceptionGroup):
-        return _innermost(cast("ExceptionGroup[Exception]", error).exceptions[0])
-    return error
 
 
 async def _never_live(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:

@@ -4,14 +4,13 @@ Every request has a connection of its own, as a balancer may choose anew for eac
 that share a socket would otherwise leave all the work to one of them.
 """
 
-import logging
 import re
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 from urllib.parse import urljoin
 
 import anyio
@@ -35,6 +34,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from roundtrip.calling.targets import Target
 from roundtrip.clients.legs import Era
+from roundtrip.clients.trouble import innermost, quiet
 from roundtrip.doctor.facts import Began, Instance, Journey, Live, Look, Observed, Place, Reached, Said, Trouble
 from roundtrip.server.probe import PROBE_TOOL
 from roundtrip.server.refusals import is_refusal
@@ -84,7 +84,7 @@ async def observe(targets: Sequence[Target], *, patience: float, expected: int |
         patience: Seconds that one request may take.
         expected: How many instances there should be; fewer are looked for longer.
     """
-    with _quiet():
+    with quiet():
         return await _Observer(targets, patience, expected).observe()
 
 
@@ -320,7 +320,7 @@ class _Observer:
                     except Exception as error:  # noqa: BLE001  # raised in here it would come out inside a group
                         failure = error
         except Exception as error:  # noqa: BLE001  # whatever a transport raises is told, never traced
-            failure = failure or _first(error)
+            failure = failure or innermost(error)
         if done:
             return done[0]
         raise self._told(number, failure)
@@ -424,13 +424,6 @@ def _read(model: type[ModelT], result: CallToolResult | InputRequiredResult) -> 
         raise _Failed(Trouble.STRANGE, "its answer is not the probe's") from error
 
 
-def _first(error: Exception) -> Exception:
-    """The first failure inside a group of them."""
-    while isinstance(error, ExceptionGroup):
-        error = cast("ExceptionGroup[Exception]", error).exceptions[0]
-    return error
-
-
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
@@ -454,17 +447,3 @@ async def _all(works: Iterator[Callable[[], Awaitable[T | None]]]) -> list[T]:
         for work in works:
             group.start_soon(do, work)
     return done
-
-
-@contextmanager
-def _quiet() -> Generator[None]:
-    """Keep what the SDK logs off the terminal: it quotes the server, and nobody has made it safe."""
-    swallow = logging.NullHandler()
-    loggers = [logging.getLogger(name) for name in ("mcp", "httpx2", "httpcore2", "client")]
-    for logger in loggers:
-        logger.addHandler(swallow)
-    try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.removeHandler(swallow)

@@ -212,3 +212,14 @@ def test_an_age_that_no_call_has_is_refused(path: Path, seconds: str, capsys: py
     with pytest.raises(SystemExit):
         main(["keys", "rotate", str(path), "--max-age", seconds])
     assert "no number of seconds" in capsys.readouterr().err
+
+
+def test_a_step_that_is_not_the_next_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["keys", "rotate", str(path), "--step", "1"]) == 0
+    before = path.read_bytes()
+    assert "step 1 was asked for, and it is step 2 that comes next" in _refused(
+        ["rotate", str(path), "--step", "1"], capsys
+    )
+    assert path.read_bytes() == before
+    assert main(["keys", "rotate", str(path), "--step", "2"]) == 0
+    assert "it is step 3" in _refused(["rotate", str(path), "--step", "2"], capsys)
