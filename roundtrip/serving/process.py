@@ -28,6 +28,8 @@ _QUIET: Final = ("mcp.server.streamable_http", "mcp.server.streamable_http_manag
 """What logs every request; with --log-level debug it may."""
 _FORMAT: Final = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
 _TICK: Final = 0.05
+_LAST_REQUESTS: Final = 0.25
+"""Seconds for the requests of connections that were accepted last."""
 _MARGIN: Final = 3.0
 """Seconds after which a process that should have ended does, whatever a thread of it is still at."""
 _SDK_FORMAT: Final = "%(message)s"
@@ -151,6 +153,11 @@ class _Process(uvicorn.Server):
             # A signal handler cannot set an event.
             await anyio.sleep(min(_TICK, left))
             left -= _TICK
+        # Who was accepted last has not sent its request yet, and would be hung up on.
+        for server in self.servers:
+            server.close()
+        if not self._hurried:
+            await anyio.sleep(_LAST_REQUESTS)
         self._standing.ended.set()
         self._ends_within(self._settings.timeout_graceful_shutdown + _MARGIN)
         await super().shutdown(sockets)

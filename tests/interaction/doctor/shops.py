@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
+import anyio
+import anyio.lowlevel
 from mcp.server.context import ServerRequestContext
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -135,9 +137,11 @@ async def page(request: object) -> PlainTextResponse:
 async def _for_ever() -> AsyncGenerator[bytes]:
     while True:
         yield b" " * 2**16
+        # Whoever sends to somebody who has gone does not wait by itself, and lets nobody else do anything.
+        await anyio.lowlevel.checkpoint()
 
 
-async def endless(request: object) -> StreamingResponse:
+async def endless(request: Request) -> StreamingResponse:
     del request
     return StreamingResponse(_for_ever(), media_type="application/json")
 

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from importlib.util import cache_from_source
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -95,6 +96,8 @@ def deploy(folder: Path, name: str, source: str) -> str:
     """Write a server's module; gives what the command line calls it."""
     file = folder / f"{name}.py"
     file.write_text(source, encoding="utf-8")
+    # Python knows a module that was compiled before by its size and the second in which it was written.
+    Path(cache_from_source(str(file))).unlink(missing_ok=True)
     return f"{file}:server"
 
 
