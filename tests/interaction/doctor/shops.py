@@ -135,10 +135,11 @@ async def page(request: object) -> PlainTextResponse:
 
 
 async def _for_ever() -> AsyncGenerator[bytes]:
-    while True:
+    for _ in range(1024):
         yield b" " * 2**16
         # Whoever sends to somebody who has gone does not wait by itself, and lets nobody else do anything.
         await anyio.lowlevel.checkpoint()
+    await anyio.sleep_forever()
 
 
 async def endless(request: Request) -> StreamingResponse:
