@@ -235,7 +235,8 @@ async def serve(
         _begin(call)
         once = leg.once if leg.journal is not None else None
         if once is not None and leg.journal is not None:
-            recalled = await once.begin(terms_of(leg.journal, leg.responses))
+            at_once = not leg.plan.nodes and leg.gate is None
+            recalled = await once.begin(terms_of(leg.journal, leg.responses), at_once=at_once)
             if recalled is not None:
                 call.apply(Event.RECALL)
                 return Finished(recalled.value)

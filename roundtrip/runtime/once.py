@@ -36,8 +36,10 @@ class Recalled(NamedTuple):
 class Once(Protocol):
     """Keeps the books on one call."""
 
-    async def begin(self, terms: str) -> Recalled | None:
+    async def begin(self, terms: str, *, at_once: bool) -> Recalled | None:
         """Claim the call; what came of it, if it has been done already with the same answers.
+
+        With `at_once` the body is the first thing that runs.
 
         Raises:
             RoundtripError: It must not be begun: it has ended otherwise, its outcome is unknown, ...

@@ -61,6 +61,8 @@ class Booked:
     on_unknown: OnUnknown = "fail"
     _holder: str = field(default_factory=lambda: os.urandom(_HOLDER_BYTES).hex())
     _terms: str = ""
+    _firm: bool = False
+    """Whether the claim that was made is the body's own."""
     _noted: dict[str, Any] = field(default_factory=dict[str, Any])
     _room: int = 0
     """Characters that may still be noted."""
@@ -71,8 +73,12 @@ class Booked:
         """The tool, for error messages."""
         return f"tool {self.tool!r}"
 
-    async def begin(self, terms: str) -> Recalled | None:
+    async def begin(self, terms: str, *, at_once: bool) -> Recalled | None:
         """Claim the call, or recall what came of it.
+
+        Args:
+            terms: With what it is to be done.
+            at_once: Whether the body is the first thing that runs, and need not be claimed again.
 
         Raises:
             StillRunning: Another instance is at it, and was waited for in vain.
@@ -82,6 +88,7 @@ class Booked:
             Exception: What an earlier serving ended with.
         """
         self._terms = terms
+        self._firm = at_once
         try:
             claim = await self._claim_in_turn()
         except LedgerDown as error:
@@ -117,8 +124,10 @@ class Booked:
             StillRunning: This process was silent for so long that another instance has taken the call over.
             LedgerUnavailable: The ledger does not say.
         """
+        if self._firm:
+            return
         try:
-            claim = await self._claim()
+            claim = await self._claim(tentative=False)
         except LedgerDown as error:
             logger.error("%s", error)
             raise LedgerUnavailable(self.owner) from error
@@ -175,14 +184,14 @@ class Booked:
             StillRunning: Somebody was until the patience ended.
         """
         ends = anyio.current_time() + PATIENCE
-        while (claim := await self._claim(tentative=True)).standing is Standing.RUNNING:
+        while (claim := await self._claim(tentative=not self._firm)).standing is Standing.RUNNING:
             # Once it is released, lapsed or settled, who may begin is for a claim to say.
             waited = await self.ledger.wait(self.call_id, patience=max(0.0, ends - anyio.current_time()))
             if anyio.current_time() >= ends and (waited is None or waited.standing is Standing.RUNNING):
                 raise StillRunning(self.owner)
         return claim
 
-    async def _claim(self, *, tentative: bool = False) -> Claim:
+    async def _claim(self, *, tentative: bool) -> Claim:
         return await self.ledger.claim(
             self.call_id,
             self._terms,

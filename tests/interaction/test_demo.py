@@ -93,7 +93,8 @@ class Demo:
         for _ in range(int(WAIT)):
             self.process.send_signal(number)
             with suppress(subprocess.TimeoutExpired):
-                self.process.wait(1)
+                # A second one, while it is shutting down, would end it the hard way.
+                self.process.wait(5)
                 return
 
     def end(self) -> Printed:
