@@ -8,10 +8,10 @@ from typing import cast
 __all__ = ["innermost", "quiet"]
 
 
-def innermost(error: BaseException) -> BaseException:
+def innermost(error: Exception) -> Exception:
     """The first failure inside a group of them."""
-    while isinstance(error, BaseExceptionGroup):
-        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    while isinstance(error, ExceptionGroup):
+        error = cast("ExceptionGroup[Exception]", error).exceptions[0]
     return error
 
 
