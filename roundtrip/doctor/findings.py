@@ -8,12 +8,13 @@ from statistics import median
 from typing import Final, TypeVar
 
 from roundtrip.doctor.facts import Facts, Instance, Journey, Live, Look, Observed, Place, Reached, Trouble
+from roundtrip.server.requests import SKEW
 
 __all__ = ["Finding", "Level", "findings_of"]
 
 T = TypeVar("T")
 
-TOLERATED: Final = 60.0
+TOLERATED: Final = SKEW
 """How far, in seconds, the clocks of two instances may differ."""
 _NOTICED: Final = 5.0
 _SAME_KEYS: Final = "Give all instances the same keys=, or the same ROUNDTRIP_KEYS."

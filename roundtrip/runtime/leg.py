@@ -141,6 +141,11 @@ class Leg:
     run_in_thread: RunInThread = anyio.to_thread.run_sync
     """For plain resolvers and steps."""
 
+    @property
+    def books(self) -> Once | None:
+        """Who keeps the books, once a token has given the call a name."""
+        return self.once if self.journal is not None else None
+
     def outlived(self) -> bool:
         """Whether the call is older than its calls may get."""
         return self.clock() >= self.born + self.limits.max_age
@@ -233,7 +238,7 @@ async def serve(
     rounds = run.rounds = Rounds(call, leg.client, answers, finish, leg.outlived)
     try:
         _begin(call)
-        once = leg.once if leg.journal is not None else None
+        once = leg.books
         if once is not None and leg.journal is not None:
             at_once = not leg.plan.nodes and leg.gate is None
             recalled = await once.begin(terms_of(leg.journal, leg.responses), at_once=at_once)
@@ -381,7 +386,7 @@ class _Run:
     def body(self) -> Body:
         """The asking side."""
         if self._body is None:
-            once = self._leg.once if self._leg.journal is not None else None
+            once = self._leg.books
             self._body = Body(
                 self._leg.plan,
                 self._answers,

@@ -29,8 +29,8 @@ from mcp_types import (
 )
 
 from roundtrip.runtime.eras import is_retry_era
+from roundtrip.server.older_clients import OlderClients, told_already
 from roundtrip.server.seams import session_id_of
-from roundtrip.server.standing import Standing, told_already
 
 __all__ = ["Announcer", "Listing"]
 
@@ -55,7 +55,7 @@ class Announcer:
 
     def __init__(self, bus: SubscriptionBus) -> None:
         self._bus = bus
-        self._standing = Standing(bus)
+        self._older_clients = OlderClients(bus)
 
     def note(self, listing: Listing) -> None:
         """Have a list announced when the current request is done; outside of a request nothing happens.
@@ -71,7 +71,7 @@ class Announcer:
         """Serve one message, as the SDK's middlewares do."""
         if ctx.request_id is None:
             result = await call_next(ctx)
-            self._standing.notice(ctx)
+            self._older_clients.notice(ctx)
             return result
         noted: set[Listing] = set()
         reset = _NOTED.set((self, noted))
@@ -83,7 +83,7 @@ class Announcer:
                 # The change has been made, even if the client has gone or cancelled its request.
                 with anyio.move_on_after(_PATIENCE, shield=True):
                     await self._announce(ctx, noted)
-        self._standing.notice(ctx)
+        self._older_clients.notice(ctx)
         return _promise(result) if ctx.method == "initialize" else result
 
     async def _announce(self, ctx: ServerRequestContext[Any, Any], noted: set[Listing]) -> None:

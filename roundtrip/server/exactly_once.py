@@ -20,6 +20,7 @@ from roundtrip.errors import CallHasEnded, LedgerUnavailable, OutcomeUnknown, St
 from roundtrip.ledger.contract import Claim, Ledger, LedgerDown, Standing
 from roundtrip.runtime.once import Recalled
 from roundtrip.server.failures import tool_failure
+from roundtrip.server.requests import SKEW
 
 __all__ = ["Booked", "Crashed", "OnUnknown"]
 
@@ -32,8 +33,6 @@ LEASE = 30.0
 """Seconds after which a process that has not been heard of counts as dead; it is heard of three times as often."""
 PATIENCE = 20.0
 """Seconds to wait for another instance that is at the same call, before the client is told to come back."""
-SKEW: Final = 60.0
-"""Seconds that results are kept beyond the age of any token."""
 LARGEST = 16 * 1024 * 1024
 """Characters of a result that are kept."""
 MOST_NOTED = 1024 * 1024

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.request_state import RequestStateCodec, RequestStateSecurity
@@ -26,11 +26,11 @@ from roundtrip.server.current import offer, take_back
 from roundtrip.server.refusals import deduce_reason, is_refusal, refusal
 from roundtrip.tokens import JournalCodec
 
-__all__ = ["CURRENT", "REQUEST", "Explainer", "InFlight", "Restorer", "WatchedCodec"]
+__all__ = ["CURRENT", "REQUEST", "SKEW", "Explainer", "InFlight", "Restorer", "WatchedCodec"]
 
 logger = logging.getLogger("roundtrip")
 
-_SKEW = 60.0
+SKEW: Final = 60.0
 """How far, in seconds, the clocks of two instances may differ."""
 
 
@@ -146,7 +146,7 @@ class Restorer:
         try:
             journal = self._codec.read(text)
             now = self._clock()
-            if journal.born > now + _SKEW:
+            if journal.born > now + SKEW:
                 raise TokenRejected(RejectionReason.FUTURE)
             if now >= journal.deadline:
                 request.seeds = await self._recover(request.context, journal, now)

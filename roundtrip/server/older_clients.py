@@ -19,9 +19,9 @@ from mcp.shared.subscriptions import event_to_notification
 from roundtrip.runtime.eras import is_retry_era
 from roundtrip.server.seams import connection_of, session_id_of
 
-__all__ = ["Standing", "told_already"]
+__all__ = ["OlderClients", "told_already"]
 
-_KEPT_AT: Final = "roundtrip.standing"
+_KEPT_AT: Final = "roundtrip.older_clients"
 _MOST_URIS: Final = 1024
 _LONGEST_URI: Final = 2048
 
@@ -38,7 +38,7 @@ def told_already(session: ServerSession) -> Generator[None]:
         _TOLD.reset(reset)
 
 
-class Standing:
+class OlderClients:
     """The connections of one server that are kept open, and are told of what is published on its bus."""
 
     def __init__(self, bus: SubscriptionBus) -> None:
