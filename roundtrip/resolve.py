@@ -114,7 +114,7 @@ async def resolve_arguments(
     if isinstance(end, Refused):
         raise ToolError(end.reason)
     if isinstance(end, Suspended):
-        return InputRequiredResult(input_requests=end.requests, request_state=end.state)
+        return end.result()
     return filled
 
 

@@ -20,6 +20,7 @@ from mcp_types import (
     ElicitResult,
     FormElicitationCapability,
     InputRequest,
+    InputRequiredResult,
     InputResponse,
     ListRootsRequest,
     ListRootsResult,
@@ -30,6 +31,7 @@ from mcp_types import (
     TextContent,
     UrlElicitationCapability,
 )
+from mcp_types.methods import serialize_server_result
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from roundtrip.asks.forms import AnswerInvalid, Form, form_of
@@ -41,6 +43,9 @@ from roundtrip.errors import CapabilityMissing
 from roundtrip.machine.journal import Action, digest
 
 __all__ = ["TICKET", "URL_SCHEMA", "FormQuestion", "ModelQuestion", "Question", "UrlQuestion", "question_of"]
+
+_SENT = ("type", "properties", "required")
+"""What 2026-07-28 has room for in a form's schema."""
 
 _ACTIONS = {"accept": Action.ACCEPT, "decline": Action.DECLINE, "cancel": Action.CANCEL}
 
@@ -72,11 +77,25 @@ class FormQuestion(NamedTuple):
             complaint: What was wrong with the answer before.
             filled_in: An earlier answer, for the form to show.
         """
-        text = self.text if complaint is None else f"{self.text}\n\n(The last answer was not valid: {complaint})"
+        schema = cast("dict[str, Any]", self._shown(filled_in))
+        return ElicitRequest(params=ElicitRequestFormParams(message=self._asking(complaint), requested_schema=schema))
+
+    def sent(self, complaint: str | None = None, *, filled_in: Any = None) -> dict[str, Any]:
+        """The same request as a result of 2026-07-28 carries it.
+
+        Made by hand, as the SDK's models of it are made, validated and written three times over on the way.
+        """
+        shown = self._shown(filled_in)
+        schema = {key: shown[key] for key in _SENT if key in shown}
+        params = {"mode": "form", "message": self._asking(complaint), "requestedSchema": schema}
+        return {"method": "elicitation/create", "params": params}
+
+    def _asking(self, complaint: str | None) -> str:
+        return self.text if complaint is None else f"{self.text}\n\n(The last answer was not valid: {complaint})"
+
+    def _shown(self, filled_in: Any) -> Mapping[str, Any]:
         form = self.form
-        shown = form.filled_in(filled_in) if filled_in is not None and isinstance(form, Form) else form.schema
-        schema = cast("dict[str, Any]", shown)
-        return ElicitRequest(params=ElicitRequestFormParams(message=text, requested_schema=schema))
+        return form.filled_in(filled_in) if filled_in is not None and isinstance(form, Form) else form.schema
 
     def read(self, response: InputResponse) -> tuple[Outcome, Any]:
         """The outcome of an answer, and the data that will restore it.
@@ -134,6 +153,10 @@ class ModelQuestion:
         again = SamplingMessage(role="user", content=TextContent(type="text", text=text))
         params = self.wire.params.model_copy(update={"messages": [*self.wire.params.messages, again]})
         return CreateMessageRequest(params=params)
+
+    def sent(self, complaint: str | None = None) -> dict[str, Any]:
+        """The same request as a result of 2026-07-28 carries it."""
+        return _as_sent(self.request(complaint))
 
     def read(self, response: InputResponse) -> tuple[Outcome, Any]:
         """The outcome of an answer, and the data that will restore it.
@@ -209,6 +232,10 @@ class UrlQuestion:
         del complaint
         return ElicitRequest(params=self.params)
 
+    def sent(self, complaint: str | None = None) -> dict[str, Any]:
+        """The same request as a result of 2026-07-28 carries it."""
+        return _as_sent(self.request(complaint))
+
     def read(self, response: InputResponse) -> tuple[Outcome, Any]:
         """Whether the user agreed to go to the page.
 
@@ -237,6 +264,12 @@ class UrlQuestion:
         if declared is None or declared.url is None:
             needed = ClientCapabilities(elicitation=ElicitationCapability(url=UrlElicitationCapability()))
             raise CapabilityMissing(key, capability="URL elicitation", required=needed)
+
+
+def _as_sent(request: InputRequest) -> dict[str, Any]:
+    """A request as the SDK puts it into a result of 2026-07-28."""
+    result = InputRequiredResult(input_requests={"": request}).model_dump(by_alias=True, mode="json", exclude_none=True)
+    return serialize_server_result("tools/call", "2026-07-28", result)["inputRequests"][""]
 
 
 @lru_cache(maxsize=256)

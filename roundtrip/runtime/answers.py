@@ -76,6 +76,12 @@ class Open:
             return self.question.request(self.complaint, filled_in=self.seed)
         return self.question.request(self.complaint)
 
+    def sent(self) -> dict[str, Any]:
+        """The same as a result of 2026-07-28 carries it."""
+        if self.seed is not None and isinstance(self.question, FormQuestion):
+            return self.question.sent(self.complaint, filled_in=self.seed)
+        return self.question.sent(self.complaint)
+
 
 class Answers:
     """What is known of the client's answers while one leg runs."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import anyio
 import anyio.to_thread
-from mcp_types import InputRequest, InputRequiredResult, InputResponse
+from mcp_types import InputRequiredResult, InputResponse
 
 from roundtrip.asks.markers import Marker
 from roundtrip.asks.outcomes import Outcome
@@ -25,7 +25,7 @@ from roundtrip.machine.call import Call
 from roundtrip.machine.facts import BodyBegan
 from roundtrip.machine.journal import Action, Entry, Journal
 from roundtrip.machine.table import Event, State
-from roundtrip.runtime.answers import Answers
+from roundtrip.runtime.answers import Answers, Open
 from roundtrip.runtime.body import Body
 from roundtrip.runtime.endings import Revision, Suspension, cancellations_restored, verdict_on
 from roundtrip.runtime.eras import Client, is_retry_era
@@ -69,8 +69,13 @@ class Finished:
 class Suspended:
     """The leg ends with questions, to be resumed from the state."""
 
-    requests: dict[str, InputRequest]
+    questions: dict[str, Open]
     state: str
+
+    def result(self) -> InputRequiredResult:
+        """What the SDK's handlers return to ask them."""
+        requests = {key: waiting.request() for key, waiting in self.questions.items()}
+        return InputRequiredResult(input_requests=requests, request_state=self.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,7 +468,7 @@ def _suspend(leg: Leg, answers: Answers, rounds: Rounds) -> Suspended:
     try:
         answers.check_volatile()
         rounds.note_ask()
-        return Suspended({key: waiting.request() for key, waiting in rounds.batch.items()}, leg.remember(answers))
+        return Suspended(rounds.batch, leg.remember(answers))
     except RoundtripError as error:
         leg.call.apply(Event.FAIL, error=_described(error))
         raise

@@ -245,7 +245,7 @@ class Doorkeeper:
         """Ask all the gates of a list."""
         request = REQUEST.get()
         found = self._found(request)
-        context = cache(lambda: self._context(_wire(request)))
+        context = cache(lambda: self._context(request.context if request is not None else None))
         opened: set[Gate] = set()
         for round_ in gates.rounds(self._overrides.replacements):
             managers = Managers(self._report)
@@ -259,10 +259,13 @@ class Doorkeeper:
                 found |= _lasting(round_, outcomes)
         return Admission(frozenset(opened), request, self)
 
-    async def admit(self, gate: Gate, context: SdkContext[Any, Any] | None = None) -> Admission | None:
-        """Ask the gate of one item; None if it is shut. Whoever is let in has to go on with `around`."""
+    async def admit(self, gate: Gate, asked: ServerRequestContext[Any, Any] | None = None) -> Admission | None:
+        """Ask the gate of one item; None if it is shut. Whoever is let in has to go on with `around`.
+
+        `asked` is the request, where it is one that no middleware of this package has seen.
+        """
         request = REQUEST.get()
-        made = cache(lambda: self._context(_wire(request, context)))
+        made = cache(lambda: self._context(request.context if request is not None else asked))
         found = self._found(request)
         known = {**self._held(request), **found}
         round_ = _round((gate,), gate.planned.plan)
@@ -386,14 +389,6 @@ class PrivateAnswers:
         if isinstance(result, dict) and result.get("resultType") != "input_required":
             return {**result, "ttlMs": 0, "cacheScope": "private"}
         return result
-
-
-def _wire(
-    request: InFlight | None, context: SdkContext[Any, Any] | None = None
-) -> ServerRequestContext[Any, Any] | None:
-    if request is not None:
-        return request.context
-    return context.request_context if context is not None and context.protocol_version is not None else None
 
 
 def _lasting(round_: _Round, outcomes: Mapping[Hashable, Outcome]) -> _Found:

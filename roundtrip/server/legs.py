@@ -8,14 +8,14 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Final, NamedTuple, cast
 
 from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, InputRequiredResult, InputResponseRequestParams
+from mcp_types import INTERNAL_ERROR, InputResponseRequestParams, InputResponses
 
 from roundtrip.asks.markers import Marker
 from roundtrip.errors import RoundtripError, ToolTimedOut
@@ -27,7 +27,7 @@ from roundtrip.recording.tracing import Beginning, Closed, LinkedWatch, Raised, 
 from roundtrip.recording.tracing import Refused as RefusedFact
 from roundtrip.runtime.body import Body
 from roundtrip.runtime.eras import is_retry_era
-from roundtrip.runtime.leg import Authored, Finished, Leg, LegEnd, Limits, Refused, open_call, serve
+from roundtrip.runtime.leg import Authored, Finished, Leg, LegEnd, Limits, Refused, Suspended, open_call, serve
 from roundtrip.server.admission import Admission
 from roundtrip.server.calls import CallInfo
 from roundtrip.server.clients import RequestClient
@@ -40,12 +40,42 @@ from roundtrip.server.requests import CURRENT, InFlight
 from roundtrip.server.security import Protection
 from roundtrip.server.threads import LeavingThreads, run_in_thread
 
-__all__ = ["LegRunner", "RefusedByUser", "log_teardown"]
+__all__ = ["NO_REQUEST", "Incoming", "LegRunner", "RefusedByUser", "log_teardown", "result_of"]
 
 logger = logging.getLogger("roundtrip")
 
 _ID_BYTES = 9
-_FEW = 2
+
+
+class Incoming(NamedTuple):
+    """The request that a leg serves, if there is one, with what came with it: answers, and an author's own state."""
+
+    request: ServerRequestContext[Any, Any] | None
+    responses: InputResponses | None
+    state: str | None
+
+    @classmethod
+    def by(cls, context: SdkContext[Any, Any]) -> Incoming:
+        """The request of a context."""
+        request = context.request_context if context.protocol_version is not None else None
+        return cls(request, context.input_responses, context.request_state)
+
+    def params(self) -> InputResponseRequestParams | None:
+        """What came with it, for a context made anew."""
+        if self.responses is None and self.state is None:
+            return None
+        return InputResponseRequestParams(input_responses=self.responses, request_state=self.state)
+
+
+NO_REQUEST: Final = Incoming(None, None, None)
+"""For what is called outside of any request."""
+
+
+def result_of(end: Finished | Suspended | Authored) -> Any:
+    """What the SDK's handlers return for a leg: the function's result, or the questions in its place."""
+    if isinstance(end, Finished):
+        return end.value
+    return end.result() if isinstance(end, Suspended) else end.result
 
 
 class RefusedByUser(RoundtripError):
@@ -76,19 +106,19 @@ class LegRunner:
         self,
         function: AskingFunction,
         arguments: Mapping[str, Any],
-        context: SdkContext[Any, Any],
+        incoming: Incoming,
         *,
         gate: tuple[str, Marker] | None = None,
         convert: Callable[[Any], Any] | None = None,
         admission: Admission | None = None,
         once: OnUnknown | None = None,
-    ) -> Any:
-        """Serve one leg: the function's (converted) result, or the questions to return in its place.
+    ) -> Finished | Suspended | Authored:
+        """Serve one leg, to the function's (converted) result or to questions.
 
         Args:
             function: The function.
             arguments: The client's arguments, as it receives them.
-            context: The context of the request.
+            incoming: The request that the leg serves, with what came with it.
             gate: A question, with its name, that must be accepted before anything runs.
             convert: Makes the result of what the function returns.
             admission: What the gate has found out and entered for it, if it has one.
@@ -102,7 +132,7 @@ class LegRunner:
         """
         request = CURRENT.get()
         # What a middleware or a gate calls comes first: without the context of the request, or as another tool.
-        outermost = request is not None and not request.claimed and context.protocol_version is not None
+        outermost = request is not None and not request.claimed and incoming.request is not None
         if outermost and request is not None and request.context.method == "tools/call":
             outermost = _target(request.context) == function.name
         journal = None
@@ -111,10 +141,7 @@ class LegRunner:
             request.claimed = True
             # On the older revisions there are no tokens, and so no books that a leg which brings one could be held to.
             journal = request.journal if _is_retry(request.context) else None
-        if request is not None:
-            wire: ServerRequestContext[Any, Any] | None = request.context
-        else:
-            wire = context.request_context if context.protocol_version is not None else None
+        wire = request.context if request is not None else incoming.request
 
         call = open_call(journal, fresh_id=_fresh_id)
         watch: Watch | None = None
@@ -151,7 +178,7 @@ class LegRunner:
             build=function.build,
             version=function.version,
             journal=journal,
-            responses=context.input_responses if journal is not None else None,
+            responses=incoming.responses if journal is not None else None,
             # Another version may serve the new call than the one that was begun, and its author has a say too.
             seeds=request.seeds if request is not None and outermost and function.limits.recover else None,
             once=self._books(function, call, once) if once is not None and outermost and _is_retry(wire) else None,
@@ -172,7 +199,7 @@ class LegRunner:
             return Context(
                 request_context=wire,
                 mcp_server=self._server,
-                input_params=_input_params(context),
+                input_params=incoming.params(),
                 subscriptions=self._bus,
                 body=body,
                 call=CallInfo(leg.call, issue),
@@ -206,22 +233,13 @@ class LegRunner:
             take_back(offered)
         if watch is not None:
             _conclude(end, watch, request if outermost else None)
-        if isinstance(end, Finished):
-            return end.value
         if isinstance(end, Refused):
             raise RefusedByUser(end.reason)
-        if isinstance(end, Authored) and (end.state is None or not outermost):
-            return end.result
-        if request is not None and outermost:
+        if request is not None and outermost and not isinstance(end, Finished):
             request.minted = end.state
-        if isinstance(end, Authored):
-            return end.result.model_copy(update={"request_state": end.state})
-        if len(end.requests) <= _FEW:
-            return InputRequiredResult(input_requests=end.requests, request_state=end.state)
-        # Built of checked parts; validating them again costs a fifth of the leg when there are many.
-        return InputRequiredResult.model_construct(
-            result_type="input_required", input_requests=end.requests, request_state=end.state
-        )
+        if isinstance(end, Authored) and end.state is not None and outermost:
+            return Authored(end.result.model_copy(update={"request_state": end.state}), end.state)
+        return end
 
     def _books(self, function: AskingFunction, call: Call, on_unknown: OnUnknown) -> Booked:
         limits = function.limits
@@ -306,14 +324,6 @@ def log_teardown(label: str, error: BaseException) -> None:
 def _log_timeout(function: AskingFunction, error: ToolTimedOut, *, left: int) -> None:
     still = f"; still running in a thread, whose slot it keeps: {left}" if left else ""
     logger.warning("%s %s%s", function.owner, error, still, exc_info=error.__cause__)
-
-
-def _input_params(context: SdkContext[Any, Any]) -> InputResponseRequestParams | None:
-    """The answers and the author's own state of a request, for a context made anew."""
-    responses, state = context.input_responses, context.request_state
-    if responses is None and state is None:
-        return None
-    return InputResponseRequestParams(input_responses=responses, request_state=state)
 
 
 def _target(request: ServerRequestContext[Any, Any] | None) -> str:

@@ -27,7 +27,7 @@ from roundtrip.server.catalog import Catalog, Listed, Shelf
 from roundtrip.server.changes import Announcer, Listing
 from roundtrip.server.failures import prompt_failure, with_failures
 from roundtrip.server.functions import AskingFunction, Signature, read_signature
-from roundtrip.server.legs import LegRunner
+from roundtrip.server.legs import Incoming, LegRunner, result_of
 from roundtrip.server.overrides import Overrides
 from roundtrip.server.seams import HookedServer
 from roundtrip.server.security import Protection
@@ -92,8 +92,9 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             function = self._bind(signature)
 
             async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
-                run = self._legs.run(function, arguments, context, admission=self._doorkeeper.admission_of(gate))
-                return await with_failures(run, anticipated=partial(prompt_failure, label))
+                admission = self._doorkeeper.admission_of(gate)
+                run = self._legs.run(function, arguments, Incoming.by(context), admission=admission)
+                return result_of(await with_failures(run, anticipated=partial(prompt_failure, label)))
 
             register = super(PromptsAndResources, self).prompt(label, title, description, icons)
             in_leg = signature.hidden or (gate is not None and gate.enters)
@@ -179,8 +180,9 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             function = self._bind(signature)
 
             async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
-                run = self._legs.run(function, arguments, context, admission=self._doorkeeper.admission_of(gate))
-                return await with_failures(run, anticipated=ResourceError)
+                admission = self._doorkeeper.admission_of(gate)
+                run = self._legs.run(function, arguments, Incoming.by(context), admission=admission)
+                return result_of(await with_failures(run, anticipated=ResourceError))
 
             with adding:
                 register(hide_parameters(signature, serve))
@@ -298,7 +300,9 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             gate = self._catalog.gate_of(kind, identifier)
             if gate is None:
                 return await serve()
-            admission = await self._doorkeeper.admit(gate, context)
+            admission = await self._doorkeeper.admit(
+                gate, Incoming.by(context).request if context is not None else None
+            )
             if admission is not None:
                 return await admission.around(serve())
         return await self._doorkeeper.shut_out(serve())

@@ -8,6 +8,9 @@ middleware runs. roundtrip keeps its own registry of tools, and without this hoo
 to be missing exactly there: where the SDK finds none, it answers as it does for a name that never was, and goes on to
 the next template that matches.
 
+`MCPServer._lowlevel_server` says who handles `tools/call`, which an extension or its own author may have changed from
+`MCPServer._handle_call_tool`, and how results are stamped with the server's name.
+
 `FuncMetadata._output_adapter` reads the TypedDicts that pydantic refuses before Python 3.12.
 
 `ServerSession._connection` knows the session of a request, and lives as long as what its client keeps open. The header
@@ -49,6 +52,17 @@ class HookedServer(HttpServer[LifespanResultT]):
     def tool_schema(self, name: str) -> dict[str, Any] | None:
         """The input schema of a tool that may be called, or None."""
         raise NotImplementedError
+
+    @property
+    def has_own_tool_handler(self) -> bool:
+        """Whether calls of tools are handled by the SDK's handler, and so by `call_tool` alone."""
+        entry = self._lowlevel_server.get_request_handler("tools/call")
+        return entry is not None and entry.handler == self._handle_call_tool
+
+    @property
+    def server_info_stamp(self) -> dict[str, Any]:
+        """What results of 2026-07-28 say of the server."""
+        return self._lowlevel_server.server_info_stamp
 
     def is_visible(self, kind: Literal["prompt", "resource"], identifier: str) -> bool:
         """Whether clients may see a prompt of this name, or a resource or template of this URI.

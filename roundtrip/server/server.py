@@ -36,7 +36,7 @@ from roundtrip.ledger.contract import Ledger
 from roundtrip.ledger.memory import MemoryLedger
 from roundtrip.recording.configuration import Trace, tracers_of
 from roundtrip.recording.tracing import Tracer
-from roundtrip.runtime.leg import Limits
+from roundtrip.runtime.leg import Authored, Finished, Limits, Suspended
 from roundtrip.server.admission import Admission, Doorkeeper, PrivateAnswers
 from roundtrip.server.catalog import Catalog, Shelf
 from roundtrip.server.changes import Announcer
@@ -44,13 +44,14 @@ from roundtrip.server.context import Context
 from roundtrip.server.failures import tool_failure
 from roundtrip.server.headers import check_headers
 from roundtrip.server.identity import Identity, identity_of
-from roundtrip.server.legs import LegRunner, log_teardown
+from roundtrip.server.legs import NO_REQUEST, Incoming, LegRunner, log_teardown, result_of
 from roundtrip.server.overrides import Overrides
 from roundtrip.server.probe import PROBE_TOOL, Probe, probe_wanted
 from roundtrip.server.prompts_and_resources import LISTINGS, PromptsAndResources
 from roundtrip.server.recovery import Recovery
 from roundtrip.server.requests import Explainer, Restorer
 from roundtrip.server.security import Keys, Principal, protect
+from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.server.tools.options import ToolDetails, ToolOptions, ToolSpec
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, unknown_tool
@@ -259,6 +260,9 @@ class Server(PromptsAndResources[LifespanResultT]):
         )
         self.middleware.insert(0, PrivateAnswers(self._answers_differ))
         self.middleware.insert(0, self._announcer)
+        # Where a subclass has its own idea of a call, every call has to go that way.
+        if type(self).call_tool is Server.call_tool:
+            self.middleware.append(ToolCalls(self, self._serve_tool))
 
     # Tools.
 
@@ -412,10 +416,15 @@ class Server(PromptsAndResources[LifespanResultT]):
         return self._tools.listing_for((await self._doorkeeper.admit_all(gates)).gates)
 
     def tool_schema(self, name: str) -> dict[str, Any] | None:
-        """The input schema of a tool that all clients see, or None where there is none of that name."""
+        """The input schema to hold headers against, of a tool that all clients see; None where there is none.
+
+        The SDK asks for it before there is a request to ask a gate for; see `check_headers`.
+        """
         tool = self._tools.seen.get(name)
-        # It is asked for before there is a request to ask a gate for; see `check_headers`.
-        return None if tool is None or name in self._tools.by_request else tool.listing.input_schema
+        # Without the schema, it does not look in it for what is not there.
+        if tool is None or not tool.names_headers or name in self._tools.by_request:
+            return None
+        return tool.listing.input_schema
 
     @property
     def overrides(self) -> Overrides:
@@ -448,48 +457,53 @@ class Server(PromptsAndResources[LifespanResultT]):
             UnexpectedToolError: It crashed; `__cause__` is why.
             MCPError: A protocol error: one that the tool raised, or that its client cannot be asked.
         """
-        if context is None:
-            context = SdkContext(mcp_server=self, subscriptions=self._bus)
+        incoming = Incoming.by(context) if context is not None else NO_REQUEST
+        return result_of(await self._serve_tool(name, arguments, incoming, version))
+
+    async def _serve_tool(
+        self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
+    ) -> Finished | Suspended | Authored:
+        """Serve one leg of a call of a tool, as `call_tool` does."""
         if name == PROBE_TOOL and self._probe is not None and name not in self._tools:
-            return await self._call(self._probe.tool, arguments, context)
+            return await self._call(self._probe.tool, arguments, incoming)
         wanted = version if version is not None else requested_version(name)
         tool = self._tools.find(name, wanted)
         versions = self._tools.by_request.get(name)
         if versions is None:
-            return await self._call(tool, arguments, context)
+            return await self._call(tool, arguments, incoming)
         for candidate in versions if wanted is None else (tool,):
             gate = candidate.admission
-            admission = await self._doorkeeper.admit(gate, context) if gate is not None else None
+            admission = await self._doorkeeper.admit(gate, incoming.request) if gate is not None else None
             if admission is not None:
-                return await admission.around(self._call_chosen(candidate, arguments, context, admission))
+                return await admission.around(self._call_chosen(candidate, arguments, incoming, admission))
             if gate is None:
-                return await self._call_chosen(candidate, arguments, context, None)
+                return await self._call_chosen(candidate, arguments, incoming, None)
         raise unknown_tool(name)
 
     async def _call_chosen(
         self,
         tool: RegisteredTool,
         arguments: dict[str, Any],
-        context: SdkContext[LifespanResultT, Any],
+        incoming: Incoming,
         admission: Admission | None,
-    ) -> CallToolResult | InputRequiredResult:
+    ) -> Finished | Suspended | Authored:
         check_headers(tool.listing)
-        return await self._call(tool, arguments, context, admission)
+        return await self._call(tool, arguments, incoming, admission)
 
     async def _call(
         self,
         tool: RegisteredTool,
         arguments: dict[str, Any],
-        context: SdkContext[LifespanResultT, Any],
+        incoming: Incoming,
         admission: Admission | None = None,
-    ) -> CallToolResult | InputRequiredResult:
+    ) -> Finished | Suspended | Authored:
         try:
             validated = tool.validate(arguments)
             gate = (tool.gate.key, tool.gate.question(validated)) if tool.gate is not None else None
             return await self._legs.run(
                 tool.function,
                 validated,
-                context,
+                incoming,
                 gate=gate,
                 convert=tool.convert,
                 admission=admission,

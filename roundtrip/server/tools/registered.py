@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args, get_origin
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools.base import Tool as SdkTool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_metadata
-from mcp.shared.inbound import find_invalid_x_mcp_header
+from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
 from mcp.shared.tool_name_validation import validate_and_warn_tool_name
 from mcp_types import Tool as WireTool
 from pydantic import PydanticUserError, ValidationError
@@ -56,6 +56,8 @@ class RegisteredTool:
     admission: Gate | None
     """What decides for each request whether it is there."""
     listing: WireTool
+    names_headers: bool
+    """Whether its schema has arguments that `Mcp-Param-*` headers have to repeat."""
 
     @property
     def name(self) -> str:
@@ -174,11 +176,12 @@ def register(
         convert=results.convert,
         gate=ConfirmationGate.of(spec.confirm, tool=name, arguments=arguments.names) if spec.confirm else None,
         admission=admission,
+        names_headers=bool(x_mcp_header_map(listed_schema := serve(schema))),
         listing=WireTool(
             name=name,
             title=spec.title,
             description=description or "",
-            input_schema=serve(schema),
+            input_schema=listed_schema,
             output_schema=serve(results.output_schema) if results.output_schema is not None else None,
             annotations=spec.hints,
             icons=spec.icons,
