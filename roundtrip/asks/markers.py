@@ -249,6 +249,10 @@ Marker = SdkElicit[Any] | ElicitUrl[Any] | SdkSample | SdkListRoots
 """Anything that asks, whichever library it comes from."""
 
 
+_MARKERS = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots)
+"""Made once: a union in the call would be made anew for each value."""
+
+
 def is_marker(value: object) -> TypeGuard[Marker]:
     """Whether a resolver returned a question instead of a value."""
-    return isinstance(value, SdkElicit | ElicitUrl | SdkSample | SdkListRoots)
+    return isinstance(value, _MARKERS)

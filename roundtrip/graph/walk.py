@@ -11,6 +11,7 @@ No coroutine changes its task on the way: cancel scopes and context variables in
 import functools
 import heapq
 import inspect
+import types
 from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -232,9 +233,6 @@ class Walk:
         if self._failure is not None:
             raise self._failure
 
-    def _go_on(self, group: TaskGroup) -> None:
-        group.start_soon(self._drain, group)
-
     async def _drain(self, group: TaskGroup, node: Node | None = None) -> None:
         """Run a node, then whatever is ready: in place what has never had to wait, the rest in tasks of its own."""
         try:
@@ -244,7 +242,7 @@ class Walk:
                 node = self._next()
                 if self._plan.steady[node.index]:
                     # Should it wait all the same, another task goes on with the rest: it may be waiting for that.
-                    await self._run(node, on_wait=lambda: self._go_on(group))
+                    await self._run(node, beside=group)
                 else:
                     group.start_soon(self._drain, group, node)
         except Exception as error:  # noqa: BLE001 - raised by `_run_together`, without the group around it
@@ -254,18 +252,18 @@ class Walk:
         if self.refusal is not None:
             group.cancel_scope.cancel()
 
-    async def _run(self, node: Node, on_wait: Callable[[], None] | None = None) -> None:
+    async def _run(self, node: Node, beside: TaskGroup | None = None) -> None:
         if self._watch is None:
-            await self._run_node(node, on_wait)
+            await self._run_node(node, beside)
             return
         self._watch(NodeBegan(node.key))
         how: NodeHow = "failed"
         try:
-            how = await self._run_node(node, on_wait)
+            how = await self._run_node(node, beside)
         finally:
             self._watch(NodeEnded(node.key, how))
 
-    async def _run_node(self, node: Node, on_wait: Callable[[], None] | None) -> NodeHow:
+    async def _run_node(self, node: Node, beside: TaskGroup | None) -> NodeHow:
         outcome = self._recall(node) if node.once else None
         how: NodeHow = "recalled"
         if outcome is None:
@@ -277,7 +275,10 @@ class Walk:
                 if entry.positional:
                     placed.append(named.pop(entry.parameter))
             try:
-                value = await self._invoke(node, placed, named, on_wait)
+                if node.is_async and not node.enters:
+                    value = await self._noticing_waits(node.fn(*placed, **named), node, beside)
+                else:
+                    value = await self._invoke(node, placed, named)
             except BaseException as error:
                 if self._isolated is None or not self._isolated(error):
                     raise
@@ -297,9 +298,37 @@ class Walk:
         self._settled(node, outcome)
         return how
 
-    async def _invoke(
-        self, node: Node, placed: list[Any], named: dict[str, Any], on_wait: Callable[[], None] | None
-    ) -> Any:
+    @types.coroutine
+    def _noticing_waits(
+        self, awaitable: Awaitable[Any], node: Node, beside: TaskGroup | None
+    ) -> Generator[Any, Any, Any]:
+        """Await what a node made, in this very task; when it first has to wait, note that, and let the rest go on."""
+        steady = self._plan.steady
+        steps = awaitable.__await__()
+        try:
+            pending = next(steps)
+        except StopIteration as done:
+            steady[node.index] = True
+            return done.value
+        steady[node.index] = False
+        if beside is not None:
+            beside.start_soon(self._drain, beside)
+        while True:
+            try:
+                received = yield pending
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - thrown in from outside, and passed on to where it belongs
+                advance: Callable[[], Any] = functools.partial(steps.throw, error)
+            else:
+                advance = functools.partial(steps.send, received)
+            try:
+                pending = advance()
+            except StopIteration as done:
+                return done.value
+
+    async def _invoke(self, node: Node, placed: list[Any], named: dict[str, Any]) -> Any:
         if node.enters:
             made = node.fn(*placed, **named)
             value = await self._enter(node.label, await made if inspect.isawaitable(made) else made)
@@ -308,12 +337,6 @@ class Walk:
                     f"{node.label!r} is entered and left, and cannot ask; ask in a function it takes"
                 )
             return value
-        if node.is_async:
-            watched = _Watched(node.fn(*placed, **named), on_wait)
-            try:
-                return await watched
-            finally:
-                self._plan.steady[node.index] = not watched.waited
         value = await self._run_in_thread(functools.partial(node.fn, *placed, **named))
         # A plain function may hand back a coroutine: a lambda around an async function does.
         return await value if inspect.isawaitable(value) else value
@@ -349,36 +372,3 @@ class Walk:
 
     def _push(self, index: int) -> None:
         heapq.heappush(self._entering if self._plan.nodes[index].enters else self._ready, index)
-
-
-class _Watched:
-    """Awaits a coroutine in the task that awaits this, and notes whether it ever had to wait."""
-
-    __slots__ = ("_coroutine", "_on_wait", "waited")
-
-    def __init__(self, coroutine: Awaitable[Any], on_wait: Callable[[], None] | None) -> None:
-        self._coroutine = coroutine
-        self._on_wait = on_wait
-        self.waited = False
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        steps = self._coroutine.__await__()
-        advance: Callable[[], Any] = functools.partial(next, steps)
-        while True:
-            try:
-                pending = advance()
-            except StopIteration as done:
-                return done.value
-            if not self.waited:
-                self.waited = True
-                if self._on_wait is not None:
-                    self._on_wait()
-            try:
-                received = yield pending
-            except GeneratorExit:
-                steps.close()
-                raise
-            except BaseException as error:  # noqa: BLE001 - thrown in from outside, and passed on to where it belongs
-                advance = functools.partial(steps.throw, error)
-            else:
-                advance = functools.partial(steps.send, received)
