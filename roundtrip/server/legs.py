@@ -328,8 +328,10 @@ def _log_timeout(function: AskingFunction, error: ToolTimedOut, *, left: int) ->
 
 def _target(request: ServerRequestContext[Any, Any] | None) -> str:
     """What a request calls, which the token will name."""
-    params = (request.params if request is not None else None) or {}
-    return str(params.get("uri") or params.get("name") or "")
+    if request is None:
+        return ""
+    # Whatever else a client sends along names nothing.
+    return str((request.params or {}).get("uri" if request.method == "resources/read" else "name", ""))
 
 
 def _fresh_id() -> str:

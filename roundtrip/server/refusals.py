@@ -54,13 +54,13 @@ def deduce_reason(
         return RejectionReason.OTHER_TARGET
     if claims.get("aud") != audience:
         return RejectionReason.OTHER_AUDIENCE
-    if not _same_arguments(claims.get("a"), params):
+    if not _same_arguments(claims.get("a"), {} if ctx.method == "resources/read" else params):
         return RejectionReason.OTHER_ARGUMENTS
     return RejectionReason.OTHER_PRINCIPAL if principal is not None else RejectionReason.UNKNOWN
 
 
 def _same_arguments(digest: Any, params: Mapping[str, Any]) -> bool:
-    arguments = cast("dict[str, Any]", params.get("arguments") or {}) if "uri" not in params else {}
+    arguments = cast("dict[str, Any]", params.get("arguments") or {})
     text = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
     expected = to_text(hashlib.sha256(text.encode()).digest()[:16])
     return isinstance(digest, str) and hmac.compare_digest(digest, expected)

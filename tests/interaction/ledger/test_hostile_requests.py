@@ -1,0 +1,39 @@
+"""Requests by hand that try to get past the books which are kept on tools that run once."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from roundtrip.ledger import MemoryLedger
+from roundtrip.testing import served
+from tests.interaction.ledger.shops import Shop
+from tests.wire import Wire, wire
+
+pytestmark = pytest.mark.anyio
+
+TEA = {"what": "tea"}
+
+
+@asynccontextmanager
+async def gift_shop() -> AsyncGenerator[tuple[Wire, list[str]]]:
+    """A shop that gives something once, and asks nothing before."""
+    shop = Shop(MemoryLedger())
+
+    async def give(what: str) -> str:
+        shop.ran.append(what)
+        return f"{what} no. {len(shop.ran)}"
+
+    shop.add(give)
+    async with served(shop(), stateless_http=True) as url, wire(url) as client:
+        yield client, shop.ran
+
+
+async def test_a_uri_beside_the_name_of_a_tool_keeps_no_call_off_the_books() -> None:
+    async with gift_shop() as (client, ran):
+        begun = await client.result("give", TEA, uri="elsewhere://")
+        assert (begun["resultType"], ran) == ("input_required", [])
+        for uri in ("elsewhere://", 1, None):
+            ended = await client.result("give", TEA, requestState=begun["requestState"], uri=uri)
+            assert ended["structuredContent"] == {"result": "tea no. 1"}
+        assert ran == ["tea"]
