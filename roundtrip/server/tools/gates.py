@@ -9,10 +9,21 @@ from pydantic import BaseModel
 
 from roundtrip.asks.markers import Elicit
 from roundtrip.errors import InvalidSignature
+from roundtrip.safe_text import printable
 
 __all__ = ["ConfirmationGate"]
 
 _SHOWN = 200
+
+
+class _OnOneLine(string.Formatter):
+    """Fills a template in with values that stay where they are put, whatever a client has written into them."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return printable(format(value, format_spec))
+
+
+_FILLED_IN = _OnOneLine()
 
 
 class Confirmation(BaseModel):
@@ -47,11 +58,16 @@ class ConfirmationGate:
         return cls(f"confirm:{tool}", template)
 
     def question(self, arguments: Mapping[str, Any]) -> Elicit[Confirmation]:
-        """The question for one call: the template filled in, and every argument below it."""
+        """The question for one call: the template filled in, and every argument below it.
+
+        Whoever has written the arguments must not be able to write the question: no value goes on in another line.
+        """
         shown = [f"{name}: {_short(value)}" for name, value in arguments.items()]
-        return Elicit("\n".join([self.template.format(**arguments), "", *shown]).rstrip(), Confirmation)
+        filled_in = _FILLED_IN.vformat(self.template, (), arguments)
+        return Elicit("\n".join([filled_in, "", *shown]).rstrip(), Confirmation)
 
 
 def _short(value: Any) -> str:
-    text = str(value) if isinstance(value, str) else repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    text = printable(str(value) if isinstance(value, str) else repr(value))
+    left = len(text) - _SHOWN
+    return text if left <= 0 else f"{text[:_SHOWN]}... (and {left} more characters)"

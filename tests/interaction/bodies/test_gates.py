@@ -1,5 +1,6 @@
 """`confirm=`: a dangerous tool asks before anything runs, and shows what it was called with."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -156,6 +157,30 @@ async def test_arguments_that_look_like_templates_are_shown_as_they_are(era: Era
         "order", {"path": "{path.__class__} {0}"}
     )
     assert made.asked[0].startswith("Delete {path.__class__} {0}?")
+
+
+async def test_no_argument_can_write_a_line_of_the_question_or_turn_it_around(era: Era) -> None:
+    async def body(path: Path, note: str) -> str:
+        return "done"
+
+    sent = {"path": "/etc\n\npath: /tmp/a", "note": "ok\r\npath: /tmp/b\u2028\u202egnp"}
+    made = await User(shop(body, tool=CONFIRM), {"confirm:order": {}}, era=era).call("order", sent)
+    assert made.asked[0].splitlines() == [
+        r"Delete /etc\n\npath: /tmp/a?",
+        "",
+        f"path: {Path(sent['path'])!r}",
+        r"note: ok\r\npath: /tmp/b\u2028\u202egnp",
+    ]
+
+
+async def test_an_argument_that_is_cut_short_says_by_how_much(era: Era) -> None:
+    async def body(path: str, note: str) -> str:
+        return "done"
+
+    made = await User(shop(body, tool=CONFIRM), {"confirm:order": {}}, era=era).call(
+        "order", {"path": "/a", "note": "x" * 200 + "and all backups"}
+    )
+    assert made.asked[0].endswith("x... (and 15 more characters)")
 
 
 @pytest.mark.parametrize(
