@@ -87,7 +87,7 @@ def _parse(text: str) -> object:
     try:
         # As strict as the transports: what they refuse could not have been sent as a list or an object either.
         parsed = cast("object", pydantic_core.from_json(text, allow_inf_nan=False))
-    except ValueError:
+    except (ValueError, TypeError):  # the latter where a lone surrogate is in it
         return text
     return text if isinstance(parsed, str | int | float) else parsed
 

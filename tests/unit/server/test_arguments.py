@@ -202,6 +202,13 @@ def test_json_text_is_read_only_where_it_could_have_been_sent_as_a_value(text: s
         read(dict[str, Any], text)
 
 
+@pytest.mark.parametrize("text", ["\ud800", '["\ud800"]', "\ud800[]"])
+def test_a_text_with_a_lone_surrogate_is_no_json_text_and_no_crash(text: str) -> None:
+    assert read(Any, text) == text
+    with pytest.raises(ValidationError):
+        read(list[int], text)
+
+
 def test_an_alias_is_for_the_client_and_the_body_has_its_own_names() -> None:
     def tool(at: Annotated[list[int], Field(alias="position")], copy: int = 0, *, json: str = "") -> None: ...
 
