@@ -11,6 +11,8 @@ __all__ = ["VersionKey", "canonical_version", "named_version", "requested_versio
 
 _OWN = "roundtrip/version"
 _FASTMCP = "fastmcp"
+_LONGEST = 256
+"""Characters; more of them are plain text, whatever they spell."""
 
 
 class VersionKey:
@@ -23,7 +25,8 @@ class VersionKey:
         from packaging.version import Version
 
         try:
-            self._order: tuple[int, Any] = (0, Version(text))
+            # Clients name versions too, and reading one takes its time.
+            self._order: tuple[int, Any] = (0, Version(text)) if len(text) <= _LONGEST else (1, text)
         except ValueError:  # no such version, or a number with more digits than Python reads
             self._order = (1, text)
 

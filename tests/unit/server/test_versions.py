@@ -37,6 +37,10 @@ def test_a_version_with_more_digits_than_python_reads_is_text() -> None:
     assert VersionKey("1") < VersionKey("9" * 5000)
 
 
+def test_what_is_too_long_for_a_version_is_text_and_is_not_looked_at() -> None:
+    assert VersionKey("1.0" + " " * 200) == VersionKey("1.0") < VersionKey("1.0" + " " * 300)
+
+
 @pytest.mark.parametrize(("version", "text"), [(None, None), ("1.0", "1.0"), (2, "2")])
 def test_a_version_is_text_or_a_number(version: object, text: str | None) -> None:
     assert version_text(version, tool="quote") == text
