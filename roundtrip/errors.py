@@ -15,7 +15,7 @@
     │   ├── AskedTooLate          a task asks after its leg has ended
     │   ├── AskNotAwaited         a question was made and never put
     │   └── SuspensionSwallowed   a body caught what should have ended its leg
-    ├── CallOutlived         a live call that still asks after its whole age
+    ├── CallOutlived         a live call that still asks, or waits, after its whole age
     ├── DependencyEndedCall  a cancel scope of a dependency cancelled what it was entered for
     ├── ToolTimedOut         the work of one leg took longer than it may
     ├── ThreadsExhausted     every thread was left behind by a call that timed out, and still runs
@@ -254,7 +254,7 @@ class SuspensionSwallowed(BodyMistake):
 
 
 class CallOutlived(RoundtripError):
-    """A live call still asks after its whole age; a resumed one would have been refused with its token."""
+    """A live call still asks, or waits, after its whole age; a resumed one would have been refused with its token."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         super().__init__(

@@ -151,9 +151,9 @@ class Leg:
         """Who keeps the books, once a token has given the call a name."""
         return self.once if self.journal is not None else None
 
-    def outlived(self) -> bool:
-        """Whether the call is older than its calls may get."""
-        return self.clock() >= self.born + self.limits.max_age
+    def left(self) -> float:
+        """Seconds until the call is older than its calls may get."""
+        return self.born + self.limits.max_age - self.clock()
 
     def remember(self, answers: Answers | None = None, *, authored: str | None = None) -> str:
         """The state that tells the next leg what it has to know.
@@ -240,7 +240,7 @@ async def serve(
         finishing = _finish(plan, leg, arguments, run.context, managers.enter)
         return await managers.around(finishing, ended_by=lambda value: None)
 
-    rounds = run.rounds = Rounds(call, leg.client, answers, finish, leg.outlived)
+    rounds = run.rounds = Rounds(call, leg.client, answers, finish, leg.left)
     try:
         _begin(call)
         once = leg.books

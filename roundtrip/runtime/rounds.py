@@ -34,13 +34,11 @@ Finish = Callable[[Any], Awaitable[Any]]
 class Rounds:
     """Puts questions for one leg; `batch` holds those the leg will end with."""
 
-    __slots__ = ("_answers", "_call", "_client", "_finish", "_outlived", "batch", "retry")
+    __slots__ = ("_answers", "_call", "_client", "_finish", "_left", "batch", "retry")
 
-    def __init__(
-        self, call: Call, client: Client, answers: Answers, finish: Finish, outlived: Callable[[], bool]
-    ) -> None:
+    def __init__(self, call: Call, client: Client, answers: Answers, finish: Finish, left: Callable[[], float]) -> None:
         self._finish = finish
-        self._outlived = outlived
+        self._left = left
         self._call = call
         self._client = client
         self._answers = answers
@@ -55,6 +53,7 @@ class Rounds:
         Raises:
             Suspension: The answers will come with the next leg.
             CannotAsk: The client cannot be asked, and nothing stands in for the answer.
+            CallOutlived: The call is too old to be asked for, or gets so while the client is silent.
         """
         if any(isinstance(waiting.question, UrlQuestion) for waiting in batch) and await self._visit_pages(batch):
             return
@@ -64,7 +63,8 @@ class Rounds:
             for waiting in unaskable:
                 await self._answers.stand_in(waiting)
             return
-        if not self.retry and self._outlived():
+        left = 0.0 if self.retry else self._left()
+        if not self.retry and left <= 0:
             raise CallOutlived([waiting.key for waiting in batch])
         self.go_on()
         for waiting in batch:
@@ -73,8 +73,12 @@ class Rounds:
             raise Suspension
         executing = self._call.state is State.EXECUTING
         self.note_ask()
-        with clock_standing():
+        responses = None
+        # Whoever is asked may never answer, and a plain body holds a thread meanwhile.
+        with clock_standing(), anyio.move_on_after(left):
             responses = await ask_live(self._client, batch)
+        if responses is None:
+            raise CallOutlived([waiting.key for waiting in batch])
         self.batch.clear()
         self._call.apply(Event.RESUME, keys=tuple(responses))
         self._call.apply(Event.RESOLVE)
