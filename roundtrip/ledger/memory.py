@@ -7,12 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from roundtrip.ledger.contract import Claim, Reach, Standing
+from roundtrip.ledger.contract import Claim, LedgerDown, Reach, Standing
 from roundtrip.ledger.waiting import wait_for
 
 __all__ = ["MemoryLedger"]
 
 _STALE: Final = 1024
+_MOST_BYTES: Final = 256 * 1024 * 1024
+_ENTRY_BYTES: Final = 1024
+"""About what an entry takes without its result and its notes."""
 
 
 @dataclass(slots=True)
@@ -27,16 +30,26 @@ class _Entry:
     result: str | None = None
     notes: dict[str, str] = field(default_factory=dict[str, str])
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes; what is kept is ASCII."""
+        noted = sum(len(name) + len(value) for name, value in self.notes.items())
+        return _ENTRY_BYTES + len(self.result or "") + noted
+
 
 class MemoryLedger:
     """Keeps what was done in the memory of this process: the ledger of a server that has no other.
 
     Args:
+        max_bytes: What it may hold, about. A full one lets nothing new begin until something may be forgotten: to
+            forget it earlier would be to run it twice.
         clock: Tells the time, in seconds.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, max_bytes: int = _MOST_BYTES, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._max_bytes = max_bytes
+        self._bytes = 0
         # A server may serve on several event loops.
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
@@ -64,16 +77,19 @@ class MemoryLedger:
             self._forget(now)
             entry = self._entries.get(key)
             notes: dict[str, str] = {}
-            if entry is not None:
+            if entry is None:
+                self._require_room()
+            else:
                 notes = entry.notes
                 seen = _seen(entry, now)
                 again = seen is not None and entry.holder == holder and seen.standing is Standing.RUNNING
                 if seen is not None and not again and not (although_unknown and seen.standing is Standing.UNKNOWN):
                     return seen
                 tentative = tentative and not (again and not entry.tentative)
-            self._entries[key] = _Entry(
-                terms, holder, Standing.RUNNING, now + lease, now + keep, tentative, notes=notes
-            )
+            self._bytes -= 0 if entry is None else entry.size
+            entry = _Entry(terms, holder, Standing.RUNNING, now + lease, now + keep, tentative, notes=notes)
+            self._bytes += entry.size
+            self._entries[key] = entry
             heapq.heappush(self._expiries, (now + keep, key))
             return Claim(Standing.GRANTED, terms, notes=dict(notes))
 
@@ -97,7 +113,9 @@ class MemoryLedger:
             if entry.standing is Standing.SETTLED:
                 return entry.result == result
             entry.standing = Standing.UNKNOWN if result is None else Standing.SETTLED
+            self._bytes -= entry.size
             entry.result = result
+            self._bytes += entry.size
             entry.expires = now + keep
             heapq.heappush(self._expiries, (entry.expires, key))
         return True
@@ -108,6 +126,8 @@ class MemoryLedger:
             entry = self._entries.get(key)
             if entry is None or entry.holder != holder or entry.standing is not Standing.RUNNING:
                 return False
+            before = entry.notes.get(name)
+            self._bytes += len(value) + (len(name) if before is None else -len(before))
             entry.notes[name] = value
         return True
 
@@ -120,7 +140,7 @@ class MemoryLedger:
             if entry.notes:
                 entry.standing = None
             else:
-                del self._entries[key]
+                self._drop(key)
 
     async def wait(self, key: str, *, patience: float) -> Claim | None:
         """As the contract says."""
@@ -146,7 +166,18 @@ class MemoryLedger:
             _, key = heapq.heappop(self._expiries)
             entry = self._entries.get(key)
             if entry is not None and entry.expires <= now:
-                del self._entries[key]
+                self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        self._bytes -= self._entries.pop(key).size
+
+    def _require_room(self) -> None:
+        if self._bytes >= self._max_bytes:
+            raise LedgerDown(
+                f"the ledger in memory is full, with {len(self._entries)} calls of about {self._bytes} bytes that may "
+                "still be sent again; give the server a SqliteLedger or a RedisLedger, its tools a shorter max_age, "
+                "or MemoryLedger(max_bytes=...) more room"
+            )
 
 
 def _seen(entry: _Entry, now: float) -> Claim | None:

@@ -1,0 +1,75 @@
+"""A ledger in memory that clients fill: nothing new begins, and what has been done stays done."""
+
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from roundtrip.ledger import LedgerDown, MemoryLedger
+from roundtrip.testing import User
+from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
+
+pytestmark = pytest.mark.anyio
+
+ROOM = 64 * 1024
+TEA: Any = {"what": "tea"}
+YES: Any = {"paid": True}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def filled(shop: Shop) -> None:
+    """Have a client make calls until there is no room."""
+
+    async def print_out(what: str) -> str:
+        return what * 10_000
+
+    async def make_calls() -> None:
+        for _ in range(20):
+            await User(shop).call("print_out", what="x")
+
+    shop.add(print_out)
+    with pytest.raises(MCPError, match="cannot be run now"):
+        await make_calls()
+
+
+async def test_a_full_ledger_lets_nothing_begin_and_still_tells_what_was_done() -> None:
+    clock = Clock()
+    shop = Shop(MemoryLedger(max_bytes=ROOM, clock=clock))
+    legs = await asked_to_buy(shop)
+    bought = text_of(await legs.leg("buy", TEA, answers=YES, state=legs.token))
+    await filled(shop)
+    assert text_of(await legs.leg("buy", TEA, answers=YES, state=legs.token)) == bought
+
+    other = await asked_to_buy(shop)
+    with pytest.raises(MCPError) as refused:
+        await other.leg("buy", TEA, answers=YES, state=other.token)
+    assert refused.value.error.data == {"reason": "ledger_unavailable", "tool": "buy"}
+    assert shop.ran == ["tea"]
+
+    clock.now += 2 * 3600
+    assert text_of(await other.leg("buy", TEA, answers=YES, state=other.token)) == "tea no. 2, paid"
+
+
+async def test_what_is_noted_down_and_what_is_taken_back_counts_while_it_is_there() -> None:
+    clock = Clock()
+    ledger = MemoryLedger(max_bytes=ROOM, clock=clock)
+    times: Any = {"lease": 10.0, "keep": 60.0}
+    for _ in range(100):
+        await ledger.claim("call", "a", holder="one", **times)
+        await ledger.release("call", holder="one")
+    await ledger.claim("call", "a", holder="one", **times)
+    for _ in range(100):
+        await ledger.note("call", "step", "x" * 1000, holder="one")
+    await ledger.claim("another", "a", holder="one", **times)
+    await ledger.note("call", "other step", "x" * ROOM, holder="one")
+    with pytest.raises(LedgerDown, match="more room"):
+        await ledger.claim("a third", "a", holder="one", **times)
+    clock.now += 100
+    await ledger.claim("a third", "a", holder="one", **times)
