@@ -15,6 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from roundtrip.calling.endings import CallFailed
 from roundtrip.calling.terminal import Terminal
+from roundtrip.clients.bounds import bound, uncompressed
 from roundtrip.safe_text import printable
 
 __all__ = ["Target", "target_of"]
@@ -24,6 +25,8 @@ _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}", re.ASCII)
 _CONNECT_SECONDS: Final = 30.0
 _LINE: Final = 65536
+_MOST_BYTES: Final = 32 * 1024 * 1024
+"""Of one answer."""
 _LAST_WORDS_SECONDS: Final = 1.0
 
 
@@ -45,7 +48,9 @@ class Target:
             timeout = httpx2.Timeout(_CONNECT_SECONDS, read=None)
             async with (
                 httpx2.AsyncClient(
-                    headers=dict(self.headers), timeout=timeout, event_hooks={"response": [self._note]}
+                    headers={**uncompressed(), **self.headers},
+                    timeout=timeout,
+                    event_hooks={"response": [self._note]},
                 ) as carrier,
                 streamable_http_client(self.url, http_client=carrier) as streams,
             ):
@@ -60,6 +65,9 @@ class Target:
     async def _note(self, response: httpx2.Response) -> None:
         if response.status_code >= 400:
             self.status = response.status_code
+        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            # A stream may go on for as long as somebody thinks; the SDK bounds each event of it.
+            bound(response, most=_MOST_BYTES)
 
 
 def target_of(text: str, headers: Sequence[str] = ()) -> Target:

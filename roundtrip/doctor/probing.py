@@ -7,7 +7,7 @@ that share a socket would otherwise leave all the work to one of them.
 import re
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -33,6 +33,7 @@ from mcp_types import (
 from pydantic import TypeAdapter, ValidationError
 
 from roundtrip.calling.targets import Target
+from roundtrip.clients.bounds import TooLarge, bound, uncompressed
 from roundtrip.clients.legs import Era
 from roundtrip.clients.trouble import innermost, quiet
 from roundtrip.doctor.facts import Began, Instance, Journey, Live, Look, Observed, Place, Reached, Said, Trouble
@@ -265,7 +266,7 @@ class _Observer:
             with anyio.fail_after(self._timeout):
                 async with self._carrier(number) as carrier, carrier.stream("GET", url) as response:
                     status = response.status_code
-        except (httpx2.HTTPError, _TooLarge, TimeoutError):
+        except (httpx2.HTTPError, TooLarge, TimeoutError):
             return None
         return status if status in (200, 503) else None
 
@@ -275,13 +276,10 @@ class _Observer:
         async def note(response: httpx2.Response) -> None:
             if response.status_code >= 300:
                 self._status[number] = response.status_code
-            if "content-encoding" in response.headers:
-                raise _TooLarge("it sends compressed what was not to be")
-            if isinstance(response.stream, httpx2.AsyncByteStream):
-                response.stream = _Bounded(response.stream)
+            bound(response, most=_MOST_BYTES)
 
         return httpx2.AsyncClient(
-            headers={"accept-encoding": "identity", **self._targets[number].headers},
+            headers={**uncompressed(), **self._targets[number].headers},
             verify=self._tls,
             timeout=httpx2.Timeout(self._timeout),
             limits=httpx2.Limits(max_keepalive_connections=0),
@@ -349,28 +347,6 @@ class _Observer:
                 return _Failed(Trouble.NOT_MCP, "its answer is not one of the protocol")
             case _:
                 return _Failed(Trouble.NOT_MCP, f"{error}" or type(error).__name__)
-
-
-class _TooLarge(Exception):
-    """A place answers with more than anybody wants to read."""
-
-
-class _Bounded(httpx2.AsyncByteStream):
-    """The body of an answer, up to a size."""
-
-    def __init__(self, body: httpx2.AsyncByteStream) -> None:
-        self._body = body
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = _MOST_BYTES
-        async for part in self._body:
-            left -= len(part)
-            if left < 0:
-                raise _TooLarge(f"its answer is larger than {_MOST_BYTES // 2**20} MiB")
-            yield part
-
-    async def aclose(self) -> None:
-        await self._body.aclose()
 
 
 async def _revisions(session: ClientSession) -> Sequence[str]:

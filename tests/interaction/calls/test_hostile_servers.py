@@ -1,10 +1,18 @@
 """Whatever a server says, nothing of it is obeyed by the terminal, and none of it passes for ours."""
 
+import gzip
 import sys
 import unicodedata
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
+from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
 
 if sys.platform == "win32":
     pytest.skip("Windows has no pseudo-terminals", allow_module_level=True)
@@ -89,3 +97,43 @@ def test_output_is_plain_when_it_is_not_a_terminal_and_has_no_colour_with_no_col
             code for code in at.codes if any(part.startswith(("3", "4", "9")) for part in code[2:-1].split(";"))
         ]
         assert at.codes
+
+
+class Flood:
+    """Answers with more than anybody can keep; in the place of a server."""
+
+    def streamable_http_app(self, **options: Any) -> Starlette:
+        del options
+
+        async def spaces() -> AsyncGenerator[bytes]:
+            for _ in range(64):
+                yield b" " * 2**20
+                # Whoever sends to somebody who has gone does not wait by itself.
+                await anyio.lowlevel.checkpoint()
+            await anyio.sleep_forever()
+
+        async def endless(request: Request) -> Response:
+            del request
+            return StreamingResponse(spaces(), media_type="application/json")
+
+        async def squeezed(request: Request) -> Response:
+            del request
+            headers = {"content-encoding": "gzip"}
+            return Response(gzip.compress(b" " * 2**26), headers=headers, media_type="application/json")
+
+        every = ["GET", "POST", "DELETE"]
+        return Starlette(routes=[Route("/mcp", endless, methods=every), Route("/squeezed", squeezed, methods=every)])
+
+
+def flood() -> Any:
+    return Flood()
+
+
+@each_era
+def test_an_answer_without_an_end_is_not_read_to_it(era: str) -> None:
+    with served(flood) as url:
+        for place, why in (("mcp", "larger than 32 MiB"), ("squeezed", "it sends compressed what was not to be")):
+            ended = script(url.replace("mcp", place), "--era", era)
+            assert ended.code != 0
+            assert why in ended.told
+            assert len(ended.told.splitlines()) == 1
