@@ -156,6 +156,12 @@ def write_out(arguments: Namespace, text: str) -> None:
         print(text, flush=True)
         return
     try:
-        path.write_text(f"{text}\n", encoding="utf-8")
+        with open(path, "w", encoding="utf-8", opener=_open_for_its_owner) as file:
+            file.write(f"{text}\n")
     except OSError as error:
         raise CommandFailed(f"cannot write {str(path)!r}: {error.strerror}") from error
+
+
+def _open_for_its_owner(path: str, flags: int) -> int:
+    # It may hold all that the transcript does, which others cannot read either.
+    return os.open(path, flags, 0o600)

@@ -1,5 +1,7 @@
 """`roundtrip trace export` writes a call in the format that is asked for, to where it is asked for."""
 
+import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,18 @@ def test_a_page_goes_to_the_file_that_is_named(
     assert main(["trace", "export", "abc", "--html", "--output", str(target), transcript]) == 0
     assert target.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
+def test_a_new_file_is_for_its_owner_as_the_transcript_is_and_another_stays_as_it_is(
+    transcript: str, tmp_path: Path
+) -> None:
+    new, old = tmp_path / "new.html", tmp_path / "old.html"
+    old.touch()
+    old.chmod(0o644)
+    for target in (new, old):
+        assert main(["trace", "export", "abc", "--html", "--output", str(target), transcript]) == 0
+    assert [stat.S_IMODE(target.stat().st_mode) for target in (new, old)] == [0o600, 0o644]
 
 
 def test_the_transcript_may_be_named_by_the_environment(
