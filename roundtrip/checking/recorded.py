@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import count, islice
 from typing import Any, Final, Literal, cast
 
 from mcp_types import ListRootsRequest
@@ -39,6 +40,8 @@ HOW_TO_REVEAL: Final = (
 _ACTIONS: Final = {"accept": Action.ACCEPT, "decline": Action.DECLINE, "cancel": Action.CANCEL}
 _UNREPEATABLE: Final = frozenset({"CancelledError", "ToolTimedOut"})
 """What ends a call that would have gone on at another time."""
+_NAMED: Final = 5
+"""Legs that are named where more of them are missing."""
 
 
 class NotReplayable(Exception):
@@ -204,9 +207,11 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
 def _chain(call: TracedCall) -> list[Serving]:
     """The serving of each leg that the client went on with: the last one, where a request was repeated."""
     by_leg = {serving.leg: serving for serving in call.servings}
-    missing = [leg for leg in range(1, max(by_leg) + 1) if leg not in by_leg]
+    missing = max(by_leg) - len(by_leg)
     if missing:
-        legs = ", ".join(map(str, missing))
+        # A spoilt number may tell of more of them than there could ever be.
+        named = islice((leg for leg in count(1) if leg not in by_leg), min(missing, _NAMED))
+        legs = ", ".join(map(str, named)) + (", ..." if missing > _NAMED else "")
         raise NotReplayable(f"leg {legs} of it is not in these transcripts; name the files of all instances")
     return [by_leg[leg] for leg in sorted(by_leg)]
 

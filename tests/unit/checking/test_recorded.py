@@ -1,0 +1,16 @@
+"""Calls read out of transcripts that tell of only a part of them."""
+
+import pytest
+
+from roundtrip.checking.recorded import NotReplayable, recorded_call
+from tests.transcripts import began, call_of, ended
+
+
+@pytest.mark.parametrize(
+    ("last", "named"), [(3, "leg 2 of"), (7, "leg 2, 3, 4, 5, 6 of"), (10**30, "leg 2, 3, 4, 5, 6, ... of")]
+)
+def test_legs_that_are_missing_are_named_however_many_they_are(last: int, named: str) -> None:
+    call = call_of(began(arguments={"value": {}}), ended(2, leg=last))
+    with pytest.raises(NotReplayable) as refused:
+        recorded_call(call)
+    assert str(refused.value).startswith(named)
