@@ -11,6 +11,8 @@ the next template that matches.
 `MCPServer._lowlevel_server` says who handles `tools/call`, which an extension or its own author may have changed from
 `MCPServer._handle_call_tool`, and how results are stamped with the server's name.
 
+`mcp.server._otel` has the middleware that the SDK says may be dropped, and no public name for it.
+
 `FuncMetadata._output_adapter` reads the TypedDicts that pydantic refuses before Python 3.12.
 
 `ServerSession._connection` knows the session of a request, and lives as long as what its client keeps open. The header
@@ -20,6 +22,7 @@ that names a session is checked on one transport only, and on the others it is w
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Literal, TypeVar
 
+from mcp.server._otel import OpenTelemetryMiddleware as SdkSpans
 from mcp.server.connection import Connection
 from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import Context
@@ -34,7 +37,7 @@ from pydantic import AnyUrl, TypeAdapter
 
 from roundtrip.server.connections import HttpServer
 
-__all__ = ["HookedServer", "connection_of", "output_adapter", "session_id_of"]
+__all__ = ["HookedServer", "SdkSpans", "connection_of", "output_adapter", "session_id_of"]
 
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])

@@ -51,6 +51,7 @@ from roundtrip.server.prompts_and_resources import LISTINGS, PromptsAndResources
 from roundtrip.server.recovery import Recovery
 from roundtrip.server.requests import Explainer, Restorer
 from roundtrip.server.security import Keys, Principal, protect
+from roundtrip.server.spans import spans_where_seen
 from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.server.tools.options import ToolDetails, ToolOptions, ToolSpec
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
@@ -258,6 +259,7 @@ class Server(PromptsAndResources[LifespanResultT]):
                 make_context=lambda ctx: Context(request_context=ctx, mcp_server=self, subscriptions=self._bus),
             ),
         )
+        spans_where_seen(self.middleware)
         self.middleware.insert(0, PrivateAnswers(self._answers_differ))
         self.middleware.insert(0, self._announcer)
         # Where a subclass has its own idea of a call, every call has to go that way.

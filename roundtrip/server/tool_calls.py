@@ -64,6 +64,7 @@ class ToolCalls:
     def __init__(self, handlers: Handlers, serve: Serve) -> None:
         self._handlers = handlers
         self._serve = serve
+        self._stamp: dict[str, Any] | None = None
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message, as the SDK's middlewares do."""
@@ -94,10 +95,18 @@ class ToolCalls:
     def _stamped(self, result: dict[str, Any]) -> dict[str, Any]:
         meta = result.get("_meta")
         if meta is None:
-            result["_meta"] = {SERVER_INFO_META_KEY: self._handlers.server_info_stamp}
+            result["_meta"] = {SERVER_INFO_META_KEY: self._server_info()}
         elif meta.get(SERVER_INFO_META_KEY) is None:
-            result["_meta"] = {**meta, SERVER_INFO_META_KEY: self._handlers.server_info_stamp}
+            result["_meta"] = {**meta, SERVER_INFO_META_KEY: self._server_info()}
         return result
+
+    def _server_info(self) -> dict[str, Any]:
+        """What results say of the server; whoever gets it may change it."""
+        if self._stamp is None:
+            self._stamp = self._handlers.server_info_stamp
+        if "icons" in self._stamp:
+            return self._handlers.server_info_stamp
+        return self._stamp.copy()
 
 
 def _sent(end: Finished | Suspended | Authored) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from pydantic import BaseModel
 
+import roundtrip.server.spans
 from roundtrip import Context, Elicit, Recorder, Resolve, Server, Telemetry, ToolError
 from roundtrip.machine.journal import Journal
 from roundtrip.testing import CANCEL, DECLINE, Clock, Era, Hop, LegByLeg, User
@@ -56,6 +57,11 @@ class Collected:
     def all_spans(self) -> Sequence[ReadableSpan]:
         """Every span that ended, in the order of their ends."""
         return self._exporter.get_finished_spans()
+
+    def become_the_provider_of_the_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As far as requests go: a process can set its real one only once."""
+        monkeypatch.setattr(mcp.shared._otel, "_tracer", self.tracers.get_tracer("mcp"))
+        monkeypatch.setattr(roundtrip.server.spans, "get_tracer_provider", lambda: self.tracers)
 
     @property
     def spans(self) -> list[ReadableSpan]:
@@ -170,7 +176,7 @@ def journal_of(token: str | None) -> Journal:
 async def test_a_leg_is_part_of_its_request_and_what_the_function_does_of_its_leg(
     era: Era, collected: Collected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp.shared._otel, "_tracer", collected.tracers.get_tracer("mcp"))
+    collected.become_the_provider_of_the_process(monkeypatch)
     tracer = collected.tracers.get_tracer("author")
     server = bookshop(trace=collected.telemetry)
 
@@ -323,7 +329,7 @@ async def test_a_function_called_from_within_another_is_a_span_inside_it(era: Er
 async def test_a_refused_token_is_a_span_of_its_own_inside_its_request(
     collected: Collected, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp.shared._otel, "_tracer", collected.tracers.get_tracer("mcp"))
+    collected.become_the_provider_of_the_process(monkeypatch)
     hopper = LegByLeg([bookshop(trace=collected.telemetry, ttl=60)])
     await hopper.leg("order", ARGUMENTS)
     clock.advance(61)
@@ -448,7 +454,7 @@ async def test_metrics_are_told_apart_by_tool_state_and_reason_alone(era: Era, c
 async def test_nothing_that_anybody_said_is_told(
     era: Era, collected: Collected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp.shared._otel, "_tracer", collected.tracers.get_tracer("mcp"))
+    collected.become_the_provider_of_the_process(monkeypatch)
     key = b"marker-key, which is long enough...."
     server = Server[Any]("shop", keys=[key], trace=collected.telemetry, build="1")
 

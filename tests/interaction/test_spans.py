@@ -1,0 +1,53 @@
+"""The SDK's spans are passed by where nobody could see them, and nothing that a client brings is lost by that."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from mcp_types import RequestParamsMeta
+from opentelemetry.trace import format_trace_id, get_current_span
+
+from roundtrip import Server
+from roundtrip.server.seams import SdkSpans
+from roundtrip.server.spans import SpansSeen
+from roundtrip.testing import Era
+from tests.players import connect, text_of
+
+pytestmark = pytest.mark.anyio
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+def _telling() -> Server[Any]:
+    server = Server[Any]("spans")
+
+    @server.tool
+    def trace_id() -> str:
+        return format_trace_id(get_current_span().get_span_context().trace_id)
+
+    return server
+
+
+@pytest.mark.parametrize("era", Era)
+@pytest.mark.parametrize(
+    ("meta", "known"),
+    [
+        ({"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}, TRACE),
+        ({"progressToken": 1}, "0" * 32),
+        ({}, "0" * 32),
+    ],
+)
+async def test_a_trace_that_a_client_brings_reaches_the_tool_without_any_provider(
+    era: Era, meta: Mapping[str, Any], known: str
+) -> None:
+    async with connect(_telling(), era) as client:
+        result = await client.session.call_tool("trace_id", {}, meta=RequestParamsMeta(**meta))
+
+    assert text_of(result) == known
+
+
+def test_a_server_that_leaves_the_span_out_gets_none() -> None:
+    server = _telling()
+    server.middleware[:] = [entry for entry in server.middleware if not isinstance(entry, SdkSpans)]
+
+    assert not any(isinstance(entry, SpansSeen) for entry in server.middleware)
