@@ -55,6 +55,21 @@ async def test_a_resolver_that_begins_to_wait_after_all_still_works_and_is_learn
     assert plan.steady == [True, False]
 
 
+async def test_a_resolver_that_was_thought_quick_may_wait_for_one_that_comes_after_it() -> None:
+    reached = anyio.Event()
+
+    async def waits() -> None:
+        await reached.wait()
+
+    async def reaches() -> None:
+        reached.set()
+
+    plan = plan_of(tool_of(waits, reaches))
+    plan.steady[:] = [True, True]
+    assert await walk(plan) == {"p0": None, "p1": None}
+    assert plan.steady == [False, True]
+
+
 async def test_every_wrong_guess_gives_the_same_values() -> None:
     async def quick() -> int:
         return 1

@@ -8,11 +8,12 @@ from typing import Annotated, Any, Generic, TypeVar
 
 import pytest
 
-from roundtrip import AcceptedElicitation, DeclinedElicitation, ElicitationResult, Resolve
+from roundtrip import AcceptedElicitation, DeclinedElicitation, Depends, ElicitationResult, ElicitUrl, Resolve
 from roundtrip.asks.outcomes import CancelledElicitation
+from roundtrip.graph.markers import Dependency
 from roundtrip.graph.plan import EMPTY, Source
 from roundtrip.graph.planner import find_resolved
-from roundtrip.graph.signatures import arms_of, wants_outcome
+from roundtrip.graph.signatures import arms_of, makes_manager, wants_outcome
 from tests.names import case
 from tests.unit.graph.walking import Request, plan_of, walk
 
@@ -25,10 +26,14 @@ class Typed(Request, Generic[T]):
     """A context with a parameter, as the SDK's has."""
 
 
-async def value_of(resolver: Callable[..., Any], arguments: dict[str, Any] | None = None, **extra: Any) -> Any:
+async def value_of(
+    resolver: Callable[..., Any] | Dependency, arguments: dict[str, Any] | None = None, **extra: Any
+) -> Any:
     """What a tool's only filled parameter receives."""
 
-    def tool(value: Annotated[Any, Resolve(resolver)]) -> None: ...
+    marker = resolver if isinstance(resolver, Dependency) else Resolve(resolver)
+
+    def tool(value: Annotated[Any, marker]) -> None: ...
 
     return (await walk(plan_of(tool, *(arguments or {})), arguments=arguments, **extra))["value"]
 
@@ -172,6 +177,17 @@ def tagged(tag: str, title: str) -> str:
     return f"{tag} {title}"
 
 
+def seven() -> int:
+    return 7
+
+
+def beside_the_unknown(title: object, count: int) -> object:
+    return (title, count)
+
+
+beside_the_unknown.__annotations__ |= {"title": "OnlyForTypeCheckers", "count": "Annotated[int, Resolve(seven)]"}
+
+
 @functools.wraps(coroutine)
 async def wrapped(*args: Any, **kwargs: Any) -> str:
     return f"wrapped {await coroutine(*args, **kwargs)}"
@@ -227,6 +243,75 @@ async def test_an_annotation_that_cannot_be_evaluated_harms_only_who_needs_it() 
 
     lookup.__annotations__ |= {"title": "OnlyForTypeCheckers", "return": "AlsoForThem"}
     assert await value_of(lookup, {"title": "Dune"}) == ("Dune", 7)
+
+
+async def test_annotations_of_names_that_exist_are_read_beside_one_of_a_name_that_does_not() -> None:
+    assert await value_of(beside_the_unknown, {"title": "Dune"}) == ("Dune", 7)
+
+
+async def test_values_are_put_in_by_position_and_what_is_left_is_filled_by_name() -> None:
+    def first(count: int, /, title: str) -> str:
+        return f"{title}{count}"
+
+    def every(*counts: int) -> tuple[int, ...]:
+        return counts
+
+    assert await value_of(Dependency(first, seven), {"title": "Dune", "count": 1}) == "Dune7"
+    assert await value_of(Dependency(every, seven, Dependency(seven, use_cache=False), seven)) == (7, 7, 7)
+
+
+async def test_a_value_put_in_by_position_is_the_outcome_where_the_parameter_says_so() -> None:
+    def look(seen: ElicitationResult[Any]) -> object:
+        return type(seen).__mro__[1] if isinstance(seen, AcceptedElicitation) else seen
+
+    assert await value_of(Dependency(look, seven)) is AcceptedElicitation
+
+
+def test_one_function_is_run_once_for_all_unless_it_says_otherwise() -> None:
+    def tool(a: int = Depends(seven), b: int = Depends(seven), c: int = Depends(seven, use_cache=False)) -> None: ...
+
+    assert [entry.node for entry in plan_of(tool).roots] == [0, 0, 1]
+
+
+def test_markers_show_the_function_they_run() -> None:
+    unnamed = functools.partial(seven)
+    assert (repr(Resolve(seven)), repr(Depends(seven))) == ("Resolve('seven')", "Depends('seven')")
+    assert (repr(Resolve(unnamed)), repr(Depends(unnamed))) == (f"Resolve({unnamed!r})", f"Depends({unnamed!r})")
+
+
+def test_only_classes_with_both_halves_make_context_managers() -> None:
+    class Half:
+        def __enter__(self) -> None: ...
+
+    class Both(Half):
+        def __exit__(self, *error: object) -> None: ...
+
+    class Later:
+        async def __aenter__(self) -> None: ...
+        async def __aexit__(self, *error: object) -> None: ...
+
+    assert [makes_manager(made) for made in (Both, Later, functools.partial(Both))] == [True, True, True]
+    assert [makes_manager(made) for made in (Half, plain, functools.partial(plain))] == [False, False, False]
+
+
+def test_a_value_kept_for_who_wants_the_outcome_is_the_plain_one() -> None:
+    def compute() -> int:
+        return 7
+
+    def tool(seen: Annotated[ElicitationResult[Any], Resolve(compute, once=True)]) -> None: ...
+
+    del compute.__annotations__["return"]
+
+    adapter = plan_of(tool).nodes[0].computed
+    assert adapter is not None
+    assert adapter.validate_python(7) == 7
+
+
+def test_a_page_may_yield_what_no_form_can_show() -> None:
+    def pay() -> ElicitUrl[dict[str, Book]]: ...
+    def tool(paid: Annotated[Any, Resolve(pay)]) -> None: ...
+
+    assert plan_of(tool).nodes[0].asked == dict[str, Book]
 
 
 def test_a_filled_parameter_is_listed_with_whether_it_wants_the_outcome() -> None:

@@ -235,6 +235,34 @@ def test_sizes_name_the_largest_entry_first_and_count_a_key_once() -> None:
     assert sizes[1][1] == 300
 
 
+def test_what_one_key_takes_is_the_sum_of_its_answer_its_value_and_what_an_expired_call_left() -> None:
+    entry = Entry(Action.ACCEPT, D1, D2, "x" * 500)
+    parts: list[Journal] = [
+        replace(BARE, entries={"k": entry}),
+        replace(BARE, computed={"k": Computed("y" * 200)}),
+        replace(BARE, seeds={"k": entry}),
+    ]
+    sizes = [size for part in parts for _, size in part.sizes()]
+    assert sizes[0] == sizes[2] > 500 > sizes[1] > 200
+    whole = replace(BARE, entries={"k": entry}, computed=parts[1].computed, seeds={"k": entry})
+    assert whole.sizes() == [("k", sum(sizes))]
+
+
+def test_of_entries_of_one_size_the_alphabetically_first_comes_first() -> None:
+    entries = {key: Entry(Action.DECLINE, D1, D2) for key in ("b", "a", "c")}
+    assert [key for key, _ in replace(BARE, entries=entries).sizes()] == ["a", "b", "c"]
+
+
+def test_a_text_without_a_sealed_part_is_its_open_part() -> None:
+    text = FULL.encode()
+    assert split_sealed(text) == (text, "", "")
+    assert split_sealed(f"{text}~AAAA") == (text, "~", "AAAA")
+
+
+def test_a_wording_with_half_a_character_has_a_digest_of_its_own() -> None:
+    assert len({digest(text) for text in ("", "\ud800", "\udc00", "?")}) == 4
+
+
 @pytest.mark.parametrize("raw", [b"", b"\x00", b"\xff\xfe", bytes(range(256))])
 def test_base64url_text_is_unpadded_and_comes_back(raw: bytes) -> None:
     assert "=" not in to_text(raw)
