@@ -85,7 +85,8 @@ class MemoryLedger:
                 again = seen is not None and entry.holder == holder and seen.standing is Standing.RUNNING
                 if seen is not None and not again and not (although_unknown and seen.standing is Standing.UNKNOWN):
                     return seen
-                tentative = tentative and not (again and not entry.tentative)
+                begun = entry.holder == holder and entry.standing is Standing.RUNNING and not entry.tentative
+                tentative = tentative and not begun
             self._bytes -= 0 if entry is None else entry.size
             entry = _Entry(terms, holder, Standing.RUNNING, now + lease, now + keep, tentative, notes=notes)
             self._bytes += entry.size

@@ -143,6 +143,21 @@ async def test_a_tentative_claim_that_arrives_late_does_not_undo_that_its_holder
     assert (await claim(ledger, holder="two")).standing is Standing.UNKNOWN
 
 
+async def test_whoever_takes_a_dead_holder_s_place_has_not_begun_before_they_say_so(ledger: Ledger) -> None:
+    await claim(ledger, lease=SHORT)
+    assert await ledger.wait("call", patience=LONG) == Claim(Standing.UNKNOWN, "a")
+    again = await claim(ledger, holder="two", although_unknown=True, tentative=True, lease=SHORT)
+    assert again.standing is Standing.GRANTED
+    assert await ledger.wait("call", patience=LONG) is None
+
+
+async def test_a_dead_holder_that_asks_for_its_own_place_again_has_begun_all_the_same(ledger: Ledger) -> None:
+    await claim(ledger, lease=SHORT)
+    assert await ledger.wait("call", patience=LONG) == Claim(Standing.UNKNOWN, "a")
+    assert (await claim(ledger, although_unknown=True, tentative=True, lease=SHORT)).standing is Standing.GRANTED
+    assert await ledger.wait("call", patience=LONG) == Claim(Standing.UNKNOWN, "a")
+
+
 async def test_memory_does_not_fill_up_with_what_was_taken_back() -> None:
     ledger = MemoryLedger()
     for _ in range(5000):
@@ -169,6 +184,7 @@ async def test_notes_are_there_for_whoever_claims_it_next(ledger: Ledger) -> Non
     assert await ledger.wait("call", patience=0) is None
     granted = await claim(ledger, terms="b", holder="two")
     assert granted == Claim(Standing.GRANTED, "b", notes={"price": '"13"', "other": '"é"'})
+    assert await claim(ledger, "another") == Claim(Standing.GRANTED, "a")
     await ledger.settle("call", holder="two", result="r", keep=LONG)
     assert await claim(ledger, holder="three") == Claim(Standing.SETTLED, "b", "r")
 
@@ -232,6 +248,12 @@ async def test_whoever_does_not_renew_counts_as_dead(ledger: Ledger) -> None:
     assert await claim(ledger, holder="two") == Claim(Standing.UNKNOWN, "a")
 
 
+async def test_whoever_was_thought_dead_may_not_begin_again(ledger: Ledger) -> None:
+    await claim(ledger, lease=SHORT)
+    await anyio.sleep(SHORT * 2)
+    assert await claim(ledger) == Claim(Standing.UNKNOWN, "a")
+
+
 async def test_whoever_renews_is_alive(ledger: Ledger) -> None:
     await claim(ledger, lease=SHORT)
     assert await ledger.renew("call", holder="one", lease=LONG)
@@ -252,6 +274,15 @@ async def test_what_nobody_will_ever_know_is_told_as_that(ledger: Ledger) -> Non
     assert await ledger.settle("call", holder="one", result=None, keep=LONG)
     assert await claim(ledger, holder="two") == Claim(Standing.UNKNOWN, "a")
     assert await ledger.wait("call", patience=0) == Claim(Standing.UNKNOWN, "a")
+
+
+async def test_what_nobody_will_ever_know_is_no_longer_its_holder_s_to_begin_or_to_take_back(ledger: Ledger) -> None:
+    await claim(ledger)
+    await ledger.settle("call", holder="one", result=None, keep=LONG)
+    await ledger.release("call", holder="one")
+    assert not await ledger.renew("call", holder="one", lease=LONG)
+    assert not await ledger.note("call", "price", "1", holder="one")
+    assert await claim(ledger) == Claim(Standing.UNKNOWN, "a")
 
 
 async def test_what_nobody_knows_can_be_begun_anew_on_demand_by_one(ledger: Ledger) -> None:
@@ -285,6 +316,14 @@ async def test_what_is_kept_long_enough_is_forgotten(ledger: Ledger) -> None:
     assert await ledger.wait("settled", patience=0) is None
     assert (await claim(ledger, holder="two")).standing is Standing.GRANTED
     assert (await claim(ledger, "settled", holder="two")).standing is Standing.GRANTED
+    assert await claim(ledger, "settled", holder="three") == Claim(Standing.RUNNING, "a")
+
+
+async def test_what_is_claimed_again_is_kept_from_then_on(ledger: Ledger) -> None:
+    await claim(ledger, keep=SHORT)
+    await claim(ledger)
+    await anyio.sleep(SHORT * 2)
+    assert (await claim(ledger, holder="two")).standing is Standing.RUNNING
 
 
 async def test_whoever_waits_is_told_when_it_is_settled(ledger: Ledger) -> None:
