@@ -1,9 +1,10 @@
 """The contract of ledgers, the same for all."""
 
 import socket
+import sqlite3
 import time
 from collections.abc import AsyncGenerator, Generator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -165,6 +166,20 @@ async def test_memory_does_not_fill_up_with_what_was_taken_back() -> None:
         await claim(ledger)
         await ledger.release("call", holder="one")
     assert len(ledger._expiries) < 2000  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_a_file_does_not_fill_up_with_what_has_expired_nor_with_its_notes(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "ledger.db", durable=False)
+    for key in ("kept", "expired"):
+        await claim(ledger, key, keep=LONG if key == "kept" else 0)
+        assert await ledger.note(key, "price", "1", holder="one")
+    for number in range(300):
+        await claim(ledger, str(number), keep=0)
+    await ledger.aclose()
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as file:
+        entries = [key for (key,) in file.execute("SELECT key FROM entries")]
+        notes = [key for (key,) in file.execute("SELECT key FROM notes")]
+    assert ("kept" in entries, len(entries) < 100, notes) == (True, True, ["kept"])
 
 
 async def test_a_tentative_claim_can_be_renewed_and_taken_back(ledger: Ledger) -> None:
