@@ -1,10 +1,12 @@
 """Names of questions: by function, by key, by path, and stable when a tool is rearranged."""
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from roundtrip import Resolve
+from roundtrip import Depends, Resolve
+from roundtrip.graph.signatures import identity
 from tests.unit.graph.walking import keys, plan_of
 
 
@@ -23,6 +25,9 @@ ONE, TWO, THREE = asker(1), asker(2), asker(3)
 class Counter:
     def method(self) -> int:
         return 1
+
+    def other(self) -> int:
+        return 3
 
     def __call__(self) -> int:
         return 2
@@ -143,6 +148,28 @@ def test_methods_of_two_instances_are_two_nodes() -> None:
     def tool(a: Annotated[int, Resolve(one.method)], b: Annotated[int, Resolve(other.method)]) -> None: ...
 
     assert keys(plan_of(tool)) == ["method@a", "method@b"]
+
+
+def test_methods_of_one_instance_are_known_by_their_function_and_instance_whoever_wrote_them() -> None:
+    counter, words = Counter(), ["b", "a"]
+    assert identity(counter.method) == identity(counter.method) != identity(counter.other)
+    assert identity(words.copy) == identity(words.copy) != identity(words.reverse)
+    assert identity(words.copy) != identity(["b", "a"].copy)
+    assert len({identity(fn) for fn in (os.getcwd, os.getpid, counter, Counter, asker)}) == 5
+
+
+def test_who_does_not_share_a_function_has_a_node_for_each_parameter_of_each_function() -> None:
+    def left(one: int = Depends(ONE, use_cache=False), two: int = Depends(ONE, use_cache=False)) -> int:
+        return one + two
+
+    def right(one: int = Depends(ONE, use_cache=False)) -> int:
+        return one
+
+    def tool(
+        left: int = Depends(left), right: int = Depends(right), one: int = Depends(ONE, use_cache=False)
+    ) -> None: ...
+
+    assert sorted(keys(plan_of(tool))) == ["ask@left.one", "ask@left.two", "ask@one", "ask@right.one", "left", "right"]
 
 
 def test_a_plan_knows_all_names_a_node_answers_to() -> None:
