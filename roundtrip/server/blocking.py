@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
+import anyio
 import anyio.from_thread
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp_types import CreateMessageResult, ListRootsResult, LoggingLevel, SamplingMessage
@@ -132,6 +133,10 @@ class BlockingAsks:
             raise AskedTooLate("ctx.blocking")
 
         async def put() -> T:
+            # anyio puts this task into the scope of the leg, but if that has been cancelled before, it tells the task
+            # only when a scope in it is left. Untold, it would spin for ever at the first thing that it waits for.
+            with anyio.CancelScope():  # noqa: ASYNC100 - entered in order to be left
+                pass
             return await make()
 
         return anyio.from_thread.run(put)

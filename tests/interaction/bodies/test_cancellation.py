@@ -1,13 +1,19 @@
-"""A body of the live era that waits for a person, and a client that does not wait for the body."""
+"""A body that waits for a person or for itself, and a client that does not wait for the body."""
 
+import itertools
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import anyio
+import anyio.from_thread
+import anyio.lowlevel
+import anyio.to_thread
 import pytest
 from mcp.client.session import ClientRequestContext
 from mcp_types import ElicitRequestParams, ElicitResult
 
-from roundtrip import Context, Event, State
+from roundtrip import Context, Event, Server, State
 from roundtrip.testing import Era, Steps
 from tests.hosts import WAIT
 from tests.interaction.bodies.shops import LEFT, shop
@@ -91,3 +97,71 @@ async def test_what_a_cancelled_body_holds_is_let_go() -> None:
                 group.cancel_scope.cancel()
             await closed.wait()
     assert log == ["open", "close"]
+
+
+async def _wait_for_nothing() -> int:
+    await anyio.lowlevel.checkpoint()
+    return 1
+
+
+GOES_ON: dict[str, Callable[[Context[Any, Any]], Any]] = {
+    "ask": lambda ctx: ctx.blocking.ask("left", LEFT, unwrap=True),
+    "step": lambda ctx: ctx.blocking.step("computed", lambda: 1),
+    "async step": lambda ctx: ctx.blocking.step("computed", _wait_for_nothing),
+}
+
+
+@pytest.mark.parametrize(
+    ("era", "how"),
+    # A question of the retry era waits for nothing.
+    [(Era.LIVE, "ask"), *itertools.product(Era, ["step", "async step"])],
+)
+@pytest.mark.parametrize("seconds", [None, WAIT])
+async def test_a_plain_body_whose_call_was_cancelled_ends_where_it_next_waits(
+    era: Era, how: str, seconds: float | None
+) -> None:
+    began, cancelled, over = anyio.Event(), threading.Event(), threading.Event()
+    ended: list[str] = []
+
+    def body(ctx: Context[Any, Any]) -> int:
+        anyio.from_thread.run_sync(began.set)
+        cancelled.wait(WAIT)
+        try:
+            return GOES_ON[how](ctx)
+        except BaseException as error:
+            ended.append(type(error).__name__)
+            raise
+        finally:
+            over.set()
+
+    server = Server("shop")
+    server.tool(name="order", timeout=seconds)(body)
+    server.tool(name="ping")(_wait_for_nothing)
+
+    async def notice() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    async def noticing(ctx: Any, call_next: Any) -> Any:
+        if ctx.method != "tools/call":
+            return await call_next(ctx)
+        async with anyio.create_task_group() as group:
+            group.start_soon(notice)
+            try:
+                return await call_next(ctx)
+            finally:
+                group.cancel_scope.cancel()
+
+    server.middleware.append(noticing)
+    with anyio.fail_after(WAIT):
+        async with connect(server, era, Person()) as client:
+            async with anyio.create_task_group() as group:
+                group.start_soon(client.call_tool, "order")
+                await began.wait()
+                group.cancel_scope.cancel()
+            await anyio.to_thread.run_sync(over.wait, WAIT)
+            assert text_of(await client.call_tool("ping")) == "1"
+    # With a timeout its thread is left behind, and may find that its leg is over.
+    assert ended in ([["CancelledError"]] if seconds is None else [["CancelledError"], ["AskedTooLate"]])
