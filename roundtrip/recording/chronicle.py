@@ -53,7 +53,7 @@ class Chronicle:
     _asked: Step | None = None
     _asked_at = 0.0
     _bodies = 0
-    _error: BaseException | None = None
+    _error: str | None = None
     _ignored = 0
     _journal: Journal | None = None
     _refusal: str | None = None
@@ -142,7 +142,9 @@ class Chronicle:
         self._result = (fact.value,)
 
     def _raised(self, fact: Raised) -> None:
-        self._error = fact.error
+        # Not the error itself, whose traceback holds all of the leg, this watch of it too.
+        text = self._redaction.put("errors", str(fact.error))
+        self._error = f'{{"type":{quoted(type(fact.error).__name__)},"text":{text}}}'
 
     def _refused(self, fact: Refused) -> None:
         self._refusal = fact.reason
@@ -220,8 +222,7 @@ class Chronicle:
         if self._refusal is not None:
             line += f',"refusal":{quoted(self._redaction.names_in(self._refusal))}'
         if self._error is not None:
-            text = self._redaction.put("errors", str(self._error))
-            line += f',"error":{{"type":{quoted(type(self._error).__name__)},"text":{text}}}'
+            line += f',"error":{self._error}'
         self._tell("ended", line)
 
     def _tell(self, event: str, line: str) -> None:
