@@ -117,9 +117,12 @@ async def kept_in(
         begun = call.state is State.EXECUTING
         with anyio.move_on_after(_LAST_WORDS, shield=True):
             if isinstance(verdict, Suspension):
-                for key, value in computed().items():
-                    await once.note(key, value)
-                await once.release()
+                try:
+                    for key, value in computed().items():
+                        await once.note(key, value)
+                finally:
+                    # Even if noting is cut short: a claim that is not taken back is renewed for ever.
+                    await once.release()
             elif not begun or isinstance(verdict, QuestionRefused | CannotAsk):
                 await once.release()
             elif isinstance(verdict, Exception) and not isinstance(verdict, ToolTimedOut):

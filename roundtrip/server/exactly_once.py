@@ -170,6 +170,10 @@ class Booked:
         except LedgerDown as error:
             logger.error("%s could not take its claim back, and tries again: %s", self.owner, error)
             self._take_back_later()
+        except BaseException:
+            # Cut short, perhaps before the ledger had heard.
+            self._take_back_later()
+            raise
 
     async def renew(self) -> None:
         """Say that it is still being worked on."""
