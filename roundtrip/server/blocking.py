@@ -13,6 +13,7 @@ from roundtrip.asks.markers import Elicit, ElicitUrl, Marker, SdkElicit, SdkList
 from roundtrip.asks.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation, ElicitationResult
 from roundtrip.asks.samples import Sampled
 from roundtrip.errors import AskedTooLate
+from roundtrip.server.threads import unless_left
 
 if TYPE_CHECKING:
     from roundtrip.server.context import Context
@@ -137,6 +138,8 @@ class BlockingAsks:
             # only when a scope in it is left. Untold, it would spin for ever at the first thing that it waits for.
             with anyio.CancelScope():  # noqa: ASYNC100 - entered in order to be left
                 pass
-            return await make()
+            with unless_left():
+                return await make()
+            raise AskedTooLate("ctx.blocking")
 
         return anyio.from_thread.run(put)

@@ -7,8 +7,9 @@ Once such threads hold every slot, calls that need one are refused: they would q
 import logging
 import math
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from enum import Enum
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
@@ -20,7 +21,7 @@ from anyio.lowlevel import RunVar, current_token
 
 from roundtrip.errors import ThreadsExhausted
 
-__all__ = ["SHARED", "LeavingThreads", "Pool", "RunInPool", "run_in_thread"]
+__all__ = ["SHARED", "LeavingThreads", "Pool", "RunInPool", "run_in_thread", "unless_left"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -166,7 +167,7 @@ class _Stage(Enum):
 class _Work:
     """A function on its way through a thread that may be left behind. It holds the slot."""
 
-    __slots__ = ("_call", "_error", "_lock", "_loop", "_slots", "_stage", "_value")
+    __slots__ = ("_call", "_error", "_lock", "_loop", "_scopes", "_slots", "_stage", "_value")
 
     _value: Any
 
@@ -177,6 +178,7 @@ class _Work:
         self._stage = _Stage.NEW
         self._error: BaseException | None = None
         self._lock = threading.Lock()
+        self._scopes: set[anyio.CancelScope] = set()
 
     def __call__(self) -> None:
         """Run it; in the thread."""
@@ -184,6 +186,8 @@ class _Work:
             if self._stage is _Stage.DROPPED:
                 return
             self._stage = _Stage.RUNNING
+        # In a context of the thread's own.
+        _WORK.set(self)
         try:
             self._value = self._call()
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
@@ -212,10 +216,24 @@ class _Work:
         with self._lock:
             if self._stage is _Stage.RUNNING:
                 self._stage = _Stage.LEFT
+                for scope in self._scopes:
+                    scope.cancel()
                 return True
             if self._stage is _Stage.NEW:
                 self._stage = _Stage.DROPPED
             return False
+
+    @contextmanager
+    def unless_left(self) -> Generator[None]:
+        """Surround what the thread has its event loop do."""
+        with anyio.CancelScope() as scope:
+            if self._stage is _Stage.LEFT:
+                scope.cancel()
+            self._scopes.add(scope)
+            try:
+                yield
+            finally:
+                self._scopes.discard(scope)
 
     def result(self) -> Any:
         """What the function returned, or raises what it raised."""
@@ -227,3 +245,21 @@ class _Work:
         finally:
             # Its traceback holds this frame.
             del error
+
+
+_WORK: Final[ContextVar[_Work | None]] = ContextVar("roundtrip_work", default=None)
+"""What runs in this thread."""
+
+
+@contextmanager
+def unless_left() -> Generator[None]:
+    """Surround what a thread has its event loop do: it is cancelled when the thread is left behind.
+
+    anyio takes it into a scope that the leg then leaves, and would have it wait for its cancellation for ever.
+    """
+    work = _WORK.get()
+    if work is None:
+        yield
+        return
+    with work.unless_left():
+        yield
