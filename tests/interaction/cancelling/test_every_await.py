@@ -1,0 +1,93 @@
+"""A leg that is cancelled wherever it waits: it leaves nothing behind, and can be sent again."""
+
+import asyncio
+import gc
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from roundtrip import Recorder, Server
+from roundtrip.ledger import MemoryLedger, SqliteLedger
+from roundtrip.ledger.contract import Ledger
+from roundtrip.testing import Era, User
+from tests.hosts import WAIT
+from tests.interaction.cancelling.cutting import Cut, How, counting_tasks
+from tests.interaction.cancelling.shops import HELD, LOG, SHOPS, Shop, is_balanced
+from tests.interaction.trace.transcribed import raw_lines
+
+pytestmark = pytest.mark.anyio
+SOON = 5.0
+"""Seconds after which nothing of a leg may still run."""
+
+
+def _cases() -> Iterator[Any]:
+    for name, make in SHOPS.items():
+        shop = make()
+        # A task that ends cannot wait for its threads.
+        hows = [How.SCOPE] if shop.has_threads else [*How]
+        ledgers = ["memory", "sqlite"] if shop.once else ["memory"]
+        for era, how, ledger in itertools.product(shop.eras, hows, ledgers):
+            yield pytest.param(name, era, how, ledger, id=f"{name}-{era.value}-{how.value}-{ledger}")
+
+
+@pytest.mark.parametrize(("name", "era", "how", "ledger_kind"), [*_cases()])
+async def test_a_leg_that_is_cancelled_anywhere_leaves_nothing_behind_and_can_be_sent_again(
+    name: str, era: Era, how: How, ledger_kind: str, tmp_path: Path
+) -> None:
+    memory = ledger_kind == "memory"
+    ledger: Ledger = MemoryLedger() if memory else SqliteLedger(tmp_path / "ledger.db", durable=False)
+    cuts = at = 0
+    leg = 1
+    while True:
+        at += 1
+        cut = Cut(leg=leg, at=at, how=how)
+        with anyio.fail_after(WAIT):
+            await _call(SHOPS[name](), cut, era, ledger, tmp_path / f"{leg}-{at}.jsonl")
+        if cut.was_cut:
+            cuts += 1
+        elif cut.was_reached:
+            leg, at = leg + 1, 0
+        else:
+            break
+    await ledger.aclose()
+    assert cuts
+    gc.collect()
+    assert not list(HELD)
+
+
+async def _call(shop: Shop, cut: Cut, era: Era, ledger: Ledger, transcript: Path) -> None:
+    """Make one call, one leg of which is cut short and sent again."""
+    LOG.clear()
+    server = Server("shop", trace=Recorder(transcript), ledger=ledger)
+    shop.add(server)
+    server.middleware.insert(0, cut)
+    had_begun = False
+
+    def look() -> None:
+        nonlocal had_begun
+        assert is_balanced() or shop.leaves_threads, LOG
+        had_begun = "+body" in LOG
+
+    cut.look = look
+    with counting_tasks():
+        call = await User(server, shop.answers, era=era, allow_error=True, allow_unused=True).call("order")
+        if cut.tasks:
+            _, pending = await asyncio.wait(cut.tasks, timeout=SOON)
+            assert not pending, cut
+    assert not cut.left, cut
+    assert is_balanced(), LOG
+    said = call.failure or call.text
+    if shop.once and had_begun and not cut.outlasted and said != shop.says:
+        # A task that is cancelled from outside cannot outlast anything; nobody knows how far its body got.
+        assert cut.how is How.TASK
+        assert "the outcome of this call is unknown" in said
+    else:
+        assert said == shop.says, cut
+    lines = raw_lines(transcript)
+    ends = {"ended", "asked"} if era is Era.RETRY else {"ended"}
+    began = [line["serving"] for line in lines if line["event"] == "began"]
+    assert began == [line["serving"] for line in lines if line["event"] in ends], cut
