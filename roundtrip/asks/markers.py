@@ -5,7 +5,7 @@ All but `ElicitUrl` extend the SDK's classes of the same names, so a function wr
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Generic, Literal, TypeGuard, overload
+from typing import Any, Generic, Literal, TypeAlias, TypeGuard, overload
 
 from mcp.server.mcpserver.resolve import Elicit as SdkElicit
 from mcp.server.mcpserver.resolve import ListRoots as SdkListRoots
@@ -21,7 +21,7 @@ from mcp_types import (
     Tool,
     ToolChoice,
 )
-from typing_extensions import TypeVar
+from typing_extensions import TypedDict, TypeForm, TypeVar
 
 from roundtrip.asks.samples import instruction_for
 
@@ -34,6 +34,7 @@ __all__ = [
     "Marker",
     "Otherwise",
     "Sample",
+    "SampleOptions",
     "SdkElicit",
     "SdkListRoots",
     "SdkSample",
@@ -52,7 +53,7 @@ class _Nothing(Enum):
 
 NOTHING = _Nothing.NOTHING
 
-Otherwise = T | Callable[[], T | Awaitable[T]] | Literal[_Nothing.NOTHING]
+Otherwise: TypeAlias = T | Callable[[], T | Awaitable[T]] | Literal[_Nothing.NOTHING]
 """What stands in for an answer that cannot be asked for."""
 
 ATTEMPTS = 3
@@ -79,6 +80,16 @@ class Elicit(SdkElicit[Any], Generic[T]):
         ```
     """
 
+    @overload
+    def __init__(
+        self: "Elicit[ChoiceT | None]",
+        message: str,
+        schema: TypeForm[ChoiceT],
+        *,
+        attempts: int = ...,
+        otherwise: None,
+        volatile_ok: bool = ...,
+    ) -> None: ...
     @overload
     def __init__(
         self,
@@ -111,7 +122,13 @@ class Elicit(SdkElicit[Any], Generic[T]):
     ) -> None: ...
     @overload
     def __init__(
-        self, message: str, schema: Any, *, attempts: int = ..., otherwise: Any = ..., volatile_ok: bool = ...
+        self,
+        message: str,
+        schema: TypeForm[T],
+        *,
+        attempts: int = ...,
+        otherwise: Otherwise[T] = ...,
+        volatile_ok: bool = ...,
     ) -> None: ...
     def __init__(
         self,
@@ -162,7 +179,18 @@ class ElicitUrl(Generic[T]):
         message: str,
         url: str,
         *,
-        done: Callable[..., T | Awaitable[T | None] | None],
+        done: Callable[..., Awaitable[T | None]],
+        wait: float = ...,
+        otherwise: Otherwise[T] = ...,
+        volatile_ok: bool = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        message: str,
+        url: str,
+        *,
+        done: Callable[..., T | None],
         wait: float = ...,
         otherwise: Otherwise[T] = ...,
         volatile_ok: bool = ...,
@@ -185,6 +213,21 @@ class ElicitUrl(Generic[T]):
         self.wait = wait
         self.otherwise = otherwise
         self.volatile_ok = volatile_ok
+
+
+class SampleOptions(TypedDict, total=False):
+    """What `Sample` may be told besides its messages, their length and the type of the result."""
+
+    system_prompt: str | None
+    include_context: IncludeContext | None
+    temperature: float | None
+    stop_sequences: list[str] | None
+    metadata: dict[str, Any] | None
+    model_preferences: ModelPreferences | None
+    tools: list[Tool] | None
+    tool_choice: ToolChoice | None
+    attempts: int
+    otherwise: Otherwise[CreateMessageResult | CreateMessageResultWithTools]
 
 
 class Sample(SdkSample):

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, assert_type
+from typing import Annotated, Literal, assert_type
 
 from mcp.server.mcpserver.resolve import Elicit as SdkElicit
 from mcp.server.mcpserver.resolve import ListRoots as SdkListRoots
 from mcp.server.mcpserver.resolve import Resolve as SdkResolve
 from mcp.server.mcpserver.resolve import Sample as SdkSample
 from mcp_types import SamplingMessage, TextContent
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from roundtrip import Elicit, ListRoots, Resolve, Sample
@@ -32,6 +32,30 @@ assert_type(Elicit("Which row?", Seat), Elicit[Seat])
 assert_type(Elicit("Which row?", Seat, attempts=5, volatile_ok=True), Elicit[Seat])
 assert_type(Elicit("Which dish?", Meal), Elicit[Meal])
 assert_type(Elicit("Which drink?", Drink), Elicit[Drink])
+
+Row = Literal["front", "back"]
+
+assert_type(Elicit("Which row?", Row), Elicit[Row])
+assert_type(Elicit("Which row?", Row, otherwise=None), Elicit[Row | None])
+assert_type(Elicit("Which rows?", list[Row]), Elicit[list[Row]])
+assert_type(Elicit("How many?", Annotated[int, Field(ge=1)]), Elicit[int])
+assert_type(Elicit("How many?", int, otherwise=None), Elicit[int | None])
+assert_type(Elicit[Row]("Which row?", Row), Elicit[Row])
+
+
+async def default_row() -> Row:
+    return "front"
+
+
+assert_type(Elicit("Which row?", Row, otherwise=default_row), Elicit[Row])
+
+
+def row_or_front() -> Elicit[Row]:
+    return Elicit("Which row?", Row, otherwise="front")
+
+
+def seat_or_none() -> Elicit[Seat | None]:
+    return Elicit("Which row?", Seat, otherwise=None)
 
 
 def either(known: Seat | None) -> Seat | Elicit[Seat]:

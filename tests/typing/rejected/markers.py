@@ -1,6 +1,6 @@
 """Uses of the markers that a type checker refuses."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from mcp_types import CreateMessageResult
 from pydantic import BaseModel
@@ -28,10 +28,19 @@ def positional_attempts() -> Elicit[Seat]:
     return Elicit("Which row?", Seat, 5)  # error: reportCallIssue
 
 
+def wrong_choices() -> Elicit[Literal["back"]]:
+    return Elicit("Which row?", Literal["front", "back"])  # error: reportReturnType
+
+
+def wrong_fallback() -> Elicit[int]:
+    return Elicit("How many?", int, otherwise="none")  # error: reportReturnType
+
+
 def choose() -> Elicit[Seat]:
     return Elicit("Which row?", Seat)
 
 
+Elicit("How many?", 7)  # error: reportArgumentType reportCallIssue
 Resolve()  # error: reportCallIssue
 Resolve("choose")  # error: reportArgumentType
 Resolve(choose, "seat")  # error: reportCallIssue
