@@ -1,16 +1,27 @@
 """The three ways a question can end, inside (`Outcome`) and as the SDK's classes for who asked to see them."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from mcp.server.elicitation import (
-    AcceptedElicitation,
-    CancelledElicitation,
-    DeclinedElicitation,
-    ElicitationResult,
-)
+from mcp.server.elicitation import CancelledElicitation, DeclinedElicitation
 
 from roundtrip.machine.journal import Action
+
+if TYPE_CHECKING:
+    from mcp.server.elicitation import AcceptedElicitation as SdkAcceptedElicitation
+
+    T = TypeVar("T")
+
+    # The SDK's class is generic over models alone. Here an answer may be a bool or a choice as well, and what a type
+    # checker is told of it should be that.
+    class AcceptedElicitation(SdkAcceptedElicitation[Any], Generic[T]):
+        """The user accepted; `data` is what they answered."""
+
+        data: T
+
+    ElicitationResult: TypeAlias = AcceptedElicitation[T] | DeclinedElicitation | CancelledElicitation
+else:
+    from mcp.server.elicitation import AcceptedElicitation, ElicitationResult
 
 __all__ = [
     "AcceptedElicitation",
@@ -36,7 +47,7 @@ class Outcome:
         """The protocol's word for the action."""
         return _WORDS[self.action]
 
-    def as_result(self) -> AcceptedElicitation[Any] | DeclinedElicitation | CancelledElicitation:
+    def as_result(self) -> "ElicitationResult[Any]":
         """The SDK's outcome class, for a consumer that branches on it."""
         if self.action is Action.ACCEPT:
             # The value is validated already, and need not be a model at all.

@@ -1,16 +1,18 @@
 """`ctx.blocking`: what a `Context` has to be awaited for, for plain functions in worker threads."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overload
 
 import anyio
 import anyio.from_thread
+from mcp.server.elicitation import UrlElicitationResult
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp_types import CreateMessageResult, ListRootsResult, LoggingLevel, SamplingMessage
 from pydantic import AnyUrl, BaseModel
+from typing_extensions import TypeForm, Unpack
 
-from roundtrip.asks.markers import Elicit, ElicitUrl, Marker, SdkElicit, SdkListRoots, SdkSample
-from roundtrip.asks.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation, ElicitationResult
+from roundtrip.asks.markers import Elicit, ElicitUrl, Marker, SampleOptions, SdkElicit, SdkListRoots, SdkSample
+from roundtrip.asks.outcomes import ElicitationResult
 from roundtrip.asks.samples import Sampled
 from roundtrip.errors import AskedTooLate
 from roundtrip.server.threads import unless_left
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["BlockingAsks"]
 
 T = TypeVar("T")
+P = ParamSpec("P")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
@@ -34,20 +37,20 @@ class BlockingAsks:
 
     @overload
     def ask(
-        self, key: str, question: Elicit[ModelT], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
+        self, key: str, question: Elicit[T] | ElicitUrl[T], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
+    ) -> ElicitationResult[T]: ...
+    @overload
+    def ask(
+        self, key: str, question: Elicit[T] | ElicitUrl[T], *, was: Sequence[str] = ..., unwrap: Literal[True]
+    ) -> T: ...
+    @overload
+    def ask(
+        self, key: str, question: SdkElicit[ModelT], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
     ) -> ElicitationResult[ModelT]: ...
     @overload
-    def ask(self, key: str, question: Elicit[T], *, was: Sequence[str] = ..., unwrap: Literal[True]) -> T: ...
-    @overload
     def ask(
-        self, key: str, question: Elicit[Any], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
-    ) -> ElicitationResult[Any]: ...
-    @overload
-    def ask(self, key: str, question: ElicitUrl[T], *, was: Sequence[str] = ..., unwrap: Literal[True]) -> T: ...
-    @overload
-    def ask(
-        self, key: str, question: ElicitUrl[Any], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
-    ) -> ElicitationResult[Any]: ...
+        self, key: str, question: SdkElicit[ModelT], *, was: Sequence[str] = ..., unwrap: Literal[True]
+    ) -> ModelT: ...
     @overload
     def ask(
         self, key: str, question: SdkSample, *, was: Sequence[str] = ..., unwrap: bool = ...
@@ -57,7 +60,7 @@ class BlockingAsks:
         self, key: str, question: SdkListRoots, *, was: Sequence[str] = ..., unwrap: bool = ...
     ) -> ListRootsResult: ...
     @overload
-    def ask(self, key: str, question: SdkElicit[Any], *, was: Sequence[str] = ..., unwrap: bool = ...) -> Any: ...
+    def ask(self, key: str, question: Marker, *, was: Sequence[str] = ..., unwrap: bool = ...) -> Any: ...
     def ask(self, key: str, question: Any, *, was: Sequence[str] = (), unwrap: Any = False) -> Any:
         """As `Context.ask`, waiting in place."""
         return self._wait(lambda: cast("Awaitable[Any]", self._context.ask(key, question, was=was, unwrap=unwrap)))
@@ -66,16 +69,71 @@ class BlockingAsks:
         """As `Context.ask_all`, waiting in place."""
         return self._wait(lambda: self._context.ask_all(questions))
 
-    def review(
-        self, key: str, message: str, of: Sequence[str]
-    ) -> AcceptedElicitation[Any] | DeclinedElicitation | CancelledElicitation:
+    def review(self, key: str, message: str, of: Sequence[str]) -> ElicitationResult[dict[str, Any]]:
         """As `Context.review`, waiting in place."""
         return self._wait(lambda: self._context.review(key, message, of))
 
-    def elicit(self, message: str, schema: type[ModelT], *, key: str | None = None) -> ElicitationResult[ModelT]:
+    @overload
+    def elicit(self, message: str, schema: type[T], *, key: str | None = ...) -> ElicitationResult[T]: ...
+    @overload
+    def elicit(self, message: str, schema: Mapping[T, str], *, key: str | None = ...) -> ElicitationResult[T]: ...
+    @overload
+    def elicit(
+        self, message: str, schema: list[Mapping[T, str]], *, key: str | None = ...
+    ) -> ElicitationResult[list[T]]: ...
+    @overload
+    def elicit(self, message: str, schema: TypeForm[T], *, key: str | None = ...) -> ElicitationResult[T]: ...
+    def elicit(self, message: str, schema: Any, *, key: str | None = None) -> ElicitationResult[Any]:
         """As `Context.elicit`, waiting in place."""
         return self._wait(lambda: self._context.elicit(message, schema, key=key))
 
+    @overload
+    def elicit_url(
+        self, message: str, url: str, *, key: str | None = ..., done: None = ..., wait: float = ...
+    ) -> UrlElicitationResult: ...
+    @overload
+    def elicit_url(
+        self,
+        message: str,
+        url: str,
+        *,
+        key: str | None = ...,
+        done: Callable[..., Awaitable[T | None]],
+        wait: float = ...,
+    ) -> ElicitationResult[T]: ...
+    @overload
+    def elicit_url(
+        self,
+        message: str,
+        url: str,
+        *,
+        key: str | None = ...,
+        done: Callable[..., T | None],
+        wait: float = ...,
+    ) -> ElicitationResult[T]: ...
+    def elicit_url(self, message: str, url: str, **options: Any) -> UrlElicitationResult | ElicitationResult[Any]:
+        """As `Context.elicit_url`, waiting in place."""
+        return self._wait(lambda: cast("Awaitable[Any]", self._context.elicit_url(message, url, **options)))
+
+    @overload
+    def sample(
+        self,
+        messages: str | Sequence[SamplingMessage],
+        *,
+        result_type: TypeForm[T],
+        max_tokens: int = ...,
+        key: str | None = ...,
+        **options: Unpack[SampleOptions],
+    ) -> Sampled[T]: ...
+    @overload
+    def sample(
+        self,
+        messages: str | Sequence[SamplingMessage],
+        *,
+        max_tokens: int = ...,
+        key: str | None = ...,
+        **options: Unpack[SampleOptions],
+    ) -> Sampled[str]: ...
     def sample(self, messages: str | Sequence[SamplingMessage], **options: Any) -> Sampled[Any]:
         """As `Context.sample`, waiting in place."""
         return self._wait(lambda: self._context.sample(messages, **options))
@@ -85,10 +143,10 @@ class BlockingAsks:
         return self._wait(lambda: self._context.list_roots(key=key))
 
     @overload
-    def step(self, key: str, fn: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T: ...
+    def step(self, key: str, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
     @overload
-    def step(self, key: str, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T: ...
-    def step(self, key: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def step(self, key: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    def step(self, key: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """As `Context.step`, waiting in place."""
         return self._wait(lambda: self._context.step(key, fn, *args, **kwargs))
 

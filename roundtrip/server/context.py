@@ -1,7 +1,7 @@
 """`Context`: the SDK's, with questions and steps that work on every protocol revision."""
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar, cast, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 from mcp.server import MCPServer
 from mcp.server.auth.middleware.auth_context import get_access_token
@@ -21,15 +21,20 @@ from mcp_types import (
     SamplingMessage,
 )
 from pydantic import AnyUrl, BaseModel
+from typing_extensions import TypeForm, Unpack
 
-from roundtrip.asks.markers import Elicit, ElicitUrl, ListRoots, Marker, Sample, SdkElicit, SdkListRoots, SdkSample
-from roundtrip.asks.outcomes import (
-    AcceptedElicitation,
-    CancelledElicitation,
-    DeclinedElicitation,
-    ElicitationResult,
-    Outcome,
+from roundtrip.asks.markers import (
+    Elicit,
+    ElicitUrl,
+    ListRoots,
+    Marker,
+    Sample,
+    SampleOptions,
+    SdkElicit,
+    SdkListRoots,
+    SdkSample,
 )
+from roundtrip.asks.outcomes import ElicitationResult, Outcome
 from roundtrip.asks.samples import Sampled, read_structured, text_of
 from roundtrip.errors import AskedTooLate, BodyMistake, QuestionRefused
 from roundtrip.machine.journal import Action
@@ -42,6 +47,7 @@ from roundtrip.server.seams import session_id_of
 __all__ = ["Asking", "Context"]
 
 T = TypeVar("T")
+P = ParamSpec("P")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
@@ -113,22 +119,20 @@ class Context(SdkContext[LifespanContextT, RequestT]):
 
     @overload
     def ask(
-        self, key: str, question: Elicit[ModelT], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
-    ) -> Asking[ElicitationResult[ModelT]]: ...
-    @overload
-    def ask(self, key: str, question: Elicit[T], *, was: Sequence[str] = ..., unwrap: Literal[True]) -> Asking[T]: ...
+        self, key: str, question: Elicit[T] | ElicitUrl[T], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
+    ) -> Asking[ElicitationResult[T]]: ...
     @overload
     def ask(
-        self, key: str, question: Elicit[Any], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
-    ) -> Asking[ElicitationResult[Any]]: ...
-    @overload
-    def ask(
-        self, key: str, question: ElicitUrl[T], *, was: Sequence[str] = ..., unwrap: Literal[True]
+        self, key: str, question: Elicit[T] | ElicitUrl[T], *, was: Sequence[str] = ..., unwrap: Literal[True]
     ) -> Asking[T]: ...
     @overload
     def ask(
-        self, key: str, question: ElicitUrl[Any], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
-    ) -> Asking[ElicitationResult[Any]]: ...
+        self, key: str, question: SdkElicit[ModelT], *, was: Sequence[str] = ..., unwrap: Literal[False] = ...
+    ) -> Asking[ElicitationResult[ModelT]]: ...
+    @overload
+    def ask(
+        self, key: str, question: SdkElicit[ModelT], *, was: Sequence[str] = ..., unwrap: Literal[True]
+    ) -> Asking[ModelT]: ...
     @overload
     def ask(
         self, key: str, question: SdkSample, *, was: Sequence[str] = ..., unwrap: bool = ...
@@ -138,9 +142,7 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         self, key: str, question: SdkListRoots, *, was: Sequence[str] = ..., unwrap: bool = ...
     ) -> Asking[ListRootsResult]: ...
     @overload
-    def ask(
-        self, key: str, question: SdkElicit[Any], *, was: Sequence[str] = ..., unwrap: bool = ...
-    ) -> Asking[Any]: ...
+    def ask(self, key: str, question: Marker, *, was: Sequence[str] = ..., unwrap: bool = ...) -> Asking[Any]: ...
     def ask(self, key: str, question: Marker, *, was: Sequence[str] = (), unwrap: bool = False) -> Asking[Any]:
         """Ask one question under a name.
 
@@ -174,9 +176,7 @@ class Context(SdkContext[LifespanContextT, RequestT]):
 
         return Asking(body, label, run, read)
 
-    def review(
-        self, key: str, message: str, of: Sequence[str]
-    ) -> Asking[AcceptedElicitation[Any] | DeclinedElicitation | CancelledElicitation]:
+    def review(self, key: str, message: str, of: Sequence[str]) -> Asking[ElicitationResult[dict[str, Any]]]:
         """Show earlier answers of this call in one form, and let the user change them.
 
         What depended on a changed answer is asked and computed again: resolvers that need it, and all that comes after
@@ -198,10 +198,10 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         return Asking(body, key, run, _as_result)
 
     @overload
-    def step(self, key: str, fn: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> Asking[T]: ...
+    def step(self, key: str, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Asking[T]: ...
     @overload
-    def step(self, key: str, fn: Callable[..., T], *args: Any, **kwargs: Any) -> Asking[T]: ...
-    def step(self, key: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Asking[Any]:
+    def step(self, key: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Asking[T]: ...
+    def step(self, key: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Asking[Any]:
         """Run a function once for the whole call; later legs get the same result.
 
         The result must have a JSON form; a return annotation tells how to read it back. It travels sealed in the
@@ -214,26 +214,33 @@ class Context(SdkContext[LifespanContextT, RequestT]):
 
         return Asking(body, key, run, _as_is)
 
-    async def elicit(  # type: ignore[override]
-        self, message: str, schema: type[ModelT], *, key: str | None = None
-    ) -> ElicitationResult[ModelT]:
+    @overload
+    async def elicit(self, message: str, schema: type[T], *, key: str | None = ...) -> ElicitationResult[T]: ...
+    @overload
+    async def elicit(self, message: str, schema: Mapping[T, str], *, key: str | None = ...) -> ElicitationResult[T]: ...
+    @overload
+    async def elicit(
+        self, message: str, schema: list[Mapping[T, str]], *, key: str | None = ...
+    ) -> ElicitationResult[list[T]]: ...
+    @overload
+    async def elicit(self, message: str, schema: TypeForm[T], *, key: str | None = ...) -> ElicitationResult[T]: ...
+    async def elicit(self, message: str, schema: Any, *, key: str | None = None) -> ElicitationResult[Any]:
         """Ask the user to fill in a form; as `ask`, with a name made of the question if none is given."""
         if self._body is None or not self._body.is_running:
             self._refuse_outside_a_body("elicit")
             with clock_standing():
-                return await super().elicit(message, schema)
-        outcome = await self._body.ask(key, Elicit(message, schema))
-        return cast("ElicitationResult[ModelT]", outcome.as_result())
+                return cast("ElicitationResult[Any]", await super().elicit(message, schema))
+        return (await self._body.ask(key, Elicit(message, schema))).as_result()
 
     @overload
     async def sample(
         self,
         messages: str | Sequence[SamplingMessage],
         *,
-        result_type: type[T],
+        result_type: TypeForm[T],
         max_tokens: int = ...,
         key: str | None = ...,
-        **options: Any,
+        **options: Unpack[SampleOptions],
     ) -> Sampled[T]: ...
     @overload
     async def sample(
@@ -242,7 +249,7 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         *,
         max_tokens: int = ...,
         key: str | None = ...,
-        **options: Any,
+        **options: Unpack[SampleOptions],
     ) -> Sampled[str]: ...
     async def sample(
         self,
@@ -251,7 +258,7 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         result_type: Any = None,
         max_tokens: int = 1024,
         key: str | None = None,
-        **options: Any,
+        **options: Unpack[SampleOptions],
     ) -> Sampled[Any]:
         """Ask the client's model to complete a conversation.
 
@@ -268,7 +275,40 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         text = text_of(message)
         return Sampled(text, text if result_type is None else read_structured(result_type, text), message)
 
-    async def elicit_url(  # type: ignore[override]
+    @overload
+    async def elicit_url(
+        self,
+        message: str,
+        url: str,
+        elicitation_id: str | None = ...,
+        *,
+        key: str | None = ...,
+        done: None = ...,
+        wait: float = ...,
+    ) -> UrlElicitationResult: ...
+    @overload
+    async def elicit_url(
+        self,
+        message: str,
+        url: str,
+        elicitation_id: str | None = ...,
+        *,
+        key: str | None = ...,
+        done: Callable[..., Awaitable[T | None]],
+        wait: float = ...,
+    ) -> ElicitationResult[T]: ...
+    @overload
+    async def elicit_url(
+        self,
+        message: str,
+        url: str,
+        elicitation_id: str | None = ...,
+        *,
+        key: str | None = ...,
+        done: Callable[..., T | None],
+        wait: float = ...,
+    ) -> ElicitationResult[T]: ...
+    async def elicit_url(
         self,
         message: str,
         url: str,
@@ -277,7 +317,7 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         key: str | None = None,
         done: Callable[..., Any] | None = None,
         wait: float = 20.0,
-    ) -> UrlElicitationResult | AcceptedElicitation[Any]:
+    ) -> UrlElicitationResult | ElicitationResult[Any]:
         """Send the user to a page; as `ask` with an `ElicitUrl`.
 
         Args:
@@ -290,6 +330,11 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         """
         if self._body is None or not self._body.is_running:
             self._refuse_outside_a_body("elicit_url")
+            if done is not None:
+                raise BodyMistake(
+                    "ctx.elicit_url(done=...) outside of a body cannot wait for the page; return the question instead: "
+                    "`return ElicitUrl(message, url, done=...)`"
+                )
             if elicitation_id is None:
                 raise BodyMistake("ctx.elicit_url() outside of a body needs an elicitation_id")
             with clock_standing():
@@ -424,7 +469,7 @@ def _reader(key: str, marker: Marker, *, unwrap: bool) -> Callable[[Outcome], An
     return read
 
 
-def _as_result(outcome: Outcome) -> AcceptedElicitation[Any] | DeclinedElicitation | CancelledElicitation:
+def _as_result(outcome: Outcome) -> ElicitationResult[Any]:
     return outcome.as_result()
 
 

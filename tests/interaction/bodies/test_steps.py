@@ -161,3 +161,14 @@ async def test_a_leg_that_is_played_again_runs_its_own_steps_again_and_earlier_o
     assert text_of(await hopper.leg("order", answers=answers, state=hopper.token)) == "1 1"
     assert text_of(await hopper.leg("order", answers=answers, state=hopper.token)) == "1 2"
     assert runs == {"early": 1, "late": 2}
+
+
+async def test_a_step_takes_arguments_of_any_name(era: Era) -> None:
+    async def look_up(*, key: str, fn: str) -> str:
+        return f"{key} {fn}"
+
+    async def body(ctx: Context[Any, Any]) -> str:
+        await ctx.ask("left", LEFT)
+        return await ctx.step("looked up", look_up, key="dune", fn="title")
+
+    assert (await User(shop(body), {"left": 1}, era=era).call("order")).text == "dune title"

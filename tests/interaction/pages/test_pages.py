@@ -293,3 +293,31 @@ async def test_elicit_url_is_the_same_question_as_the_sdk_spells_it(era: Era) ->
         assert text_of(await client.call_tool("export")) == "ada"
     assert [page.message for page in visitor.pages] == ["Read the terms.", "Log in."]
     assert set(got) == {"accept"}
+
+
+async def test_a_plain_body_sends_the_user_to_a_page(era: Era) -> None:
+    server = Server[Any]("shop")
+
+    @server.tool()
+    def export(ctx: Context) -> str:
+        read = ctx.blocking.elicit_url("Read the terms.", URL)
+        outcome = ctx.blocking.elicit_url("Log in.", URL, key="login", done=lambda: "ada")
+        return f"{read.action} {outcome.data if isinstance(outcome, AcceptedElicitation) else outcome.action}"
+
+    async with visiting(server, era, Visitor()) as client:
+        assert text_of(await client.call_tool("export")) == "accept ada"
+
+
+async def test_elicit_url_in_a_resolver_does_not_forget_to_wait_for_the_page() -> None:
+    server = Server[Any]("shop")
+
+    async def login(ctx: Context) -> str:
+        outcome = await ctx.elicit_url("Log in.", URL, "login-1", done=lambda: "ada")
+        return outcome.action
+
+    @server.tool()
+    async def export(account: Annotated[str, Resolve(login)]) -> str:
+        return account
+
+    async with visiting(server, Era.LIVE, Visitor()) as client:
+        assert "return ElicitUrl(message, url, done=...)" in text_of(await client.call_tool("export"))

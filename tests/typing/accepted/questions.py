@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
+from mcp.server.elicitation import UrlElicitationResult
+from mcp.server.mcpserver.resolve import Elicit as SdkElicit
 from mcp_types import CreateMessageResult, ListRootsResult
 from pydantic import BaseModel
 
@@ -24,6 +26,9 @@ class Size(Enum):
     SMALL = "s"
 
 
+Row = Literal["front", "back"]
+
+
 async def account() -> Seat | None: ...
 
 
@@ -39,6 +44,10 @@ async def quote(film: str) -> float:
 
 
 def quote_now(film: str) -> float:
+    return 9.5
+
+
+async def quote_for(film: str, *, key: str) -> float:
     return 9.5
 
 
@@ -64,15 +73,25 @@ async def forms(ctx: Context) -> None:
     assert_type(await ctx.ask("sizes", Elicit("Which sizes?", list[Size]), unwrap=True), list[Size])
     assert_type(await ctx.ask("one", Elicit("Which?", {1: "One"}), unwrap=True), int)
     assert_type(await ctx.ask("many", Elicit("Which?", [{1: "One"}]), unwrap=True), list[int])
-    # An outcome holds a model; of what is none the checker knows less.
-    assert_type(await ctx.ask("sure", Elicit("Sure?", bool)), ElicitationResult[Any])
+    assert_type(await ctx.ask("sure", Elicit("Sure?", bool)), ElicitationResult[bool])
+    assert_type(await ctx.ask("row", Elicit("Which row?", Row)), ElicitationResult[Row])
+    assert_type(await ctx.ask("row", Elicit("Which row?", Row), unwrap=True), Row)
     assert_type(await ctx.elicit("Which row?", Seat), ElicitationResult[Seat])
+    assert_type(await ctx.elicit("Sure?", bool), ElicitationResult[bool])
+    assert_type(await ctx.elicit("Which row?", Row), ElicitationResult[Row])
+    assert_type(await ctx.elicit("Which?", {1: "One"}), ElicitationResult[int])
+    assert_type(await ctx.elicit("Which?", [{1: "One"}]), ElicitationResult[list[int]])
+    assert_type(await ctx.ask("seat", SdkElicit("Which row?", Seat)), ElicitationResult[Seat])
+    assert_type(await ctx.ask("seat", SdkElicit("Which row?", Seat), unwrap=True), Seat)
+    assert_type(await ctx.review("review", "All right?", of=["seat"]), ElicitationResult[dict[str, Any]])
 
 
 async def others(ctx: Context) -> None:
     login = ElicitUrl("Log in.", "https://cinema.example", done=account)
     assert_type(await ctx.ask("login", login, unwrap=True), Seat)
-    assert_type(await ctx.ask("login", login), ElicitationResult[Any])
+    assert_type(await ctx.ask("login", login), ElicitationResult[Seat])
+    assert_type(await ctx.elicit_url("Read.", "https://cinema.example"), UrlElicitationResult)
+    assert_type(await ctx.elicit_url("Log in.", "https://cinema.example", done=account), ElicitationResult[Seat])
     assert_type(await ctx.ask("blurb", Sample("Praise it.", max_tokens=9)), CreateMessageResult)
     assert_type(await ctx.ask("roots", ListRoots()), ListRootsResult)
     assert_type(await ctx.list_roots(), ListRootsResult)
@@ -81,8 +100,11 @@ async def others(ctx: Context) -> None:
     assert_type((await ctx.sample("Praise it.")).result, str)
     assert_type((await ctx.sample("Praise it.", result_type=Seat)).result, Seat)
     assert_type((await ctx.sample("Praise it.", result_type=list[Seat])).result, list[Seat])
+    assert_type((await ctx.sample("Praise it.", result_type=Row, temperature=0.5)).result, Row)
     assert_type(await ctx.step("quote", quote, "Solaris"), float)
     assert_type(await ctx.step("quote", quote_now, "Solaris"), float)
+    assert_type(await ctx.step("quote", quote_for, "Solaris", key="ada"), float)
+    assert_type(await ctx.step("quote", lambda: quote_now("Solaris")), float)
     assert_type(ctx.call.ticket("login", unbound=True), str)
 
 
@@ -91,9 +113,14 @@ def waiting(ctx: Context) -> None:
     assert_type(ctx.blocking.ask("seat", Elicit("Which row?", Seat)), ElicitationResult[Seat])
     assert_type(ctx.blocking.ask("seat", Elicit("Which row?", Seat), unwrap=True), Seat)
     assert_type(ctx.blocking.ask("sure", Elicit("Sure?", bool), unwrap=True), bool)
-    assert_type(ctx.blocking.ask("sure", Elicit("Sure?", bool)), ElicitationResult[Any])
+    assert_type(ctx.blocking.ask("sure", Elicit("Sure?", bool)), ElicitationResult[bool])
+    assert_type(ctx.blocking.elicit("Sure?", bool), ElicitationResult[bool])
+    assert_type(ctx.blocking.elicit_url("Read.", "https://cinema.example"), UrlElicitationResult)
+    assert_type(ctx.blocking.elicit_url("Log in.", "https://c.example", done=account), ElicitationResult[Seat])
+    assert_type(ctx.blocking.sample("Praise it.").result, str)
+    assert_type(ctx.blocking.sample("Praise it.", result_type=Seat).result, Seat)
     assert_type(ctx.blocking.ask("login", login, unwrap=True), Seat)
-    assert_type(ctx.blocking.ask("login", login), ElicitationResult[Any])
+    assert_type(ctx.blocking.ask("login", login), ElicitationResult[Seat])
     assert_type(ctx.blocking.ask("blurb", Sample("Praise it.", max_tokens=9)), CreateMessageResult)
     assert_type(ctx.blocking.ask_all({"seat": Elicit("Which row?", Seat)}), dict[str, Any])
     assert_type(ctx.blocking.step("quote", quote, "Solaris"), float)

@@ -26,9 +26,13 @@ async def body(ctx: Context) -> None:
     await ctx.ask(Elicit("Which row?", Seat))  # error: reportCallIssue
     await ctx.ask_all([Elicit("Which row?", Seat)])  # error: reportArgumentType
     price: str = await ctx.step("quote", quote, "Solaris")  # error: reportAssignmentType
+    await ctx.step("quote", quote)  # error: reportCallIssue reportCallIssue
+    await ctx.step("quote", quote, 7)  # error: reportArgumentType reportCallIssue
+    await ctx.sample("Praise it.", temprature=1)  # error: reportCallIssue
+    sure: str = (await ctx.elicit("Sure?", bool)).action
     row = (await ctx.sample("Praise it.", result_type=Seat)).result.number  # error: reportAttributeAccessIssue
     await ctx.ask("blurb", Sample("Praise it."))  # error: reportCallIssue
-    print(found, seat, size, price, row)
+    print(found, seat, size, price, row, sure)
 
 
 def page(server: Server, ticket: str) -> None:
