@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from roundtrip.clients.legs import ERAS
 from roundtrip.testing.conversations import Conversation
 from roundtrip.testing.networks.fleet import Target
-from roundtrip.testing.scripts import Answers
+from roundtrip.testing.scripts import AnswersBy, MatcherT
 from roundtrip.testing.users import User
 
 __all__ = ["assert_same_on_both_eras"]
@@ -20,7 +20,7 @@ async def assert_same_on_both_eras(
     tool: str,
     arguments: Mapping[str, Any] | None = None,
     *,
-    answers: Answers | None = None,
+    answers: AnswersBy[MatcherT] | None = None,
     roots: Sequence[Root] | None = None,
 ) -> Conversation:
     """Make a call on each era, and compare the results, the questions and the states.

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from mcp_types import (
     CreateMessageRequestParams,
@@ -25,6 +25,9 @@ __all__ = [
     "IGNORE",
     "LEAVE",
     "Answers",
+    "AnswersBy",
+    "Matcher",
+    "MatcherT",
     "Outcome",
     "Replies",
     "Reply",
@@ -77,10 +80,17 @@ Reply = (
 """An answer: the content of a form, the value of a form with one field, the text of a model, the JSON form of a model's
 answer or of roots, or an outcome."""
 
-_Matcher = str | re.Pattern[str] | Callable[[Question], bool]
+Matcher = str | re.Pattern[str] | Callable[[Question], bool]
+"""Which question a reply is for: by its name, by a pattern that its message holds, or by a function."""
 
-# A mapping with names alone is not one with all kinds of keys to a type checker.
-Answers = Mapping[str, Reply | Sequence[Any]] | Mapping[_Matcher, Reply | Sequence[Any]]
+# A mapping with names alone is not one with all kinds of keys to a type checker, and a union of the two is one that
+# not every checker can hold a literal against.
+MatcherT = TypeVar("MatcherT", str, Matcher)
+
+AnswersBy: TypeAlias = Mapping[MatcherT, Reply | Sequence[Any]]
+"""What functions take as `Answers`."""
+
+Answers: TypeAlias = Mapping[Any, Reply | Sequence[Any]]
 """Replies by a question's name, by a pattern that its message holds, or by a function; a list is used up in order."""
 
 

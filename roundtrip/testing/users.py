@@ -29,7 +29,7 @@ from roundtrip.testing.conversations import Conversation, Question
 from roundtrip.testing.networks.choosing import stack_of
 from roundtrip.testing.networks.fleet import Callbacks, Fleet, Instances, Target, acting_as
 from roundtrip.testing.networks.network import Carry, Network, stacked
-from roundtrip.testing.scripts import LEAVE, Answers, Replies, Script, Silence
+from roundtrip.testing.scripts import LEAVE, Answers, AnswersBy, MatcherT, Replies, Script, Silence
 
 __all__ = ["Unanswered", "Unused", "User"]
 
@@ -98,7 +98,7 @@ class User:
     def __init__(
         self,
         server: Target,
-        answers: Answers | Sequence[Answers] | None = None,
+        answers: AnswersBy[MatcherT] | Sequence[AnswersBy[MatcherT]] | None = None,
         *,
         era: Era | None = None,
         network: Network | str | Sequence[Network | str] | None = None,

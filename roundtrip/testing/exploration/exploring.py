@@ -17,7 +17,7 @@ from roundtrip.testing.exploration.guides import Contents, Guide, Met, Way
 from roundtrip.testing.exploration.watching import Watching
 from roundtrip.testing.networks.deliveries import Breach, is_bare_failure, is_internal
 from roundtrip.testing.networks.fleet import Target
-from roundtrip.testing.scripts import Answers
+from roundtrip.testing.scripts import AnswersBy, MatcherT
 from roundtrip.testing.users import User
 
 __all__ = ["paths"]
@@ -34,7 +34,7 @@ async def paths(
     tool: str | Leg,
     arguments: Mapping[str, Any] | None = None,
     *,
-    answers: Answers | None = None,
+    answers: AnswersBy[MatcherT] | None = None,
     depth: int = 3,
     limit: int = 500,
     era: Era | None = None,
