@@ -21,6 +21,7 @@ from roundtrip.safe_text import printable
 __all__ = ["Target", "target_of"]
 
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}", re.ASCII)
 _CONNECT_SECONDS: Final = 30.0
@@ -78,6 +79,8 @@ def target_of(text: str, headers: Sequence[str] = ()) -> Target:
     """
     if _URL.match(text):
         return Target(url=text, headers=dict(_header(number, header) for number, header in enumerate(headers, 1)))
+    if _SCHEME.match(text):
+        raise CallFailed(f"{text!r} is no address of http(s); give one, or a command that serves stdio")
     if headers:
         raise CallFailed("--header is for addresses; a command has no headers")
     try:

@@ -66,7 +66,7 @@ def _configure(parser: ArgumentParser) -> None:
     parser.epilog = _MORE
     parser.add_argument("server", metavar="SERVER", help="an http(s) address, or a command that serves stdio")
     parser.add_argument("tool", nargs="?", metavar="TOOL", help="the tool to call")
-    parser.add_argument("arguments", nargs="*", metavar="key=value", help="its arguments; see below")
+    parser.add_argument("arguments", nargs="*", default=[], metavar="key=value", help="its arguments; see below")
     parser.add_argument("--list", action="store_true", help="list the tools, as without TOOL")
     parser.add_argument("--answers", metavar="FILE", help="answer from a JSON file, or from standard input (-)")
     parser.add_argument("--era", choices=list(_ERAS), default="auto", help="of the protocol; default: %(default)s")

@@ -70,8 +70,9 @@ def _run(arguments: Namespace) -> int:
         targets = [target_of(url, arguments.header) for url in urls]
     except CallFailed as failure:
         raise CommandFailed(str(failure)) from failure
-    if any(target.url is None for target in targets):
-        raise CommandFailed("doctor takes http(s) addresses; a command that serves stdio is one process alone")
+    for url, target in zip(urls, targets, strict=True):
+        if target.url is None:
+            raise CommandFailed(f"{url!r} is no address of http(s); a command that serves stdio is one process alone")
 
     seen = anyio.run(partial(observe, targets, patience=arguments.timeout, expected=arguments.expect))
     findings = findings_of(seen)

@@ -2,7 +2,9 @@
 
 import importlib
 import importlib.util
+import inspect
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast
@@ -14,14 +16,17 @@ from roundtrip.server.server import Server
 
 __all__ = ["TARGET_HELP", "load_server"]
 
-TARGET_HELP: Final = "a module by import path or by file, and its server: shop.app:server, examples/shop.py:server"
+TARGET_HELP: Final = (
+    "a module by import path or by file, and its server, or a function that makes it: shop.app:server, "
+    "examples/shop.py:make_server"
+)
 
 
 def load_server(target: str) -> Server[Any]:
-    """The server named by `MODULE:SERVER`, where MODULE is an import path or a file.
+    """The server named by `MODULE:SERVER`, where MODULE is an import path or a file; a function is called for it.
 
     Raises:
-        CommandFailed: There is no such module or server in it, or importing the module failed.
+        CommandFailed: There is no such module or server in it, or importing the module or making the server failed.
     """
     module_name, colon, attribute = target.rpartition(":")
     if not colon or not module_name or not attribute:
@@ -30,6 +35,9 @@ def load_server(target: str) -> Server[Any]:
         )
     module = _import_file(Path(module_name)) if _is_file(module_name) else _import_module(module_name)
     found: object = getattr(module, attribute, None)
+    makes = callable(found) and not isinstance(found, type)
+    if makes:
+        found = _made(target, cast("Callable[[], object]", found))
     if isinstance(found, Server):
         return cast("Server[Any]", found)
     names = [name for name, value in vars(module).items() if isinstance(value, Server)]
@@ -38,7 +46,23 @@ def load_server(target: str) -> Server[Any]:
         raise CommandFailed(f"{module_name!r} has no attribute {attribute!r}{hint}")
     if isinstance(found, MCPServer):
         hint = "; import the class from roundtrip instead, its tools need no change"
-    raise CommandFailed(f"{target!r} is of type {type(cast('object', found)).__name__}, not a roundtrip.Server{hint}")
+    verb = "returned something" if makes else "is"
+    raise CommandFailed(
+        f"{target!r} {verb} of type {type(cast('object', found)).__name__}, not a roundtrip.Server{hint}"
+    )
+
+
+def _made(target: str, make: Callable[[], object]) -> object:
+    try:
+        inspect.signature(make).bind()
+    except (TypeError, ValueError) as error:
+        raise CommandFailed(f"{target!r} has to be called with arguments; name a server, or what takes none") from error
+    if inspect.iscoroutinefunction(make):
+        raise CommandFailed(f"{target!r} is an async function; name a server, or a plain function that makes one")
+    try:
+        return make()
+    except (Exception, SystemExit) as error:
+        raise CommandFailed(f"{target!r} failed: {_told(error)}") from error
 
 
 def _is_file(name: str) -> bool:

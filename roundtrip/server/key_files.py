@@ -79,7 +79,7 @@ class KeyFile:
         except UnicodeDecodeError:
             raise ValueError(f"{str(path)!r} is no key file; make one with: roundtrip keys new FILE") from None
         if len(raw) > _MOST_BYTES:
-            raise ValueError(f"{str(path)!r} is no key file; it is far too large")
+            raise ValueError(f"{str(path)!r} is too large for a key file; make one with: roundtrip keys new FILE")
         found: list[RoledKey] = []
         for number, line in enumerate(text.splitlines(), start=1):
             if line.strip() and not line.lstrip().startswith("#"):
@@ -139,7 +139,7 @@ def _read_line(line: str, *, where: str) -> RoledKey:
     except ValueError:
         # Without the line: it may hold a key.
         raise ValueError(
-            f"{where} is not `ROLE KEY SINCE`, with a role of signs, next or former, a key of 64 hex digits, and a "
-            "time like 2026-01-31T12:00:00Z"
+            f"{where}: a line of a key file has a role (signs, next or former), a key in at least 64 hex digits, and "
+            "the time since when it has that role, as in: signs 7f7f... 2026-01-31T12:00:00Z"
         ) from None
     return RoledKey(Role(read["role"]), read["key"], since)

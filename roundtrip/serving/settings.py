@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -36,7 +37,7 @@ class ServeSettings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
     workers: int = Field(default=1, ge=1, le=256)
-    path: str = Field(default="/mcp", pattern="^/")
+    path: str = "/mcp"
     sessions: bool = False
     json_response: Literal["auto", "always", "never"] = "auto"
     allowed_hosts: Texts = ()
@@ -53,6 +54,19 @@ class ServeSettings(BaseSettings):
     def _listed(cls, value: object) -> object:
         """A variable lists them with commas."""
         return tuple(one.strip() for one in value.split(",") if one.strip()) if isinstance(value, str) else value
+
+    @field_validator("host")
+    @classmethod
+    def _bare(cls, value: str) -> str:
+        """An IPv6 address may be in brackets, as in URLs."""
+        return value[1:-1] if value.startswith("[") and value.endswith("]") else value
+
+    @field_validator("path")
+    @classmethod
+    def _absolute(cls, value: str) -> str:
+        if not value.startswith("/"):
+            raise PydanticCustomError("path", "a path begins with '/'")
+        return value
 
     @classmethod
     def settings_customise_sources(

@@ -88,6 +88,37 @@ def test_a_file_may_import_its_neighbours_and_is_known_by_its_full_path(
     assert main(["graph", f"{folder / 'graph_shop.py'}:server"]) == 0
 
 
+FACTORIES = """
+
+def make() -> Server:
+    return server
+
+def of_keys(keys) -> Server:
+    return server
+
+async def later() -> Server:
+    return server
+
+def nothing() -> None: ...
+
+def broken() -> Server:
+    raise OSError("no shelf")
+"""
+
+
+def test_a_function_is_called_for_the_server_that_it_makes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "graph_shop.py").write_text(SHOP.format(neighbour="") + FACTORIES, encoding="utf-8")
+    assert main(["graph", "graph_shop:make", "order", "--format", "text"]) == 0
+    assert capsys.readouterr().out.startswith("order\n")
+    for name, message in {
+        "of_keys": "has to be called with arguments",
+        "later": "is an async function",
+        "nothing": "returned something of type NoneType, not a roundtrip.Server; servers there: server",
+        "broken": "failed: OSError: no shelf",
+    }.items():
+        assert f"'graph_shop:{name}' {message}" in failure(capsys, f"graph_shop:{name}")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -51,6 +51,18 @@ def test_a_file_that_is_named_has_to_exist(file: Path) -> None:
         read_settings({}, file=file.parent / "other.toml")
 
 
+def test_an_address_may_be_written_as_in_a_url(file: Path) -> None:
+    del file
+    found = read_settings({"host": "[::1]"}, file=None)
+    assert (found.host, found.is_loopback) == ("::1", True)
+
+
+def test_a_path_begins_with_a_slash(file: Path) -> None:
+    del file
+    with pytest.raises(BadSettings, match="--path: a path begins with '/', not 'mcp'"):
+        read_settings({"path": "mcp"}, file=None)
+
+
 def test_a_mistake_is_told_where_it_was_made(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del file
     with pytest.raises(BadSettings, match="--json-response"):
