@@ -51,10 +51,12 @@ class Limits:
 
     def __post_init__(self) -> None:
         if not 0 <= self.recover < math.inf:
-            raise ValueError(f"recover={self.recover}: seconds for which an expired call can be begun again")
+            raise ValueError(
+                f"recover={self.recover}: seconds for which an expired call can be begun again, 0 for none"
+            )
         if not 0 < self.ttl <= self.max_age:
             raise ValueError(
-                f"ttl={self.ttl} and max_age={self.max_age}: both in seconds, and no leg outlives its call"
+                f"ttl={self.ttl} and max_age={self.max_age}: seconds, more than 0, and ttl no more than max_age"
             )
 
 

@@ -35,13 +35,7 @@ def get_context() -> "Context[Any, Any]":
     Raises:
         RuntimeError: No request is being served here.
     """
-    make = _OFFERED.get()
-    if make is None:
-        raise RuntimeError(
-            "get_context() was called outside of a request: there is none while a server is set up, nor in a thread or "
-            "task that was not started from the request's own code"
-        )
-    return make()
+    return _context_for("get_context")
 
 
 def get_request() -> Request[Any]:
@@ -50,7 +44,7 @@ def get_request() -> Request[Any]:
     Raises:
         RuntimeError: No request is being served here, or it did not come over HTTP.
     """
-    request: object = get_context().request_context.request
+    request: object = _context_for("get_request").request_context.request
     if not isinstance(request, Request):
         raise RuntimeError("get_request() needs a request that came over HTTP, and this one did not")
     return cast("Request[Any]", request)
@@ -62,7 +56,7 @@ def get_access_token() -> AccessToken | None:
     Raises:
         RuntimeError: No request is being served here.
     """
-    get_context()
+    _context_for("get_access_token")
     return auth_context.get_access_token()
 
 
@@ -74,4 +68,14 @@ def get_http_headers() -> dict[str, str]:
     Raises:
         RuntimeError: No request is being served here.
     """
-    return {name.lower(): value for name, value in (get_context().headers or {}).items()}
+    return {name.lower(): value for name, value in (_context_for("get_http_headers").headers or {}).items()}
+
+
+def _context_for(caller: str) -> "Context[Any, Any]":
+    make = _OFFERED.get()
+    if make is None:
+        raise RuntimeError(
+            f"{caller}() was called outside of a request: there is none while a server is set up, nor in a thread or "
+            "task that was not started from the request's own code"
+        )
+    return make()

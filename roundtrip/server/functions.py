@@ -111,8 +111,11 @@ def check_timeout(timeout: float | None, *, owner: str) -> None:
     Raises:
         ValueError: It is not a positive, finite number of seconds.
     """
-    if timeout is not None and (isinstance(timeout, bool) or not 0 < timeout < math.inf):
-        raise ValueError(f"{owner}: timeout= takes a positive, finite number of seconds, not {timeout}")
+    if timeout is None:
+        return
+    number = isinstance(timeout, int | float) and not isinstance(timeout, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not number or not 0 < timeout < math.inf:
+        raise ValueError(f"{owner}: timeout= takes a positive, finite number of seconds, not {timeout!r}")
 
 
 def read_signature(fn: Callable[..., Any], *, kind: Kind, name: str, dependencies: Sequence[Marker] = ()) -> Signature:

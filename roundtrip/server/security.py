@@ -139,6 +139,8 @@ def protect(
         max_token_bytes=max_token_bytes,
         max_payload_bytes=max_journal_bytes,
     )
+    if principal is not None and principal is not False and not callable(principal):
+        raise TypeError(f"principal= takes a function of the request's context, or False, not {principal!r}")
     bind = None if principal is False else (principal or authenticated_principal)
     policy = RequestStateSecurity(codec=WatchedCodec(tokens), ttl=ttl, bind_principal=bind, audience=audience)
     journals = JournalCodec(_sealer(ring), max_bytes=max_journal_bytes)

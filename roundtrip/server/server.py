@@ -198,6 +198,8 @@ class Server(PromptsAndResources[LifespanResultT]):
         )
         self._tracers = tracers_of(trace, environment=os.environ, key=self._protection.trace_key)
         self._forgets_with_its_process = ledger is None
+        if ledger is not None and not isinstance(ledger, Ledger):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"ledger= takes a ledger, such as SqliteLedger('calls.db'), not {type(ledger).__name__}")
         self._ledger: Ledger = ledger if ledger is not None else MemoryLedger()
         self._legs = LegRunner(
             self,

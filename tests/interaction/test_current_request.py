@@ -1,5 +1,7 @@
 """`get_context` and its kin: the request being served, for code that is handed nothing."""
 
+from collections.abc import Callable
+
 import anyio.to_thread
 import httpx2
 import pytest
@@ -28,9 +30,9 @@ def deep_down() -> str:
 
 
 @pytest.mark.parametrize("function", [get_context, get_request, get_access_token, get_http_headers])
-def test_outside_of_a_request_there_is_none(function: object) -> None:
-    with pytest.raises(RuntimeError, match=r"outside of a request"):
-        function()  # type: ignore[operator]
+def test_outside_of_a_request_there_is_none(function: Callable[[], object]) -> None:
+    with pytest.raises(RuntimeError, match=rf"^{function.__name__}\(\) was called outside of a request"):
+        function()
 
 
 async def test_a_function_finds_the_context_in_every_kind_of_body(era: Era) -> None:

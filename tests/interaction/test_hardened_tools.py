@@ -281,11 +281,27 @@ async def test_versions_that_return_different_things_are_both_understood_by_a_cl
         ({"tags": [1]}, "have to be strings"),
         ({"version": 1.1}, "must be text, such as '1.10'"),
         ({"timeout": True}, "positive, finite number"),
+        ({"timeout": "3"}, "tool 'margin': timeout= takes a positive, finite number of seconds, not '3'"),
+        ({"ttl": 0}, "tool 'margin': ttl=0 and max_age=3600.0: seconds, more than 0"),
+        ({"recover": -1}, "tool 'margin': recover=-1: seconds"),
+        ({"confirm": " "}, "tool 'margin': confirm=' ' asks nothing"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises((InvalidSignature, ValueError), match=text):
         Server("shop").add_tool(margin, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"principal": True}, "principal= takes a function of the request's context, or False, not True"),
+        ({"ledger": "redis://:secret@redis"}, "ledger= takes a ledger, such as .*, not str$"),
+    ],
+)
+def test_settings_of_another_type_are_refused_before_a_client_meets_them(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        Server("shop", **options)
 
 
 @pytest.mark.parametrize("criterion", ["keys", "names", "tags"])

@@ -42,8 +42,11 @@ class ConfirmationGate:
         """The gate of `@server.tool(confirm=template)`.
 
         Raises:
-            InvalidSignature: The template mentions what is not an argument of the tool.
+            InvalidSignature: The template is empty, or mentions what is not an argument of the tool.
         """
+        if not template.strip():
+            # Taken for none, it would leave a dangerous tool without its gate.
+            raise InvalidSignature(f"tool {tool!r}: confirm={template!r} asks nothing; leave it out for a tool without")
         try:
             fields = [field for _, field, _, _ in string.Formatter().parse(template) if field is not None]
         except ValueError as error:

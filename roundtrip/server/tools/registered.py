@@ -167,14 +167,14 @@ def register(
         spec=spec,
         function=signature.bind(
             arguments.names,
-            limits=_limits_of(spec, defaults.limits),
+            limits=_limits_of(spec, defaults.limits, tool=name),
             build=defaults.build,
             timeout=spec.timeout,
             version=version,
         ),
         arguments=arguments,
         convert=results.convert,
-        gate=ConfirmationGate.of(spec.confirm, tool=name, arguments=arguments.names) if spec.confirm else None,
+        gate=_gate_of(spec, tool=name, arguments=arguments),
         admission=admission,
         names_headers=bool(x_mcp_header_map(listed_schema := serve(schema))),
         listing=WireTool(
@@ -301,9 +301,20 @@ def _markers_of(given: Sequence[Dependency | Callable[..., Any]] | None, *, tool
     return [marker if isinstance(marker, Dependency) else Dependency(marker) for marker in given]
 
 
-def _limits_of(spec: ToolSpec, general: Limits) -> Limits:
-    return Limits(
-        ttl=spec.ttl if spec.ttl is not None else general.ttl,
-        max_age=spec.max_age if spec.max_age is not None else max(general.max_age, spec.ttl or 0.0),
-        recover=spec.recover or 0.0,
-    )
+def _limits_of(spec: ToolSpec, general: Limits, *, tool: str) -> Limits:
+    try:
+        return Limits(
+            ttl=spec.ttl if spec.ttl is not None else general.ttl,
+            max_age=spec.max_age if spec.max_age is not None else max(general.max_age, spec.ttl or 0.0),
+            recover=spec.recover or 0.0,
+        )
+    except ValueError as error:
+        raise ValueError(f"tool {tool!r}: {error}") from error
+    except TypeError as error:
+        raise TypeError(f"tool {tool!r}: ttl=, max_age= and recover= take numbers of seconds") from error
+
+
+def _gate_of(spec: ToolSpec, *, tool: str, arguments: ArgumentReader) -> ConfirmationGate | None:
+    if spec.confirm is None:
+        return None
+    return ConfirmationGate.of(spec.confirm, tool=tool, arguments=arguments.names)
