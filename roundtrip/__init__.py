@@ -9,6 +9,7 @@ from roundtrip.asks.outcomes import (
     DeclinedElicitation,
     ElicitationResult,
 )
+from roundtrip.asks.samples import Sampled
 from roundtrip.errors import InvalidSignature, RoundtripError
 from roundtrip.graph.markers import Depends, Resolve
 from roundtrip.machine.call import Step
@@ -20,6 +21,7 @@ from roundtrip.server.context import Context
 from roundtrip.server.current import get_access_token, get_context, get_http_headers, get_request
 from roundtrip.server.server import Server
 from roundtrip.server.tools.options import tool
+from roundtrip.tickets import Ticket
 
 __all__ = [
     "AcceptedElicitation",
@@ -40,10 +42,12 @@ __all__ = [
     "Resolve",
     "RoundtripError",
     "Sample",
+    "Sampled",
     "Server",
     "State",
     "Step",
     "Telemetry",
+    "Ticket",
     "ToolError",
     "ToolResult",
     "get_access_token",

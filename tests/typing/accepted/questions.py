@@ -10,7 +10,18 @@ from mcp.server.mcpserver.resolve import Elicit as SdkElicit
 from mcp_types import CreateMessageResult, ListRootsResult
 from pydantic import BaseModel
 
-from roundtrip import AcceptedElicitation, Context, Elicit, ElicitationResult, ElicitUrl, ListRoots, Sample, Server
+from roundtrip import (
+    AcceptedElicitation,
+    Context,
+    Elicit,
+    ElicitationResult,
+    ElicitUrl,
+    ListRoots,
+    Sample,
+    Sampled,
+    Server,
+    Ticket,
+)
 
 
 class Seat(BaseModel):
@@ -96,6 +107,7 @@ async def others(ctx: Context) -> None:
     assert_type(await ctx.ask("roots", ListRoots()), ListRootsResult)
     assert_type(await ctx.list_roots(), ListRootsResult)
     assert_type(await ctx.ask_all({"seat": Elicit("Which row?", Seat), "login": login}), dict[str, Any])
+    assert_type(await ctx.sample("Praise it.", result_type=Seat), Sampled[Seat])
     assert_type((await ctx.sample("Praise it.")).text, str)
     assert_type((await ctx.sample("Praise it.")).result, str)
     assert_type((await ctx.sample("Praise it.", result_type=Seat)).result, Seat)
@@ -129,5 +141,6 @@ def waiting(ctx: Context) -> None:
 
 def page(server: Server, ticket: str) -> tuple[str, str]:
     verified = server.verify_ticket(ticket, principal="ada")
+    assert_type(verified, Ticket)
     assert_type(verified.call_id, str)
     return verified.call_id, verified.purpose
