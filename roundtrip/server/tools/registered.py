@@ -21,8 +21,8 @@ from roundtrip.server.admission import Gate, read_enabled
 from roundtrip.server.exactly_once import OnUnknown
 from roundtrip.server.functions import AskingFunction, Signature, read_signature
 from roundtrip.server.tools.arguments import ArgumentReader, mistakes_in
+from roundtrip.server.tools.confirmation import ConfirmationGate
 from roundtrip.server.tools.descriptions import describe
-from roundtrip.server.tools.gates import ConfirmationGate
 from roundtrip.server.tools.options import ToolSpec, spec_of
 from roundtrip.server.tools.results import Converter, results_for
 from roundtrip.server.tools.returns import returned_type
