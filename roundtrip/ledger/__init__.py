@@ -1,8 +1,22 @@
 """Ledgers: what has been done is written down, so that it is not done twice."""
 
+from typing import TYPE_CHECKING
+
 from roundtrip.ledger.contract import Claim, Ledger, LedgerDown, Reach, Standing
 from roundtrip.ledger.memory import MemoryLedger
-from roundtrip.ledger.redis import RedisLedger
-from roundtrip.ledger.sqlite import SqliteLedger
+from roundtrip.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from roundtrip.ledger.redis import RedisLedger
+    from roundtrip.ledger.sqlite import SqliteLedger
 
 __all__ = ["Claim", "Ledger", "LedgerDown", "MemoryLedger", "Reach", "RedisLedger", "SqliteLedger", "Standing"]
+
+if not TYPE_CHECKING:
+    # Every server needs the one in memory.
+    __getattr__ = on_demand(
+        __name__, {"roundtrip.ledger.redis": ["RedisLedger"], "roundtrip.ledger.sqlite": ["SqliteLedger"]}
+    )
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, cast
 
 from roundtrip.machine.call import Step
-from roundtrip.recording.recorder import Recorder
-from roundtrip.recording.redaction import read_reveal
 from roundtrip.recording.tracing import StepObserver, Tracer, Tracers
 
 __all__ = ["REVEAL_VARIABLE", "TRACE_VARIABLE", "Trace", "tracers_of"]
@@ -32,10 +30,13 @@ def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | Non
         TypeError: Something is neither a path, nor a tracer, nor a function.
         ValueError: `ROUNDTRIP_TRACE_REVEAL` names something unknown.
     """
-    if trace is False:
-        return Tracers(())
-    tracers = [_tracer(one) for one in _given(trace)]
     path = environment.get(TRACE_VARIABLE)
+    if trace is False or (trace is None and not path):
+        return Tracers(())
+    # Most servers record nothing.
+    from roundtrip.recording.recorder import Recorder
+
+    tracers = [_tracer(one, of_path=Recorder) for one in _given(trace)]
     if path and not any(isinstance(tracer, Recorder) for tracer in tracers):
         tracers.append(Recorder(path, reveal=_revealed(environment.get(REVEAL_VARIABLE, ""))))
     for tracer in tracers:
@@ -50,9 +51,9 @@ def _given(trace: Any) -> Sequence[Any]:
     return cast("Sequence[Any]", trace) if isinstance(trace, list | tuple) else (trace,)
 
 
-def _tracer(given: Any) -> Tracer:
+def _tracer(given: Any, *, of_path: Callable[[str | os.PathLike[str]], Tracer]) -> Tracer:
     if isinstance(given, str | os.PathLike):
-        return Recorder(cast("str | os.PathLike[str]", given))
+        return of_path(cast("str | os.PathLike[str]", given))
     if isinstance(given, Tracer):
         return given
     if callable(given):
@@ -64,6 +65,8 @@ def _tracer(given: Any) -> Tracer:
 
 
 def _revealed(text: str) -> Any:
+    from roundtrip.recording.redaction import read_reveal
+
     names = [name.strip() for name in text.split(",") if name.strip()]
     try:
         read_reveal(names)  # type: ignore[arg-type]
