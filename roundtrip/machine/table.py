@@ -9,10 +9,9 @@ The five others are ends.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from transitions import Machine
 
@@ -56,8 +55,7 @@ class Event(StrEnum):
     FAIL = "fail"
 
 
-@dataclass(frozen=True, slots=True)
-class Arrow:
+class Arrow(NamedTuple):
     """One permitted change of state."""
 
     source: State

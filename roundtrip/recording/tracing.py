@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from roundtrip.errors import RejectionReason
@@ -74,8 +73,7 @@ class Beginning(NamedTuple):
         return self.subject.tool
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """A token was refused. `journal` is what it held, where it is authentic."""
 
     reason: RejectionReason

@@ -7,8 +7,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from mcp.server.mcpserver import Context as SdkContext
 from mcp_types import InputRequiredResult
@@ -39,8 +38,7 @@ _METHODS: Final[Mapping[Kind, str]] = {"tool": "tools/call", "prompt": "prompts/
 _WAITING_THREADS: Final = 128
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """Which parameters of a function are not the client's: those that resolvers fill, and those for the context."""
 
     fn: Callable[..., Any]
@@ -144,8 +142,7 @@ def read_signature(fn: Callable[..., Any], *, kind: Kind, name: str, dependencie
     return Signature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed))
 
 
-@dataclass(frozen=True, slots=True)
-class AskingFunction:
+class AskingFunction(NamedTuple):
     """A function, what fills its parameters, and how long its calls live."""
 
     fn: Callable[..., Any]

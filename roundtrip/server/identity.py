@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from roundtrip.ledger.contract import Ledger, Reach
 from roundtrip.server.security import Protection
@@ -11,8 +11,7 @@ from roundtrip.server.tools.registered import RegisteredTool
 __all__ = ["Identity", "identity_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """What the instances of a service can be told from those of another by. Nothing of it is secret."""
 
     name: str

@@ -8,11 +8,10 @@ import logging
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = ["KEYS_VARIABLE", "KEY_FILE_VARIABLE", "EnvironmentKeys", "KeyFile", "Role", "RoledKey", "keys_of"]
 
@@ -37,8 +36,7 @@ class Role(Enum):
     FORMER = "former"
 
 
-@dataclass(frozen=True, slots=True)
-class RoledKey:
+class RoledKey(NamedTuple):
     """One line of a key file."""
 
     role: Role
@@ -46,8 +44,7 @@ class RoledKey:
     since: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class KeyFile:
+class KeyFile(NamedTuple):
     """What a key file says: one key that signs, and at most one that will or did."""
 
     signs: RoledKey
@@ -94,8 +91,7 @@ class KeyFile:
         return cls(signs[0], others[0] if others else None)
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentKeys:
+class EnvironmentKeys(NamedTuple):
     """Keys that the environment gives, and the variable that does."""
 
     keys: list[str]

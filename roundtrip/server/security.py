@@ -2,8 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.request_state import (
@@ -38,8 +37,7 @@ _ESCAPED = 6
 """The bytes that one character of a name may take in JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class Protection:
+class Protection(NamedTuple):
     """A server's policy, and the codecs behind it. `tokens` is None where the SDK's policy brought its own codec."""
 
     policy: RequestStateSecurity

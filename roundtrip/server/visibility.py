@@ -9,8 +9,7 @@ Lists and calls must not walk rules: a registry takes `rules` after a change, an
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from roundtrip.server.tools.versions import canonical_version
 
@@ -26,8 +25,7 @@ _PREFIXES: Final = {"tool": "tool", "prompt": "prompt", "resource": "resource", 
 _FORMS: Final = "tool:NAME, tool:NAME@VERSION, prompt:NAME, resource:URI, template:URI_TEMPLATE"
 
 
-@dataclass(frozen=True, slots=True)
-class Component:
+class Component(NamedTuple):
     """What rules look at."""
 
     kind: Kind
@@ -52,8 +50,7 @@ class Component:
         return (self.name,) if self.uri is None else (self.name, self.uri)
 
 
-@dataclass(frozen=True, slots=True)
-class Criteria:
+class Criteria(NamedTuple):
     """What a rule is about: within each criterion any of its strings, and all of the criteria that are given."""
 
     keys: frozenset[str] | None
@@ -73,22 +70,20 @@ class Criteria:
         return _covers(self.keys, other.keys) and _covers(self.names, other.names) and _covers(self.tags, other.tags)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(NamedTuple):
     serial: int
     criteria: Criteria
     enabled: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(NamedTuple):
     """All that was enabled and disabled so far; each change makes another one."""
 
     otherwise: bool = True
     """What holds for a component that no rule means."""
     since: int = 0
     """The serial of the call that decided so."""
-    latest_first: tuple[_Rule, ...] = field(default=())
+    latest_first: tuple[_Rule, ...] = ()
 
     def sees(self, component: Component) -> bool:
         """Whether clients may see a component."""

@@ -6,7 +6,6 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any, Final
 
 from roundtrip.ledger.contract import Reach
@@ -41,7 +40,7 @@ def work(
     except Exception as error:  # noqa: BLE001 - whatever the author's module does, the supervisor tells of it
         _tell(channel, FAILED, printable(str(error)[:_LONGEST] or type(error).__name__))
         return 1
-    _tell(channel, IDENTITY, {**asdict(identity), "reach": identity.reach.value})
+    _tell(channel, IDENTITY, {**identity._asdict(), "reach": identity.reach.value})
     if channel.recv(len(SERVE), socket.MSG_WAITALL) != SERVE:
         return 0
     threading.Thread(target=_end_with_supervisor, args=(channel,), daemon=True).start()

@@ -2,8 +2,7 @@
 
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
@@ -30,8 +29,7 @@ class Confirmation(BaseModel):
     """A form without fields: accepting it is the answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfirmationGate:
+class ConfirmationGate(NamedTuple):
     """Asks for a tool's call to be confirmed. `key` is the question's name."""
 
     key: str

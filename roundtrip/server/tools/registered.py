@@ -2,8 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools.base import Tool as SdkTool
@@ -33,8 +32,7 @@ from roundtrip.server.visibility import Component
 __all__ = ["RegisteredTool", "ToolDefaults", "register"]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolDefaults:
+class ToolDefaults(NamedTuple):
     """What a server says of all its tools."""
 
     limits: Limits
@@ -43,8 +41,7 @@ class ToolDefaults:
     inline: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredTool:
+class RegisteredTool(NamedTuple):
     """One tool, ready to be listed and called."""
 
     component: Component

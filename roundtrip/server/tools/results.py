@@ -3,8 +3,8 @@
 import collections
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass
-from typing import Any, cast
+from dataclasses import is_dataclass
+from typing import Any, NamedTuple, cast
 
 import pydantic_core
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, StrictJsonSchema
@@ -30,8 +30,7 @@ _WRITTEN_OTHERWISE = frozenset(("serialization", "ser_json_inf_nan"))
 _NO_SCHEMA = (PydanticUserError, pydantic_core.SchemaError, ValidationError, TypeError, ValueError, NameError)
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
+class Results(NamedTuple):
     """What a tool says of its results, and how it makes them of what its function returns."""
 
     output_schema: dict[str, Any] | None

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -108,7 +108,7 @@ def test_a_component_registered_disabled_is_hidden_until_it_is_enabled_later() -
     assert not visibility.sees(draft)
     visibility.enable(names="draft")
     assert visibility.sees(draft)
-    again = replace(draft, since=visibility.stamp())
+    again = draft._replace(since=visibility.stamp())
     assert not visibility.sees(again)
 
 
@@ -209,6 +209,7 @@ registering = st.builds(
         Component,
         kind=st.sampled_from(["tool", "prompt"]),
         name=st.sampled_from(NAMES),
+        uri=st.none(),
         tags=st.frozensets(st.sampled_from(TAGS)),
         enabled=st.booleans(),
     ),
@@ -259,7 +260,7 @@ def test_the_rules_say_what_playing_all_events_through_says(events: list[Registe
     registered: dict[int, Component] = {}
     for index, event in enumerate(events):
         if isinstance(event, Registering):
-            registered[index] = replace(event.component, since=visibility.stamp())
+            registered[index] = event.component._replace(since=visibility.stamp())
         elif event.enable:
             visibility.enable(**event.criteria, only=event.only)
         else:

@@ -1,6 +1,5 @@
 """Which workers may serve together, and which may join those that do."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ ONE = Identity(
 
 def test_workers_that_are_alike_may_serve_together() -> None:
     assert objection([ONE, ONE, ONE]) is None
-    assert objection([replace(ONE, exactly_once=True, reach=Reach.MACHINE)] * 2) is None
+    assert objection([ONE._replace(exactly_once=True, reach=Reach.MACHINE)] * 2) is None
 
 
 @pytest.mark.parametrize(
@@ -35,7 +34,7 @@ def test_workers_that_are_alike_may_serve_together() -> None:
     ],
 )
 def test_workers_that_differ_may_not(changes: dict[str, Any], told: str) -> None:
-    assert told in (objection([ONE, ONE, replace(ONE, **changes)]) or "")
+    assert told in (objection([ONE, ONE, ONE._replace(**changes)]) or "")
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,7 @@ def test_workers_that_differ_may_not(changes: dict[str, Any], told: str) -> None
     [({"own_key": True}, "roundtrip keys new"), ({"exactly_once": True}, "RedisLedger")],
 )
 def test_what_one_worker_is_warned_of_is_refused_to_several(changes: dict[str, Any], told: str) -> None:
-    changed = replace(ONE, **changes)
+    changed = ONE._replace(**changes)
     assert objection([changed]) is None
     assert told in (objection([changed, changed]) or "")
     assert told in (objection_to_newcomer(changed, []) or "")
@@ -66,5 +65,5 @@ def test_what_one_worker_is_warned_of_is_refused_to_several(changes: dict[str, A
 def test_a_newcomer_and_those_that_run_verify_what_the_other_signs(
     running: tuple[str, ...], newcomer: tuple[str, ...], joins: bool
 ) -> None:
-    why = objection_to_newcomer(replace(ONE, keys=newcomer, build="2"), [replace(ONE, keys=running)])
+    why = objection_to_newcomer(ONE._replace(keys=newcomer, build="2"), [ONE._replace(keys=running)])
     assert (why is None) is joins
