@@ -4,26 +4,22 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import anyio
-from mcp_types import CallToolResult, Root
-from pydantic import BaseModel, FileUrl
-
-from roundtrip.calling.answers import NO_ANSWERS, read_answers
-from roundtrip.calling.call import LEVELS, Called, Plan, carry_out
-from roundtrip.calling.endings import CallFailed, Ending
-from roundtrip.calling.showing import text_of_result, text_of_tools
-from roundtrip.calling.targets import target_of
-from roundtrip.calling.terminal import Terminal
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.parsing import seconds
-from roundtrip.clients.legs import Era
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult, Root
+    from pydantic import BaseModel
+
+    from roundtrip.calling.endings import Ending
 
 __all__ = ["COMMAND"]
 
 _SECONDS: Final = 300.0
-_ERAS: Final = {"retry": Era.RETRY, "live": Era.LIVE, "auto": Era.AUTO}
+_ERAS: Final = ("retry", "live", "auto")
+_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 _DESCRIPTION: Final = """\
 Call a tool of any MCP server, and answer what it asks. Without TOOL, list the tools and their parameters.
@@ -69,7 +65,7 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("arguments", nargs="*", default=[], metavar="key=value", help="its arguments; see below")
     parser.add_argument("--list", action="store_true", help="list the tools, as without TOOL")
     parser.add_argument("--answers", metavar="FILE", help="answer from a JSON file, or from standard input (-)")
-    parser.add_argument("--era", choices=list(_ERAS), default="auto", help="of the protocol; default: %(default)s")
+    parser.add_argument("--era", choices=_ERAS, default="auto", help="of the protocol; default: %(default)s")
     parser.add_argument("--step", action="store_true", help="hold before every round, and tell where the call stands")
     parser.add_argument("--json", action="store_true", help="print the result, or the tools, as JSON")
     parser.add_argument(
@@ -82,11 +78,13 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="send an HTTP header")
     parser.add_argument("--root", action="append", default=[], metavar="PATH", help="a folder the server may know of")
     parser.add_argument(
-        "--log-level", choices=LEVELS, default="info", help="the least log messages to show; default: %(default)s"
+        "--log-level", choices=_LEVELS, default="info", help="the least log messages to show; default: %(default)s"
     )
 
 
 def _run(arguments: Namespace) -> int:
+    from roundtrip.calling.endings import CallFailed
+
     try:
         return _call(arguments)
     except CallFailed as failure:
@@ -95,7 +93,17 @@ def _run(arguments: Namespace) -> int:
         raise failed from failure
 
 
-def _call(arguments: Namespace) -> Ending:
+def _call(arguments: Namespace) -> "Ending":
+    import anyio
+
+    from roundtrip.calling.answers import NO_ANSWERS, read_answers
+    from roundtrip.calling.call import Called, Plan, carry_out
+    from roundtrip.calling.endings import CallFailed, Ending
+    from roundtrip.calling.showing import text_of_result, text_of_tools
+    from roundtrip.calling.targets import target_of
+    from roundtrip.calling.terminal import Terminal
+    from roundtrip.clients.legs import Era
+
     if arguments.list and arguments.tool is not None:
         raise CallFailed("--list calls no tool; leave the tool out")
     terminal = Terminal(listen=arguments.answers != "-")
@@ -106,7 +114,7 @@ def _call(arguments: Namespace) -> Ending:
         answers=NO_ANSWERS if arguments.answers is None else read_answers(arguments.answers),
         tool=arguments.tool,
         arguments=arguments.arguments,
-        era=_ERAS[arguments.era],
+        era=Era[arguments.era.upper()],
         step=arguments.step,
         timeout=arguments.timeout or None,
         roots=[_root(path) for path in arguments.root],
@@ -120,16 +128,19 @@ def _call(arguments: Namespace) -> Ending:
     return done.ending
 
 
-def _root(path: str) -> Root:
+def _root(path: str) -> "Root":
+    from mcp_types import Root
+    from pydantic import FileUrl
+
     folder = Path(path).absolute()
     return Root(uri=FileUrl(folder.as_uri()), name=folder.name or None)
 
 
-def _as_json(*models: BaseModel) -> str:
+def _as_json(*models: "BaseModel") -> str:
     return _dumped([model.model_dump(mode="json", by_alias=True, exclude_none=True) for model in models])
 
 
-def _result_json(result: CallToolResult) -> str:
+def _result_json(result: "CallToolResult") -> str:
     return _dumped(result.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
@@ -144,8 +155,6 @@ def _print(text: str) -> None:
 
 
 COMMAND = Command(
-    name="call",
-    summary="call a tool from the terminal, and answer what it asks",
     description=_DESCRIPTION,
     configure=_configure,
     run=_run,

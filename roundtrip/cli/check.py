@@ -1,31 +1,24 @@
 """`roundtrip check`: recorded calls against the code as it is now, before it is deployed."""
 
 import importlib
-import logging
 import os
-import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-import anyio
-
-from roundtrip.checking.checking import TIMEOUT, check_calls
-from roundtrip.checking.telling import as_data, as_text, summary
-from roundtrip.checking.verdicts import Checked, Verdict
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.loading import TARGET_HELP, load_server
-from roundtrip.cli.parsing import some_seconds
-from roundtrip.cli.trace.sources import add_json, json_text, load
-from roundtrip.clients.trouble import innermost
-from roundtrip.errors import RoundtripError
-from roundtrip.recording.configuration import TRACE_VARIABLE
-from roundtrip.safe_text import printable
-from roundtrip.server.server import Server
+from roundtrip.cli.parsing import add_json, some_seconds
+from roundtrip.recording.variables import TRACE_VARIABLE
+
+if TYPE_CHECKING:
+    from roundtrip.checking.verdicts import Checked
+    from roundtrip.server.server import Server
 
 __all__ = ["COMMAND"]
 
 _ALLOWABLE: Final = "asks-again"
+_SECONDS: Final = 30.0
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -43,13 +36,25 @@ def _configure(parser: ArgumentParser) -> None:
         "systems, for instance",
     )
     parser.add_argument(
-        "--timeout", type=some_seconds, default=TIMEOUT, metavar="SECONDS", help="per leg; default: %(default)g"
+        "--timeout", type=some_seconds, default=_SECONDS, metavar="SECONDS", help="per leg; default: %(default)g"
     )
     add_json(parser)
     parser.add_argument("files", nargs="+", metavar="TRANSCRIPT", help="transcripts, or directories of them")
 
 
 def _run(arguments: Namespace) -> int:
+    import logging
+    import time
+
+    import anyio
+
+    from roundtrip.checking.checking import check_calls
+    from roundtrip.checking.telling import as_data, as_text, summary
+    from roundtrip.checking.verdicts import Verdict
+    from roundtrip.cli.trace.sources import json_text, load
+    from roundtrip.clients.trouble import innermost
+    from roundtrip.safe_text import printable
+
     traced = load(arguments)
     calls = [call for call in traced.calls.values() if arguments.tool in (None, call.tool)]
     if not calls:
@@ -58,7 +63,7 @@ def _run(arguments: Namespace) -> int:
     server = _load(arguments.target, arguments.overrides)
     found: list[Checked] = []
 
-    def tell(checked: Checked) -> None:
+    def tell(checked: "Checked") -> None:
         found.append(checked)
         if not arguments.json:
             print(as_text(checked), flush=True)
@@ -87,7 +92,9 @@ def _run(arguments: Namespace) -> int:
     return 1 if verdicts & failures else 0
 
 
-def _load(target: str, overrides: str | None) -> Server[Any]:
+def _load(target: str, overrides: str | None) -> "Server[Any]":
+    from roundtrip.errors import RoundtripError
+
     # A rehearsal must not end up in the transcript that it is compared with.
     os.environ.pop(TRACE_VARIABLE, None)
     server = load_server(target)
@@ -107,8 +114,6 @@ def _load(target: str, overrides: str | None) -> Server[Any]:
 
 
 COMMAND = Command(
-    name="check",
-    summary="hold recorded calls against the code as it is now",
     description=(
         "Replay recorded calls, without running the bodies of tools, and tell which of their answers would not count "
         "any more, and where they would take another way. The transcripts have to be recorded with reveal: "

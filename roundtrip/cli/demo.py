@@ -3,9 +3,6 @@
 from argparse import ArgumentParser, Namespace
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.demo.fleet import InstanceFailed
-from roundtrip.demo.people import PersonAtTerminal
-from roundtrip.demo.tour import CUSTOMER, DemoFailed, tour
 
 __all__ = ["COMMAND"]
 
@@ -15,6 +12,10 @@ def _configure(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace) -> int:
+    from roundtrip.demo.fleet import InstanceFailed
+    from roundtrip.demo.people import PersonAtTerminal
+    from roundtrip.demo.tour import CUSTOMER, DemoFailed, tour
+
     if arguments.ask:
         print("You are the customer. Type an answer, or 'decline' or 'cancel'.\n")
     try:
@@ -24,8 +25,6 @@ def _run(arguments: Namespace) -> int:
 
 
 COMMAND = Command(
-    name="demo",
-    summary="watch one call hop between instances that share only a key",
     description=(
         "Start three stateless HTTP instances of a bookshop and order a book from them. Every leg of the call is "
         "served by another process; one is killed and started again on the way. The exit code is 0 if the order was "

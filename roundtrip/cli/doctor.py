@@ -88,8 +88,6 @@ def _run(arguments: Namespace) -> int:
 
 
 COMMAND = Command(
-    name="doctor",
-    summary="check whether the instances of a service fit together",
     description=_DESCRIPTION,
     configure=_configure,
     run=_run,

@@ -2,24 +2,24 @@
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.loading import TARGET_HELP, load_server
-from roundtrip.cli.trace.sources import find_call, load
-from roundtrip.drawings.machine import Format, Journey, draw_machine
-from roundtrip.drawings.plans import draw_plans
-from roundtrip.recording.configuration import TRACE_VARIABLE
-from roundtrip.safe_text import printable
+from roundtrip.recording.variables import TRACE_VARIABLE
+
+if TYPE_CHECKING:
+    from roundtrip.drawings.machine import Format
 
 __all__ = ["COMMAND"]
+
+_FORMATS: Final = ("mermaid", "dot", "text", "svg", "html")
 
 
 def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("target", nargs="?", metavar="MODULE:SERVER", help=TARGET_HELP)
     parser.add_argument("tool", nargs="?", metavar="TOOL", help="one tool of it; by default all of them")
-    parser.add_argument(
-        "--format", type=Format, choices=list(Format), default=Format.MERMAID, help="default: %(default)s"
-    )
+    parser.add_argument("--format", choices=_FORMATS, default=_FORMATS[0], help="default: %(default)s")
     parser.add_argument("--output", metavar="FILE", help="write it to a file instead of printing it")
     parser.add_argument(
         "--call", metavar="ID", help="draw the machine with the way of this call, and where it stands, marked"
@@ -34,10 +34,13 @@ def _configure(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace) -> int:
+    from roundtrip.drawings.machine import Format
+
+    format = Format(arguments.format)
     if arguments.call is not None:
-        drawing = _draw_call(arguments)
+        drawing = _draw_call(arguments, format)
     else:
-        drawing = _draw(arguments.target, arguments.tool, arguments.format)
+        drawing = _draw(arguments.target, arguments.tool, format)
     if arguments.output is None:
         print(drawing, flush=True)
     else:
@@ -52,15 +55,22 @@ def _write(file: str, drawing: str) -> None:
         raise CommandFailed(f"cannot write {file!r}: {error.strerror or error}") from error
 
 
-def _draw_call(arguments: Namespace) -> str:
+def _draw_call(arguments: Namespace, format: "Format") -> str:
+    from roundtrip.cli.trace.sources import find_call, load
+    from roundtrip.drawings.machine import Journey, draw_machine
+    from roundtrip.safe_text import printable
+
     if arguments.target is not None:
         raise CommandFailed("--call marks the way of a call through the machine; leave MODULE:SERVER out")
     call = find_call(load(arguments), arguments.call)
     title = f"Call {printable(call.id)} of {printable(call.tool)}: {call.state}"
-    return draw_machine(arguments.format, Journey(call.visited, call.state), title=title)
+    return draw_machine(format, Journey(call.visited, call.state), title=title)
 
 
-def _draw(target: str | None, tool: str | None, format: Format) -> str:
+def _draw(target: str | None, tool: str | None, format: "Format") -> str:
+    from roundtrip.drawings.machine import draw_machine
+    from roundtrip.drawings.plans import draw_plans
+
     if target is None:
         return draw_machine(format)
     plans = load_server(target).plans
@@ -74,8 +84,6 @@ def _draw(target: str | None, tool: str | None, format: Format) -> str:
 
 
 COMMAND = Command(
-    name="graph",
-    summary="draw the machine, or what a server's tools depend on",
     description=(
         "Without arguments, draw the states and events of every call. With a server, draw which functions fill the "
         "parameters of its tools, and which of them ask. With --call, mark the way of a recorded call."

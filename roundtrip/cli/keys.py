@@ -13,7 +13,6 @@ from typing import Final
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.parsing import seconds
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, KeyFile, Role, RoledKey
-from roundtrip.tokens import KeyRing
 
 __all__ = ["COMMAND"]
 
@@ -180,6 +179,8 @@ def _further(keys: KeyFile, *, now: datetime, max_age: float, force: bool) -> tu
 
 
 def _show(keys: KeyFile) -> None:
+    from roundtrip.tokens import KeyRing
+
     hints = KeyRing(keys.keys).hints()
     for hint, one in zip(hints, (keys.signs, keys.other), strict=False):
         if one is not None:
@@ -240,8 +241,6 @@ def _sync_folder(folder: Path) -> None:
 
 
 COMMAND = Command(
-    name="keys",
-    summary="make the keys of a server, and replace them while calls go on",
     description=_DESCRIPTION,
     configure=_configure,
     run=_run,

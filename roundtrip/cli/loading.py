@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, cast
-
-from mcp.server import MCPServer
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from roundtrip.cli.command import CommandFailed
-from roundtrip.server.server import Server
+
+if TYPE_CHECKING:
+    from roundtrip.server.server import Server
 
 __all__ = ["TARGET_HELP", "load_server"]
 
@@ -22,12 +22,16 @@ TARGET_HELP: Final = (
 )
 
 
-def load_server(target: str) -> Server[Any]:
+def load_server(target: str) -> "Server[Any]":
     """The server named by `MODULE:SERVER`, where MODULE is an import path or a file; a function is called for it.
 
     Raises:
         CommandFailed: There is no such module or server in it, or importing the module or making the server failed.
     """
+    from mcp.server import MCPServer
+
+    from roundtrip.server.server import Server
+
     module_name, colon, attribute = target.rpartition(":")
     if not colon or not module_name or not attribute:
         raise CommandFailed(

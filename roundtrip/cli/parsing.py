@@ -2,10 +2,13 @@
 
 import math
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["OptionsAnywhere", "seconds", "some_seconds"]
+from roundtrip.recording.variables import TRACE_VARIABLE
+
+__all__ = ["OptionsAnywhere", "add_call", "add_files", "add_json", "add_output", "seconds", "some_seconds"]
 
 _LONGEST: Final = 10 * 365 * 86400.0
 
@@ -37,12 +40,39 @@ def some_seconds(text: str) -> float:
     return number
 
 
+def add_call(parser: ArgumentParser) -> None:
+    """Take the name of a call."""
+    parser.add_argument("call", metavar="ID", help="a call, or the beginning of its name that no other call has")
+
+
+def add_files(parser: ArgumentParser) -> None:
+    """Take transcripts, named last."""
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help=f"transcripts, or directories of them; by default ${TRACE_VARIABLE}"
+    )
+
+
+def add_json(parser: ArgumentParser) -> None:
+    """Take `--json`."""
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def add_output(parser: ArgumentParser) -> None:
+    """Take `--output`."""
+    parser.add_argument("--output", metavar="PATH", type=Path, help="write to this file, not to standard output")
+
+
 class OptionsAnywhere(ArgumentParser):
     """Options may stand between positional arguments, where argparse by itself expects no more of those."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._apart = False
+        self._prepare: Callable[[ArgumentParser], None] | None = None
+
+    def when_chosen(self, prepare: Callable[[ArgumentParser], None]) -> None:
+        """Take the arguments that `prepare` adds, which is called if there is anything to parse."""
+        self._prepare = prepare
 
     def add_subparsers(self, **options: Any) -> Any:
         """As argparse does. A parser with sub-commands leaves it to theirs."""
@@ -53,6 +83,9 @@ class OptionsAnywhere(ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         """Parse options and positional arguments apart, as `parse_intermixed_args` does for a whole command."""
+        if self._prepare is not None:
+            prepare, self._prepare = self._prepare, None
+            prepare(self)
         if self._apart:
             return super().parse_known_args(args, namespace)
         self._apart = True

@@ -190,8 +190,6 @@ def _announce(name: str, settings: "ServeSettings", listening: "socket.socket") 
 
 
 COMMAND = Command(
-    name="serve",
-    summary="serve over HTTP, with one process or several",
     description=_DESCRIPTION,
     configure=_configure,
     run=_run,

@@ -2,15 +2,13 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, cast
+from typing import Any, Literal, cast
 
 from roundtrip.machine.call import Step
 from roundtrip.recording.tracing import StepObserver, Tracer, Tracers
+from roundtrip.recording.variables import REVEAL_VARIABLE, TRACE_VARIABLE
 
-__all__ = ["REVEAL_VARIABLE", "TRACE_VARIABLE", "Trace", "tracers_of"]
-
-TRACE_VARIABLE: Final = "ROUNDTRIP_TRACE"
-REVEAL_VARIABLE: Final = "ROUNDTRIP_TRACE_REVEAL"
+__all__ = ["Trace", "tracers_of"]
 
 OneTrace = str | os.PathLike[str] | Tracer | Callable[[Step], None]
 Trace = OneTrace | Sequence[OneTrace] | Literal[False] | None

@@ -5,7 +5,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.trace.sources import add_files, add_json, find_call, json_text, load, load_files, write_out
+from roundtrip.cli.parsing import add_files, add_json
+from roundtrip.cli.trace.sources import find_call, json_text, load, load_files, write_out
 from roundtrip.cli.trace.terminal import STATE_STYLES, Screen
 from roundtrip.trace.calls import TracedCall
 from roundtrip.trace.comparing import Difference, compare
@@ -83,8 +84,6 @@ def _difference(screen: Screen, difference: Difference) -> None:
 
 
 COMMAND = Command(
-    name="diff",
-    summary="compare two calls",
     description=(
         "Compare two calls, of one transcript or of two (FILE:ID), by round and question: what was asked in one and "
         "not in the other, reworded, in another order or answered otherwise, and another path of states. Times do "

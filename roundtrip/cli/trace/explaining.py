@@ -4,7 +4,8 @@ from argparse import ArgumentParser, Namespace
 from typing import Any, Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.trace.sources import add_call, add_files, add_json, find_call, json_text, load, write_out
+from roundtrip.cli.parsing import add_call, add_files, add_json
+from roundtrip.cli.trace.sources import find_call, json_text, load, write_out
 from roundtrip.cli.trace.terminal import Screen
 from roundtrip.trace.explaining import Explanation, Subject, explain
 from roundtrip.trace.wording import clock_text
@@ -55,8 +56,6 @@ def _plain(explanation: Explanation) -> dict[str, Any]:
 
 
 COMMAND = Command(
-    name="explain",
-    summary="say why a call asked again, or was refused",
     description=(
         "One sentence for each question that was put again, each token that was refused and each leg that was served "
         "twice: what it was about, why, and what would help. The exit code is 0 if there is nothing of that kind, "

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.trace.sources import add_call, add_files, add_output, find_call, load, write_out
+from roundtrip.cli.parsing import add_call, add_files, add_output
+from roundtrip.cli.trace.sources import find_call, load, write_out
 from roundtrip.trace.calls import TracedCall
 from roundtrip.trace.otlp import otlp
 from roundtrip.trace.page.document import html
@@ -48,8 +49,6 @@ def _run(arguments: Namespace) -> int:
 
 
 COMMAND = Command(
-    name="export",
-    summary="write one call as a page, a diagram or spans",
     description=(
         "Write one call to standard output, or to the file that --output names. It shows what the transcript holds: "
         "answers and texts only where they were recorded with reveal=."

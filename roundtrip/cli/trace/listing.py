@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from roundtrip.cli.command import Command
+from roundtrip.cli.parsing import add_files, add_json
 from roundtrip.cli.trace.filters import add_filters, is_tool, matching
-from roundtrip.cli.trace.sources import add_files, add_json, json_text, load, write_out
+from roundtrip.cli.trace.sources import json_text, load, write_out
 from roundtrip.cli.trace.terminal import STATE_STYLES, Column, Part, Screen
 from roundtrip.recording.lines import RefusedLine
 from roundtrip.trace.calls import TracedCall
@@ -100,8 +101,6 @@ def _list_refusals(lines: Sequence[RefusedLine], arguments: Namespace) -> int:
 
 
 COMMAND = Command(
-    name="ls",
-    summary="list the calls",
     description=(
         "List the calls of the transcripts, the newest last. The exit code is 0 if there are any, 1 if none passes "
         "the filters, 2 if there is nothing to read."

@@ -3,7 +3,8 @@
 from argparse import ArgumentParser, Namespace
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.trace.sources import add_files, named_files
+from roundtrip.cli.parsing import add_files
+from roundtrip.cli.trace.sources import named_files
 from roundtrip.trace.reading import NoTranscript
 
 __all__ = ["COMMAND"]
@@ -36,8 +37,6 @@ def _run(arguments: Namespace) -> int:
 
 
 COMMAND = Command(
-    name="serve",
-    summary="show calls in a browser, while they happen",
     description=(
         "Serve the list of calls, and a page for each, on this machine only, until Ctrl-C (exit code 130). Files and "
         "directories are read on as they are written. The address that is printed holds a secret, as everybody on "

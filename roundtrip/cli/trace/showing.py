@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.trace.sources import add_call, add_files, add_json, find_call, json_text, load, write_out
+from roundtrip.cli.parsing import add_call, add_files, add_json
+from roundtrip.cli.trace.sources import find_call, json_text, load, write_out
 from roundtrip.cli.trace.terminal import MARK_STYLES, STATE_STYLES, Part, Screen
 from roundtrip.recording.lines import (
     AnsweredLine,
@@ -297,8 +298,6 @@ def _run(arguments: Namespace) -> int:
 
 
 COMMAND = Command(
-    name="show",
-    summary="show one call, round by round",
     description=(
         "Show one call: each leg with its instance, what ran and for how long, each round with its questions (asked, "
         "asked again, reused, pending), the answers, what changed in the token, and how the call ended or what it "

@@ -4,21 +4,17 @@ import gc
 import json
 import os
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from roundtrip.cli.command import CommandFailed
-from roundtrip.recording.configuration import TRACE_VARIABLE
+from roundtrip.recording.variables import TRACE_VARIABLE
 from roundtrip.trace.calls import Traced, TracedCall, join
 from roundtrip.trace.reading import NoTranscript, Reading, files_of, read_files, without_collection
 
 __all__ = [
-    "add_call",
-    "add_files",
-    "add_json",
-    "add_output",
     "find_call",
     "json_text",
     "load",
@@ -31,28 +27,6 @@ __all__ = [
 
 _LISTED: Final = 10
 """Calls that are offered where none, or more than one, was named."""
-
-
-def add_call(parser: ArgumentParser) -> None:
-    """Take the name of a call."""
-    parser.add_argument("call", metavar="ID", help="a call, or the beginning of its name that no other call has")
-
-
-def add_files(parser: ArgumentParser) -> None:
-    """Take transcripts, named last."""
-    parser.add_argument(
-        "files", nargs="*", metavar="FILE", help=f"transcripts, or directories of them; by default ${TRACE_VARIABLE}"
-    )
-
-
-def add_json(parser: ArgumentParser) -> None:
-    """Take `--json`."""
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
-
-
-def add_output(parser: ArgumentParser) -> None:
-    """Take `--output`."""
-    parser.add_argument("--output", metavar="PATH", type=Path, help="write to this file, not to standard output")
 
 
 def named_files(arguments: Namespace) -> list[str]:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.parsing import add_files, add_json
 from roundtrip.cli.trace.filters import is_tool, read_reason
-from roundtrip.cli.trace.sources import add_files, add_json, json_text, named_files, tell_losses, warn
+from roundtrip.cli.trace.sources import json_text, named_files, tell_losses, warn
 from roundtrip.cli.trace.terminal import STATE_STYLES, Part, Screen
 from roundtrip.recording.lines import AnsweredLine, AskedLine, BeganLine, EndedLine, Line, RefusedLine
 from roundtrip.runtime.reasons import Reason
@@ -197,8 +198,6 @@ def _sleep() -> None:
 
 
 COMMAND = Command(
-    name="tail",
-    summary="follow what happens, live",
     description=(
         "Print each event as servers write it, of all files and directories that are named, through their rotation, "
         "and of files that appear later. It ends when it is interrupted (exit code 130), or when nobody reads on."

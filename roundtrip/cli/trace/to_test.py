@@ -5,7 +5,8 @@ from argparse import ArgumentParser, Namespace
 from roundtrip.checking.playable import Era, ServerName, write_test
 from roundtrip.checking.recorded import NotReplayable, recorded_call
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.trace.sources import add_call, add_files, add_output, find_call, load, write_out
+from roundtrip.cli.parsing import add_call, add_files, add_output
+from roundtrip.cli.trace.sources import find_call, load, write_out
 from roundtrip.safe_text import printable
 
 __all__ = ["COMMAND"]
@@ -50,8 +51,6 @@ def _run(arguments: Namespace) -> int:
 
 
 COMMAND = Command(
-    name="to-test",
-    summary="write a test that makes a call again",
     description=(
         "Write a test for pytest in which a scripted user makes a recorded call again, and expects the recorded "
         "questions and result. It needs no more than roundtrip, pytest and the server's module. The call has to be "

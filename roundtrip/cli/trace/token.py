@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.trace.sources import add_json, json_text
+from roundtrip.cli.parsing import add_json
+from roundtrip.cli.trace.sources import json_text
 from roundtrip.cli.trace.terminal import Part, Screen
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import Action, Journal
@@ -221,8 +222,6 @@ def _compact(value: object) -> str:
 
 
 COMMAND: Final = Command(
-    name="token",
-    summary="see what a token says",
     description=(
         "Show one token: who signed it, when it expires, which call it belongs to, what was answered and what is out. "
         "The signed part is read without a key; with the server's keys the signature is checked and the sealed part "

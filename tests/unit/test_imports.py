@@ -1,0 +1,131 @@
+"""What is imported, and when. Times would differ between machines; modules do not."""
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Final, get_args
+
+import pytest
+from mcp_types import LoggingLevel
+
+import roundtrip
+import roundtrip.ledger
+from roundtrip.checking.checking import TIMEOUT
+from roundtrip.cli import call, check, graph
+from roundtrip.clients.legs import Era
+from roundtrip.drawings.machine import Format
+from tests.hosts import WAIT
+
+NEEDED: Final = {"anyio", "itsdangerous", "six", "transitions"}
+"""Packages of which a server needs more than the SDK's server has imported."""
+
+UNUSED: Final = {
+    "roundtrip.cli",
+    "roundtrip.ledger.redis",
+    "roundtrip.ledger.sqlite",
+    "roundtrip.recording.chronicle",
+    "roundtrip.recording.recorder",
+    "roundtrip.recording.telemetry",
+    "roundtrip.redis_connections",
+    "roundtrip.serving",
+    "roundtrip.subscriptions",
+    "roundtrip.testing",
+    "roundtrip.trace",
+}
+"""What a server that only serves does without."""
+
+SERVES: Final = """
+import sys
+from mcp.server import MCPServer
+async def greet(name: str) -> str:
+    return name
+MCPServer("shop").tool()(greet)
+before = set(sys.modules)
+from roundtrip import Elicit, Resolve, Server
+Server("shop", keys=["7f" * 32]).tool()(greet)
+print(*sorted(set(sys.modules) - before))
+"""
+
+MISUSES: Final = """
+import sys
+from roundtrip.cli import main
+for line in sys.argv[1:]:
+    try:
+        main(line.split())
+    except SystemExit as ended:
+        print(line, ended.code, *sorted({"anyio", "mcp", "mcp_types", "pydantic"} & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT, check=True)
+
+
+def test_a_server_imports_what_it_needs() -> None:
+    added = set(run(SERVES).stdout.split())
+    assert "roundtrip.server.server" in added
+    packages = {name.partition(".")[0] for name in added} - sys.stdlib_module_names
+    assert packages - {"roundtrip"} <= NEEDED
+    assert not added & UNUSED
+
+
+def test_the_package_alone_imports_nothing_else() -> None:
+    program = "import sys, roundtrip; print('mcp' in sys.modules, 'roundtrip.server' in sys.modules)"
+    assert run(program).stdout.split() == ["False", "False"]
+
+
+USES: Final = [
+    ("--help", 0),
+    ("--version", 0),
+    ("", 2),
+    ("bogus", 2),
+    ("call", 2),
+    ("call --help", 0),
+    ("check", 2),
+    ("demo --bogus", 2),
+    ("doctor", 2),
+    ("graph --format bogus", 2),
+    ("keys bogus", 2),
+    ("serve --help", 0),
+    ("trace --help", 0),
+    ("trace bogus", 2),
+]
+
+
+def test_help_and_mistakes_are_told_without_the_sdk() -> None:
+    told = run(MISUSES, *(line for line, _ in USES)).stderr.splitlines()
+    for line, code in USES:
+        assert f"{line} {code}" in told
+
+
+@pytest.mark.parametrize("package", [roundtrip, roundtrip.ledger])
+def test_names_are_imported_from_where_type_checkers_see_them(package: object) -> None:
+    path = Path(str(vars(package)["__file__"]))
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    seen = {
+        alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module is not None
+        for alias in node.names
+    }
+    names: list[str] = vars(package)["__all__"]
+    assert set(names) <= set(dir(package))
+    for name in names:
+        assert getattr(package, name) is getattr(import_module(str(seen[name])), name)
+
+
+def test_a_name_that_is_missing_is_told() -> None:
+    with pytest.raises(AttributeError, match=r"module 'roundtrip' has no attribute 'Serber'"):
+        vars(roundtrip)["__getattr__"]("Serber")
+    with pytest.raises(ImportError, match="cannot import name 'Serber'"):
+        exec("from roundtrip import Serber", {})
+
+
+def test_the_choices_of_the_command_line_are_those_of_what_it_runs() -> None:
+    assert vars(call)["_ERAS"] == tuple(era.name.lower() for era in Era)
+    assert vars(call)["_LEVELS"] == get_args(LoggingLevel)
+    assert vars(graph)["_FORMATS"] == tuple(Format)
+    assert vars(check)["_SECONDS"] == TIMEOUT
