@@ -7,9 +7,10 @@ import random
 import sys
 from collections.abc import Sequence
 
+from benchmarks.everything import scenarios
 from benchmarks.measure import Effort, Line, PeerFailed, measure
-from benchmarks.report import as_json, table
-from benchmarks.scenarios import SCENARIOS
+from benchmarks.report import as_json, origin, table
+from benchmarks.targets import HEAD, TARGETS, line_of, measure_targets
 from benchmarks.variants import Variant, installed
 
 _SEED = 20260728
@@ -22,12 +23,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.disable(logging.CRITICAL)
     variants = [variant for variant in installed() if not options.variant or variant.name in options.variant]
     effort = Effort(
-        rounds=options.rounds or (1 if options.quick else 15),
+        rounds=options.rounds or (1 if options.quick else 30 if options.targets else 15),
         batch_scale=0 if options.quick else 1,
         warm_up=0 if options.quick else 5,
     )
     try:
-        lines = asyncio.run(_measure_all(variants, only=options.only, effort=effort))
+        if options.targets:
+            return asyncio.run(_hold_to_targets(only=options.only, effort=effort, quick=options.quick))
+        lines = asyncio.run(_measure_all(variants, only=options.only, effort=effort, quick=options.quick))
     except PeerFailed as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -38,10 +41,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-async def _measure_all(variants: Sequence[Variant], *, only: Sequence[str], effort: Effort) -> list[Line]:
+async def _hold_to_targets(*, only: Sequence[str], effort: Effort, quick: bool) -> int:
+    """Print the line of each target as it is measured; 1 if one was missed."""
+    targets = [one for one in TARGETS if not only or any(text in one.row for text in only)]
+    print(HEAD, flush=True)
+    missed = False
+    async for verdict in measure_targets(targets, installed(), effort=effort, quick=quick, seed=_SEED):
+        print(line_of(verdict), flush=True)
+        missed |= verdict.said == "miss"
+    print(f"\n{origin()}")
+    # Of a smoke run, the figures say nothing.
+    return 1 if missed and not quick else 0
+
+
+async def _measure_all(variants: Sequence[Variant], *, only: Sequence[str], effort: Effort, quick: bool) -> list[Line]:
     rng = random.Random(_SEED)
     lines: list[Line] = []
-    for scenario in SCENARIOS:
+    for scenario in scenarios(quick=quick):
         wanted = {row.name for row in scenario.rows if not only or any(text in row.name for text in only)}
         if not wanted:
             continue
@@ -55,8 +71,11 @@ async def _measure_all(variants: Sequence[Variant], *, only: Sequence[str], effo
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a smoke run: checks everything, measures hardly")
+    parser.add_argument("--targets", action="store_true", help="print what roundtrip may cost, and what it does")
     parser.add_argument("--json", action="store_true", help="print JSON, with every sample")
-    parser.add_argument("--rounds", type=_positive, metavar="N", help="batches of each peer per scenario (default 15)")
+    parser.add_argument(
+        "--rounds", type=_positive, metavar="N", help="batches of each peer (default 15; for targets 30)"
+    )
     parser.add_argument(
         "--only", action="append", default=[], metavar="NAME", help="rows whose name contains NAME; may be repeated"
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from benchmarks.asgi import Response
-from benchmarks.wire import Asked, Question, WrongReply, call, read
+from benchmarks.wire import Asked, Question, Request, WrongReply, call, read
 from benchmarks.workloads import Workload
 
 
@@ -24,6 +24,8 @@ class Leg:
     elapsed_ns: int
     state_bytes: int
     """The size of the request state it handed out."""
+    bytes: int
+    """The sizes of both bodies, the request's and the response's."""
 
 
 async def play(endpoint: Poster, workload: Workload) -> tuple[Leg, ...]:
@@ -45,7 +47,7 @@ async def play(endpoint: Poster, workload: Workload) -> tuple[Leg, ...]:
         asked = tuple(question.message for question in reply.questions.values())
         if asked != messages:
             raise WrongReply(f"leg {len(legs) + 1} asked {asked} where it had to ask {messages}")
-        legs.append(Leg(elapsed_ns=response.elapsed_ns, state_bytes=len(reply.state or "")))
+        legs.append(_leg(request, response, state_bytes=len(reply.state or "")))
         request = call(answers=_answers(reply.questions, workload=workload), state=reply.state)
     response = await endpoint.post(request.body, headers=request.headers)
     reply = read(response)
@@ -53,11 +55,16 @@ async def play(endpoint: Poster, workload: Workload) -> tuple[Leg, ...]:
         raise WrongReply(f"leg {len(legs) + 1} asked {list(reply.questions)} where it had to finish")
     if reply.text != workload.text:
         raise WrongReply(f"the call ended with {reply.text!r} instead of {workload.text!r}")
-    return (*legs, Leg(elapsed_ns=response.elapsed_ns, state_bytes=0))
+    return (*legs, _leg(request, response, state_bytes=0))
 
 
-def _answers(questions: Mapping[str, Question], *, workload: Workload) -> dict[str, dict[str, str | bool]]:
-    return {
-        key: {question.field: workload.answers[int(question.message.partition(":")[0])]}
-        for key, question in questions.items()
-    }
+def _leg(request: Request, response: Response, *, state_bytes: int) -> Leg:
+    return Leg(response.elapsed_ns, state_bytes, len(request.body) + len(response.body))
+
+
+def _answers(questions: Mapping[str, Question], *, workload: Workload) -> dict[str, dict[str, str | bool] | str]:
+    answers: dict[str, dict[str, str | bool] | str] = {}
+    for key, question in questions.items():
+        answer = workload.answers[int(question.message.partition(":")[0])]
+        answers[key] = str(answer) if question.field is None else {question.field: answer}
+    return answers

@@ -79,7 +79,7 @@ async def _answer_twice(endpoint: Endpoint) -> tuple[float, ...]:
     asked = read(await endpoint.post(request.body, headers=request.headers))
     if not isinstance(asked, Asked):
         raise WrongReply("the first leg did not ask")
-    answers: dict[str, dict[str, str | bool]] = {key: {one.field: True} for key, one in asked.questions.items()}
+    answers: dict[str, dict[str, str | bool]] = {key: {one.field or "": True} for key, one in asked.questions.items()}
     request = call(answers=answers, state=asked.state)
     taken: list[float] = []
     for _ in _ROWS:

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from statistics import median
@@ -49,7 +49,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row with the figures of the peers that can do it, by name."""
+    """One row with the figures of the peers that can do it, by name. Samples of one place were taken in one round."""
 
     row: Row
     figures: dict[str, Figure]
@@ -58,38 +58,50 @@ class Line:
 async def measure(
     scenario: Scenario, variants: Sequence[Variant], *, effort: Effort, rng: random.Random
 ) -> tuple[Line, ...]:
-    """Put the variants through the scenario, in an order shuffled anew in every round.
+    """Put the variants through the scenario.
+
+    Raises:
+        PeerFailed: A variant answered wrongly.
+    """
+    samples = await interleaved({variant.name: (scenario, variant) for variant in variants}, effort=effort, rng=rng)
+    return tuple(
+        Line(row, {name: Figure(tuple(values[index] for values in rounds)) for name, rounds in samples.items()})
+        for index, row in enumerate(scenario.rows)
+    )
+
+
+async def interleaved(
+    subjects: Mapping[str, tuple[Scenario, Variant]], *, effort: Effort, rng: random.Random
+) -> dict[str, list[tuple[float, ...]]]:
+    """Put each variant through its scenario, round by round, in an order shuffled anew in every round.
 
     Raises:
         PeerFailed: A variant answered wrongly.
     """
     samples: dict[str, list[tuple[float, ...]]] = {}
+    most = [scenario.most_rounds for scenario, _ in subjects.values() if scenario.most_rounds is not None]
     async with AsyncExitStack() as stack:
-        ready: dict[str, Call] = {}
-        for variant in variants:
+        ready: dict[str, tuple[Call, int]] = {}
+        for name, (scenario, variant) in subjects.items():
             call = await stack.enter_async_context(scenario.prepared(variant))
             if call is not None:
-                ready[variant.name] = call
+                ready[name] = (call, scenario.calls)
         try:
             # What the servers and their imports allocated is no garbage of any call: without the freeze every
             # collection would walk it, and the peer that runs first would pay for the largest.
             gc.collect()
             gc.freeze()
-            for name, call in ready.items():
+            for name, (call, calls) in ready.items():
                 samples[name] = []
-                await _batch(name, call, size=min(effort.warm_up, scenario.calls))
-            size = effort.batch(scenario.calls)
-            for _ in range(min(effort.rounds, scenario.most_rounds or effort.rounds)):
-                for name, call in rng.sample(list(ready.items()), k=len(ready)):
+                await _batch(name, call, size=min(effort.warm_up, calls))
+            for _ in range(min([effort.rounds, *most])):
+                for name, (call, calls) in rng.sample(list(ready.items()), k=len(ready)):
                     # Each batch starts clean and collects on its own account: a peer pays for its garbage only.
                     gc.collect()
-                    samples[name].append(await _batch(name, call, size=size))
+                    samples[name].append(await _batch(name, call, size=effort.batch(calls)))
         finally:
             gc.unfreeze()
-    return tuple(
-        Line(row, {name: Figure(tuple(values[index] for values in rounds)) for name, rounds in samples.items()})
-        for index, row in enumerate(scenario.rows)
-    )
+    return samples
 
 
 async def _batch(name: str, call: Call, *, size: int) -> tuple[float, ...]:

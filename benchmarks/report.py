@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
+from benchmarks.intervals import ratio_interval
 from benchmarks.measure import Figure, Line
 from benchmarks.scenarios import Unit
 from benchmarks.variants import Variant
@@ -18,9 +19,9 @@ _PACKAGES: Final = ("mcp", "fastmcp", "roundtrip", "pydantic", "starlette", "any
 
 
 def table(lines: Sequence[Line], variants: Sequence[Variant]) -> str:
-    """Lay out medians, the ratio to the baseline, and minima."""
+    """Lay out medians, the ratio to the baseline, and the interval in which that ratio lies."""
     header = ["", *(cell for variant in variants for cell in (variant.title, "", ""))]
-    second = ["", *(cell for _ in variants for cell in ("median", f"/{BASELINE}", "min"))]
+    second = ["", *(cell for _ in variants for cell in ("median", f"/{BASELINE}", "95 %"))]
     grid = [header, second, *([line.row.title, *_cells(line, variants)] for line in lines)]
     widths = [max(len(row[column]) for row in grid[1:]) for column in range(len(header))]
     for index in range(1, len(header), 3):
@@ -31,7 +32,7 @@ def table(lines: Sequence[Line], variants: Sequence[Variant]) -> str:
     notes = [f"{variant.title}: {variant.note}" for variant in variants]
     rule = "-" * len(rendered[0])
     return "\n".join(
-        ["   ".join([" " * widths[0], *spans]).rstrip(), rendered[0], rule, *rendered[1:], "", *notes, _origin()]
+        ["   ".join([" " * widths[0], *spans]).rstrip(), rendered[0], rule, *rendered[1:], "", *notes, origin()]
     )
 
 
@@ -53,7 +54,7 @@ def as_json(lines: Sequence[Line], variants: Sequence[Variant]) -> str:
                     name: {
                         "median": figure.median,
                         "min": figure.least,
-                        "ratio": _ratio(figure, line.figures.get(BASELINE)),
+                        "ratio": _ratio(figure, line.figures.get(BASELINE)) if line.row.is_compared else None,
                         "samples": list(figure.samples),
                     }
                     for name, figure in line.figures.items()
@@ -72,12 +73,13 @@ def _cells(line: Line, variants: Sequence[Variant]) -> list[str]:
         if figure is None:
             cells += ["-", "", ""]
             continue
-        ratio = _ratio(figure, line.figures.get(BASELINE))
-        cells += [
-            _shown(figure.median, line.row.unit),
-            "" if ratio is None else f"{ratio:.2f}",
-            _shown(figure.least, line.row.unit),
-        ]
+        baseline = line.figures.get(BASELINE)
+        cells.append(shown(figure.median, line.row.unit))
+        if baseline is None or baseline is figure or not line.row.is_compared:
+            cells += ["", ""]
+            continue
+        ratio = ratio_interval(figure.samples, baseline.samples)
+        cells += [f"{ratio.figure:.2f}", f"{ratio.low:.2f}-{ratio.high:.2f}"]
     return cells
 
 
@@ -85,9 +87,12 @@ def _ratio(figure: Figure, baseline: Figure | None) -> float | None:
     return None if baseline is None else figure.median / baseline.median
 
 
-def _shown(value: float, unit: Unit) -> str:
+def shown(value: float, unit: Unit) -> str:
+    """A value with its unit, short."""
+    if unit is Unit.RATIO:
+        return f"{value:.2f}"
     if unit is Unit.BYTES:
-        return f"{value:.0f} B"
+        return f"{value:.0f} B" if value < 100_000 else f"{value / 2**20:.1f} MB"
     microseconds = value / 1_000
     return f"{microseconds:.0f} µs" if microseconds < 10_000 else f"{microseconds / 1_000:.1f} ms"
 
@@ -98,7 +103,8 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
     return "   ".join([f"{row[0]:<{widths[0]}}", *groups])
 
 
-def _origin() -> str:
+def origin() -> str:
+    """On what it was measured."""
     packages = ", ".join(f"{name} {number}" for name, number in _versions().items())
     return f"CPython {platform.python_version()}, {os.cpu_count()} cores; {packages}"
 

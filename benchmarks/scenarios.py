@@ -1,12 +1,11 @@
-"""The list of what is measured, and how a number is taken from each."""
+"""What is measured in this process, and how a number is taken from each."""
 
-import asyncio
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from statistics import mean
 from typing import Final, Protocol, TypeAlias
 
 from starlette.types import ASGIApp
@@ -16,7 +15,7 @@ from benchmarks.dialogue import Leg, Poster, play
 from benchmarks.sockets import listening
 from benchmarks.variants import Variant
 from benchmarks.wire import WrongReply, list_tools, read_list
-from benchmarks.workloads import TOOL, Plain, Workload, compute, confirm, plain, words
+from benchmarks.workloads import TOOL, Plain, Workload, compute, confirm, draft, plain, words
 
 Call: TypeAlias = Callable[[], Awaitable[tuple[float, ...]]]
 """Does the work once, checks it, and yields one value for each row of its scenario."""
@@ -27,6 +26,7 @@ class Unit(Enum):
 
     NANOSECONDS = "ns"
     BYTES = "bytes"
+    RATIO = "ratio"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ class Row:
     name: str
     title: str
     unit: Unit = Unit.NANOSECONDS
+    is_compared: bool = True
+    """Whether a ratio of two peers says something; it does not where one of them has next to nothing to do."""
 
 
 class Scenario(Protocol):
@@ -121,33 +123,6 @@ class Listing:
         return _served(variant, self.workload, once)
 
 
-@dataclass(frozen=True, slots=True)
-class Importing:
-    """Imports a peer in a fresh interpreter."""
-
-    rows: tuple[Row, ...]
-    calls: int = 1
-    most_rounds: int | None = 5
-
-    @asynccontextmanager
-    async def prepared(self, variant: Variant) -> AsyncGenerator[Call | None]:
-        """Nothing needs to be started."""
-        program = (
-            "from time import perf_counter_ns as now\n"
-            f"start = now()\n{variant.imports}\nstop = now()\n"
-            "import sys\nsys.stdout.write(f'\\n{stop - start}')"
-        )
-
-        async def once() -> tuple[float, ...]:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE
-            )
-            output, _ = await process.communicate()
-            return (float(output.split()[-1]),)
-
-        yield once
-
-
 @asynccontextmanager
 async def _served(
     variant: Variant,
@@ -175,6 +150,11 @@ def _ask_leg(legs: Sequence[Leg]) -> float:
 
 def _answer_leg(legs: Sequence[Leg]) -> float:
     return legs[-1].elapsed_ns
+
+
+def _carrying_bytes(legs: Sequence[Leg]) -> float:
+    # The first leg asks for the text and the second brings it; those after them carry it, the last one hither only.
+    return mean(leg.bytes for leg in legs[2:-1])
 
 
 def _last_state(legs: Sequence[Leg]) -> float:
@@ -212,7 +192,17 @@ def _token(count: int) -> Conversation:
     return Conversation(words(count, 1, long=True), (Reading(row, _last_state),), calls=1, most_rounds=5)
 
 
-SCENARIOS: Final[tuple[Scenario, ...]] = (
+def _once(count: int, *, calls: int) -> Conversation:
+    title = f"chain of {count} questions, once=True, whole call"
+    return _whole_call(f"once-{count}", title, workload=words(*[1] * count, once=True), calls=calls)
+
+
+def _sampled() -> Conversation:
+    row = Row("sampled", "leg with 20 kB of earlier sampled text", Unit.BYTES)
+    return Conversation(draft(4), (Reading(row, _carrying_bytes),), calls=1, most_rounds=5)
+
+
+IN_PROCESS: Final[tuple[Scenario, ...]] = (
     _whole_call("plain", "plain call", workload=plain(), calls=100),
     _whole_call("plain-100", "plain call, 100 tools registered", workload=plain(tools=100), calls=30),
     Listing(plain(tools=100), (Row("list-100", "list of 100 tools"),), calls=5),
@@ -224,10 +214,13 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     _whole_call("chain-4", "chain of 4 questions, whole call", workload=words(*[1] * 4), calls=10),
     _whole_call("chain-16", "chain of 16 questions, whole call", workload=words(*[1] * 16), calls=2),
     _whole_call("chain-64", "chain of 64 questions, whole call", workload=words(*[1] * 64), calls=1),
+    _once(16, calls=2),
+    _once(32, calls=1),
+    _once(64, calls=1),
     _whole_call("slow-10", "10 resolvers of 50 ms", workload=compute(10, seconds=0.05), calls=1, most_rounds=5),
     _whole_call("trivial-10", "10 trivial async resolvers", workload=compute(10, seconds=0), calls=80),
     _token(1),
     _token(4),
     _token(16),
-    Importing((Row("import", "import, fresh interpreter"),)),
+    _sampled(),
 )

@@ -23,7 +23,7 @@ _LIST_HEADERS: Final = {**_HEADERS, "mcp-method": "tools/list"}
 _META: Final[dict[str, Any]] = {
     PROTOCOL_VERSION_META_KEY: REVISION,
     CLIENT_INFO_META_KEY: {"name": "benchmarks", "version": "0"},
-    CLIENT_CAPABILITIES_META_KEY: {"elicitation": {"form": {}}},
+    CLIENT_CAPABILITIES_META_KEY: {"elicitation": {"form": {}}, "sampling": {}},
 }
 
 _ids = count(1)
@@ -35,10 +35,11 @@ class WrongReply(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One form question, as the client sees it."""
+    """One question, as the client sees it."""
 
     message: str
-    field: str
+    field: str | None
+    """Of its form; none where the client's model is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,16 @@ class Request:
 
 def call(
     *,
-    answers: Mapping[str, Mapping[str, str | bool]] | None = None,
+    answers: Mapping[str, Mapping[str, str | bool] | str] | None = None,
     state: str | None = None,
 ) -> Request:
-    """Write one leg: without `answers` the first, with them a retry that echoes `state`."""
+    """Write one leg: without `answers` the first, with them a retry that echoes `state`.
+
+    An answer is the content of a form, or what a model has written.
+    """
     params: dict[str, Any] = {"_meta": _META, "name": TOOL, "arguments": ARGUMENTS}
     if answers is not None:
-        params["inputResponses"] = {key: {"action": "accept", "content": content} for key, content in answers.items()}
+        params["inputResponses"] = {key: _answer(given) for key, given in answers.items()}
     if state is not None:
         params["requestState"] = state
     return Request(headers=_CALL_HEADERS, body=_message("tools/call", params))
@@ -123,7 +127,16 @@ def _message(method: str, params: dict[str, Any]) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode()
 
 
+def _answer(given: Mapping[str, str | bool] | str) -> dict[str, Any]:
+    if isinstance(given, str):
+        return {"role": "assistant", "model": "benchmarks", "content": {"type": "text", "text": given}}
+    return {"action": "accept", "content": given}
+
+
 def _question(params: dict[str, Any]) -> Question:
+    if "messages" in params:
+        message: Any = params["messages"][0]
+        return Question(message=message["content"]["text"], field=None)
     (field,) = params["requestedSchema"]["properties"]
     return Question(message=params["message"], field=field)
 

@@ -8,6 +8,8 @@ from typing import Final
 
 from pydantic import BaseModel
 
+from benchmarks.prose import prose
+
 TOOL: Final = "work"
 """The name under which every peer registers the tool that is called."""
 
@@ -20,7 +22,11 @@ ARGUMENTS: Final = {"name": "Ada"}
 CONSENT_MESSAGE: Final = "0: really?"
 """The one yes-or-no question."""
 
+DRAFT_MESSAGE: Final = "0: write a report"
+"""What the client's model is asked for."""
+
 _LONG_ANSWER: Final = 40
+_DRAFT: Final = 20_000
 
 
 class Word(BaseModel):
@@ -72,6 +78,15 @@ class Words(Workload):
     """Ask free-text questions round by round; each depends on every answer of the round before its own."""
 
     rounds: tuple[int, ...]
+    once: bool = False
+    """Whether a question that was answered need not be asked for again in the server, on every later leg."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft(Workload):
+    """Have the client's model write a long text, then ask `questions` free-text questions, one after the other."""
+
+    questions: int
 
 
 def plain(*, tools: int = 1) -> Plain:
@@ -89,7 +104,7 @@ def confirm() -> Confirm:
     return Confirm(text=said(ARGUMENTS["name"], [str(True)]), messages=((CONSENT_MESSAGE,),), answers=(True,))
 
 
-def words(*rounds: int, long: bool = False) -> Words:
+def words(*rounds: int, long: bool = False, once: bool = False) -> Words:
     """Describe a call that asks `rounds[0]` questions, then `rounds[1]` that depend on them, and so on."""
     messages: list[tuple[str, ...]] = []
     answers: list[str] = []
@@ -99,7 +114,27 @@ def words(*rounds: int, long: bool = False) -> Words:
         messages.append(tuple(word_message(number, latest) for number in numbers))
         latest = [_long_answer(number) if long else f"word-{number:03d}" for number in numbers]
         answers += latest
-    return Words(text=said(ARGUMENTS["name"], latest), messages=tuple(messages), answers=tuple(answers), rounds=rounds)
+    return Words(
+        text=said(ARGUMENTS["name"], latest),
+        messages=tuple(messages),
+        answers=tuple(answers),
+        rounds=rounds,
+        once=once,
+    )
+
+
+def draft(questions: int) -> Draft:
+    """Describe a call in which a sampled text of 20 kB comes first."""
+    text = prose(_DRAFT)
+    answers = [text, *(f"word-{number:03d}" for number in range(1, questions + 1))]
+    messages = [DRAFT_MESSAGE]
+    messages += [word_message(number, answers[number - 1 : number]) for number in range(1, questions + 1)]
+    return Draft(
+        text=said(ARGUMENTS["name"], [str(len(text)), answers[-1]]),
+        messages=tuple((message,) for message in messages),
+        answers=tuple(answers),
+        questions=questions,
+    )
 
 
 def word_message(number: int, before: Sequence[str]) -> str:

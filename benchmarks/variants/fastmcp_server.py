@@ -18,13 +18,15 @@ from benchmarks.asgi import PATH
 from benchmarks.variants import guard
 from benchmarks.variants.signatures import spelled
 from benchmarks.variants.variant import Variant
-from benchmarks.workloads import KEY, TOOL, Compute, Confirm, Plain, Words, Workload, computed, said
+from benchmarks.workloads import KEY, TOOL, Compute, Confirm, Draft, Plain, Words, Workload, computed, said
 
 _Function: TypeAlias = Callable[..., Any]
 
 
-def build(workload: Workload) -> ASGIApp:
+def build(workload: Workload) -> ASGIApp | None:
     """Make a FastMCP server with the workload's tool."""
+    if isinstance(workload, Words) and workload.once:
+        return None
     server: FastMCP[Any] = FastMCP("bench", request_state_security=RequestStateSecurity(keys=[KEY]))
     if isinstance(workload, Plain):
         for number in range(1, workload.tools):
@@ -43,6 +45,8 @@ def _tool(workload: Workload) -> _Function:
             return _confirm
         case Words(rounds=rounds):
             return _wording(rounds)
+        case Draft(questions=questions):
+            return _drafting(questions)
         case _:
             raise NotImplementedError(type(workload).__name__)
 
@@ -62,6 +66,13 @@ async def _confirm(name: str, ctx: Context) -> str | InputRequiredResult:
 def _wording(rounds: tuple[int, ...]) -> _Function:
     async def work(name: str, ctx: Context) -> str | InputRequiredResult:
         return guard.word_rounds(name, rounds, ctx.input_responses, ctx.request_state)
+
+    return work
+
+
+def _drafting(questions: int) -> _Function:
+    async def work(name: str, ctx: Context) -> str | InputRequiredResult:
+        return guard.draft(name, questions, ctx.input_responses, ctx.request_state)
 
     return work
 
@@ -95,4 +106,5 @@ VARIANT = Variant(
     imports="from fastmcp import FastMCP",
     note="values by Depends; questions by hand-written guards, the low-level server's code",
     build=build,
+    help=("-m", "fastmcp.cli", "--help"),
 )

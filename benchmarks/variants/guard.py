@@ -4,10 +4,21 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
-from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult, InputResponses
+from mcp_types import (
+    CreateMessageRequest,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+    InputResponses,
+    SamplingMessage,
+    TextContent,
+)
 from pydantic import BaseModel
 
-from benchmarks.workloads import CONSENT_MESSAGE, Consent, Word, said, word_message
+from benchmarks.workloads import CONSENT_MESSAGE, DRAFT_MESSAGE, Consent, Word, said, word_message
 
 _M = TypeVar("_M", bound=BaseModel)
 
@@ -56,6 +67,35 @@ def word_rounds(
         },
         request_state=json.dumps(checkpoint, separators=(",", ":")),
     )
+
+
+def draft(name: str, questions: int, responses: InputResponses | None, state: str | None) -> str | InputRequiredResult:
+    """Have a text written, then ask question after question, with all that was said so far as the state."""
+    said_so_far: list[str] = [] if state is None else json.loads(state)
+    if state is None:
+        message = SamplingMessage(role="user", content=TextContent(text=DRAFT_MESSAGE))
+        asking = CreateMessageRequest(params=CreateMessageRequestParams(messages=[message], max_tokens=6000))
+        return InputRequiredResult(input_requests={"draft": asking}, request_state="[]")
+    number = len(said_so_far)
+    if number:
+        said_so_far.append(_accepted(responses or {}, f"word_{number}", Word).text)
+    else:
+        said_so_far.append(_written(responses or {}))
+    if number == questions:
+        return said(name, [str(len(said_so_far[0])), said_so_far[-1]])
+    message = word_message(number + 1, said_so_far[-1:])
+    question = ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=_WORD_SCHEMA))
+    return InputRequiredResult(
+        input_requests={f"word_{number + 1}": question},
+        request_state=json.dumps(said_so_far, separators=(",", ":")),
+    )
+
+
+def _written(responses: InputResponses) -> str:
+    answer = responses.get("draft")
+    if not isinstance(answer, CreateMessageResult) or not isinstance(answer.content, TextContent):
+        raise NotAccepted("draft")
+    return answer.content.text
 
 
 def _numbers(rounds: Sequence[int], *, done: int) -> range:

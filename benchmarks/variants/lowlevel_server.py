@@ -21,15 +21,17 @@ from starlette.types import ASGIApp
 from benchmarks.asgi import PATH
 from benchmarks.variants import guard
 from benchmarks.variants.variant import Variant
-from benchmarks.workloads import KEY, TOOL, Compute, Confirm, Plain, Words, Workload, computed, said
+from benchmarks.workloads import KEY, TOOL, Compute, Confirm, Draft, Plain, Words, Workload, computed, said
 
 _Body: TypeAlias = Callable[[CallToolRequestParams], Awaitable[str | InputRequiredResult]]
 
 _SCHEMA: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 
-def build(workload: Workload) -> ASGIApp:
+def build(workload: Workload) -> ASGIApp | None:
     """Make a low-level server with the workload's tool, its request states sealed like everybody's."""
+    if isinstance(workload, Words) and workload.once:
+        return None
     bodies = {TOOL: _body(workload)}
     if isinstance(workload, Plain):
         bodies |= {f"other_{number}": bodies[TOOL] for number in range(1, workload.tools)}
@@ -69,6 +71,8 @@ def _body(workload: Workload) -> _Body:
             return _confirm
         case Words(rounds=rounds):
             return _wording(rounds)
+        case Draft(questions=questions):
+            return _drafting(questions)
         case _:
             raise NotImplementedError(type(workload).__name__)
 
@@ -84,6 +88,13 @@ async def _confirm(params: CallToolRequestParams) -> str | InputRequiredResult:
 def _wording(rounds: tuple[int, ...]) -> _Body:
     async def body(params: CallToolRequestParams) -> str | InputRequiredResult:
         return guard.word_rounds(_name(params), rounds, params.input_responses, params.request_state)
+
+    return body
+
+
+def _drafting(questions: int) -> _Body:
+    async def body(params: CallToolRequestParams) -> str | InputRequiredResult:
+        return guard.draft(_name(params), questions, params.input_responses, params.request_state)
 
     return body
 

@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
 from mcp.server import MCPServer
-from mcp.server.mcpserver import Elicit, Resolve
+from mcp.server.mcpserver import Elicit, Resolve, Sample
+from mcp_types import CreateMessageResult, SamplingMessage, TextContent
 
 from benchmarks.variants.signatures import spelled
 from benchmarks.workloads import (
     CONSENT_MESSAGE,
+    DRAFT_MESSAGE,
     TOOL,
     Compute,
     Confirm,
     Consent,
+    Draft,
     Plain,
     Word,
     Words,
@@ -33,10 +36,13 @@ class Markers:
 
     resolve: Callable[[Function], Resolve]
     elicit: type[Elicit[Any]]
+    sample: type[Sample]
+    once: Callable[[Function], Resolve] | None = None
+    """Resolves a function whose value is final; None where there is nothing of the kind."""
 
 
-def register(server: MCPServer[Any], workload: Workload, *, markers: Markers) -> None:
-    """Give the server the workload's tool."""
+def register(server: MCPServer[Any], workload: Workload, *, markers: Markers) -> bool:
+    """Give the server the workload's tool; False where these markers cannot do it."""
     match workload:
         case Plain(tools=tools):
             for number in range(1, tools):
@@ -46,10 +52,16 @@ def register(server: MCPServer[Any], workload: Workload, *, markers: Markers) ->
             server.tool(name=TOOL)(_computing(count, seconds, markers))
         case Confirm():
             server.tool(name=TOOL)(_confirming(markers))
-        case Words(rounds=rounds):
-            server.tool(name=TOOL)(_wording(rounds, markers))
+        case Words(rounds=rounds, once=once):
+            resolve = markers.once if once else markers.resolve
+            if resolve is None:
+                return False
+            server.tool(name=TOOL)(_wording(rounds, markers, resolve))
+        case Draft(questions=questions):
+            server.tool(name=TOOL)(_drafting(questions, markers))
         case _:
             raise NotImplementedError(type(workload).__name__)
+    return True
 
 
 def _greeter() -> Function:
@@ -90,7 +102,7 @@ def _confirming(markers: Markers) -> Function:
     return spelled(work, name=TOOL, parameters=parameters, returns=str)
 
 
-def _wording(rounds: Sequence[int], markers: Markers) -> Function:
+def _wording(rounds: Sequence[int], markers: Markers, resolve: Callable[[Function], Resolve]) -> Function:
     async def work(name: str, **values: Word) -> str:
         return said(name, (value.text for value in values.values()))
 
@@ -99,7 +111,7 @@ def _wording(rounds: Sequence[int], markers: Markers) -> Function:
     for size in rounds:
         asking = {number + offset: _question(number + offset, latest, markers) for offset in range(size)}
         # The tool consumes the last round only; what went before reaches it through the wording of the questions.
-        latest = {f"word_{key}": Annotated[Word, markers.resolve(question)] for key, question in asking.items()}
+        latest = {f"word_{key}": Annotated[Word, resolve(question)] for key, question in asking.items()}
         number += size
     return spelled(work, name=TOOL, parameters={"name": str, **latest}, returns=str)
 
@@ -109,3 +121,32 @@ def _question(number: int, before: dict[str, Any], markers: Markers) -> Function
         return markers.elicit(word_message(number, [value.text for value in values.values()]), Word)
 
     return spelled(question, name=f"question_{number}", parameters=before, returns=Elicit[Word])
+
+
+def _drafting(questions: int, markers: Markers) -> Function:
+    async def write() -> Sample:
+        message = SamplingMessage(role="user", content=TextContent(text=DRAFT_MESSAGE))
+        return markers.sample([message], max_tokens=6000)
+
+    async def work(name: str, draft: CreateMessageResult, answer: Word) -> str:
+        return said(name, [str(len(_text(draft))), answer.text])
+
+    writing = spelled(write, name="draft", parameters={}, returns=Sample)
+    draft = Annotated[CreateMessageResult, markers.resolve(writing)]
+    answer: Any = draft
+    for number in range(1, questions + 1):
+        question = _question_about(number, answer, markers)
+        answer = Annotated[Word, markers.resolve(question)]
+    return spelled(work, name=TOOL, parameters={"name": str, "draft": draft, "answer": answer}, returns=str)
+
+
+def _question_about(number: int, before: Any, markers: Markers) -> Function:
+    async def question(before: Word | CreateMessageResult) -> Elicit[Word]:
+        text = before.text if isinstance(before, Word) else _text(before)
+        return markers.elicit(word_message(number, [text]), Word)
+
+    return spelled(question, name=f"question_{number}", parameters={"before": before}, returns=Elicit[Word])
+
+
+def _text(result: CreateMessageResult) -> str:
+    return result.content.text if isinstance(result.content, TextContent) else ""

@@ -1,6 +1,7 @@
 """roundtrip's `Server`, with the same tools as the SDK's and roundtrip's markers."""
 
-from typing import Literal
+from functools import partial
+from typing import Final, Literal
 
 from starlette.types import ASGIApp
 
@@ -8,13 +9,15 @@ from benchmarks.asgi import PATH
 from benchmarks.variants.resolvers import Markers, register
 from benchmarks.variants.variant import Variant
 from benchmarks.workloads import KEY, Workload
-from roundtrip import Elicit, Recorder, Resolve, Server
+from roundtrip import Elicit, Recorder, Resolve, Sample, Server
+
+_MARKERS: Final = Markers(resolve=Resolve, elicit=Elicit, sample=Sample, once=partial(Resolve, once=True))
 
 
 def build(workload: Workload, *, trace: Recorder | Literal[False] = False) -> ASGIApp:
     """Make a `Server` with the workload's tool."""
     server = Server("bench", keys=[KEY], trace=trace)
-    register(server, workload, markers=Markers(resolve=Resolve, elicit=Elicit))
+    register(server, workload, markers=_MARKERS)
     return server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True)
 
 
@@ -24,4 +27,5 @@ VARIANT = Variant(
     imports="from roundtrip import Server",
     note="the SDK's tools with roundtrip's markers",
     build=build,
+    help=("-m", "roundtrip", "--help"),
 )

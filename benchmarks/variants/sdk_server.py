@@ -1,7 +1,7 @@
 """The SDK's `MCPServer` with its own `Resolve`."""
 
 from mcp.server import MCPServer
-from mcp.server.mcpserver import Elicit, Resolve
+from mcp.server.mcpserver import Elicit, Resolve, Sample
 from mcp.server.request_state import RequestStateSecurity
 from starlette.types import ASGIApp
 
@@ -11,10 +11,11 @@ from benchmarks.variants.variant import Variant
 from benchmarks.workloads import KEY, Workload
 
 
-def build(workload: Workload) -> ASGIApp:
+def build(workload: Workload) -> ASGIApp | None:
     """Make an `MCPServer` with the workload's tool."""
     server: MCPServer[None] = MCPServer("bench", request_state_security=RequestStateSecurity(keys=[KEY]))
-    register(server, workload, markers=Markers(resolve=Resolve, elicit=Elicit))
+    if not register(server, workload, markers=Markers(resolve=Resolve, elicit=Elicit, sample=Sample)):
+        return None
     return server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True)
 
 

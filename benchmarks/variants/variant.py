@@ -20,3 +20,5 @@ class Variant:
     """What a reader of its figures must know."""
     build: Callable[[Workload], ASGIApp | None]
     """Make a server that has the workload's tool; `None` where the peer has no such feature."""
+    help: tuple[str, ...] = ()
+    """What Python is given to show the help of its command line, if it has one."""

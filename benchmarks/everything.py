@@ -1,0 +1,35 @@
+"""The list of all scenarios, in the order of the table."""
+
+from typing import Final
+
+from benchmarks.fleet.tails import Tail
+from benchmarks.interpreters import Helping, Importing
+from benchmarks.scenarios import IN_PROCESS, Row, Scenario, Unit
+
+__all__ = ["scenarios"]
+
+_IMPORTING: Final = Importing(
+    (
+        Row("import", "import, fresh interpreter"),
+        Row("import-beyond", "of that, beyond import mcp.server", is_compared=False),
+        Row("import-memory", "the memory of that", Unit.BYTES, is_compared=False),
+    ),
+    most_rounds=15,
+)
+_HELPING: Final = Helping((Row("help", "--help of the command line, whole process"),), most_rounds=15)
+
+
+def scenarios(*, quick: bool = False) -> tuple[Scenario, ...]:
+    """All of them; in a quick run, those whose size is their own are small."""
+    return (*IN_PROCESS, _tail(3 if quick else 30), _IMPORTING, _HELPING)
+
+
+def _tail(of_each: int) -> Tail:
+    return Tail(
+        (
+            Row("tail", "uvicorn, 16 connections, three rounds: p99 by median", Unit.RATIO),
+            Row("tail-median", "the median of those calls"),
+        ),
+        most_rounds=10,
+        of_each=of_each,
+    )

@@ -1,0 +1,42 @@
+"""How sure one can be of a ratio: the bootstrap over rounds, in each of which both sides had their turn."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+__all__ = ["Interval", "interval_of", "ratio_interval"]
+
+_RESAMPLES: Final = 2000
+_SEED: Final = 20260728
+_TAIL: Final = 0.025
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A figure, and where it lies with a probability of 95 %."""
+
+    figure: float
+    low: float
+    high: float
+
+
+def ratio_interval(samples: Sequence[float], baseline: Sequence[float]) -> Interval:
+    """The ratio of the medians. What disturbs a round disturbs both, so rounds are drawn and not samples."""
+
+    def ratio(rounds: Sequence[int]) -> float:
+        return median(samples[index] for index in rounds) / median(baseline[index] for index in rounds)
+
+    return _bootstrapped(ratio, min(len(samples), len(baseline)))
+
+
+def interval_of(samples: Sequence[float]) -> Interval:
+    """The median."""
+    return _bootstrapped(lambda rounds: median(samples[index] for index in rounds), len(samples))
+
+
+def _bootstrapped(statistic: Callable[[Sequence[int]], float], count: int) -> Interval:
+    rng = random.Random(_SEED)
+    drawn = sorted(statistic(rng.choices(range(count), k=count)) for _ in range(_RESAMPLES))
+    return Interval(statistic(range(count)), drawn[int(_TAIL * _RESAMPLES)], drawn[int((1 - _TAIL) * _RESAMPLES) - 1])

@@ -1,0 +1,131 @@
+"""What roundtrip is meant to cost at most, held against what it does cost: `python -m benchmarks --targets`."""
+
+import random
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.everything import scenarios
+from benchmarks.intervals import Interval, interval_of, ratio_interval
+from benchmarks.measure import Effort, interleaved
+from benchmarks.report import shown
+from benchmarks.scenarios import Unit
+from benchmarks.variants import Variant
+
+__all__ = ["HEAD", "TARGETS", "Target", "Verdict", "line_of", "measure_targets"]
+
+_OWN: Final = "roundtrip"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One line: a row of roundtrip's, by another row or peer, or as it is."""
+
+    work: str
+    row: str
+    most: float
+    """A ratio; without anything to compare with, in the row's unit."""
+    peer: str | None = None
+    """Whose figure it is divided by."""
+    peer_row: str | None = None
+    """The row of the peer, if it is another."""
+    times: float = 1
+    """How many times as much the row has to do as the peer's."""
+    faster: bool = False
+    """Whether the target was set as a speed, so that more is better."""
+    included: bool = False
+    """Whether it is met when the interval includes it: it is closer to 1 than a busy machine can tell."""
+
+    @property
+    def against(self) -> str:
+        """What it is compared with."""
+        if self.peer is None:
+            return ""
+        names = {"lowlevel": "by hand", "sdk": "SDK", "fastmcp": "FastMCP", _OWN: "itself"}
+        return names[self.peer] if self.peer_row is None else f"{names[self.peer]}, {self.peer_row}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was measured of a target; nothing where the peer is not installed."""
+
+    target: Target
+    measured: Interval | None
+    unit: Unit
+
+    @property
+    def said(self) -> str:
+        """Whether it was met."""
+        if self.measured is None:
+            return "-"
+        if self.target.faster:
+            return "pass" if self.measured.figure >= self.target.most else "miss"
+        least = self.measured.low if self.target.included else self.measured.figure
+        return "pass" if least <= self.target.most else "miss"
+
+
+TARGETS: Final[tuple[Target, ...]] = (
+    Target("two-round elicitation, both legs", "elicit", 1.25, "lowlevel"),
+    Target("two-round elicitation, both legs", "elicit", 1.75, "sdk", faster=True),
+    Target("two-round elicitation, both legs", "elicit", 3.3, "fastmcp", faster=True),
+    Target("16 independent questions, ask leg", "ask-16", 0.15, "sdk"),
+    Target("chain of 64 questions", "chain-64", 0.2, "sdk"),
+    Target("chain of 64 questions, once=True", "once-64", 0.08, "sdk", "chain-64"),
+    Target("one round of 64 by one of 16, once=True", "once-64", 1.25, _OWN, "once-16", times=4),
+    Target("10 resolvers of 50 ms", "slow-10", 60e6),
+    Target("10 trivial resolvers, whole call", "trivial-10", 1.1, "sdk"),
+    Target("plain call", "plain", 1.02, "sdk", included=True),
+    Target("plain call, 100 tools by 1 tool", "plain-100", 1.02, _OWN, "plain", included=True),
+    Target("token, 1 answer", "token-1", 0.45, "sdk"),
+    Target("token, 4 answers", "token-4", 0.4, "sdk"),
+    Target("token, 16 answers", "token-16", 0.35, "sdk"),
+    Target("leg with 20 kB of sampled text, bytes", "sampled", 0.5, "sdk"),
+    Target("import beyond mcp.server", "import-beyond", 40e6),
+    Target("import beyond mcp.server", "import-beyond", 0.09, "sdk", "import"),
+    Target("import beyond mcp.server, memory", "import-memory", 8 * 2**20),
+    Target("--help of the command line", "help", 250e6),
+    Target("p99 by median, 16 connections", "tail", 4),
+)
+
+
+async def measure_targets(
+    targets: Sequence[Target], variants: Sequence[Variant], *, effort: Effort, quick: bool, seed: int
+) -> AsyncGenerator[Verdict]:
+    """Measure both sides of each target in the same rounds."""
+    rng = random.Random(seed)
+    rows = {row.name: (one, index) for one in scenarios(quick=quick) for index, row in enumerate(one.rows)}
+    by_name = {variant.name: variant for variant in variants}
+    for target in targets:
+        scenario, place = rows[target.row]
+        subjects = {"own": (scenario, by_name[_OWN])}
+        other_place = place
+        if target.peer is not None:
+            other, other_place = rows[target.peer_row or target.row]
+            if target.peer in by_name:
+                subjects["other"] = (other, by_name[target.peer])
+        samples = await interleaved(subjects, effort=effort, rng=rng)
+        own = [values[place] / target.times for values in samples["own"]]
+        unit = scenario.rows[place].unit
+        if target.peer is None:
+            yield Verdict(target, interval_of(own), unit)
+        elif "other" not in samples:
+            yield Verdict(target, None, Unit.RATIO)
+        else:
+            others = [values[other_place] for values in samples["other"]]
+            measured = ratio_interval(others, own) if target.faster else ratio_interval(own, others)
+            yield Verdict(target, measured, Unit.RATIO)
+
+
+HEAD: Final = "| work | by | must be | measured | 95 % | |\n|---|---|---|---|---|---|"
+"""Of a table in Markdown, as it stands in docs/performance.md."""
+
+
+def line_of(verdict: Verdict) -> str:
+    """A line of that table."""
+    target, measured = verdict.target, verdict.measured
+    most = f"{'≥' if target.faster else '≤'} {shown(target.most, verdict.unit)}"
+    if measured is None:
+        return f"| {target.work} | {target.against} | {most} | not installed | | - |"
+    interval = f"{shown(measured.low, verdict.unit)} to {shown(measured.high, verdict.unit)}"
+    figure = shown(measured.figure, verdict.unit)
+    return f"| {target.work} | {target.against} | {most} | {figure} | {interval} | {verdict.said} |"
