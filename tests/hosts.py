@@ -7,16 +7,17 @@ Run as a program it is what the processes run: `python -m tests.hosts MODULE:FAC
 import argparse
 import importlib
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
 from mcp.client.stdio import StdioServerParameters
 from mcp.server import MCPServer
+
+from tests.forks import Started, start
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 WAIT: Final = 20.0
@@ -49,7 +50,7 @@ class HttpProcess:
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Started | None = None
         self.url = _url_of(self._listening)
 
     @property
@@ -59,9 +60,8 @@ class HttpProcess:
         return self._process.pid
 
     def start(self, factory: Factory, *, skew: float = 0.0) -> None:
-        fd = self._listening.fileno()
-        command = [sys.executable, "-m", "tests.hosts", name_of(factory), "--fd", str(fd), "--skew", str(skew)]
-        self._process = subprocess.Popen(command, cwd=ROOT, pass_fds=[fd])
+        arguments = [name_of(factory), "--fd", "0", "--skew", str(skew)]
+        self._process = start(main, arguments, cwd=ROOT, stdin=self._listening.fileno())
 
     def kill(self) -> None:
         """End the process as a power cut would, without a word."""
@@ -78,21 +78,21 @@ class HttpProcess:
         self._listening.close()
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("factory")
     parser.add_argument("--fd", type=int)
     parser.add_argument("--skew", type=float, default=0.0)
-    arguments = parser.parse_args()
-    if arguments.skew:
+    options = parser.parse_args(arguments)
+    if options.skew:
         true_time = time.time
-        time.time = lambda: true_time() + arguments.skew
-    module, _, name = arguments.factory.partition(":")
+        time.time = lambda: true_time() + options.skew
+    module, _, name = options.factory.partition(":")
     server: MCPServer[Any] = getattr(importlib.import_module(module), name)()
-    if arguments.fd is None:
+    if options.fd is None:
         server.run()
     else:
-        _app_of(server).run(sockets=[socket.socket(fileno=arguments.fd)])
+        _app_of(server).run(sockets=[socket.socket(fileno=options.fd)])
 
 
 if __name__ == "__main__":

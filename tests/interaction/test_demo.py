@@ -8,13 +8,16 @@ import sys
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from roundtrip.cli import main
 from roundtrip.machine.table import INDEX, Event, State
+from tests.forks import Started, start
+from tests.hosts import ROOT
 
 WAIT = 60.0
 """Seconds after which the demo, or a word of it, counts as lost. It takes a few."""
@@ -60,17 +63,17 @@ class Printed:
 class Demo:
     """A demo that is running, read as it prints."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self.process = process
+    def __init__(self, process: Started, *, typed: int | None, printed: int) -> None:
+        self._process = process
+        self._typed = typed
+        self._output = printed
         self._printed = b""
         self._more = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
-        output = self.process.stdout
-        assert output is not None
-        while chunk := os.read(output.fileno(), 4096):
+        while chunk := os.read(self._output, 4096):
             with self._more:
                 self._printed += chunk
                 self._more.notify()
@@ -84,33 +87,42 @@ class Demo:
             assert self._more.wait_for(lambda: words in self.text, WAIT), self.text
 
     def type(self, line: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(line.encode() + b"\n")
-        self.process.stdin.flush()
+        assert self._typed is not None
+        os.write(self._typed, line.encode() + b"\n")
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, again if need be: one that arrives between a prompt and its read is not seen at once."""
         for _ in range(int(WAIT)):
-            self.process.send_signal(number)
+            self._process.send_signal(number)
             with suppress(subprocess.TimeoutExpired):
                 # A second one, while it is shutting down, would end it the hard way.
-                self.process.wait(5)
+                self._process.wait(5)
                 return
 
     def end(self) -> Printed:
-        exit_code = self.process.wait(WAIT)
+        exit_code = self._process.wait(WAIT)
         self._reader.join(WAIT)
         return Printed(exit_code, self.text)
 
 
 @contextmanager
-def demo(*options: str, stdin: int = subprocess.PIPE) -> Generator[Demo]:
-    command = [sys.executable, "-m", "roundtrip", "demo", *options]
-    with subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0) as process:
-        try:
-            yield Demo(process)
-        finally:
-            process.kill()
+def demo(*options: str, stdin: int | None = None) -> Generator[Demo]:
+    """The demo in a process of its own, which reads what is typed into it, or what comes from a descriptor."""
+    with ExitStack() as stack:
+        printed, output = os.pipe()
+        stack.callback(os.close, printed)
+        typed = None
+        if stdin is None:
+            given, typed = os.pipe()
+            stack.callback(os.close, typed)
+        else:
+            given = os.dup(stdin)
+        with open(given, "rb"), open(output, "wb"):
+            process = start(main, ["demo", *options], cwd=ROOT, stdin=given, stdout=output, stderr=output)
+        running = Demo(process, typed=typed, printed=printed)
+        stack.callback(running.end)
+        stack.callback(process.kill)
+        yield running
 
 
 def is_running(pid: int) -> bool:

@@ -1,9 +1,5 @@
-"""The processes of a fleet: each has a port for good, and is killed and started again.
+"""The processes of a fleet: each has a port for good, and is killed and started again."""
 
-They are forked from one that has imported everything: to start an interpreter anew each time would take most of a test.
-"""
-
-import multiprocessing
 import socket
 import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -17,6 +13,7 @@ from typing import Final
 import anyio
 
 from tests.chaos.fleet import instance as program
+from tests.forks import FORKS
 from tests.hosts import WAIT
 from tests.nginx_server import nginx
 from tests.redis_server import redis_server
@@ -27,9 +24,6 @@ __all__ = ["Fleet", "Instance", "fleet", "until"]
 _RETRIES: Final = (
     "proxy_next_upstream error timeout non_idempotent http_502; add_header X-Upstreams $upstream_addr always;"
 )
-
-_PROCESSES: Final = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload([program.__name__])
 
 _STARTS: Final = 60.0
 """Seconds in which a process listens, on a machine that has much else to do."""
@@ -62,7 +56,7 @@ class Instance:
     def start(self, *options: str) -> None:
         """Start it, with more options than it has always."""
         arguments = ["--port", str(self.port), *self._options, *options]
-        self._process = _PROCESSES.Process(target=program.main, args=(arguments,), daemon=True)
+        self._process = FORKS.Process(target=program.main, args=(arguments,), daemon=True)
         self._process.start()
 
     def kill(self) -> int:

@@ -1,9 +1,5 @@
-"""`roundtrip call` in a process of its own: by a person at a real pseudo-terminal, or by a script.
+"""`roundtrip call` in a process of its own: by a person at a real pseudo-terminal, or by a script."""
 
-The processes are forked from one that has imported everything already: importing takes longer than a call.
-"""
-
-import multiprocessing
 import os
 import pty
 import re
@@ -25,13 +21,11 @@ from typing import Final
 import uvicorn
 
 from roundtrip.cli import main
+from tests.forks import FORKS
 from tests.hosts import ROOT, WAIT, Factory, name_of
 
 PATIENCE: Final = 3 * WAIT
 """A server of its own imports the SDK, which takes a few seconds; on a busy machine many."""
-
-FORKS: Final = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.interaction.calls.sessions"])
 
 ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
 """The colours and weights that we put there ourselves."""

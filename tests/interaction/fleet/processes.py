@@ -2,8 +2,6 @@
 
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +9,8 @@ from typing import Final
 
 import anyio
 
+from roundtrip.cli import main
+from tests.forks import Started, start
 from tests.hosts import ROOT, WAIT
 
 __all__ = ["FLEET", "Instance", "until"]
@@ -34,13 +34,13 @@ class Instance:
         self._held.bind(("127.0.0.1", 0))
         self.port: int = self._held.getsockname()[1]
         self.address = f"127.0.0.1:{self.port}"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Started | None = None
 
     def start(self) -> None:
-        target = f"{FLEET / 'shop.py'}:server"
-        command = [sys.executable, "-m", "roundtrip", "serve", target, "--sessions", "--port", str(self.port)]
+        words = ["serve", f"{FLEET / 'shop.py'}:server", "--sessions", "--port", str(self.port)]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, cwd=ROOT, env=self._environment, stdout=log, stderr=log)
+            stream = log.fileno()
+            self._process = start(main, words, cwd=ROOT, env=self._environment, stdout=stream, stderr=stream)
 
     def wait(self) -> None:
         """Wait until it takes connections."""

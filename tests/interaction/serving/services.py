@@ -6,7 +6,6 @@ import queue
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from roundtrip.cli import main
+from tests.forks import Started, start
 from tests.hosts import ROOT
 
 WAIT: Final = 100.0
@@ -23,13 +24,29 @@ SHOPS: Final = "tests.interaction.serving.shops"
 _SERVES: Final = re.compile(r"serves on (\S+) with")
 
 
-def command(target: str, *flags: str) -> list[str]:
-    return [sys.executable, "-m", "roundtrip", "serve", f"{SHOPS}:{target}", "--port", "0", *flags]
+def words(target: str, *flags: str) -> list[str]:
+    """A command line of `roundtrip` that serves one of the shops, or what a whole `FILE:NAME` means."""
+    return ["serve", target if ":" in target else f"{SHOPS}:{target}", "--port", "0", *flags]
 
 
 def environment(**variables: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ROUNDTRIP_")}
     return {**kept, "PYTHONPATH": str(ROOT), **variables}
+
+
+def refused(target: str, *flags: str, folder: Path, **variables: str) -> str:
+    """What `roundtrip serve` says when it does not serve."""
+    with (folder / "told").open("w+", encoding="utf-8") as told:
+        process = start(main, words(target, *flags), cwd=folder, env=environment(**variables), stderr=told.fileno())
+        try:
+            code = process.wait(WAIT)
+        finally:
+            process.kill()
+        told.seek(0)
+        said = told.read()
+    assert code == 2, said
+    assert "Traceback" not in said
+    return said
 
 
 def eventually(what: Callable[[], bool]) -> None:
@@ -44,13 +61,12 @@ class Service:
 
     def __init__(self, target: str, *flags: str, folder: Path, **variables: str) -> None:
         self.folder = folder
-        self.process = subprocess.Popen(
-            command(target, *flags),
-            cwd=folder,
-            env=environment(**variables),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        ours, theirs = os.pipe()
+        self._stderr = open(ours, encoding="utf-8")  # noqa: SIM115 - `__exit__` closes it
+        with open(theirs, "wb"):
+            self.process: Started = start(
+                main, words(target, *flags), cwd=folder, env=environment(**variables), stderr=theirs
+            )
         self.log: list[str] = []
         self._told: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -61,16 +77,14 @@ class Service:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(WAIT)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait(WAIT)
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(WAIT)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(WAIT)
         self._reader.join(WAIT)
-        if self.process.stderr is not None:
-            self.process.stderr.close()
+        self._stderr.close()
 
     def workers(self) -> set[int]:
         """The processes that the supervisor has started and that live."""
@@ -95,8 +109,7 @@ class Service:
             connection.close()
 
     def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
+        for line in self._stderr:
             self.log.append(line)
             self._told.put(line)
         self._told.put(None)
