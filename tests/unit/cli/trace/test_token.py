@@ -1,5 +1,6 @@
 """`roundtrip trace token` shows one token, takes it only where no shell remembers it, and obeys nothing in it."""
 
+import inspect
 import json
 import os
 import pty
@@ -196,6 +197,10 @@ def deep(levels: int) -> str:
     return codec().seal(envelope(state))
 
 
+LEVELS = 200
+"""How deep calls may go here. What is deeper takes as much longer to print as it is wider."""
+
+
 def outcome(*options: str) -> str:
     try:
         trace("-", *options)
@@ -209,10 +214,18 @@ def test_data_that_is_nested_too_deeply_is_an_error_and_no_traceback(
     options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcomes: list[str] = []
+    give(monkeypatch, deep(1))
+    assert outcome(*options) == "shown"
     # How deep is too deep depends on how deep the caller is, so this goes through all that may be.
-    for levels in range(50, 1100, 7):
+    limit = len(inspect.stack(0)) + LEVELS
+    usual = sys.getrecursionlimit()
+    for levels in range(1, LEVELS + 50, 3):
         give(monkeypatch, deep(levels))
-        outcomes.append(outcome(*options))
+        sys.setrecursionlimit(limit)
+        try:
+            outcomes.append(outcome(*options))
+        finally:
+            sys.setrecursionlimit(usual)
     assert outcomes[0] == "shown"
     assert set(outcomes) <= {"shown", "what the token holds is nested too deeply to be shown"}
 
