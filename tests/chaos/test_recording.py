@@ -14,7 +14,7 @@ from tests.interaction.trace.transcribed import assert_path_is_in_the_table, cal
 
 pytestmark = pytest.mark.anyio
 
-CALLS = 200
+CALLS = 100
 AT_ONCE = 8
 REPLIES = {"sure": {"ok": True}, "how_many": {"copies": 2}, "wrap": {"ok": True}}
 
@@ -39,7 +39,7 @@ async def play(number: int, urls: list[str]) -> None:
 
 
 @pytest.mark.timeout(300)
-async def test_every_call_of_two_hundred_is_told_completely_and_in_order(
+async def test_every_call_of_a_hundred_is_told_completely_and_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "calls.jsonl"

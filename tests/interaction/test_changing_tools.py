@@ -16,7 +16,7 @@ from tests.players import connect, text_of
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS = 400
+ROUNDS = 200
 PAIRS = 10
 TURN = 0.0001
 """Seconds after which a thread lets another go on: the shorter, the more of them are in the midst of something."""

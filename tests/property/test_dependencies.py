@@ -429,7 +429,7 @@ def end_of(text: str) -> str:
 
 
 @settings(
-    max_examples=150,
+    max_examples=100,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

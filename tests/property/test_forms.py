@@ -89,7 +89,7 @@ def outcome(form: Form, content: Any) -> BaseModel | str:
         return str(error)
 
 
-@settings(max_examples=150, deadline=None, database=None)
+@settings(max_examples=100, deadline=None, database=None)
 @given(model=MODELS)
 def test_a_form_is_flat_and_says_only_what_the_protocol_knows(model: type[BaseModel]) -> None:
     """Shows F1, F2, F3, F4."""
@@ -107,7 +107,7 @@ def test_a_form_is_flat_and_says_only_what_the_protocol_knows(model: type[BaseMo
     ElicitResult(action="accept", content=defaults)
 
 
-@settings(max_examples=150, deadline=None, database=None)
+@settings(max_examples=100, deadline=None, database=None)
 @given(model=MODELS, data=st.data())
 def test_any_answer_becomes_a_value_or_a_short_reason(model: type[BaseModel], data: st.DataObject) -> None:
     """Shows S9."""

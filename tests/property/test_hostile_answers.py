@@ -68,7 +68,7 @@ def fits(schema: type[BaseModel], rounds: list[Any]) -> bool:
     return False
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=100, deadline=None, database=None)
 @given(rounds=st.lists(RESPONSES, min_size=1, max_size=4))
 def test_whatever_comes_as_an_answer_is_taken_asked_again_or_refused(rounds: list[Any]) -> None:
     """Shows S7, S8, S9."""

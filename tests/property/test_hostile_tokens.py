@@ -64,7 +64,7 @@ MUTATIONS: st.SearchStrategy[Mutation] = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None, database=None)
+@settings(max_examples=25, deadline=None, database=None)
 @given(
     invented=st.lists(INVENTED, min_size=20, max_size=30),
     mutations=st.lists(MUTATIONS, min_size=20, max_size=30),

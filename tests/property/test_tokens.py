@@ -12,7 +12,7 @@ from roundtrip.tokens import KeyRing, TokenCodec
 from tests.property.vault import json_of
 from tests.unit.secrets import NEW, OLD, CountedEntropy, codec, envelope, journals
 
-bounded = settings(max_examples=200, deadline=None, database=None)
+bounded = settings(max_examples=120, deadline=None, database=None)
 
 TEXT: st.SearchStrategy[str] = st.one_of(st.text(max_size=20), st.text('"\\~]./\n\ud800é', max_size=8))
 JSON = json_of(TEXT, leaves=6)
