@@ -10,13 +10,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from multiprocessing.reduction import DupFd
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
-__all__ = ["FORKS", "Program", "Started", "start"]
+__all__ = ["FORKS", "Piped", "Program", "Started", "piped", "start"]
 
 FORKS: Final = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
@@ -63,7 +65,7 @@ def _run(
     os.environ.update(environment)
     sys.argv = [program.__module__, *arguments]
     sys.stdin = _opened(0, "r")
-    sys.stdout = _opened(1, "w")
+    sys.stdout = _opened(1, "w", line_buffering=os.isatty(1))
     sys.stderr = _opened(2, "w", errors="backslashreplace", line_buffering=True)
     sys.exit(program(arguments))
 
@@ -138,3 +140,38 @@ def start(
         )
         process.start()
     return Started(process)
+
+
+_ENDS: Final = 20.0
+"""Seconds in which a process is gone that has been killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piped:
+    """A process that is talked to from here."""
+
+    process: Started
+    stdin: IO[str]
+    stdout: IO[str]
+    stderr: IO[str]
+
+
+@contextmanager
+def piped(program: Program, *arguments: str, cwd: Path) -> Generator[Piped]:
+    """Run a program that is talked to from here, and kill it at the end of the block unless it has ended."""
+    (stdin, ours), (out, stdout), (told, stderr) = os.pipe(), os.pipe(), os.pipe()
+    with (
+        open(ours, "w", encoding="utf-8") as given,
+        open(out, encoding="utf-8") as said,
+        open(told, encoding="utf-8") as complained,
+    ):
+        try:
+            process = start(program, arguments, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr)
+        finally:
+            for number in (stdin, stdout, stderr):
+                os.close(number)
+        try:
+            yield Piped(process, given, said, complained)
+        finally:
+            process.kill()
+            process.wait(_ENDS)

@@ -3,16 +3,16 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from roundtrip.cli import main
 from tests.browser.conftest import Tab, expect
+from tests.forks import Piped, piped
 from tests.hosts import ROOT, WAIT
 from tests.unit.trace.tales import HOSTILE, Tale, question
 
@@ -20,18 +20,20 @@ from tests.unit.trace.tales import HOSTILE, Tale, question
 class Served:
     """The command, and the address that it printed."""
 
-    def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "roundtrip", "trace", "serve", *arguments]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        if self.process.stdout is None:
-            raise TypeError("no output")
+    def __init__(self, running: Piped) -> None:
+        self._process = running.process
         # It ends with the process, so this cannot wait for ever.
-        self.url = self.process.stdout.readline().strip()
+        self.url = running.stdout.readline().strip()
 
     def end(self) -> int:
-        self.process.send_signal(signal.SIGINT)
-        self.process.communicate(timeout=WAIT)
-        return self.process.returncode
+        self._process.send_signal(signal.SIGINT)
+        return self._process.wait(WAIT)
+
+
+@contextmanager
+def serving(*arguments: str) -> Generator[Served]:
+    with piped(main, "trace", "serve", *arguments, cwd=ROOT) as running:
+        yield Served(running)
 
 
 @pytest.fixture
@@ -43,12 +45,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def served(folder: Path) -> Generator[Served]:
-    served = Served(str(folder))
-    try:
+    with serving(str(folder)) as served:
         yield served
-    finally:
-        served.process.kill()
-        served.process.communicate(timeout=WAIT)
 
 
 def write(path: Path, tale: Tale, *, since: int = 0) -> None:
@@ -131,9 +129,7 @@ def test_a_port_that_is_taken_or_none_is_told(tmp_path: Path, capsys: pytest.Cap
 def test_the_transcripts_may_be_named_by_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(folder / "one.jsonl", Tale("abc").began(1))
     monkeypatch.setitem(os.environ, "ROUNDTRIP_TRACE", str(folder))
-    served = Served("--port", "0")
-    try:
+    with serving("--port", "0") as served:
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{served.url}calls.json") as answer:
             assert b'"abc"' in answer.read()
-    finally:
         assert served.end() == 130

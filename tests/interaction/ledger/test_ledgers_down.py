@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +19,9 @@ from mcp.shared.exceptions import MCPError
 from roundtrip.ledger import Claim, Ledger, LedgerDown, RedisLedger, SqliteLedger, Standing
 from roundtrip.ledger import sqlite as sqlite_ledger
 from roundtrip.testing import Duplicate, Hop, LegByLeg, User
+from tests.forks import piped
+from tests.hosts import ROOT
+from tests.interaction.ledger.contender import contend
 from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
 from tests.redis_server import RedisServer, redis_server
 
@@ -158,50 +162,19 @@ async def test_a_connection_that_was_cancelled_in_the_middle_mixes_up_nothing(re
 
 # SQLite.
 
-_CONTENDER = """
-import sys
-import anyio
-from roundtrip.ledger import SqliteLedger
-
-async def main(path, holder):
-    ledger = SqliteLedger(path)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    for number in range(20):
-        print((await ledger.claim(f"call-{number}", "a", holder=holder, lease=60, keep=60)).standing.value)
-    await ledger.aclose()
-
-anyio.run(main, *sys.argv[1:])
-"""
-
 
 def test_of_several_processes_that_claim_at_once_one_may(tmp_path: Path) -> None:
     """The file is made by all of them at once, too."""
-    contenders = [
-        subprocess.Popen(
-            [sys.executable, "-c", _CONTENDER, str(tmp_path / "ledger.db"), str(number)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(4)
-    ]
-    try:
+    with ExitStack() as stack:
+        arguments = [(str(tmp_path / "ledger.db"), str(number)) for number in range(4)]
+        contenders = [stack.enter_context(piped(contend, *words, cwd=ROOT)) for words in arguments]
         for one in contenders:
-            assert one.stdout is not None
             assert one.stdout.readline() == "ready\n"
         for one in contenders:
-            assert one.stdin is not None
-            one.stdin.write("go\n")
-            one.stdin.flush()
-        said = [one.communicate(timeout=60) for one in contenders]
-    finally:
-        for one in contenders:
-            one.kill()
-            one.communicate()
-    assert [errors for _, errors in said] == [""] * 4
-    for standings in zip(*(lines.split() for lines, _ in said), strict=True):
+            print("go", file=one.stdin, flush=True)
+        said = [(one.stdout.read(), one.stderr.read(), one.process.wait(60)) for one in contenders]
+    assert [(errors, code) for _, errors, code in said] == [("", 0)] * 4
+    for standings in zip(*(lines.split() for lines, _, _ in said), strict=True):
         assert sorted(standings) == ["granted"] + ["running"] * 3
 
 

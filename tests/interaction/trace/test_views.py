@@ -7,8 +7,6 @@ import pty
 import queue
 import signal
 import struct
-import subprocess
-import sys
 import termios
 import threading
 import time
@@ -28,6 +26,7 @@ from roundtrip.cli import main
 from roundtrip.clients.legs import ERAS
 from roundtrip.testing import DECLINE, Answers, Era, LegByLeg, User
 from roundtrip.trace.reading import files_of
+from tests.forks import Piped, piped, start
 from tests.hosts import ROOT, WAIT
 from tests.interaction.trace.transcribed import calls_of
 
@@ -180,21 +179,19 @@ async def test_what_is_not_revealed_is_shown_by_its_digest_and_compared_by_it(
     assert "digest" in text
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "roundtrip", "trace", *arguments]
-
-
 class Tail:
     """A running `roundtrip trace tail`, read line by line."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self.process = process
+    def __init__(self, piped: Piped) -> None:
+        self.process = piped.process
+        self.stderr = piped.stderr
+        self._stdout = piped.stdout
         self._lines: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        for line in self._stdout:
             self._lines.put(line.rstrip("\n"))
 
     def until(self, holds: Callable[[str], bool]) -> list[str]:
@@ -207,17 +204,14 @@ class Tail:
 
 
 @contextmanager
-def tailing(*arguments: str, **options: Any) -> Generator[Tail]:
-    process = subprocess.Popen(
-        command("tail", *arguments), cwd=ROOT, stdout=subprocess.PIPE, text=True, encoding="utf-8", **options
-    )
-    try:
-        yield Tail(process)
-    finally:
-        process.kill()
-        process.wait(WAIT)
-        assert process.stdout is not None
-        process.stdout.close()
+def tailing(*arguments: str) -> Generator[Tail]:
+    with piped(main, "trace", "tail", *arguments, cwd=ROOT) as running:
+        tail = Tail(running)
+        try:
+            yield tail
+        finally:
+            tail.process.kill()
+            tail.reader.join(WAIT)
 
 
 async def test_tail_follows_instances_rotation_and_files_that_appear_later(tmp_path: Path) -> None:
@@ -261,33 +255,26 @@ async def test_tail_ends_when_it_is_interrupted(tmp_path: Path) -> None:
         assert tail.process.wait(WAIT) == 130
 
 
-def code_once_unread(arguments: list[str], *, after: bytes) -> int:
-    """How a program ends whose output nobody reads after its first line."""
-    process = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        assert after in process.stdout.readline()
-        process.stdout.close()
-        return process.wait(WAIT)
-    finally:
-        process.kill()
-        process.wait(WAIT)
+def code_once_unread(*arguments: str, after: str) -> int:
+    """How a command ends whose output nobody reads after its first line."""
+    with piped(main, *arguments, cwd=ROOT) as running:
+        assert after in running.stdout.readline()
+        running.stdout.close()
+        return running.process.wait(WAIT)
 
 
 async def test_tail_ends_when_nobody_reads_on_though_nothing_happens(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     await order(shop(path), Era.LIVE)
-    assert code_once_unread(command("tail", "--lines", "1", str(path)), after=b"completed") == 141
+    assert code_once_unread("trace", "tail", "--lines", "1", str(path), after="completed") == 141
 
 
 async def test_tail_waits_for_a_file_that_is_not_there_yet(tmp_path: Path) -> None:
     path = tmp_path / "later.jsonl"
-    with tailing(str(path), stderr=subprocess.PIPE) as tail:
-        assert tail.process.stderr is not None
-        assert "'" + str(path) + "' is not there yet" in tail.process.stderr.readline()
+    with tailing(str(path)) as tail:
+        assert "'" + str(path) + "' is not there yet" in tail.stderr.readline()
         await order(shop(path), Era.LIVE)
         assert len(tail.until(lambda line: "completed" in line)) == 8
-        tail.process.stderr.close()
 
 
 def test_tail_follows_files_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -303,9 +290,8 @@ def on_a_terminal(*arguments: str, columns: int, **environment: str) -> str:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
-    process = subprocess.Popen(
-        command(*arguments), cwd=ROOT, stdout=theirs, env={**plain, "TERM": "xterm-256color", **environment}
-    )
+    environment = {**plain, "TERM": "xterm-256color", **environment}
+    process = start(main, ["trace", *arguments], cwd=ROOT, stdout=theirs, env=environment)
     os.close(theirs)
     chunks: list[bytes] = []
 

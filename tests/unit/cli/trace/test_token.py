@@ -5,7 +5,6 @@ import json
 import os
 import pty
 import select
-import subprocess
 import sys
 import time
 from argparse import ArgumentParser
@@ -15,9 +14,11 @@ from pathlib import Path
 import pytest
 from mcp.server.request_state import AESGCMRequestStateCodec
 
+from roundtrip.cli import main
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.trace.token import configure, run
 from roundtrip.machine.journal import Action, Entry, Journal, digest
+from tests.forks import start
 from tests.unit.secrets import BORN, NEW, OTHER, codec, envelope, journal, journals
 
 SECRET = "the quoted price is 9.50"
@@ -257,25 +258,12 @@ def test_nothing_in_a_token_reaches_the_screen_as_a_command(
     assert "[31m" in shown
 
 
-PROGRAM = """
-import sys
-from argparse import ArgumentParser
-from roundtrip.cli.trace.token import configure, run
-parser = ArgumentParser()
-configure(parser)
-sys.exit(run(parser.parse_args()))
-"""
-
-
 def on_a_terminal(file: Path, **environment: str) -> bytes:
     """What a real terminal receives."""
     ours, theirs = pty.openpty()
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(file)],
-            stdout=theirs,
-            env={**os.environ, "TERM": "xterm-256color", **environment},
-        )
+        environment = {**os.environ, "TERM": "xterm-256color", **environment}
+        process = start(main, ["trace", "token", str(file)], cwd=file.parent, stdout=theirs, env=environment)
         os.close(theirs)
         received, deadline = b"", time.monotonic() + 60
         while time.monotonic() < deadline and select.select([ours], [], [], 60)[0]:
@@ -283,7 +271,7 @@ def on_a_terminal(file: Path, **environment: str) -> bytes:
                 received += os.read(ours, 4096)
             except OSError:
                 break
-        assert process.wait(timeout=60) == 0
+        assert process.wait(60) == 0
         return received
     finally:
         os.close(ours)
