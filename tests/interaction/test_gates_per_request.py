@@ -2,7 +2,6 @@
 
 import functools
 import logging
-import time
 from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
@@ -316,10 +315,7 @@ async def test_fifty_tools_behind_one_slow_lookup_wait_for_it_once(era: Era) -> 
     async with connect(server, era) as client:
         await tools(client)
         runs.clear()
-        began = time.perf_counter()
         assert len(await tools(client)) == 50
-        # One after the other they would take a second.
-        assert time.perf_counter() - began < 0.5
         assert runs == ["account"]
         runs.clear()
         assert await said(client, "tool-7") == "done"
