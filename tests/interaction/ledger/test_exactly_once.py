@@ -282,7 +282,7 @@ async def test_a_step_is_kept_although_its_body_then_failed_to_tell(shop: Shop) 
             await anyio.sleep_forever()
         return f"drew {drawn}"
 
-    shop.add(order, on_unknown="rerun", timeout=0.1)
+    shop.add(order, on_unknown="rerun", timeout=0.5)
     legs = LegByLeg(shop)
     await legs.leg("order")
     with pytest.raises(MCPError, match="timed out"):

@@ -24,6 +24,8 @@ pytestmark = pytest.mark.anyio
 
 TEA: Any = {"what": "tea"}
 YES: Any = {"paid": True}
+BEGINS = 0.5
+"""Seconds after which a body is cut short, and in which it has begun, on a machine that has much else to do."""
 
 
 class Failing(MemoryLedger):
@@ -265,7 +267,7 @@ async def test_a_body_may_run_longer_than_its_lease_and_who_waits_in_vain_is_tol
 
 
 async def test_a_body_that_was_cut_short_is_unknown_and_not_run_again(shop: Shop) -> None:
-    shop.add(Held(shop).hold, timeout=0.1)
+    shop.add(Held(shop).hold, timeout=BEGINS)
     legs = LegByLeg(shop)
     await legs.leg("hold")
     assert (await reason_of(legs, "hold"))[1] == "tool_timeout"
@@ -277,7 +279,7 @@ async def test_a_body_that_was_cut_short_is_unknown_and_not_run_again(shop: Shop
 
 async def test_a_body_that_was_cut_short_runs_again_where_it_may(shop: Shop) -> None:
     held = Held(shop)
-    shop.add(held.hold, timeout=0.1, on_unknown="rerun")
+    shop.add(held.hold, timeout=BEGINS, on_unknown="rerun")
     legs = LegByLeg(shop)
     await legs.leg("hold")
     assert (await reason_of(legs, "hold"))[1] == "tool_timeout"
@@ -294,7 +296,7 @@ async def test_a_body_whose_thread_was_left_behind_is_unknown(shop: Shop, on_unk
         assert go_on.wait(20)
         return f"slow {len(shop.ran)}"
 
-    shop.add(slow, timeout=0.2, on_unknown=on_unknown)
+    shop.add(slow, timeout=BEGINS, on_unknown=on_unknown)
     legs = LegByLeg(shop)
     await legs.leg("slow")
     try:
