@@ -19,6 +19,7 @@ from roundtrip import (
     Server,
 )
 from roundtrip.testing import Era
+from tests.hosts import WAIT
 from tests.interaction.gates import said, saying, tools
 from tests.players import Person, connect
 from tests.wire import Json
@@ -69,7 +70,7 @@ async def _with_sessions(era: Era, log: list[str], *replies: Any) -> AsyncGenera
         sure = await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True)
         return f"{sure} {current.get()}"
 
-    @server.tool(enabled=pro, timeout=0.02)
+    @server.tool(enabled=pro, timeout=0.25)
     async def slow() -> str:
         await anyio.sleep_forever()
         return "never"
@@ -153,23 +154,35 @@ async def test_a_gate_that_fails_while_it_is_left_ends_neither_the_call_nor_the_
 @pytest.mark.parametrize("where", ["in the body", "in the gate"])
 async def test_what_a_gate_enters_is_left_when_its_request_is_cancelled(where: str) -> None:
     server, log = Server[Any]("shop"), list[str]()
+    there = anyio.Event()
 
     async def waits(session: str = Depends(entering(log))) -> str:
         if where == "in the gate":
-            await anyio.sleep_forever()
+            await for_ever()
         return session
 
     @server.tool(enabled=waits)
     async def order() -> None:
+        await for_ever()
+
+    async def for_ever() -> None:
+        there.set()
         await anyio.sleep_forever()
 
-    with anyio.move_on_after(0.02):
-        await server.call_tool("order", {})
+    async def cancelled(request: Callable[..., Any], *arguments: Any) -> None:
+        nonlocal there
+        there = anyio.Event()
+        with anyio.fail_after(WAIT):
+            async with anyio.create_task_group() as group:
+                group.start_soon(request, *arguments)
+                await there.wait()
+                group.cancel_scope.cancel()
+
+    await cancelled(server.call_tool, "order", {})
     assert log == ["enter", "CancelledError", "leave"]
     log.clear()
     if where == "in the gate":
-        with anyio.move_on_after(0.02):
-            await server.list_tools()
+        await cancelled(server.list_tools)
         assert log == ["enter", "CancelledError", "leave"]
 
 

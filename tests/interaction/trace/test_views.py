@@ -138,15 +138,17 @@ async def test_a_question_that_a_body_gave_up_is_not_said_to_be_answered(
     path = tmp_path / "calls.jsonl"
     server = Server[Any]("shop", trace=Recorder(path))
     given_up = anyio.Event()
+    patience = anyio.CancelScope()
 
     @server.tool()
     async def order(ctx: Context[Any, Any]) -> str:
-        with anyio.move_on_after(0.05):
+        with patience:
             await ctx.ask("late", Elicit("Sure?", bool))
         given_up.set()
         return "without you"
 
     async def hesitate(context: Any, params: Any) -> ElicitResult:
+        patience.cancel()
         await given_up.wait()
         return ElicitResult(action="cancel")
 
