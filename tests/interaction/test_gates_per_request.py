@@ -227,7 +227,7 @@ async def test_a_gate_whose_scope_gives_up_hides_only_itself(era: Era) -> None:
     server.add_tool(saying("done"), "slow", enabled=hangs)
     server.add_tool(saying("done"), "quick", enabled=Switch())
     async with connect(server, era) as client:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             assert await tools(client) == ["quick"]
             assert await said(client, "slow") == "Unknown tool: slow"
             assert await said(client, "quick") == "done"

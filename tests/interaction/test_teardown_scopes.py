@@ -20,8 +20,8 @@ from tests.players import Person, Reply, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
-SHORT = 0.05
-"""For what never gets done anyway."""
+SHORT = 0.25
+"""For what never gets done anyway, but has to begin."""
 LOCALE: ContextVar[str] = ContextVar("locale", default="none")
 LOG: list[str] = []
 

@@ -164,7 +164,7 @@ async def test_a_tool_that_takes_too_long_is_an_error_of_the_protocol(
     server = Server[Any]("page")
     release, ended = threading.Event(), threading.Event()
 
-    @server.tool(timeout=0.1)
+    @server.tool(timeout=0.5)
     async def fetch() -> str:
         try:
             await anyio.sleep_forever()
@@ -172,7 +172,7 @@ async def test_a_tool_that_takes_too_long_is_an_error_of_the_protocol(
             ended.set()
         return "never"
 
-    @server.tool(timeout=0.1)
+    @server.tool(timeout=0.5)
     def fetch_in_a_thread() -> str:
         release.wait(WAIT)
         ended.set()
@@ -187,8 +187,8 @@ async def test_a_tool_that_takes_too_long_is_an_error_of_the_protocol(
             assert ended.is_set() is not plain
     finally:
         release.set()
-    assert (caught.value.code, caught.value.message) == (-32000, f"Tool {name!r} timed out after 0.1s")
-    assert levels(caplog, f"tool {name!r} timed out after 0.1s") == [logging.WARNING]
+    assert (caught.value.code, caught.value.message) == (-32000, f"Tool {name!r} timed out after 0.5s")
+    assert levels(caplog, f"tool {name!r} timed out after 0.5s") == [logging.WARNING]
     assert await anyio.to_thread.run_sync(ended.wait, WAIT)
 
 

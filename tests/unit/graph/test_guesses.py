@@ -36,7 +36,7 @@ async def test_a_resolver_that_begins_to_wait_after_all_still_works_and_is_learn
 
     async def changing() -> str:
         if waits:
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 await anyio.lowlevel.checkpoint()
         return "changing"
 

@@ -81,7 +81,7 @@ async def test_questions_wait_in_the_plans_order_whatever_finished_first() -> No
     ) -> None: ...
 
     one = start(plan_of(tool))
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await one.advance()
     assert [node.key for node, _ in one.order()] == ["first", "second", "confirm"]
 
