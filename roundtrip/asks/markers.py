@@ -82,16 +82,6 @@ class Elicit(SdkElicit[Any], Generic[T]):
 
     @overload
     def __init__(
-        self: "Elicit[ChoiceT | None]",
-        message: str,
-        schema: TypeForm[ChoiceT],
-        *,
-        attempts: int = ...,
-        otherwise: None,
-        volatile_ok: bool = ...,
-    ) -> None: ...
-    @overload
-    def __init__(
         self,
         message: str,
         schema: type[T],
@@ -118,6 +108,16 @@ class Elicit(SdkElicit[Any], Generic[T]):
         *,
         attempts: int = ...,
         otherwise: Otherwise[list[ChoiceT]] = ...,
+        volatile_ok: bool = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: "Elicit[ChoiceT | None]",
+        message: str,
+        schema: TypeForm[ChoiceT],
+        *,
+        attempts: int = ...,
+        otherwise: None,
         volatile_ok: bool = ...,
     ) -> None: ...
     @overload
