@@ -1,0 +1,53 @@
+"""The claim of a call that is suspended is taken back, whatever becomes of what is noted before that."""
+
+from typing import Annotated, Any
+
+import anyio
+import pytest
+
+from roundtrip import Context, Elicit, Resolve
+from roundtrip.ledger import MemoryLedger
+from roundtrip.runtime import once
+from roundtrip.testing import LegByLeg
+from tests.hosts import WAIT
+from tests.interaction.ledger.shops import Shop, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+class Hanging(MemoryLedger):
+    """A ledger that does not come to an end with what it is to note."""
+
+    hung = False
+
+    async def note(self, key: str, name: str, value: str, *, holder: str) -> bool:
+        self.hung = True
+        await anyio.sleep_forever()
+        return False
+
+
+async def ready() -> Elicit[bool]:
+    return Elicit("Ready?", bool)
+
+
+async def number(ready: Annotated[bool, Resolve(ready)]) -> int:
+    return 7
+
+
+async def test_a_claim_is_taken_back_though_noting_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(once, "_LAST_WORDS", 0.05)
+    ledger = Hanging()
+    shop = Shop(ledger)
+
+    async def ask(ctx: Context[Any, Any], drawn: Annotated[int, Resolve(number, once=True)]) -> str:
+        return f"{drawn} {await ctx.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
+
+    shop.add(ask)
+    legs = LegByLeg(shop)
+    with anyio.fail_after(WAIT):
+        await legs.leg("ask")
+        await legs.leg("ask", answers={"ready": {"value": True}}, state=legs.token)
+        assert ledger.hung
+        # Were it still held, this would wait for its holder, and be told that it still runs.
+        told = await legs.leg("ask", answers={"sure": {"value": True}}, state=legs.token)
+    assert text_of(told) == "7 True"
