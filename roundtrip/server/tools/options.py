@@ -1,8 +1,7 @@
 """What an author says of a tool: by the arguments of `@server.tool` and `add_tool`, or by the standalone `@tool`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, TypedDict, TypeVar, cast, overload
+from typing import Any, NamedTuple, TypedDict, TypeVar, cast, overload
 
 from mcp_types import Icon, ToolAnnotations
 from typing_extensions import Unpack
@@ -64,8 +63,7 @@ class ToolDetails(ToolOptions, total=False):
     structured_output: bool | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSpec:
+class ToolSpec(NamedTuple):
     """What has been said of a tool; None where nothing has."""
 
     name: str | None = None
@@ -92,9 +90,9 @@ class ToolSpec:
     def over(self, other: "ToolSpec") -> "ToolSpec":
         """This one, and where it says nothing, the other."""
         said: dict[str, Any] = {}
-        for field in fields(self):
-            own = getattr(self, field.name)
-            said[field.name] = own if own is not None else getattr(other, field.name)
+        for name in self._fields:
+            own = getattr(self, name)
+            said[name] = own if own is not None else getattr(other, name)
         return ToolSpec(**said)
 
     @property

@@ -27,11 +27,11 @@ _DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?([Zz]|[+-][0-9]{2}:?[0-9]{2})?"
 # What a text of a format looks like, a time without its zone too: pydantic writes and reads those.
 _FORMATS = {
-    "date": re.compile(_DATE),
-    "date-time": re.compile(f"{_DATE}[Tt ]{_TIME}"),
-    "duration": re.compile("[+-]?P[0-9DHMSTWY.,]+"),
-    "time": re.compile(_TIME),
-    "uuid": re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
+    "date": _DATE,
+    "date-time": f"{_DATE}[Tt ]{_TIME}",
+    "duration": "[+-]?P[0-9DHMSTWY.,]+",
+    "time": _TIME,
+    "uuid": "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
 }
 
 # Where a schema has schemas in it; whatever else it holds is data, in which "$ref" is a word like any other.
@@ -298,12 +298,13 @@ def input_checker(schema: Mapping[str, Any]) -> Check:
         if isinstance(named, dict):
             part["additionalProperties"] = {"anyOf": [*cast("dict[str, Any]", named).values()]}
     formats = FormatChecker(formats=())
-    for name, looks in _FORMATS.items():
-        formats.checks(name)(_looking_like(looks))
+    for name, pattern in _FORMATS.items():
+        formats.checks(name)(_looking_like(pattern))
     return _checker(fixed, formats)
 
 
-def _looking_like(looks: re.Pattern[str]) -> Callable[[object], bool]:
+def _looking_like(pattern: str) -> Callable[[object], bool]:
+    looks = re.compile(pattern)
     return lambda value: not isinstance(value, str) or looks.fullmatch(value) is not None
 
 
