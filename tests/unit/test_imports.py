@@ -16,7 +16,6 @@ from roundtrip.checking.checking import TIMEOUT
 from roundtrip.cli import call, check, graph
 from roundtrip.clients.legs import Era
 from roundtrip.drawings.machine import Format
-from tests.hosts import WAIT
 
 NEEDED: Final = {"anyio", "itsdangerous", "six", "transitions"}
 """Packages of which a server needs more than the SDK's server has imported."""
@@ -61,7 +60,7 @@ for line in sys.argv[1:]:
 
 def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT, check=True)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
 
 
 def test_a_server_imports_what_it_needs() -> None:
