@@ -10,7 +10,7 @@ __all__ = ["scenarios"]
 
 _IMPORTING: Final = Importing(
     (
-        Row("import", "import, fresh interpreter"),
+        Row("import", "import, processor time"),
         Row("import-beyond", "of that, beyond import mcp.server", is_compared=False),
         Row("import-memory", "the memory of that", Unit.BYTES, is_compared=False),
     ),

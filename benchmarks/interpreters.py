@@ -15,7 +15,7 @@ from benchmarks.variants import Variant
 __all__ = ["Helping", "Importing"]
 
 _TIMED: Final = """\
-from time import perf_counter_ns as now
+from time import process_time_ns as now
 def memory():
     with open("/proc/self/status") as status:
         return 1024 * int(next(line for line in status if line.startswith("VmRSS:")).split()[1])
@@ -33,7 +33,7 @@ class Importing:
     """Imports the SDK's servers, and then a peer."""
 
     rows: tuple[Row, ...]
-    """How long both take, and what the peer adds: time, and memory."""
+    """Both together, and what the peer adds: time of the processor, which other programs disturb least, and memory."""
     calls: int = 1
     most_rounds: int | None = None
 
