@@ -23,6 +23,7 @@ from anyio.abc import TaskGroup
 from roundtrip.asks.markers import Marker, is_marker
 from roundtrip.asks.outcomes import Outcome
 from roundtrip.errors import InvalidSignature
+from roundtrip.graph.cancelling import cancel_requests, is_cancelled, strayed
 from roundtrip.graph.plan import Input, Node, Plan, Source
 from roundtrip.machine.facts import NodeBegan, NodeEnded, NodeHow, Watch
 from roundtrip.machine.journal import Action
@@ -68,6 +69,7 @@ class Walk:
 
     __slots__ = (
         "_arguments",
+        "_cancelled",
         "_context",
         "_enter",
         "_entering",
@@ -134,6 +136,7 @@ class Walk:
         self._enter = enter
         self._isolated = isolated
         self._watch = watch
+        self._cancelled = cancel_requests()
         self._failure: BaseException | None = None
         self.failed: dict[int, BaseException] = {}
         self.waiting: dict[int, Marker] = {}
@@ -281,6 +284,8 @@ class Walk:
                     value = await self._invoke(node, placed, named)
             except BaseException as error:
                 if self._isolated is None or not self._isolated(error):
+                    if isinstance(error, anyio.get_cancelled_exc_class()) and not is_cancelled(self._cancelled):
+                        raise strayed() from error
                     raise
                 self.failed[node.index] = error
                 return "failed"
@@ -320,13 +325,15 @@ class Walk:
                 steps.close()
                 raise
             except BaseException as error:  # noqa: BLE001 - thrown in from outside, and passed on to where it belongs
-                advance: Callable[[], Any] = functools.partial(steps.throw, error)
+                try:
+                    pending = steps.throw(error)
+                except StopIteration as done:
+                    return done.value
             else:
-                advance = functools.partial(steps.send, received)
-            try:
-                pending = advance()
-            except StopIteration as done:
-                return done.value
+                try:
+                    pending = steps.send(received)
+                except StopIteration as done:
+                    return done.value
 
     async def _invoke(self, node: Node, placed: list[Any], named: dict[str, Any]) -> Any:
         if node.enters:

@@ -10,7 +10,7 @@ import anyio
 
 from roundtrip.errors import QuestionRefused
 
-__all__ = ["Revision", "Suspension", "cancel_requests", "cancellations_restored", "verdict_on"]
+__all__ = ["Revision", "Suspension", "cancellations_restored", "verdict_on"]
 
 
 class Suspension(BaseException):
@@ -22,15 +22,6 @@ class Revision(BaseException):
 
 
 _ENDINGS: Final = (QuestionRefused, Revision, Suspension)
-
-
-def cancel_requests() -> int:
-    """How often the running task was asked to end, and has not taken that back; 0 on another loop than asyncio's."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        return 0
-    return task.cancelling() if task is not None else 0
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from mcp_types import InputRequiredResult, InputResponse
 from roundtrip.asks.markers import Marker
 from roundtrip.asks.outcomes import Outcome
 from roundtrip.errors import BodyMistake, CannotAsk, QuestionRefused, RoundtripError, TokenTooLarge, ToolTimedOut
+from roundtrip.graph.cancelling import cancel_requests, is_cancelled, strayed
 from roundtrip.graph.plan import Node, Plan
 from roundtrip.graph.walk import Enter, Refusal, RunInThread, Walk, enter_nothing
 from roundtrip.machine.call import Call
@@ -242,6 +243,7 @@ async def serve(
         finishing = _finish(plan, leg, arguments, run.context, managers.enter)
         return await managers.around(finishing, ended_by=lambda value: None)
 
+    cancelled = cancel_requests()
     rounds = run.rounds = Rounds(call, leg.client, answers, finish, leg.left)
     try:
         _begin(call)
@@ -286,9 +288,13 @@ async def serve(
     except CannotAsk as error:
         call.apply(Event.REJECT, error=str(error))
         raise
-    except anyio.get_cancelled_exc_class():
-        call.apply(Event.FAIL, error="cancelled")
-        raise
+    except anyio.get_cancelled_exc_class() as error:
+        if is_cancelled(cancelled):
+            call.apply(Event.FAIL, error="cancelled")
+            raise
+        stray = strayed()
+        call.apply(Event.FAIL, error=_described(stray))
+        raise stray from error
     except Exception as error:
         call.apply(Event.FAIL, error=_described(error))
         raise
@@ -419,6 +425,7 @@ class _Run:
 async def _serve_silent(leg: Leg, execute: Callable[[dict[str, Any], Any], Awaitable[Any]]) -> LegEnd:
     """Serve a leg of a tool that has nothing to ask with."""
     call = leg.call
+    cancelled = cancel_requests()
     try:
         _begin(call)
         call.apply(Event.EXECUTE)
@@ -426,9 +433,13 @@ async def _serve_silent(leg: Leg, execute: Callable[[dict[str, Any], Any], Await
             call.watch(BodyBegan())
         work = execute({}, None)
         return _end(leg, Finished(await (work if leg.timeout is None else within(leg.timeout, work))))
-    except anyio.get_cancelled_exc_class():
-        call.apply(Event.FAIL, error="cancelled")
-        raise
+    except anyio.get_cancelled_exc_class() as error:
+        if is_cancelled(cancelled):
+            call.apply(Event.FAIL, error="cancelled")
+            raise
+        stray = strayed()
+        call.apply(Event.FAIL, error=_described(stray))
+        raise stray from error
     except Exception as error:
         call.apply(Event.FAIL, error=_described(error))
         raise

@@ -13,7 +13,8 @@ from typing import Any, Final, TypeVar, cast
 import anyio
 
 from roundtrip.errors import DependencyEndedCall, InvalidSignature
-from roundtrip.runtime.endings import cancel_requests, cancellations_restored
+from roundtrip.graph.cancelling import cancel_requests
+from roundtrip.runtime.endings import cancellations_restored
 
 __all__ = ["Managers", "Report"]
 

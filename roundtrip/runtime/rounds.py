@@ -18,7 +18,7 @@ from roundtrip.machine.table import Event, State
 from roundtrip.runtime.answers import Answers, Open
 from roundtrip.runtime.endings import Suspension
 from roundtrip.runtime.eras import Client, ask_live, is_retry_era, require_channel
-from roundtrip.runtime.timeouts import clock_standing
+from roundtrip.runtime.timeouts import clock_standing, end_after
 
 __all__ = ["Rounds"]
 
@@ -75,7 +75,8 @@ class Rounds:
         self.note_ask()
         responses = None
         # Whoever is asked may never answer, and a plain body holds a thread meanwhile.
-        with clock_standing(), anyio.move_on_after(left):
+        with clock_standing(), anyio.CancelScope() as patience:
+            end_after(patience, left)
             responses = await ask_live(self._client, batch)
         if responses is None:
             raise CallOutlived([waiting.key for waiting in batch])

@@ -4,16 +4,17 @@ import asyncio
 import math
 from collections.abc import Awaitable, Generator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import TypeVar, cast
 
 import anyio
 import anyio.lowlevel
 
 from roundtrip.errors import ToolTimedOut
-from roundtrip.runtime.endings import Revision, Suspension, cancel_requests
+from roundtrip.graph.cancelling import cancel_requests
+from roundtrip.runtime.endings import Revision, Suspension
 
-__all__ = ["clock_standing", "within"]
+__all__ = ["clock_standing", "end_after", "within"]
 
 T = TypeVar("T")
 
@@ -40,12 +41,21 @@ class _Clock:
         """Start anew, unless something else is still being asked."""
         self._asking -= 1
         if not self._asking:
-            self._scope.deadline = anyio.current_time() + self._seconds
+            end_after(self._scope, self._seconds)
         if self._outer is not None:
             self._outer.go_on()
 
 
 _CURRENT: ContextVar[_Clock | None] = ContextVar("roundtrip_clock", default=None)
+
+
+def end_after(scope: anyio.CancelScope, seconds: float) -> None:
+    """Have a scope that is entered cancelled after so many seconds.
+
+    The event loop keeps a timer that was stopped until it would have rung, and with it the context it was set in, and
+    with that all of the call. So this one is set in an empty one.
+    """
+    Context().run(setattr, scope, "deadline", anyio.current_time() + seconds)
 
 
 @contextmanager
@@ -73,10 +83,11 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
     """
     crash: Exception | None = None
     requests = cancel_requests()
-    scope = anyio.CancelScope(deadline=anyio.current_time() + seconds)
+    scope = anyio.CancelScope()
     before = _CURRENT.set(_Clock(scope, seconds, outer=_CURRENT.get()))
     try:
         with scope:
+            end_after(scope, seconds)
             result = await work
             if not scope.cancel_called:
                 return result

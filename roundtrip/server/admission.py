@@ -9,7 +9,6 @@ something entered is the exception: it is passed inwards only, and left with the
 
 import inspect
 import logging
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
@@ -18,7 +17,6 @@ from dataclasses import dataclass, field
 from functools import cache, reduce
 from typing import Any, TypeVar, cast
 
-import anyio
 from mcp.server import MCPServer
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context as SdkContext
@@ -28,13 +26,13 @@ from mcp_types import CacheableResult, InputRequiredResult
 from roundtrip.asks.markers import Marker as Question
 from roundtrip.asks.outcomes import Outcome
 from roundtrip.errors import BodyMistake, InvalidSignature
+from roundtrip.graph.cancelling import cancel_requests, is_cancelled
 from roundtrip.graph.markers import Dependency, Marker, SdkResolve
 from roundtrip.graph.plan import Node, Plan
 from roundtrip.graph.planner import Replacements, asking_arms, make_plan
 from roundtrip.graph.signatures import hints_of, returns_input_required
 from roundtrip.graph.walk import Walk
 from roundtrip.runtime.body import Body
-from roundtrip.runtime.endings import cancel_requests
 from roundtrip.runtime.eras import is_retry_era
 from roundtrip.runtime.managers import Managers, Report
 from roundtrip.server.context import Context
@@ -402,9 +400,7 @@ def _its_own() -> Callable[[BaseException], bool]:
     def is_own(error: BaseException) -> bool:
         if isinstance(error, KeyboardInterrupt | SystemExit):
             return False
-        if isinstance(error, Exception):
-            return True
-        return cancel_requests() <= before and anyio.current_effective_deadline() > -math.inf
+        return isinstance(error, Exception) or not is_cancelled(before)
 
     return is_own
 

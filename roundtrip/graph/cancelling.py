@@ -1,0 +1,27 @@
+"""Telling the cancellation of a leg from one that its own code has come upon."""
+
+import asyncio
+import math
+
+import anyio
+
+__all__ = ["cancel_requests", "is_cancelled", "strayed"]
+
+
+def cancel_requests() -> int:
+    """How often the running task was asked to end, and has not taken that back; 0 on another loop than asyncio's."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return 0
+    return task.cancelling() if task is not None else 0
+
+
+def is_cancelled(before: int) -> bool:
+    """Whether somebody has cancelled the running code since `cancel_requests` was `before`."""
+    return cancel_requests() > before or anyio.current_effective_deadline() == -math.inf
+
+
+def strayed() -> RuntimeError:
+    """What a cancellation is to a call that nobody has cancelled: a failure of its code like any other."""
+    return RuntimeError("it came upon a cancellation that was not its own: what it awaited had been cancelled")
