@@ -17,7 +17,7 @@ from roundtrip.graph.markers import Marker, Resolve, SdkResolve
 from roundtrip.graph.plan import Node, Plan
 from roundtrip.graph.planner import ResolvedParameters, find_resolved, make_plan
 from roundtrip.graph.signatures import identity, returns_input_required
-from roundtrip.machine.journal import Journal, to_text
+from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.runtime.leg import DONE, Leg, Limits, Refused, Suspended, open_call, serve
 from roundtrip.server.clients import RequestClient
 from roundtrip.server.server import Server
@@ -99,7 +99,7 @@ async def resolve_arguments(
         born=journal.born if journal is not None else time.time(),
         clock=time.time,
         limits=_LIMITS,
-        write=codec.write,
+        write=lambda journal: to_text(codec.write(journal)),
         plan_for=_plan_done,
         journal=journal,
         responses=context.input_responses if journal is not None else None,
@@ -133,6 +133,6 @@ def _restore(codec: JournalCodec, state: str | None) -> Journal | None:
     if state is None:
         return None
     try:
-        return codec.read(state)
-    except TokenRejected:
+        return codec.read(from_text(state))
+    except (TokenRejected, ValueError):
         return None

@@ -16,10 +16,11 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from roundtrip import Event, State
 from roundtrip.drawings.machine import machine_mermaid
-from roundtrip.machine.journal import FORMAT
+from roundtrip.machine.packing import FORMAT
 from roundtrip.machine.table import ARROWS, FINAL
 from roundtrip.recording.lines import LINE
 from specs.requirements import REQUIREMENTS, Requirement
+from specs.tokens import vectors_page
 
 __all__ = ["main", "render", "shown"]
 
@@ -62,6 +63,7 @@ def render() -> dict[str, str]:
         "machine.md": _machine_page(),
         "protocol.md": _protocol_page(),
         "transcript.schema.json": _transcript_schema(),
+        "vectors/v2.json": vectors_page(),
     }
 
 
@@ -182,6 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stale = [name for name, text in pages.items() if not _is_current(SPECS / name, text)]
     if not check:
         for name in stale:
+            (SPECS / name).parent.mkdir(exist_ok=True)
             (SPECS / name).write_text(pages[name], encoding="utf-8")
     for name in stale:
         sys.stdout.write(f"specs/{name} {'is stale: run python -m specs.generate' if check else 'written'}\n")

@@ -20,7 +20,7 @@ REQUIREMENTS: Final = (
     Requirement(
         "S1",
         "Only `tools/call`, `prompts/get` and `resources/read` may answer that they need input.",
-        ("server/requests.py", "server/server.py"),
+        ("server/boundary.py", "server/server.py"),
     ),
     Requirement(
         "S2",
@@ -35,13 +35,13 @@ REQUIREMENTS: Final = (
     Requirement(
         "S4",
         "A request state that comes back is in an attacker's hands: verify it, and refuse what fails.",
-        ("tokens.py", "server/requests.py", "server/refusals.py"),
+        ("tokens.py", "server/boundary.py", "server/refusals.py"),
     ),
     Requirement(
         "S5",
         "A request state is bound to the caller, to a short time and to the request it came from. None of this makes "
         "it good for one use only.",
-        ("server/requests.py", "server/server.py", "machine/journal.py"),
+        ("claims.py", "server/boundary.py", "machine/packing.py"),
     ),
     Requirement(
         "S6",

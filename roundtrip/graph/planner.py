@@ -541,4 +541,4 @@ def _group(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
 def _fingerprint(nodes: Sequence[Node]) -> str:
     """A short digest of the graph's shape; it changes when a node is added, removed or renamed, not when moved."""
     shape = sorted((node.key, sorted(nodes[need].key for need in node.needs), node.once) for node in nodes)
-    return hashlib.sha256(repr(shape).encode()).hexdigest()[:8]
+    return hashlib.sha256(repr(shape).encode()).hexdigest()[:6]

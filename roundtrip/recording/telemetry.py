@@ -269,10 +269,9 @@ class _LegWatch:
     def _waited(self) -> float | None:
         if self._sent_at is not None:
             return time.perf_counter() - self._sent_at
-        written_at = self._beginning.written_at
-        written = written_at() if written_at is not None else None
+        journal = self._beginning.journal
         # Another instance wrote it, whose clock may be ahead.
-        return max(0.0, time.time() - written) if written is not None else None
+        return max(0.0, time.time() - journal.written) if journal is not None else None
 
     def _body_began(self, fact: BodyBegan) -> None:
         del fact

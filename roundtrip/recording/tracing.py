@@ -64,8 +64,6 @@ class Beginning(NamedTuple):
     within: str | None
     replaces: str | None
     """The expired call that this one is begun in the place of."""
-    written_at: Callable[[], float | None] | None = None
-    """Tells when the token that the client brought was written, in seconds since the epoch."""
 
     @property
     def tool(self) -> str:

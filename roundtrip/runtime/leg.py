@@ -180,6 +180,7 @@ class Leg:
             computed=answers.computed if answers is not None else {},
             authored=authored,
             seeds=answers.unused_seeds() if answers is not None else {},
+            written=now,
         )
         try:
             return self.write(journal)

@@ -18,7 +18,7 @@ __all__ = ["build_of"]
 def build_of(functions: Iterable[Callable[..., Any]]) -> str:
     """A short digest of the modules that define some functions."""
     digests = sorted({_digest_of(function) for function in functions})
-    return hashlib.sha256("".join(digests).encode()).hexdigest()[:8]
+    return hashlib.sha256("".join(digests).encode()).hexdigest()[:6]
 
 
 def _digest_of(function: Callable[..., Any]) -> str:

@@ -13,7 +13,7 @@ from mcp_types import Tool
 from starlette.requests import Request
 
 from roundtrip.runtime.eras import is_retry_era
-from roundtrip.server.requests import CURRENT
+from roundtrip.server.requests import asking_request
 
 __all__ = ["check_headers"]
 
@@ -24,7 +24,7 @@ def check_headers(tool: Tool) -> None:
     Raises:
         MCPError: They do not, in the SDK's own words.
     """
-    current = CURRENT.get()
+    current = asking_request()
     if current is None or current.claimed:
         return
     context = current.context

@@ -36,7 +36,7 @@ from roundtrip.server.current import offer, take_back
 from roundtrip.server.exactly_once import Booked, OnUnknown
 from roundtrip.server.functions import AskingFunction
 from roundtrip.server.rehearsal import REHEARSED
-from roundtrip.server.requests import CURRENT, InFlight
+from roundtrip.server.requests import InFlight, asking_request
 from roundtrip.server.security import Protection
 from roundtrip.server.threads import LeavingThreads, run_in_thread
 
@@ -131,7 +131,7 @@ class LegRunner:
             RoundtripError: The call cannot go on.
             Exception: What the author's code raised.
         """
-        request = CURRENT.get()
+        request = asking_request()
         # What a middleware or a gate calls comes first: without the context of the request, or as another tool.
         outermost = request is not None and not request.claimed and incoming.request is not None
         if outermost and request is not None and request.context.method == "tools/call":
@@ -158,10 +158,13 @@ class LegRunner:
         def write(journal: Journal) -> str:
             if isinstance(watch, LinkedWatch):
                 journal = replace(journal, traceparent=watch.traceparent)
-            state = self._protection.write(journal, target=_target(wire))
+            packed = self._protection.write(journal)
             if watch is not None:
                 watch(Wrote(journal))
-            return state
+            if request is not None and outermost:
+                request.packed = packed
+            # The boundary puts the token in the place of these words.
+            return f"{journal.call_id}/{journal.leg}"
 
         threads = LeavingThreads() if function.timeout is not None else None
         in_thread = threads.run if threads is not None else run_in_thread
@@ -246,8 +249,8 @@ class LegRunner:
         limits = function.limits
         return Booked(self._ledger, call.id, function.name, limits.max_age + limits.recover, on_unknown)
 
-    def wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: InFlight, state: str) -> str:
-        """Put a state that a function outside roundtrip returned by hand under the seal.
+    def wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: InFlight, state: str) -> bytes:
+        """Put a state that a function outside roundtrip returned by hand into a journal, under the seal.
 
         Raises:
             MCPError: It cannot be carried; the log says why.
@@ -263,9 +266,10 @@ class LegRunner:
             leg=call.leg,
             round=call.round,
             authored=state,
+            written=now,
         )
         try:
-            return self._protection.write(note, target=_target(ctx))
+            return self._protection.write(note)
         except RoundtripError as error:
             logger.error("cannot carry the request state of %s: %s", ctx.method, error)
             raise MCPError(code=INTERNAL_ERROR, message="Internal error") from error
@@ -297,7 +301,6 @@ class LegRunner:
             arguments=cast("Mapping[str, Any]", sent) if isinstance(sent, Mapping) else arguments,
             within=request.call_id if request is not None and not outermost else None,
             replaces=brought.replaces if brought is not None else None,
-            written_at=brought.written_at if brought is not None else None,
         )
 
 

@@ -25,7 +25,7 @@ from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event
 from roundtrip.recording.tracing import Beginning, Raised, Refusal, Refused, Tracer, Wrote
 from roundtrip.runtime.answers import Open
-from roundtrip.server.requests import CURRENT
+from roundtrip.server.requests import asking_request
 
 __all__ = ["REHEARSED", "End", "Rehearsal", "Rehearsed", "rehearsing"]
 
@@ -138,7 +138,7 @@ class Rehearsal:
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message, as the SDK's middlewares do."""
-        request = CURRENT.get()
+        request = asking_request()
         if request is None:
             return await call_next(ctx)
         request.journal = self.journal

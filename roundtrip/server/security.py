@@ -1,4 +1,4 @@
-"""What protects a server's tokens: its keys and codecs, and the policy that the SDK's boundary enforces with them."""
+"""What protects a server's tokens: its keys and codecs, and the policy that the boundary enforces with them."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -12,10 +12,10 @@ from mcp.server.request_state import (
     authenticated_principal,
 )
 
+from roundtrip.claims import MOST_CLAIMS_BYTES
 from roundtrip.errors import InvalidSignature
 from roundtrip.machine.journal import Journal
 from roundtrip.server.key_files import EnvironmentKeys, keys_of
-from roundtrip.server.requests import WatchedCodec
 from roundtrip.tickets import TicketOffice
 from roundtrip.tokens import JournalCodec, KeyRing, Sealer, TokenCodec
 
@@ -27,14 +27,8 @@ Keys = Sequence[bytes | bytearray | str]
 _UNNAMED = "mcp-server"
 """What the SDK calls a server without a name."""
 
-_ENVELOPE_MARGIN = 512
-"""What the boundary adds to a journal besides names: some 200 bytes of digests and times."""
-
 _HINT_CHARACTERS = 5
 """Of the four bytes by which a token of the SDK's names its key: those of base64 that hold nothing else."""
-
-_ESCAPED = 6
-"""The bytes that one character of a name may take in JSON."""
 
 
 class Protection(NamedTuple):
@@ -68,18 +62,20 @@ class Protection(NamedTuple):
             )
         return self.tickets
 
-    def write(self, journal: Journal, *, target: str = "") -> str:
-        """The state of a journal, as the boundary will wrap it together with the name of what was called.
+    def write(self, journal: Journal) -> bytes:
+        """The bytes of a journal, for a token that is good for as long as the policy has it.
 
         Raises:
             TokenTooLarge: The call remembers more than a token may hold.
         """
-        text = self.journals.write(journal)
+        latest = max(journal.written, journal.born) + self.policy.ttl
+        if journal.deadline > latest:
+            journal = replace(journal, deadline=latest)
+        # A codec of somebody else's may encrypt.
+        packed = self.journals.write(journal, deflate=self.tokens is not None and not self.tokens.encrypts)
         if self.tokens is not None:
-            self.tokens.check(
-                journal, text, margin=_ENVELOPE_MARGIN + _ESCAPED * (len(target) + len(self.policy.audience or ""))
-            )
-        return text
+            self.tokens.check(journal, MOST_CLAIMS_BYTES + len(packed))
+        return packed
 
 
 def protect(
@@ -109,7 +105,7 @@ def protect(
             )
         ring = KeyRing(seal_keys) if seal_keys is not None else None
         policy = RequestStateSecurity(
-            codec=WatchedCodec(given.codec),
+            codec=given.codec,
             ttl=given.ttl,
             bind_principal=given.bind_principal,
             audience=given.audience,
@@ -130,17 +126,11 @@ def protect(
         # The SDK wants a service stated with any policy; this one's key never leaves the process.
         audience = _UNNAMED
     ring = _ring_of(found) if found is not None else KeyRing(keys if keys is not None else [os.urandom(32)])
-    tokens = TokenCodec(
-        ring,
-        entropy=os.urandom,
-        encrypt=encrypt,
-        max_token_bytes=max_token_bytes,
-        max_payload_bytes=max_journal_bytes,
-    )
+    tokens = TokenCodec(ring, entropy=os.urandom, encrypt=encrypt, max_token_bytes=max_token_bytes)
     if principal is not None and principal is not False and not callable(principal):
         raise TypeError(f"principal= takes a function of the request's context, or False, not {principal!r}")
     bind = None if principal is False else (principal or authenticated_principal)
-    policy = RequestStateSecurity(codec=WatchedCodec(tokens), ttl=ttl, bind_principal=bind, audience=audience)
+    policy = RequestStateSecurity(codec=tokens, ttl=ttl, bind_principal=bind, audience=audience)
     journals = JournalCodec(_sealer(ring), max_bytes=max_journal_bytes)
     return Protection(
         policy,

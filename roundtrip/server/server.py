@@ -34,10 +34,12 @@ from roundtrip.errors import TicketReason, TicketRejected
 from roundtrip.graph.plan import Plan
 from roundtrip.ledger.contract import Ledger
 from roundtrip.ledger.memory import MemoryLedger
+from roundtrip.machine.packing import MAX_JOURNAL_BYTES
 from roundtrip.recording.configuration import Trace, tracers_of
 from roundtrip.recording.tracing import Tracer
 from roundtrip.runtime.leg import Authored, Finished, Limits, Suspended
 from roundtrip.server.admission import Admission, Doorkeeper, PrivateAnswers
+from roundtrip.server.boundary import RequestBoundary
 from roundtrip.server.catalog import Catalog, Shelf
 from roundtrip.server.changes import Announcer
 from roundtrip.server.context import Context
@@ -49,7 +51,6 @@ from roundtrip.server.overrides import Overrides
 from roundtrip.server.probe import PROBE_TOOL, Probe, probe_wanted
 from roundtrip.server.prompts_and_resources import LISTINGS, PromptsAndResources
 from roundtrip.server.recovery import Recovery
-from roundtrip.server.requests import Explainer, Restorer
 from roundtrip.server.security import Keys, Principal, protect
 from roundtrip.server.spans import spans_where_seen
 from roundtrip.server.tool_calls import ToolCalls
@@ -59,7 +60,7 @@ from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, unknown_t
 from roundtrip.server.tools.versions import requested_version
 from roundtrip.server.visibility import Strings, Visibility
 from roundtrip.tickets import Ticket
-from roundtrip.tokens import MAX_JOURNAL_BYTES, MAX_TOKEN_BYTES, JournalCodec
+from roundtrip.tokens import MAX_TOKEN_BYTES, JournalCodec
 
 __all__ = ["Server"]
 
@@ -242,24 +243,19 @@ class Server(PromptsAndResources[LifespanResultT]):
             with self._catalog.adding("resource", str(resource.uri), name=resource.name):
                 pass
         self._hide_prompts_and_resources()
-        journals, policy = self._protection.journals, self._protection.policy
-        recover = Recovery(self._tools.begun_by, protection=self._protection, ledger=self._ledger)
+        policy = self._protection.policy
         place = next(i for i, entry in enumerate(self.middleware) if isinstance(entry, RequestStateBoundary))
-        self.middleware.insert(
-            place + 1, Restorer(journals, lambda: time.time(), wrap=self._legs.wrap_authored, recover=recover)
-        )
-        stated = policy.audience if policy.audience is not None else self.name
         # Inside of the SDK's span of the request, to which what the tracers tell then belongs.
-        self.middleware.insert(
-            place,
-            Explainer(
-                policy,
-                journals=journals,
-                audience=stated,
-                tracers=self._tracers,
-                subject_of=self._subject_of,
-                make_context=lambda ctx: Context(request_context=ctx, mcp_server=self, subscriptions=self._bus),
-            ),
+        self.middleware[place] = RequestBoundary(
+            policy,
+            journals=self._protection.journals,
+            audience=policy.audience if policy.audience is not None else self.name,
+            clock=lambda: time.time(),
+            wrap=self._legs.wrap_authored,
+            recover=Recovery(self._tools.begun_by, protection=self._protection, ledger=self._ledger),
+            tracers=self._tracers,
+            subject_of=self._subject_of,
+            make_context=lambda ctx: Context(request_context=ctx, mcp_server=self, subscriptions=self._bus),
         )
         spans_where_seen(self.middleware)
         self.middleware.insert(0, PrivateAnswers(self._answers_differ))
@@ -303,7 +299,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         tool = register(fn, spec, defaults=self._defaults, since=self._visibility.stamp())
         self._adopt(tool.function)
         self._doorkeeper.track(tool.admission)
-        # One clock of the boundary serves all tools; a tool's own, if shorter, is in its journal.
+        # No token outlives the policy's clock, which serves all tools; a tool's own, if shorter, is in its journal.
         policy = self._protection.policy
         limits = tool.function.limits
         self._check_promises(tool)

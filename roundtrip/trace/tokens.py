@@ -4,20 +4,20 @@ Nothing here acts on a token: the open part is read within the limits that serve
 whether a key verified it is said beside it.
 """
 
-import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, cast
+from typing import Any, Final
 
+from roundtrip.claims import Claims, read_claims
 from roundtrip.errors import RejectionReason, TokenRejected
-from roundtrip.machine.journal import Journal, split_sealed
-from roundtrip.tokens import JournalCodec, KeyRing, Sealer, TokenCodec, read_unverified, take_apart
+from roundtrip.machine.journal import Journal
+from roundtrip.machine.packing import unpack_open
+from roundtrip.tokens import JournalCodec, KeyRing, Sealer, TokenCodec, read_unverified
 
-__all__ = ["Claims", "Sealed", "Signature", "TokenView", "foreign_kind", "told", "view_token"]
+__all__ = ["Sealed", "Signature", "TokenView", "foreign_kind", "told", "view_token"]
 
-_KINDS: Final = {"p": "plain", "z": "deflated", "e": "encrypted", "x": "another payload"}
+_KINDS: Final = {"s": "signed", "e": "encrypted"}
 
 
 class Signature(StrEnum):
@@ -35,19 +35,6 @@ class Sealed(StrEnum):
     CLOSED = "sealed"
     OPENED = "opened"
     BROKEN = "cannot be opened"
-
-
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """What a token says of itself; None where it says nothing, or nothing of the right type."""
-
-    issued: float | None
-    expires: float | None
-    method: str | None
-    target: str | None
-    arguments: str | None
-    audience: str | None
-    principal: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +73,8 @@ def view_token(token: str, keys: Sequence[bytes] = ()) -> TokenView:
         TokenRejected: It cannot be one of roundtrip's tokens, or no server would look at one like it.
         ValueError: The keys are none.
     """
-    parts = take_apart(token)
-    signature, reason, key = Signature.UNCHECKED, None, None
-    payload: bytes | None = None
+    spelt = read_unverified(token)
+    payload, signature, reason, key = spelt.payload, Signature.UNCHECKED, None, None
     ring = KeyRing(keys) if keys else None
     if ring is not None:
         signature = Signature.VALID
@@ -100,21 +86,26 @@ def view_token(token: str, keys: Sequence[bytes] = ()) -> TokenView:
                 signature = Signature.INVALID
         if signature is Signature.VALID:
             key = _signed_by(token, keys)
-    if payload is None and signature is not Signature.VALID:
-        payload = _unverified(token, refused=reason is not None)
-    claims, state = _claims(payload)
-    journal, sealed, trouble = _journal(state, ring if signature is Signature.VALID else None)
+    claims, journal, sealed = None, None, Sealed.CLOSED
+    if payload is not None:
+        try:
+            claims, size = read_claims(payload)
+            journal, sealed, trouble = _journal(payload[size:], ring if signature is Signature.VALID else None)
+        except TokenRejected as error:
+            sealed, trouble = Sealed.NONE, error.reason
+        if signature is Signature.VALID:
+            reason = reason or trouble
     return TokenView(
-        kind=_KINDS[parts.kind],
+        kind=_KINDS[spelt.kind],
         size=len(token),
-        hint=parts.hint,
+        hint=spelt.hint,
         signature=signature,
-        reason=reason or (trouble if signature is Signature.VALID else None),
+        reason=reason,
         key=key,
         keys=len(keys),
         claims=claims,
         journal=journal,
-        sealed=Sealed.CLOSED if payload is None else sealed,
+        sealed=sealed,
     )
 
 
@@ -123,7 +114,7 @@ def told(view: TokenView) -> dict[str, Any]:
     return {
         "kind": view.kind,
         "bytes": view.size,
-        "hint": view.hint or None,
+        "hint": view.hint,
         "signature": view.signature,
         "reason": view.reason,
         "key": view.key,
@@ -144,69 +135,24 @@ def _signed_by(token: str, keys: Sequence[bytes]) -> int | None:
     return None
 
 
-def _unverified(token: str, *, refused: bool) -> bytes | None:
-    try:
-        return read_unverified(token)
-    except TokenRejected:
-        # What refused it says more than that what is left of it cannot be read.
-        if refused:
-            return None
-        raise
-
-
 def _none(size: int) -> bytes:
     raise AssertionError(f"{size} random bytes were drawn to read a token")
 
 
-def _claims(payload: bytes | None) -> tuple[Claims | None, str | None]:
-    """The claims of an envelope, and the state it is around."""
+def _journal(packed: bytes, ring: KeyRing | None) -> tuple[Journal | None, Sealed, RejectionReason | None]:
+    """The journal of a payload, with what is sealed in it if a key opens that."""
     try:
-        envelope: object = json.loads(payload) if payload is not None else None
-    except (ValueError, RecursionError):
-        return None, None
-    if not isinstance(envelope, dict):
-        return None, None
-    said = cast("dict[str, object]", envelope)
-    claims = Claims(
-        issued=_number(said.get("iat")),
-        expires=_number(said.get("exp")),
-        method=_text(said.get("m")),
-        target=_text(said.get("t")),
-        arguments=_text(said.get("a")),
-        audience=_text(said.get("aud")),
-        principal=_text(said.get("p")),
-    )
-    return claims, _text(said.get("s"))
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _journal(state: str | None, ring: KeyRing | None) -> tuple[Journal | None, Sealed, RejectionReason | None]:
-    """The journal in a state, with what is sealed in it if a key opens that."""
-    if state is None:
+        journal, sealed = unpack_open(packed)
+    except TokenRejected as error:
+        return None, Sealed.NONE, error.reason
+    except ValueError:
         return None, Sealed.NONE, RejectionReason.FORMAT
-    open_part, mark, _ = split_sealed(state)
-    try:
-        journal = Journal.decode(open_part)
-    except (ValueError, OverflowError):
-        return None, Sealed.NONE, RejectionReason.FORMAT
-    if not mark:
+    if sealed is None:
         return journal, Sealed.NONE, None
     if ring is None:
         return journal, Sealed.CLOSED, None
     try:
-        opened = JournalCodec(Sealer(ring, purpose=b"seal", entropy=_none)).read(state)
+        opened = JournalCodec(Sealer(ring, purpose=b"seal", entropy=_none)).read(packed)
     except TokenRejected as error:
         return journal, Sealed.BROKEN, error.reason
     return opened, Sealed.OPENED, None
@@ -214,13 +160,11 @@ def _journal(state: str | None, ring: KeyRing | None) -> tuple[Journal | None, S
 
 def _told_claims(claims: Claims) -> dict[str, Any]:
     return {
-        "issued": claims.issued,
-        "expires": claims.expires,
         "method": claims.method,
-        "target": claims.target,
-        "arguments": claims.arguments,
-        "audience": claims.audience,
-        "principal": claims.principal,
+        "target": claims.target.hex(),
+        "arguments": claims.arguments.hex(),
+        "audience": claims.audience.hex(),
+        "principal": claims.principal.hex() or None,
     }
 
 
@@ -230,6 +174,7 @@ def _told_journal(journal: Journal) -> dict[str, Any]:
         "leg": journal.leg,
         "round": journal.round,
         "born": journal.born,
+        "written": journal.written,
         "deadline": journal.deadline,
         "plan": journal.fingerprint,
         "build": journal.build,

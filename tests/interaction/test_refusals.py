@@ -93,7 +93,7 @@ def flip(token: str, position: int) -> str:
 
 
 def same_signature_otherwise_spelt(token: str) -> str:
-    """The last character carries two bits that decode to nothing: itsdangerous takes any of the four spellings."""
+    """The last character carries four bits that decode to nothing: itsdangerous takes any of the sixteen spellings."""
     alphabet = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
     return token[:-1] + alphabet[alphabet.index(token[-1]) ^ 1]
 
@@ -105,10 +105,11 @@ SPOILED: dict[str, tuple[Callable[[str], str], str]] = {
     "without its signature": (lambda token: token.rpartition(".")[0], "malformed"),
     "a bit of the body flipped": (lambda token: flip(token, 10), "tampered"),
     "a bit of the signature flipped": (lambda token: flip(token, -20), "tampered"),
-    "of another kind": (lambda token: "r1x" + token[3:], "tampered"),
+    "of another kind": (lambda token: "r2e" + token[3:], "tampered"),
     "with the hint of another key": (lambda token: flip(token, 3), "unknown key"),
-    "without its hint": (lambda token: token[:3] + token[7:], "tampered"),
-    "of a later format": (lambda token: "r2" + token[2:], "malformed"),
+    "without its hint": (lambda token: token[:3] + token[7:], "malformed"),
+    "of the format before": (lambda token: "r1p" + token[3:], "malformed"),
+    "of a later format": (lambda token: "r3" + token[2:], "malformed"),
     "padded": (lambda token: token + "=", "malformed"),
     "padded twice": (lambda token: token + "==", "malformed"),
     "with foreign characters": (lambda token: token + "!!!!", "malformed"),
@@ -118,11 +119,12 @@ SPOILED: dict[str, tuple[Callable[[str], str], str]] = {
     "beyond ASCII": (lambda token: token[:-1] + "\u00e9", "malformed"),
     "oversized": (lambda token: token[:10] + "A" * 70_000 + token[10:], "oversized"),
     "invented": (lambda token: "let me in", "malformed"),
-    "invented in the right shape": (lambda token: "r1p." + "A" * 40 + "." + "A" * 43, "tampered"),
-    "invented with a hint": (lambda token: "r1pAAAA." + "A" * 40 + "." + "A" * 43, "unknown key"),
-    "invented under the true hint": (lambda token: token[:8] + "A" * 40 + "." + "A" * 43, "tampered"),
+    "invented without a hint": (lambda token: "r2s." + "A" * 40 + "." + "A" * 22, "malformed"),
+    "invented with a hint": (lambda token: "r2sAAAA." + "A" * 40 + "." + "A" * 22, "unknown key"),
+    "invented under the true hint": (lambda token: token[:8] + "A" * 40 + "." + "A" * 22, "tampered"),
+    "signed at full length": (lambda token: token + "A" * 21, "malformed"),
     "a journal without a signature": (
-        lambda token: json.dumps([1, "id", 0, 0, 1, 1, "", "", None, [], []]),
+        lambda token: token.split(".")[1],
         "malformed",
     ),
 }
@@ -323,7 +325,7 @@ async def test_over_http_every_refusal_is_the_same_to_the_byte() -> None:
         spoilt: list[Any] = [spoil(token) for spoil, _ in SPOILED.values()]
         errors = [
             await post.error("order", ARGUMENTS, requestState=state, inputResponses=answers)
-            for state in [*spoilt, 7, ["r1p"], {"state": token}]
+            for state in [*spoilt, 7, ["r2s"], {"state": token}]
             if state is not None
         ]
         errors.append(await post.error("buy", ARGUMENTS, requestState=token, inputResponses=answers))

@@ -1,10 +1,10 @@
-"""Keys, entropy and envelopes of fixed content, so that tokens in tests are always the same."""
+"""Keys, entropy and payloads of fixed content, so that tokens in tests are always the same."""
 
 import base64
-import json
 from itertools import count
 from typing import Any, Final
 
+from roundtrip.claims import audience_digest, claims_of, principal_claim
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, digest
 from roundtrip.tokens import JournalCodec, KeyRing, Sealer, TokenCodec
 
@@ -51,19 +51,36 @@ def journal(*, answers: int = 1, chars: int = 10, computed: str | None = None, a
         deadline=BORN + 600,
         leg=2,
         round=2,
-        fingerprint="f00d",
+        fingerprint="f00dab",
         build="b001",
         entries=entries,
         asked={"confirm": Asked(digest("message"), digest("schema"), attempts=1)},
         computed={"quote": Computed(computed)} if computed is not None else {},
         authored=authored,
+        written=BORN,
     )
 
 
-def envelope(state: str, **extra: Any) -> bytes:
-    """What the SDK's boundary hands to a codec."""
-    claims = {"v": 1, "iat": BORN, "exp": BORN + 600, "m": "tools/call", "t": "order", "a": "digest", "s": state}
-    return json.dumps({**claims, **extra}, separators=(",", ":")).encode()
+def claims(
+    *,
+    method: str = "tools/call",
+    tool: str = "order",
+    arguments: Any = None,
+    audience: str | None = None,
+    principal: str | None = None,
+    call: bytes = bytes(9),
+) -> bytes:
+    """What a payload begins with."""
+    named = {"uri": tool} if method == "resources/read" else {"name": tool, "arguments": arguments}
+    bound = principal is not None
+    claimed = claims_of(method, named, audience=audience_digest(audience), call=call, bound=bound)
+    return claimed if principal is None else claimed + principal_claim(principal, call)
+
+
+def payload(what: Journal | bytes, *keys: bytes, deflate: bool = True, **claimed: Any) -> bytes:
+    """What the boundary hands to a codec: the claims, and a journal or the bytes in its place."""
+    packed = what if isinstance(what, bytes) else journals(*keys).write(what, deflate=deflate)
+    return claims(**claimed) + packed
 
 
 def decoded(part: str) -> bytes:

@@ -8,27 +8,29 @@ from itertools import pairwise
 import pytest
 
 from roundtrip.errors import RejectionReason, TokenRejected
-from roundtrip.machine.journal import Journal, split_sealed
+from roundtrip.machine.journal import Journal
+from roundtrip.machine.packing import unpack_open
 from roundtrip.tokens import JournalCodec, KeyRing, Sealer, TokenCodec
-from tests.unit.secrets import NEW, OLD, OTHER, CountedEntropy, codec, decoded, envelope, journal, journals, sealer
+from tests.unit.secrets import NEW, OLD, OTHER, CountedEntropy, codec, decoded, journal, journals, payload, sealer
 
 SECRET = "the quoted price is 9.50"
 
 
 def readable(token: str) -> bytes:
-    """All that a client can read of a token: each part decoded, and inflated where that works."""
+    """All that a client can read of a token: each part decoded, and inflated from wherever that works."""
     parts = [decoded(part) for part in token.split(".")[1:]]
     inflated: list[bytes] = []
     for part in parts:
-        try:
-            inflated.append(zlib.decompress(part, wbits=-zlib.MAX_WBITS))
-        except zlib.error:
-            continue
+        for start in range(len(part)):
+            try:
+                inflated.append(zlib.decompressobj(wbits=-zlib.MAX_WBITS).decompress(part[start:]))
+            except zlib.error:
+                continue
     return b"|".join([token.encode(), *parts, *inflated])
 
 
 def test_what_the_user_answered_can_be_read_in_a_signed_token() -> None:
-    assert b"question_0" in readable(codec().seal(envelope(journals().write(journal()))))
+    assert b"question_0" in readable(codec().seal(payload(journal())))
 
 
 @pytest.mark.parametrize("answers", [1, 16], ids=["short", "deflated"])
@@ -38,7 +40,7 @@ def test_what_the_user_answered_can_be_read_in_a_signed_token() -> None:
 def test_a_sealed_value_cannot_be_read_from_a_token(secret: Journal, answers: int) -> None:
     """Shows S4."""
     whole = replace(secret, entries=journal(answers=answers, chars=40).entries)
-    token = codec().seal(envelope(journals().write(whole)))
+    token = codec().seal(payload(whole))
     assert SECRET.encode() not in readable(token)
     assert b"quote" not in readable(token)
     assert b"question_0" in readable(token)
@@ -46,19 +48,9 @@ def test_a_sealed_value_cannot_be_read_from_a_token(secret: Journal, answers: in
 
 def test_nothing_can_be_read_from_an_encrypted_token() -> None:
     """Shows S4."""
-    token = codec(encrypt=True).seal(envelope(journal().encode()))
-    for word in (b"question_0", b"tools/call", b"order", b"call-1", b"confirm"):
+    token = codec(encrypt=True).seal(payload(journal()))
+    for word in (b"question_0", b"call-1", b"confirm", b"aaaa"):
         assert word not in readable(token)
-
-
-def test_an_encrypted_token_is_not_compressed_so_its_length_says_nothing_of_its_content() -> None:
-    monotonous, varied = "a" * 3000, "".join(chr(33 + number * 7 % 90) for number in range(3000))
-    lengths = {
-        len(codec(encrypt=True).seal(envelope(text.replace('"', "'").replace("\\", "/"))))
-        for text in (monotonous, varied)
-    }
-    assert len(lengths) == 1
-    assert len(codec().seal(envelope(monotonous))) < 300
 
 
 def lengths(write: Callable[[str], int], up_to: int) -> list[int]:
@@ -69,7 +61,7 @@ def test_the_length_of_a_sealed_value_is_only_known_in_steps_of_64_bytes() -> No
     """Shows S4."""
 
     def sealed_bytes(value: str) -> int:
-        return len(decoded(split_sealed(journals().write(journal(computed=value)))[2]))
+        return len(unpack_open(journals().write(journal(computed=value)))[1] or b"")
 
     steps = lengths(sealed_bytes, 200)
     assert len(steps) == 4
@@ -151,10 +143,10 @@ def test_entropy_alone_makes_two_sealings_differ() -> None:
     assert one == other
 
 
-@pytest.mark.parametrize("text", ["", "[]", "not a journal", "[2]", journal().encode() + "~AAAA"])
-def test_a_verified_text_that_is_no_journal_is_refused(text: str) -> None:
+@pytest.mark.parametrize("packed", [b"", b"[]", b"not a journal", b"\x20", journals().write(journal()) + b"\0"])
+def test_verified_bytes_that_are_no_journal_are_refused(packed: bytes) -> None:
     with pytest.raises(TokenRejected):
-        journals().read(text)
+        journals().read(packed)
 
 
 def test_a_codec_without_a_key_reads_what_is_open_and_refuses_what_is_sealed() -> None:

@@ -8,15 +8,15 @@ import pytest
 from itsdangerous import BadSignature, Signer
 
 from roundtrip.errors import TokenRejected
-from roundtrip.tokens import KeyRing
-from tests.unit.secrets import NEW, OLD, codec, envelope, journal, journals
+from roundtrip.tokens import KeyRing, ShortHmac
+from tests.unit.secrets import NEW, OLD, codec, journal, payload
 
 TOKENS: Final = {
-    "plain": codec().seal(envelope(journal().encode())),
-    "deflated": codec().seal(envelope(journal(answers=8, chars=40).encode())),
-    "sealed": codec().seal(envelope(journals().write(journal(computed="9.50")))),
-    "encrypted": codec(encrypt=True).seal(envelope(journal().encode())),
-    "other": codec().seal(b"\xff\x00"),
+    "plain": codec().seal(payload(journal(), deflate=False)),
+    "deflated": codec().seal(payload(journal(answers=8, chars=40))),
+    "sealed": codec().seal(payload(journal(computed="9.50"), principal="ann")),
+    "encrypted": codec(encrypt=True).seal(payload(journal())),
+    "another payload": codec().seal(b"\xff\x00"),
 }
 TOKEN: Final = TOKENS["plain"]
 ALPHABET: Final = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
@@ -28,7 +28,7 @@ every_token = pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS)
 def itsdangerous_takes(token: str) -> bool:
     """Whether the library alone would verify it, with the very key and settings of the codec."""
     subkeys = list(reversed(KeyRing([NEW]).derive(b"sign")))
-    signer = Signer(subkeys, key_derivation="none", digest_method=hashlib.sha256, sep=".")
+    signer = Signer(subkeys, key_derivation="none", algorithm=ShortHmac(), sep=".")
     try:
         signer.unsign(token.encode())
     except (BadSignature, ValueError):
@@ -45,9 +45,9 @@ def refused(token: str) -> bool:
 
 
 def last_character_variants(token: str) -> list[str]:
-    """The other last characters that stand for the same signature: two of its bits are not used."""
+    """The other last characters that stand for the same signature: four of its bits are not used."""
     place = ALPHABET.index(token[-1])
-    return [token[:-1] + ALPHABET[place ^ spare] for spare in (1, 2, 3)]
+    return [token[:-1] + ALPHABET[place ^ spare] for spare in range(1, 16)]
 
 
 @every_token
@@ -83,9 +83,9 @@ def test_foreign_characters_inside_the_signature_are_refused_though_itsdangerous
 
 def test_the_standard_alphabet_is_refused() -> None:
     """Shows S4."""
-    tokens = (codec().seal(envelope(f"[{number}]")) for number in range(100))
-    token = next(token for token in tokens if {"-", "_"} & set(token[-43:]))
-    variant = token[:-43] + token[-43:].replace("-", "+").replace("_", "/")
+    tokens = (codec().seal(f"[{number}]".encode()) for number in range(100))
+    token = next(token for token in tokens if {"-", "_"} & set(token[-22:]))
+    variant = token[:-22] + token[-22:].replace("-", "+").replace("_", "/")
     assert variant != token
     assert refused(variant)
 
@@ -124,34 +124,54 @@ def test_nothing_may_be_inserted_anywhere(token: str) -> None:
 
 def test_parts_of_two_authentic_tokens_do_not_make_a_third() -> None:
     """Shows S4."""
-    one = codec().seal(envelope(journals().write(journal(computed="one")))).split(".")
-    two = codec().seal(envelope(journals().write(journal(computed="two")), p="someone")).split(".")
-    mixed = [[*one[:place], two[place], *one[place + 1 :]] for place in range(1, 4)]
+    one = codec().seal(payload(journal(computed="one"))).split(".")
+    two = codec().seal(payload(journal(computed="two"), principal="ann")).split(".")
+    mixed = [[*one[:place], two[place], *one[place + 1 :]] for place in (1, 2)]
     assert all(refused(".".join(parts)) for parts in mixed)
-    assert refused(".".join([*one[:2], one[3]]))
+    assert refused(".".join([one[0], one[1] + two[1], one[2]]))
 
 
-@pytest.mark.parametrize("kind", ["r1p", "r1z", "r1x", "r1e"])
+@pytest.mark.parametrize("kind", ["r2s", "r2e", "r2p", "r1p", "r3s"])
 def test_the_kind_of_a_token_is_under_its_signature(kind: str) -> None:
     """Shows S4."""
     assert all(refused(kind + token[3:]) for token in TOKENS.values() if token[:3] != kind)
 
 
+def test_a_token_of_the_format_before_is_refused_though_its_key_is_known() -> None:
+    """Shows S4."""
+    key = KeyRing([NEW]).derive(b"sign")[0]
+    signed = f"r1p{KeyRing([NEW]).hints()[0]}.AAAA"
+    assert refused(Signer(key, key_derivation="none", digest_method=hashlib.sha256, sep=".").sign(signed).decode())
+
+
+def test_a_signature_of_another_length_is_refused_though_it_begins_with_the_true_one() -> None:
+    """Shows S4."""
+    key = KeyRing([NEW]).derive(b"sign")[0]
+    signed = TOKEN.rpartition(".")[0]
+    whole = Signer(key, key_derivation="none", digest_method=hashlib.sha256, sep=".").sign(signed).decode()
+    assert whole.startswith(TOKEN[:-1])
+    assert refused(whole)
+    assert all(refused(whole[: len(signed) + 1 + length]) for length in range(43))
+
+
 @pytest.mark.parametrize(
     "token",
     [
-        *("", ".", "r1p", "r1p.", "r1p..", "r1pAAAA", "v1.AAAA", "\x00", "\ud800", "." * 1000),
+        *("", ".", "r2s", "r2s.", "r2s..", "r2sAAAA", "v1.AAAA", "\x00", "\ud800", "." * 1000),
         *(
-            f"{head}.{'A' * 43}"
+            f"{head}.{'A' * length}"
+            for length in (22, 43)
             for head in (
-                "r1p.AAAA",
-                "r1pAAA.AAAA",
-                "r1pAAAAA.AAAA",
+                "r2s.AAAA",
+                "r2sAAA.AAAA",
+                "r2sAAAAA.AAAA",
+                "r2sAAAA.AAAA",
+                "r2sAAAA.",
+                "r2xAAAA.AAAA",
                 "r1pAAAA.AAAA",
-                "r2p.AAAA",
-                "R1P.AAAA",
-                "r1p.ÄÄÄÄ",
-                "r1p.\u0661\u0661",
+                "R2SAAAA.AAAA",
+                "r2sAAAA.ÄÄÄÄ",
+                "r2sAAAA.\u0661\u0661",
             )
         ),
     ],

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from roundtrip.claims import Claims
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.parsing import add_json
 from roundtrip.cli.trace.sources import json_text
@@ -17,7 +18,7 @@ from roundtrip.cli.trace.terminal import Part, Screen
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import Action, Journal
 from roundtrip.tokens import MAX_TOKEN_BYTES
-from roundtrip.trace.tokens import Claims, Sealed, Signature, TokenView, foreign_kind, told, view_token
+from roundtrip.trace.tokens import Sealed, Signature, TokenView, foreign_kind, told, view_token
 from roundtrip.trace.wording import duration_text, size_text
 
 __all__ = ["COMMAND", "configure", "run"]
@@ -25,7 +26,7 @@ __all__ = ["COMMAND", "configure", "run"]
 _VARIABLE: Final = "ROUNDTRIP_KEYS"
 _MAX_KEYS_BYTES: Final = 64 * 1024
 _WIDTH: Final = 11
-_TOKENLIKE: Final = re.compile(r"(?:r1[pzex]|v1|rt1)[A-Za-z0-9_-]{0,4}\.[A-Za-z0-9_-]{16}")
+_TOKENLIKE: Final = re.compile(r"(?:r[12][a-z]|v1|rt1)[A-Za-z0-9_-]{0,4}\.[A-Za-z0-9_-]{16}")
 _ACTIONS: Final = {Action.ACCEPT: "accepted", Action.DECLINE: "declined", Action.CANCEL: "cancelled"}
 _SIGNATURES: Final = {Signature.UNCHECKED: "bold yellow", Signature.VALID: "green", Signature.INVALID: "bold red"}
 _SEALED: Final = {
@@ -124,7 +125,7 @@ def _refusal(token: str, error: TokenRejected) -> str:
 def _show(view: TokenView, screen: Screen) -> None:
     _line(screen, "token", f"{size_text(view.size)}, {view.kind}")
     _line(screen, "signature", (_signature(view), _SIGNATURES[view.signature]))
-    _line(screen, "key hint", view.hint or "none (the token is older than hints)")
+    _line(screen, "key hint", view.hint)
     if view.reason is not None:
         _line(screen, "refused", (view.reason.value, "bold red"))
     if view.claims is None:
@@ -135,7 +136,7 @@ def _show(view: TokenView, screen: Screen) -> None:
         _show_journal(view.journal, screen)
         _show_sealed(view.journal, view.sealed, screen)
     elif view.claims is not None:
-        _line(screen, "call", "the state in the token is no journal that this version can read")
+        _line(screen, "call", "what the token holds is no journal that this version can read")
     screen.flush()
 
 
@@ -150,23 +151,22 @@ def _signature(view: TokenView) -> str:
 def _unread(view: TokenView) -> str:
     if view.kind == "encrypted":
         return "The whole token is encrypted; only the keys it was made with open it."
-    return "The token holds something else than the envelope of a call."
+    return "The token holds something else than what a call remembers."
 
 
 def _show_claims(claims: Claims, screen: Screen) -> None:
-    _line(screen, "issued", _when(claims.issued))
-    _line(screen, "expires", _when(claims.expires))
-    _line(screen, "method", claims.method or "-")
-    _line(screen, "target", claims.target or "-")
-    _line(screen, "arguments", f"digest {claims.arguments}" if claims.arguments else "-")
-    _line(screen, "audience", claims.audience or "-")
-    _line(screen, "principal", f"digest {claims.principal}" if claims.principal else "nobody")
+    _line(screen, "method", claims.method)
+    _line(screen, "target", f"digest {claims.target.hex()}")
+    _line(screen, "arguments", f"digest {claims.arguments.hex()}")
+    _line(screen, "audience", f"digest {claims.audience.hex()}")
+    _line(screen, "principal", f"digest {claims.principal.hex()}" if claims.principal else "nobody")
 
 
 def _show_journal(journal: Journal, screen: Screen) -> None:
     _line(screen, "call", journal.call_id)
     _line(screen, "leg", f"{journal.leg}, round {journal.round}")
     _line(screen, "born", _when(journal.born))
+    _line(screen, "written", _when(journal.written))
     _line(screen, "deadline", _when(journal.deadline))
     _line(screen, "plan", journal.fingerprint or "-")
     _line(screen, "build", journal.build or "-")
@@ -205,9 +205,7 @@ def _line(screen: Screen, label: str, said: Part) -> None:
         screen.line((label, "dim"))
 
 
-def _when(at: float | None) -> str:
-    if at is None:
-        return "-"
+def _when(at: float) -> str:
     try:
         moment = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):

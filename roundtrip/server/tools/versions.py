@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from roundtrip.errors import InvalidSignature, RejectionReason
 from roundtrip.server.refusals import refusal
-from roundtrip.server.requests import CURRENT
+from roundtrip.server.requests import asking_request
 
 __all__ = ["VersionKey", "canonical_version", "named_version", "requested_version", "version_key", "version_text"]
 
@@ -89,7 +89,7 @@ def requested_version(name: str) -> str | None:
     Raises:
         MCPError: It names another one than its call began with.
     """
-    request = CURRENT.get()
+    request = asking_request()
     if request is None or request.claimed or request.context.method != "tools/call":
         return None
     if (request.context.params or {}).get("name") != name:

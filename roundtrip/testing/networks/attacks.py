@@ -21,12 +21,17 @@ from mcp_types import (
     ListRootsResult,
 )
 
+from roundtrip.claims import read_claims
 from roundtrip.clients.legs import Leg, asking
+from roundtrip.errors import TokenRejected
+from roundtrip.machine.journal import to_json
+from roundtrip.machine.packing import unpack_open
 from roundtrip.testing.clocks import Clock
 from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_answer
 from roundtrip.testing.networks.deliveries import Breach, Delivery, Inapplicable
 from roundtrip.testing.networks.fleet import acting_as
 from roundtrip.testing.networks.network import Route
+from roundtrip.tokens import read_unverified
 
 __all__ = ["Delay", "Eavesdrop", "Garble", "Interleave", "Invent", "Strip", "Swap", "Tamper"]
 
@@ -423,6 +428,7 @@ def _texts(values: object) -> Iterator[str]:
 
 def _readings(token: str) -> Iterator[bytes]:
     """Everything that a token can be read as without a key, packed several times over as well."""
+    yield from _open_text(token)
     read, layer = {token.encode()}, {token.encode()}
     for _ in range(_LAYERS):
         layer = {inner for outer in layer for inner in _unpacked(outer)} - read
@@ -430,6 +436,20 @@ def _readings(token: str) -> Iterator[bytes]:
         if len(read) > _MOST_READINGS:
             break
     yield from read
+
+
+def _open_text(token: str) -> Iterator[bytes]:
+    """What is not sealed in one of roundtrip's own tokens, which may be deflated somewhere in its middle."""
+    try:
+        payload = read_unverified(token).payload
+        if payload is None:
+            return
+        _, size = read_claims(payload)
+        journal, _ = unpack_open(payload[size:])
+    except (TokenRejected, ValueError):
+        return
+    answers = [{key: entry.data for key, entry in kept.items()} for kept in (journal.entries, journal.seeds)]
+    yield to_json([*answers, *journal.asked, journal.version, journal.build, journal.call_id])
 
 
 def _unpacked(packed: bytes) -> Iterator[bytes]:

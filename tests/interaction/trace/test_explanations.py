@@ -1,6 +1,5 @@
 """Each reason provoked on real servers by a deploy or a client: `explain` names question, cause and cure."""
 
-import hashlib
 import itertools
 import json
 from collections.abc import Callable
@@ -17,12 +16,12 @@ from pydantic import BaseModel
 from roundtrip import Context, Elicit, ElicitUrl, Recorder, Resolve, Server
 from roundtrip.cli import main
 from roundtrip.errors import RejectionReason
-from roundtrip.machine.journal import to_text
+from roundtrip.machine.packing import FORMAT
 from roundtrip.runtime.reasons import Reason
 from roundtrip.testing import Answers, Clock, Era, LegByLeg, User
 from roundtrip.tokens import KeyRing, TokenCodec
 from tests.players import Reply
-from tests.unit.secrets import BORN, CountedEntropy, envelope
+from tests.unit.secrets import BORN, CountedEntropy, payload
 
 pytestmark = pytest.mark.anyio
 
@@ -345,9 +344,10 @@ async def test_another_version_of_the_tool(shop: Shop) -> None:
 
 async def test_a_token_of_a_later_format(shop: Shop, clock: Clock) -> None:
     clock.now = BORN + 1
-    arguments = hashlib.sha256(json.dumps(ARGUMENTS, separators=(",", ":")).encode()).digest()[:16]
-    claims = envelope("[2]", aud="shop", a=to_text(arguments))
-    token = TokenCodec(KeyRing([KEY]), entropy=CountedEntropy()).seal(claims)
+    later = bytes([FORMAT + 1 << 4, *range(60)])
+    token = TokenCodec(KeyRing([KEY]), entropy=CountedEntropy()).seal(
+        payload(later, tool="order", arguments=ARGUMENTS, audience="shop")
+    )
     with pytest.raises(MCPError):
         await LegByLeg([shop.asking()]).leg("order", ARGUMENTS, state=token)
     assert "finish rolling out one version of roundtrip" in shop.refused(RejectionReason.FORMAT)

@@ -27,7 +27,9 @@ from pydantic import BaseModel
 
 import roundtrip.server.spans
 from roundtrip import Context, Elicit, Recorder, Resolve, Server, Telemetry, ToolError
+from roundtrip.claims import read_claims
 from roundtrip.machine.journal import Journal
+from roundtrip.machine.packing import unpack_open
 from roundtrip.testing import CANCEL, DECLINE, Clock, Era, Hop, LegByLeg, User
 from roundtrip.tokens import read_unverified
 from tests.hosts import ROOT, WAIT
@@ -168,9 +170,9 @@ async def test_where_no_span_is_recorded_none_is_named_in_the_token(provider: Tr
 
 def journal_of(token: str | None) -> Journal:
     assert token is not None
-    payload = read_unverified(token)
+    payload = read_unverified(token).payload
     assert payload is not None
-    return Journal.decode(json.loads(payload)["s"])
+    return unpack_open(payload[read_claims(payload)[1] :])[0]
 
 
 async def test_a_leg_is_part_of_its_request_and_what_the_function_does_of_its_leg(
@@ -445,7 +447,7 @@ async def test_metrics_are_told_apart_by_tool_state_and_reason_alone(era: Era, c
     server = bookshop(trace=collected.telemetry)
     await User(server, ROUNDS, era=era).call("order", ARGUMENTS)
     with pytest.raises(MCPError):
-        await LegByLeg([server]).leg("order", ARGUMENTS, answers={}, state="r1p.x.y")
+        await LegByLeg([server]).leg("order", ARGUMENTS, answers={}, state="r2s.x.y")
     assert collected.points
     names = {name for points in collected.points.values() for point in points for name in told(point)}
     assert names == {"roundtrip.tool", "roundtrip.state", "roundtrip.reason"}

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import pytest
 from mcp.server.request_state import AESGCMRequestStateCodec
@@ -11,21 +11,24 @@ from mcp_types import ElicitResult
 from pydantic import BaseModel
 
 from roundtrip import Elicit, Resolve, Server
+from roundtrip.claims import audience_digest, principal_claim
 from roundtrip.errors import RejectionReason, TokenRejected
 from roundtrip.machine.journal import Action, Computed, to_text
 from roundtrip.testing import LegByLeg
 from roundtrip.tokens import KeyRing
 from roundtrip.trace.tokens import Sealed, Signature, foreign_kind, told, view_token
-from tests.unit.secrets import BORN, NEW, OLD, OTHER, codec, envelope, journal, journals
-from tests.unit.test_vectors import FROZEN, Vector
+from specs.tokens import Vector, read_vectors
+from tests.unit.secrets import BORN, NEW, OLD, OTHER, claims, codec, journal, journals, payload
 
 SECRET = "the quoted price is 9.50"
 FULL = replace(journal(answers=2), computed={"quote": Computed(SECRET)}, authored=None, version="2.0")
 
 
-def token_of(*keys: bytes, encrypt: bool = False, **claims: Any) -> str:
-    state = journals(*keys).write(FULL)
-    return codec(*keys, encrypt=encrypt).seal(envelope(state, aud="shop", p="salted", **claims))
+FROZEN = read_vectors()
+
+
+def token_of(*keys: bytes, encrypt: bool = False) -> str:
+    return codec(*keys, encrypt=encrypt).seal(payload(FULL, *keys, audience="shop", principal="ann"))
 
 
 # Without keys.
@@ -35,12 +38,13 @@ def test_the_signed_part_is_read_without_a_key_and_said_to_be_unchecked() -> Non
     view = view_token(token_of(NEW))
     assert (view.signature, view.reason, view.key) == (Signature.UNCHECKED, None, None)
     assert view.claims is not None
-    assert (view.claims.issued, view.claims.expires) == (BORN, BORN + 600)
-    assert (view.claims.method, view.claims.target, view.claims.arguments) == ("tools/call", "order", "digest")
-    assert (view.claims.audience, view.claims.principal) == ("shop", "salted")
+    assert view.claims.method == "tools/call"
+    assert view.claims.audience == audience_digest("shop")
+    assert view.claims.principal == principal_claim("ann", bytes(9))
     assert view.journal is not None
+    assert (view.journal.written, view.journal.deadline) == (BORN, BORN + 600)
     assert (view.journal.call_id, view.journal.leg, view.journal.round) == ("call-1", 2, 2)
-    assert (view.journal.fingerprint, view.journal.build, view.journal.version) == ("f00d", "b001", "2.0")
+    assert (view.journal.fingerprint, view.journal.build, view.journal.version) == ("f00dab", "b001", "2.0")
     assert [(entry.action, entry.data) for entry in view.journal.entries.values()] == [
         (Action.ACCEPT, {"text": "a" * 10})
     ] * 2
@@ -62,7 +66,7 @@ def test_nothing_of_an_encrypted_token_is_read_without_a_key() -> None:
 
 
 def test_a_forged_token_can_be_read_and_is_never_called_valid() -> None:
-    forged = token_of(NEW)[:-43] + "A" * 43
+    forged = token_of(NEW)[:-22] + "A" * 22
     assert view_token(forged).signature is Signature.UNCHECKED
     refused = view_token(forged, [NEW])
     assert (refused.signature, refused.reason) == (Signature.INVALID, RejectionReason.TAMPERED)
@@ -82,17 +86,17 @@ def test_with_its_key_a_token_is_verified_and_opened(encrypt: bool) -> None:
 
 
 def test_whether_a_state_of_the_author_is_inside_is_told_and_the_state_is_not() -> None:
-    token = codec().seal(envelope(journals().write(journal(authored=SECRET))))
+    token = codec().seal(payload(journal(authored=SECRET)))
     told_of_it = told(view_token(token, [NEW]))
     assert told_of_it["sealed"] == {"state": "opened", "computed": {}, "author_state": True}
     assert SECRET not in json.dumps(told_of_it)
 
 
-def test_a_token_without_a_hint_tells_which_key_signed_it_all_the_same() -> None:
-    for vector in FROZEN:
-        if len(vector.keys) > 1:
-            keys = [OTHER, *(bytes.fromhex(key) for key in vector.keys)]
-            assert view_token(vector.token, keys).key == 2
+def test_the_key_that_signed_is_told_by_its_place() -> None:
+    for place in range(3):
+        keys = [OLD, OTHER]
+        keys.insert(place, NEW)
+        assert view_token(token_of(NEW), keys).key == place + 1
 
 
 def test_the_keys_of_another_server_show_the_open_part_and_say_that_the_key_is_unknown() -> None:
@@ -103,20 +107,19 @@ def test_the_keys_of_another_server_show_the_open_part_and_say_that_the_key_is_u
 
 
 def test_a_part_that_was_sealed_with_another_key_than_the_one_that_signed_cannot_be_opened() -> None:
-    token = codec(NEW).seal(envelope(journals(OTHER).write(FULL)))
+    token = codec(NEW).seal(payload(FULL, OTHER))
     view = view_token(token, [NEW])
     assert (view.signature, view.sealed, view.reason) == (Signature.VALID, Sealed.BROKEN, RejectionReason.SEAL)
 
 
-@pytest.mark.parametrize("vector", FROZEN, ids=[vector.token[:12] for vector in FROZEN])
+@pytest.mark.parametrize("vector", FROZEN, ids=[vector.name for vector in FROZEN])
 def test_every_frozen_token_can_be_viewed(vector: Vector) -> None:
     keys = [bytes.fromhex(key) for key in vector.keys]
     view = view_token(vector.token, keys)
     assert view.signature is Signature.VALID
     assert json.dumps(told(view))
-    if not vector.token.startswith("r1x"):
-        assert view.journal is not None
-        assert told(view)["journal"]["call"] == view.journal.call_id
+    assert view.journal == vector.journal
+    assert told(view)["journal"]["call"] == vector.journal.call_id
 
 
 # What is no token, or a hostile one.
@@ -127,11 +130,11 @@ def test_every_frozen_token_can_be_viewed(vector: Vector) -> None:
     [
         ("let me in", RejectionReason.MALFORMED),
         ("", RejectionReason.MALFORMED),
-        ("r1p." + "A" * 70_000 + "." + "A" * 43, RejectionReason.OVERSIZED),
-        ("r1p.AAAA." + "A" * 43, RejectionReason.FORMAT),
-        ("r1zAAAA.____." + "A" * 43, RejectionReason.FORMAT),
+        ("r2sAAAA." + "A" * 70_000 + "." + "A" * 22, RejectionReason.OVERSIZED),
+        ("r1pAAAA.AAAA." + "A" * 43, RejectionReason.MALFORMED),
+        ("r2sAAAA.A." + "A" * 22, RejectionReason.FORMAT),
     ],
-    ids=["words", "nothing", "too long", "another body", "not deflated"],
+    ids=["words", "nothing", "too long", "of the format before", "no base64url"],
 )
 def test_what_cannot_be_read_is_refused_with_its_reason(token: str, reason: RejectionReason) -> None:
     with pytest.raises(TokenRejected) as caught:
@@ -140,32 +143,29 @@ def test_what_cannot_be_read_is_refused_with_its_reason(token: str, reason: Reje
 
 
 def test_a_token_that_inflates_hugely_is_not_inflated() -> None:
-    bomb = codec(OTHER, max_payload_bytes=10_000_000).seal(envelope("a" * 5_000_000 + "]"))
-    with pytest.raises(TokenRejected) as caught:
-        view_token(bomb)
-    assert caught.value.reason is RejectionReason.OVERSIZED
-    view = view_token(bomb, [NEW])
-    assert (view.reason, view.claims) == (RejectionReason.UNKNOWN_KEY, None)
+    bomb = codec().seal(claims() + journals(max_bytes=10_000_000).write(journal(chars=5_000_000), deflate=True))
+    assert (view_token(bomb).journal, view_token(bomb).reason) == (None, None)
+    assert (view_token(bomb, [NEW]).journal, view_token(bomb, [NEW]).reason) == (None, RejectionReason.OVERSIZED)
 
 
 @pytest.mark.parametrize(
-    "lines",
+    "body",
     [
-        ["NaN", "Infinity", "1", "[]", "{}", "", "", "[]"],
-        ["1" * 5000, "1e999", '"m"', '"t"', '"a"', "", "", "[1]"],
-        ["[" * 30_000, "1", '"m"', '"t"', '"a"', "", "", "[1]"],
-        ["1", "2", '"m"', '"t"', '"a"', "", "", "[" * 30_000],
-        ["1", "2", '"m"', '"t"', '"a"', "", "", '[1,"c",1,1,1,1,"","",null,[["k",7,"x"]],[]]'],
-        ["1", "2", '"m"', '"t"', '"a"', "", "", f'[1,"c",{10**400},1,1,1,"","",null,[],[]]'],
-        ["1" + "0" * 400, "2", '"m"', '"t"', '"a"', "", "", "[1]"],
+        b"A",
+        bytes(21),
+        claims(),
+        claims() + b"\x30" + bytes(40),
+        claims() + b"\x20" + b"\xff" * 60,
+        claims(principal="ann")[:30],
     ],
-    ids=["no numbers", "long numbers", "a deep claim", "a deep journal", "no action", "a far birth", "a far issue"],
+    ids=["a byte", "zeros", "claims alone", "a later journal", "no journal", "half a principal"],
 )
-def test_hostile_content_is_shown_as_far_as_it_makes_sense_and_raises_nothing_else(lines: list[str]) -> None:
-    body = "\n".join(lines).encode()
-    view = view_token(f"r1p.{to_text(body)}.{'A' * 43}")
+def test_hostile_content_is_shown_as_far_as_it_makes_sense_and_raises_nothing_else(body: bytes) -> None:
+    view = view_token(f"r2sAAAA.{to_text(body)}.{'A' * 22}")
     assert view.journal is None
     assert json.dumps(told(view), allow_nan=False)
+    signed = view_token(codec().seal(body), [NEW])
+    assert (signed.signature, signed.reason) == (Signature.VALID, RejectionReason.FORMAT)
 
 
 def test_tokens_of_others_are_known_for_what_they_are() -> None:
@@ -218,8 +218,8 @@ def test_the_token_of_a_real_call_is_told_in_full() -> None:
     asyncio.run(two_legs())
     found = told(view_token(hopper.token, [NEW]))
     assert found["signature"] == "valid"
-    assert (found["claims"]["target"], found["claims"]["audience"]) == ("cut", "shop")
-    assert found["claims"]["expires"] - found["claims"]["issued"] == 600
+    assert bytes.fromhex(found["claims"]["audience"]) == audience_digest("shop")
+    assert round(found["journal"]["deadline"] - found["journal"]["written"], 2) == 600
     assert (found["journal"]["leg"], found["journal"]["round"], found["journal"]["build"]) == (2, 2, "7")
     assert [(each["key"], each["action"], each["data"]) for each in found["journal"]["answers"]] == [
         ("size", "accept", {"cm": 80})

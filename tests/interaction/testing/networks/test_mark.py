@@ -112,7 +112,7 @@ def test_texts_that_are_said_to_be_secret_must_not_be_in_tokens(pytester: pytest
     result = run(
         pytester,
         """
-@pytest.mark.roundtrip(hostile=["eavesdrop"], eras="retry", secrets=["Which row", "cinema"])
+@pytest.mark.roundtrip(hostile=["eavesdrop"], eras="retry", secrets=["Which row", "seat"])
 async def test_booking():
     await book()
 
@@ -122,7 +122,7 @@ async def test_another_booking():
 """,
     )
     result.assert_outcomes(passed=3, failed=1)
-    result.stdout.fnmatch_lines(["*Breach: the token can be read without a key, and in it is 'cinema'"])
+    result.stdout.fnmatch_lines(["*Breach: the token can be read without a key, and in it is 'seat'"])
 
 
 @pytest.mark.parametrize(

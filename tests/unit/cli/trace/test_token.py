@@ -8,6 +8,7 @@ import select
 import sys
 import time
 from argparse import ArgumentParser
+from dataclasses import replace
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
@@ -19,10 +20,10 @@ from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.trace.token import configure, run
 from roundtrip.machine.journal import Action, Entry, Journal, digest
 from tests.forks import start
-from tests.unit.secrets import BORN, NEW, OTHER, codec, envelope, journal, journals
+from tests.unit.secrets import BORN, NEW, OTHER, claims, codec, journal, payload
 
 SECRET = "the quoted price is 9.50"
-TOKEN = codec().seal(envelope(journals().write(journal(computed=SECRET)), aud="shop"))
+TOKEN = codec().seal(payload(journal(computed=SECRET), audience="shop"))
 HOSTILE = "\x1b[31m\x07\u202e"
 
 
@@ -57,10 +58,11 @@ def test_a_token_is_read_from_standard_input_without_keys(
     shown = capsys.readouterr().out
     for said in (
         "signature  not checked, as there are no keys ($ROUNDTRIP_KEYS or --keys-file)",
-        "issued     2023-11-14T22:13:20.000Z (",
+        "written    2023-11-14T22:13:20.000Z (",
         " ago)",
-        "target     order",
-        "audience   shop",
+        "method     tools/call",
+        f"target     digest {claims()[1:5].hex()}",
+        f"audience   digest {claims(audience='shop')[-4:].hex()}",
         "principal  nobody",
         "call       call-1",
         "leg        2, round 2",
@@ -77,7 +79,7 @@ def test_a_token_in_a_file_is_verified_and_opened_with_keys_from_the_environment
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     older = b"b" * 64
-    token = codec(older).seal(envelope(journals(older).write(journal(computed=SECRET))))
+    token = codec(older).seal(payload(journal(computed=SECRET), older))
     (tmp_path / "token").write_text(token, encoding="utf-8")
     monkeypatch.setenv("ROUNDTRIP_KEYS", f"{'a' * 64}, {older.decode()}\n")
     assert trace(str(tmp_path / "token")) == 0
@@ -98,12 +100,12 @@ def test_keys_come_from_a_file_one_on_each_line(
     found = json.loads(capsys.readouterr().out)
     assert (found["signature"], found["key"]) == ("valid", 2)
     assert found["sealed"]["computed"] == {"quote": SECRET}
-    assert found["claims"]["issued"] == BORN
+    assert found["journal"]["written"] == BORN
 
 
 @pytest.mark.parametrize(
     ("token", "key", "reason"),
-    [(TOKEN, OTHER, "unknown key"), (TOKEN[:-43] + "A" * 43, NEW, "tampered")],
+    [(TOKEN, OTHER, "unknown key"), (TOKEN[:-22] + "A" * 22, NEW, "tampered")],
     ids=["another key", "another signature"],
 )
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
@@ -126,13 +128,13 @@ def test_a_token_that_does_not_verify_is_shown_with_its_reason_and_exits_with_on
     else:
         assert f"refused    {reason}" in shown
         assert "signature  not valid: whoever held the token may have written what follows" in shown
-        assert "target     order" in shown
+        assert "call       call-1" in shown
 
 
 def test_an_encrypted_token_says_that_it_needs_keys(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    give(monkeypatch, codec(encrypt=True).seal(envelope(journal().encode())))
+    give(monkeypatch, codec(encrypt=True).seal(payload(journal())))
     assert trace("-") == 0
     shown = capsys.readouterr().out
     assert "The whole token is encrypted" in shown
@@ -174,9 +176,9 @@ def test_missing_empty_and_unusable_keys_are_errors(tmp_path: Path, monkeypatch:
         (b" \n", "there is no token", 2),
         (b"let me in", "(malformed)", 1),
         (b"\xff\xfe", "(malformed)", 1),
-        (b"r1p." + b"A" * 66_000 + b"." + b"A" * 43, "(oversized)", 1),
+        (b"r2sAAAA." + b"A" * 66_000 + b"." + b"A" * 22, "(oversized)", 1),
         (b"A" * 100_000, "more than 65.0 KiB", 2),
-        (b"r1p.AAAA." + b"A" * 43, "(unknown format)", 1),
+        (b"r2sAAAA.A." + b"A" * 22, "(unknown format)", 1),
         (
             AESGCMRequestStateCodec([NEW]).seal(b"state").encode(),
             "this is not a roundtrip token, but a token of the SDK",
@@ -194,8 +196,10 @@ def test_what_is_no_token_is_an_error_with_its_reason(
 
 
 def deep(levels: int) -> str:
-    state = '[1,"c",1,1,1,1,"","",null,[["k",0,"' + "d" * 22 + '",' + "[" * levels + "]" * levels + "]],[]]"
-    return codec().seal(envelope(state))
+    entries = {"k": Entry(Action.ACCEPT, digest("m"), digest("s"), 7)}
+    empty = payload(replace(journal(), entries=entries), deflate=False)
+    assert empty.count(b'{"k":7}') == 1
+    return codec().seal(empty.replace(b'{"k":7}', b'{"k":' + b"[" * levels + b"]" * levels + b"}"))
 
 
 LEVELS = 200
@@ -234,17 +238,16 @@ def test_data_that_is_nested_too_deeply_is_an_error_and_no_traceback(
 def test_a_state_that_is_no_journal_is_said_to_be_none(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    give(monkeypatch, codec().seal(envelope("[2]")))
+    give(monkeypatch, codec().seal(claims() + b"[2]"))
     assert trace("-") == 0
     shown = capsys.readouterr().out
-    assert "call       the state in the token is no journal that this version can read" in shown
+    assert "call       what the token holds is no journal that this version can read" in shown
     assert "sealed" not in shown
 
 
 def hostile_token() -> str:
     entries = {HOSTILE: Entry(Action.ACCEPT, digest("m"), digest("s"), {HOSTILE: HOSTILE})}
-    state = Journal(HOSTILE, BORN, BORN, 1, 1, build=HOSTILE, entries=entries).encode()
-    return codec().seal(envelope(state, t=HOSTILE, aud=HOSTILE))
+    return codec().seal(payload(Journal(HOSTILE, BORN, BORN, 1, 1, build=HOSTILE, entries=entries), deflate=False))
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])

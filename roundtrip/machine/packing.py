@@ -1,0 +1,381 @@
+"""The binary form of a journal: a fixed head, what questions are pinned by, names and answers, and what is sealed.
+
+It travels inside the signed token; only the sealed part needs a key here, so sealing is handed in as two functions.
+`specs/token.md` has every byte. Reading is tolerant where a rolling deploy needs it and strict everywhere else: entries
+under unknown keys are kept, bytes of another shape raise `ValueError`.
+"""
+
+import base64
+import json
+import re
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+from roundtrip.errors import RejectionReason, TokenRejected, TokenTooLarge
+from roundtrip.machine.journal import (
+    DIGEST_BYTES,
+    DIGEST_CHARS,
+    Action,
+    Asked,
+    Computed,
+    Entry,
+    Journal,
+    to_json,
+    to_text,
+)
+
+__all__ = ["FORMAT", "MAX_JOURNAL_BYTES", "Seal", "call_of", "pack", "unpack", "unpack_open"]
+
+FORMAT: Final = 2
+"""Version of the binary form. Bytes of another version are refused, not guessed at."""
+
+MAX_JOURNAL_BYTES: Final = 256 * 1024
+"""How large a journal may be before it is deflated, where nothing else is said."""
+
+_HEAD: Final = struct.Struct(">B6sIIBB9s3s3sH")
+"""Format and flags, born, written, deadline, leg, round, call, plan, build, how many pins."""
+_FORMAT_SHIFT: Final = 4
+_DEFLATED: Final = 1
+_SEALED: Final = 2
+_LINKED: Final = 4
+_ALIKE: Final = 8
+"""All pins have the same schema."""
+_FLAG_BITS: Final = 0x0F
+
+_MOST_MILLISECONDS: Final = 0xFFFF_FFFF
+_MOST_COUNTED: Final = 0xFF
+_MOST_PINS: Final = 0xFFFF
+_MOST_SCHEMAS: Final = 0xFF
+_BORN_BYTES: Final = 6
+_CALL_AT: Final = 17
+_CALL_BYTES: Final = 9
+_SHORT_BYTES: Final = 3
+_LINK_BYTES: Final = 25
+_BLOCKS_BYTES: Final = 2
+_BLOCK: Final = 64
+_AROUND_BLOCKS: Final = 28
+"""The nonce and the tag of what is sealed."""
+
+# Below this, deflating saves nothing.
+_DEFLATE_FROM: Final = 64
+# A packer for long texts has 256 KiB, and to clear them takes longer than to deflate a short text.
+_SHORT: Final = 4096
+
+_CALL: Final = re.compile(r"[A-Za-z0-9_-]{12}", re.ASCII)
+_HEX: Final = re.compile(r"[0-9a-f]{6}", re.ASCII)
+_TRACEPARENT: Final = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
+"""Version 0 of the header of W3C Trace Context."""
+
+Seal = Callable[[bytes, bytes], bytes]
+"""Seals or opens bytes; the second argument is what the seal is bound to. It pads to whole blocks."""
+
+
+def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, limit: int = MAX_JOURNAL_BYTES) -> bytes:
+    """The binary form of a journal.
+
+    Args:
+        journal: What a call remembers.
+        seal: Seals what the client must not read.
+        deflate: Whether names and answers may be deflated; not where they will be encrypted, as their length would then
+            tell of them.
+        limit: How large it may be before that.
+
+    Raises:
+        ValueError: There is something to seal and no `seal` to do it.
+        TokenTooLarge: It is over the limit.
+    """
+    odd: dict[str, Any] = {}
+    # Milliseconds are plenty. A birth is written again by each leg, and must not drift; no deadline is put off.
+    born = round(journal.born * 1000)
+    written, span = max(0, round(journal.written * 1000) - born), max(0, int(journal.deadline * 1000) - born)
+    if written > _MOST_MILLISECONDS or span > _MOST_MILLISECONDS:
+        odd["spans"], written, span = [written, span], 0, 0
+    leg, round_ = journal.leg, journal.round
+    if leg > _MOST_COUNTED or round_ > _MOST_COUNTED:
+        odd["counts"], leg, round_ = [leg, round_], 0, 0
+    call, plan, build = bytes(_CALL_BYTES), bytes(_SHORT_BYTES), bytes(_SHORT_BYTES)
+    if _CALL.fullmatch(journal.call_id) is not None:
+        call = base64.urlsafe_b64decode(journal.call_id)
+    else:
+        odd["call"] = journal.call_id
+    if _HEX.fullmatch(journal.fingerprint) is not None:
+        plan = bytes.fromhex(journal.fingerprint)
+    else:
+        odd["plan"] = journal.fingerprint
+    if _HEX.fullmatch(journal.build) is not None:
+        build = bytes.fromhex(journal.build)
+    else:
+        odd["build"] = journal.build
+
+    pinned = [*journal.entries.values(), *journal.asked.values(), *journal.seeds.values()]
+    pins, alike = _pack_pins(pinned)
+    text = _pack_text(journal, odd)
+    flags, link, blocks, sealed = FORMAT << _FORMAT_SHIFT | (_ALIKE if alike else 0), b"", b"", b""
+    if journal.traceparent is not None:
+        flags |= _LINKED
+        link = bytes.fromhex(journal.traceparent.replace("-", ""))[1:]
+    if journal.has_secrets:
+        flags |= _SEALED
+        sealed = _pack_sealed(journal, seal)
+        blocks = ((len(sealed) - _AROUND_BLOCKS) // _BLOCK).to_bytes(_BLOCKS_BYTES, "big")
+    size = _HEAD.size + len(link) + len(blocks) + len(pins) + len(text) + len(sealed)
+    if size > limit or len(pinned) > _MOST_PINS:
+        raise TokenTooLarge("memory", size=size, limit=limit, largest=journal.sizes()[:3])
+    if deflate and len(text) >= _DEFLATE_FROM:
+        deflated = _deflate(text)
+        if len(deflated) < len(text):
+            flags, text = flags | _DEFLATED, deflated
+    head = _HEAD.pack(
+        flags, born.to_bytes(_BORN_BYTES, "big"), written, span, leg, round_, call, plan, build, len(pinned)
+    )
+    return b"".join((head, link, blocks, pins, text, sealed))
+
+
+def _pack_pins(pinned: Sequence[Entry | Asked]) -> tuple[bytes, bool]:
+    """The digests of all messages, then those of the schemas, and whether there is one schema for all.
+
+    Forms are often alike: where there are several, how many comes first, and which is whose after them. Where there are
+    too many to number, their number is 0, and each pin has its own.
+    """
+    messages = "".join([pin.message for pin in pinned])
+    schemas = [pin.schema for pin in pinned]
+    places = {schema: place for place, schema in enumerate(dict.fromkeys(schemas))}
+    digests = _digests(messages)
+    if len(places) == 1:
+        return digests + _digests(schemas[0]), True
+    if len(places) > _MOST_SCHEMAS:
+        return digests + b"\0" + _digests("".join(schemas)), False
+    if not places:
+        return b"", False
+    whose = bytes([places[schema] for schema in schemas])
+    return b"".join((digests, bytes([len(places)]), _digests("".join(places)), whose)), False
+
+
+def _digests(text: str) -> bytes:
+    # Each is a whole number of groups of base64, so they are decoded as one.
+    return base64.urlsafe_b64decode(text)
+
+
+def _pack_text(journal: Journal, odd: dict[str, Any]) -> bytes:
+    """The answers by their names, the names of the questions, and whatever few journals have."""
+    content: list[Any] = [{key: entry.data for key, entry in journal.entries.items()}, *journal.asked]
+    if journal.version is not None:
+        odd["version"] = journal.version
+    if actions := {key: int(entry.action) for key, entry in journal.entries.items() if entry.action}:
+        odd["actions"] = actions
+    tries = {key: [one.attempts, one.discards] for key, one in journal.asked.items() if one.attempts or one.discards}
+    if tries:
+        odd["tries"] = tries
+    if journal.seeds:
+        odd["seeds"] = {key: entry.data for key, entry in journal.seeds.items()}
+    if odd:
+        content.append(odd)
+    return to_json(content)
+
+
+def _pack_sealed(journal: Journal, seal: Seal | None) -> bytes:
+    if seal is None:
+        raise ValueError("this journal holds values that must be sealed, and there is no key to seal with")
+    secret = to_json([{key: kept.value for key, kept in journal.computed.items()}, journal.authored])
+    return seal(secret, _bound_to(journal.call_id))
+
+
+def _bound_to(call_id: str) -> bytes:
+    # A sealed part must not open inside another call's journal.
+    return b"roundtrip/journal/2/" + call_id.encode("utf-8", "surrogatepass")
+
+
+def _deflate(raw: bytes) -> bytes:
+    if len(raw) > _SHORT:
+        packer = zlib.compressobj(level=6, wbits=-zlib.MAX_WBITS)
+    else:
+        packer = zlib.compressobj(level=6, wbits=-12, memLevel=5)
+    return packer.compress(raw) + packer.flush()
+
+
+def _inflate(raw: bytes, *, limit: int) -> bytes:
+    unpacker = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
+    plain = unpacker.decompress(raw, limit)
+    if not unpacker.eof and (unpacker.unconsumed_tail or len(plain) == limit):
+        raise TokenRejected(RejectionReason.OVERSIZED)
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("not deflated, or something follows")
+    return plain
+
+
+def call_of(packed: bytes) -> bytes:
+    """The id of a journal's call as its head has it: random bytes, the same on each leg and in no other call.
+
+    Raises:
+        TokenRejected: It is no journal of this format version.
+    """
+    if len(packed) < _HEAD.size or packed[0] >> _FORMAT_SHIFT != FORMAT:
+        raise TokenRejected(RejectionReason.FORMAT)
+    return packed[_CALL_AT : _CALL_AT + _CALL_BYTES]
+
+
+def unpack(packed: bytes, unseal: Seal | None = None, *, limit: int = MAX_JOURNAL_BYTES) -> Journal:
+    """Read what `pack` wrote.
+
+    Args:
+        packed: The binary form.
+        unseal: Opens what is sealed.
+        limit: How large it may be, and what it may inflate to.
+
+    Raises:
+        ValueError: It is no such thing, is of another format version, or its sealed part cannot be opened (`unseal`
+            may raise errors of its own).
+        TokenRejected: It is over the limit.
+    """
+    journal, sealed = unpack_open(packed, limit=limit)
+    if sealed is None:
+        return journal
+    if unseal is None:
+        raise ValueError("the journal has a sealed part, and there is no key to open it with")
+    try:
+        computed, authored = _parse(unseal(sealed, _bound_to(journal.call_id)))
+    except (TypeError, RecursionError) as error:
+        raise ValueError("malformed sealed part") from error
+    if type(computed) is not dict or not (authored is None or type(authored) is str):
+        raise ValueError("malformed sealed part")
+    values = cast("dict[str, Any]", computed)
+    journal.computed = MappingProxyType({key: Computed(value) for key, value in values.items()})
+    journal.authored = authored
+    return journal
+
+
+def unpack_open(packed: bytes, *, limit: int = MAX_JOURNAL_BYTES) -> tuple[Journal, bytes | None]:
+    """What can be read of a journal without a key, and its sealed part, if it has one.
+
+    Raises:
+        ValueError: It is no journal of this format version.
+        TokenRejected: It is over the limit.
+    """
+    if len(packed) > limit:
+        raise TokenRejected(RejectionReason.OVERSIZED)
+    try:
+        return _unpack(packed, limit)
+    except (TypeError, KeyError, IndexError, OverflowError, RecursionError, struct.error, zlib.error) as error:
+        raise ValueError("not a journal") from error
+
+
+def _unpack(packed: bytes, limit: int) -> tuple[Journal, bytes | None]:
+    if packed[0] >> _FORMAT_SHIFT != FORMAT:
+        raise ValueError(f"unknown journal format {packed[0] >> _FORMAT_SHIFT}")
+    tag, born_at, written, span, leg, round_, call, plan, build, count = _HEAD.unpack_from(packed)
+    flags = tag & _FLAG_BITS
+    at, end = _HEAD.size, len(packed)
+    traceparent = sealed = None
+    if flags & _LINKED:
+        traceparent = _unpack_link(packed[at : at + _LINK_BYTES])
+        at += _LINK_BYTES
+    if flags & _SEALED:
+        blocks = int.from_bytes(packed[at : at + _BLOCKS_BYTES], "big")
+        at += _BLOCKS_BYTES
+        end -= blocks * _BLOCK + _AROUND_BLOCKS
+        sealed = packed[max(end, 0) :]
+    pins, at = _unpack_pins(packed, at, count, alike=bool(flags & _ALIKE))
+    if at > end:
+        raise ValueError("cut short")
+    text = packed[at:end]
+    content = _parse(_inflate(text, limit=limit) if flags & _DEFLATED else text)
+    if not isinstance(content, list):
+        raise ValueError("not a journal")
+    answers, *asked = cast("list[Any]", content)
+    odd = _fields(asked.pop()) if asked and type(asked[-1]) is not str else {}
+    answers, seeds = _fields(answers), _fields(odd.pop("seeds", {}))
+    actions, tries = _fields(odd.pop("actions", {})), _fields(odd.pop("tries", {}))
+    if len(answers) + len(asked) + len(seeds) != count or any(type(key) is not str for key in asked):
+        raise ValueError("names and pins do not match")
+    if "spans" in odd:
+        written, span = _numbers(odd.pop("spans"))
+    if "counts" in odd:
+        leg, round_ = _numbers(odd.pop("counts"))
+    version = _text(odd.pop("version")) if "version" in odd else None
+    born = int.from_bytes(born_at, "big")
+    each = iter(pins)
+    journal = Journal(
+        call_id=_text(odd.pop("call")) if "call" in odd else to_text(call),
+        born=born / 1000,
+        deadline=(born + span) / 1000,
+        leg=leg,
+        round=round_,
+        fingerprint=_text(odd.pop("plan")) if "plan" in odd else plan.hex(),
+        build=_text(odd.pop("build")) if "build" in odd else build.hex(),
+        version=version,
+        entries=MappingProxyType(
+            {key: Entry(Action(actions.pop(key, 0)), *next(each), data) for key, data in answers.items()}
+        ),
+        asked=MappingProxyType(
+            {key: Asked(*next(each), *(_numbers(tries.pop(key)) if key in tries else ())) for key in asked}
+        ),
+        traceparent=traceparent,
+        seeds=MappingProxyType({key: Entry(Action.ACCEPT, *next(each), data) for key, data in seeds.items()}),
+        written=(born + written) / 1000,
+    )
+    if odd or actions or tries:
+        raise ValueError("unknown fields")
+    return journal, sealed
+
+
+def _unpack_link(raw: bytes) -> str:
+    digits = raw.hex()
+    traceparent = f"00-{digits[:32]}-{digits[32:48]}-{digits[48:]}"
+    if _TRACEPARENT.fullmatch(traceparent) is None:
+        raise ValueError("no span")
+    return traceparent
+
+
+def _unpack_pins(packed: bytes, at: int, count: int, *, alike: bool) -> tuple[list[tuple[str, str]], int]:
+    """The digests of message and schema of each answer and question in turn, and where they end."""
+    messages, at = _unpack_digests(packed, at, count)
+    if alike:
+        schemas, at = _unpack_digests(packed, at, 1)
+        return [(message, schemas[0]) for message in messages], at
+    if not count:
+        return [], at
+    several = packed[at]
+    schemas, at = _unpack_digests(packed, at + 1, several or count)
+    if several:
+        whose = packed[at : at + count]
+        schemas, at = [schemas[place] for place in whose], at + count
+    return list(zip(messages, schemas, strict=True)), at
+
+
+def _unpack_digests(packed: bytes, at: int, count: int) -> tuple[list[str], int]:
+    end = at + count * DIGEST_BYTES
+    text = to_text(packed[at:end])
+    digests = [text[place : place + DIGEST_CHARS] for place in range(0, count * DIGEST_CHARS, DIGEST_CHARS)]
+    return digests, end
+
+
+def _parse(raw: bytes) -> Any:
+    # `json` would take spaces around it.
+    if raw[:1] != b"[" or raw[-1:] != b"]":
+        raise ValueError("no array, or something around it")
+    return _decode(raw.decode("utf-8", "surrogatepass"))
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("no object")
+    return cast("dict[str, Any]", value)
+
+
+def _numbers(pair: Any) -> tuple[int, int]:
+    first, second = pair
+    if type(first) is not int or type(second) is not int:
+        raise ValueError("no numbers")
+    return first, second
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise ValueError("no text")
+    return value
+
+
+_decode: Final[Callable[[str], Any]] = json.JSONDecoder().decode

@@ -1,0 +1,238 @@
+"""The tokens of `vectors/`: one of each shape, of fixed content, which `specs.generate` writes and tests read."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+from roundtrip.claims import audience_digest, claims_of, principal_claim
+from roundtrip.errors import TokenRejected
+from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, digest, from_text
+from roundtrip.tokens import JournalCodec, KeyRing, Sealer, TokenCodec
+
+__all__ = ["VECTORS", "Vector", "read_vectors", "vectors_page"]
+
+VECTORS: Final = Path(__file__).resolve().parent / "vectors" / "v2.json"
+
+_OLD: Final = "3919fa587bac6fb29f361ef9093d9aaf66045d4c70ecdcdd95800bb8ac4bf9f0"
+_NEW: Final = "b33cff1f671537a291ed598495553c3ed2504199406cc5a85de94a8dd367fe30"
+_NONCES: Final = ("6e6f6e6365206f6e65202020", "6e6f6e63652074776f202020")
+_BORN: Final = 1_785_000_000.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vector:
+    """One token, and all that it takes to make it.
+
+    `keys` are in hexadecimal, newest first; `nonces` are what sealing and then encrypting draw.
+    """
+
+    name: str
+    journal: Journal
+    keys: tuple[str, ...] = (_NEW,)
+    method: str = "tools/call"
+    target: str = "order"
+    arguments: Any = None
+    audience: str | None = "bookshop"
+    principal: str | None = None
+    encrypt: bool = False
+    deflated: bool = False
+    payload: bytes = b""
+    token: str = ""
+
+    @property
+    def ring(self) -> KeyRing:
+        """Its keys."""
+        return KeyRing([bytes.fromhex(key) for key in self.keys])
+
+    @property
+    def claims(self) -> bytes:
+        """What its payload begins with."""
+        params = {"uri": self.target} if self.method == "resources/read" else {"name": self.target}
+        try:
+            call = from_text(self.journal.call_id)
+        except ValueError:  # an id of another form
+            call = bytes(9)
+        claims = claims_of(
+            self.method,
+            params | {"arguments": self.arguments},
+            audience=audience_digest(self.audience),
+            call=call,
+            bound=self.principal is not None,
+        )
+        return claims if self.principal is None else claims + principal_claim(self.principal, call)
+
+    def codecs(self) -> tuple[JournalCodec, TokenCodec]:
+        """What writes and reads it, with nonces for one of each."""
+        sealer = Sealer(self.ring, purpose=b"seal", entropy=_spent(_NONCES[0]))
+        return JournalCodec(sealer), TokenCodec(self.ring, entropy=_spent(_NONCES[1]), encrypt=self.encrypt)
+
+    def made(self) -> "Vector":
+        """The same with its payload and its token."""
+        journals, tokens = self.codecs()
+        payload = self.claims + journals.write(self.journal, deflate=not self.encrypt)
+        return replace(self, payload=payload, token=tokens.seal(payload))
+
+
+def _spent(nonce: str) -> Callable[[int], bytes]:
+    """Entropy that hands out these bytes once."""
+    left = [bytes.fromhex(nonce)]
+
+    def entropy(size: int) -> bytes:
+        drawn = left.pop()
+        if len(drawn) != size:
+            raise ValueError(f"{size} bytes were drawn")
+        return drawn
+
+    return entropy
+
+
+def _vectors() -> Iterator[Vector]:
+    bare = Journal("Zm9vYmFyYmF6", born=_BORN, deadline=_BORN + 600, leg=1, round=1, written=_BORN)
+    plain = replace(
+        bare,
+        leg=2,
+        round=2,
+        fingerprint="0123ab",
+        build="89cdef",
+        entries={"size": Entry(Action.ACCEPT, digest("Which size?"), digest("size"), {"cm": 80})},
+        asked={"confirm": Asked(digest("Sure?"), digest("consent"))},
+        written=_BORN + 1.5,
+    )
+    yield Vector(name="plain", journal=plain)
+    yield Vector(name="of a server without a name, first leg", journal=bare, audience=None)
+    yield Vector(
+        name="bound to a principal, by the older of two keys", journal=plain, principal="ann", keys=(_OLD, _NEW)
+    )
+    alike = replace(plain, asked={"confirm": Asked(digest("Sure of that size?"), digest("size"))})
+    yield Vector(
+        name="of a prompt, its forms alike", journal=alike, method="prompts/get", arguments={"b": "2", "a": "ä"}
+    )
+    yield Vector(name="of a resource", journal=plain, method="resources/read", target="book://dune")
+    answers = {
+        f"question_{n}": Entry(
+            Action(n % 3), digest(f"{n}?"), digest("text"), {"text": f"answer {n} " * 4} if n % 3 == 0 else None
+        )
+        for n in range(8)
+    }
+    tried = {"confirm": Asked(digest("Sure?"), digest("consent"), attempts=2, discards=1)}
+    yield Vector(name="deflated", journal=replace(plain, entries=answers, asked=tried), deflated=True)
+    sealed = replace(plain, computed={"quote": Computed({"price": "9.50"})})
+    yield Vector(name="with a sealed part", journal=sealed)
+    yield Vector(name="with a state of its author", journal=replace(bare, authored='by hand: "äöü" \U0001f600'))
+    yield Vector(name="encrypted", journal=replace(sealed, entries=answers), encrypt=True, principal="ann")
+    traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    yield Vector(name="of a leg that is a span", journal=replace(sealed, traceparent=traceparent))
+    seeds = {"address": Entry(Action.ACCEPT, digest("Where to?"), digest("address"), {"city": "Oslo"})}
+    yield Vector(
+        name="in the place of an expired call", journal=replace(bare, seeds=seeds, asked=plain.asked), principal="ann"
+    )
+    odd = replace(
+        plain,
+        call_id="a call",
+        fingerprint="",
+        build="2026-11",
+        version="2.0",
+        leg=300,
+        round=256,
+        deadline=_BORN + 5e6,
+    )
+    yield Vector(name="of fields that do not fit the head", journal=odd)
+
+
+def vectors_page() -> str:
+    """The file, with the deflated tokens as they stand there: other implementations may deflate otherwise."""
+    kept = {vector.name: vector for vector in read_vectors()} if VECTORS.exists() else {}
+    made = [_kept(kept.get(vector.name), vector.made()) for vector in _vectors()]
+    return json.dumps([_told(vector) for vector in made], indent=2) + "\n"
+
+
+def _kept(before: Vector | None, made: Vector) -> Vector:
+    if before is None or not made.deflated:
+        return made
+    journals, tokens = before.codecs()
+    try:
+        payload = tokens.unseal(before.token)
+        same = journals.read(payload.removeprefix(made.claims)) == made.journal
+    except TokenRejected:
+        return made
+    return before if same and _told(replace(made, payload=payload, token=before.token)) == _told(before) else made
+
+
+def read_vectors() -> list[Vector]:
+    """The vectors of the file."""
+    return [_heard(told) for told in json.loads(VECTORS.read_text(encoding="utf-8"))]
+
+
+def _told(vector: Vector) -> dict[str, Any]:
+    journal = vector.journal
+    return {
+        "name": vector.name,
+        "keys": list(vector.keys),
+        "encrypt": vector.encrypt,
+        "deflated": vector.deflated,
+        "nonces": list(_NONCES),
+        "request": {
+            "method": vector.method,
+            "target": vector.target,
+            "arguments": vector.arguments,
+            "audience": vector.audience,
+            "principal": vector.principal,
+        },
+        "journal": {
+            "call": journal.call_id,
+            "born": journal.born,
+            "written": journal.written,
+            "deadline": journal.deadline,
+            "leg": journal.leg,
+            "round": journal.round,
+            "plan": journal.fingerprint,
+            "build": journal.build,
+            "version": journal.version,
+            "traceparent": journal.traceparent,
+            "entries": {key: list(entry) for key, entry in journal.entries.items()},
+            "asked": {key: list(asked) for key, asked in journal.asked.items()},
+            "seeds": {key: list(entry) for key, entry in journal.seeds.items()},
+            "computed": {key: kept.value for key, kept in journal.computed.items()},
+            "authored": journal.authored,
+        },
+        "payload": vector.payload.hex(),
+        "token": vector.token,
+    }
+
+
+def _heard(told: Mapping[str, Any]) -> Vector:
+    said = cast("dict[str, Any]", told["journal"])
+    journal = Journal(
+        said["call"],
+        said["born"],
+        said["deadline"],
+        said["leg"],
+        said["round"],
+        said["plan"],
+        said["build"],
+        said["version"],
+        {key: _entry(row) for key, row in said["entries"].items()},
+        {key: Asked(*row) for key, row in said["asked"].items()},
+        {key: Computed(value) for key, value in said["computed"].items()},
+        said["authored"],
+        said["traceparent"],
+        {key: _entry(row) for key, row in said["seeds"].items()},
+        said["written"],
+    )
+    return Vector(
+        name=told["name"],
+        journal=journal,
+        keys=tuple(told["keys"]),
+        **told["request"],
+        encrypt=told["encrypt"],
+        deflated=told["deflated"],
+        payload=bytes.fromhex(told["payload"]),
+        token=told["token"],
+    )
+
+
+def _entry(row: list[Any]) -> Entry:
+    action, *pinned = row
+    return Entry(Action(action), *pinned)
