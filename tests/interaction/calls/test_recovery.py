@@ -13,6 +13,7 @@ from mcp_types import ElicitRequestFormParams, ElicitResult, InputRequiredResult
 from pydantic import AfterValidator, BaseModel, Field
 
 from roundtrip import Elicit, ElicitationResult, Resolve, Sample, Server
+from roundtrip.claims import read_claims
 from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.contract import Claim, LedgerDown
 from roundtrip.testing import DECLINE, Clock, Era, LegByLeg, Question, User
@@ -321,8 +322,10 @@ async def test_only_forms_are_remembered(clock: Clock) -> None:
     assert dict(state.entries) == {}
 
 
-def _state_in(server: Server[Any], token: str) -> str:
-    return json.loads(server._protection.policy.codec.unseal(token))["s"]  # pyright: ignore[reportPrivateUsage]
+def _state_in(server: Server[Any], token: str) -> bytes:
+    payload = server._protection.policy.codec.unseal(token)  # pyright: ignore[reportPrivateUsage]
+    _, size = read_claims(payload)
+    return payload[size:]
 
 
 async def test_a_call_whose_body_has_run_once_is_not_begun_again(agency: Agency, clock: Clock) -> None:

@@ -1,5 +1,6 @@
 """What a call remembers: its digests, their text, and which of its entries are large."""
 
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -8,6 +9,7 @@ from roundtrip.machine.journal import Action, Computed, Entry, Journal, digest, 
 
 D1: Final = digest("one")
 D2: Final = digest("two")
+BARE: Final = Journal("call-1", born=1_700_000_000.0, deadline=1_700_000_600.0, leg=1, round=1)
 
 
 def test_sizes_name_the_largest_entry_first_and_count_a_key_once() -> None:
