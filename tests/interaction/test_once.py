@@ -96,10 +96,12 @@ def readings(token: str) -> list[bytes]:
     for part in token.split("."):
         raw = urlsafe_b64decode(part + "=" * (-len(part) % 4)) if len(part) % 4 != 1 else part.encode()
         found.append(raw)
-        try:
-            found.append(zlib.decompress(raw, wbits=-15))
-        except zlib.error:
-            continue
+        # What is deflated may stand anywhere.
+        for start in range(len(raw)):
+            try:
+                found.append(zlib.decompressobj(wbits=-15).decompress(raw[start:]))
+            except zlib.error:
+                continue
     return found
 
 
