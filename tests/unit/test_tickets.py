@@ -48,7 +48,7 @@ def test_a_ticket_fits_into_a_url_as_it_is() -> None:
         assert verified(ticket, "ada" if ticket != issued(None) else None).call_id == "call-1"
 
 
-@pytest.mark.parametrize("principal", ["bob", "", "Ada", "ada\0", None], ids=repr)
+@pytest.mark.parametrize("principal", ["bob", "", "Ada", "ada\0", None])
 def test_a_ticket_in_another_s_hands_is_worth_nothing(principal: str | None) -> None:
     assert reason(issued(), principal) == TicketReason.PRINCIPAL
 
@@ -91,8 +91,8 @@ def test_a_ticket_with_any_character_changed_is_refused(place: int) -> None:
             )
 
 
-@pytest.mark.parametrize("before", ["", " ", "\n", "rt1.", "x"], ids=repr)
-@pytest.mark.parametrize("after", ["", " ", "\n", "=", "==", "!!!!", ".", "\0"], ids=repr)
+@pytest.mark.parametrize("before", ["", " ", "\n", "rt1.", "x"])
+@pytest.mark.parametrize("after", ["", " ", "\n", "=", "==", "!!!!", ".", "\0"])
 def test_a_ticket_has_one_spelling(before: str, after: str) -> None:
     if before + after:
         assert reason(before + issued() + after) in (TicketReason.SIGNATURE, TicketReason.MALFORMED)

@@ -1,0 +1,86 @@
+"""Change one thing in a line, and see whether a test fails: `python -m tests.mutants --share 0.25 --seed 1`.
+
+mutmut makes the mutants and runs the tests; `[tool.mutmut]` in pyproject.toml says which. This takes a random part of
+them, the same for a seed, and counts what became of it by room.
+"""
+
+import argparse
+import importlib
+import json
+import random
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+WORKPLACE = Path("mutants")
+
+
+def room_of(file: Path) -> str:
+    return file.parent.name if file.parent.name != "roundtrip" else "tokens and tickets"
+
+
+def all_mutants(files: list[Path]) -> dict[Path, list[str]]:
+    """The names of the mutants of each file."""
+    mutation: Any = importlib.import_module("mutmut.mutation.file_mutation")
+    names: Any = importlib.import_module("mutmut.utils.format_utils")
+    return {
+        file: [
+            names.get_mutant_name(file, name)
+            for name in mutation.mutate_file_contents(str(file), file.read_text()).mutant_names
+        ]
+        for file in files
+    }
+
+
+def outcomes(file: Path) -> dict[str, str]:
+    """What became of each mutant of a file that was tried."""
+    stats: Any = importlib.import_module("mutmut.stats")
+    noted = json.loads((WORKPLACE / f"{file}.meta").read_text())["exit_code_by_key"]
+    return {name: stats.status_by_exit_code[code] for name, code in noted.items() if code is not None}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--share", type=float, default=1.0, help="which part of each file's mutants to try")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--count-only", action="store_true", help="count what an earlier run has left")
+    parser.add_argument("--survivors-only", action="store_true", help="try again what an earlier run has not killed")
+    given = parser.parse_args()
+
+    found: Any = importlib.import_module("mutmut.utils.file_utils")
+    files = sorted(found.walk_mutatable_files())
+    mutants = all_mutants(files)
+    chosen = {
+        file: sorted(random.Random(f"{given.seed}/{file}").sample(names, round(len(names) * given.share)))
+        for file, names in mutants.items()
+    }
+    if not given.count_only:
+        mutmut = shutil.which("mutmut") or sys.exit("mutmut is not installed: pip install 'mutmut>=3.8,<4'")
+        tried = [
+            name
+            for file, names in chosen.items()
+            for name in names
+            if not given.survivors_only or outcomes(file).get(name) != "killed"
+        ]
+        subprocess.run([mutmut, "run", "--max-children", str(given.workers), *tried], check=True)
+
+    counts: dict[str, Counter[str]] = {}
+    for file, names in chosen.items():
+        room = counts.setdefault(room_of(file), Counter())
+        noted = outcomes(file)
+        room.update(all=len(mutants[file]), tried=len(names))
+        room.update(noted.get(name, "not tried") for name in names)
+        for name in names:
+            if noted.get(name) != "killed":
+                print(noted.get(name, "not tried"), name)
+    for room, count in counts.items():
+        print(room, dict(count))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
