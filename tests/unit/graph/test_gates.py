@@ -74,6 +74,30 @@ async def test_what_is_known_is_not_run_again_nor_is_what_only_that_needs() -> N
     assert runs == ["session", "beside"]
 
 
+async def test_what_only_the_known_needs_does_not_run_although_what_it_needs_does() -> None:
+    runs: list[str] = []
+
+    def session() -> str:
+        runs.append("session")
+        return "s"
+
+    def between(session: str = Depends(session)) -> str:
+        runs.append("between")
+        return session
+
+    def account(between: str = Depends(between)) -> str:
+        runs.append("account")
+        return between
+
+    gate = start(plan_of(tool_of(account)))
+    await gate.advance()
+    known = dict(list(gate.outcomes().items())[-1:])
+    assert runs == ["session", "between", "account"]
+    runs.clear()
+    assert await values_of(start(plan_of(tool_of(account, session)), known)) == {"p0": "s", "p1": "s"}
+    assert runs == ["session"]
+
+
 async def test_what_nobody_knows_runs_with_all_below_it_each_once() -> None:
     runs: list[str] = []
 

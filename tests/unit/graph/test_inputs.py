@@ -308,10 +308,39 @@ def test_a_value_kept_for_who_wants_the_outcome_is_the_plain_one() -> None:
 
 
 def test_a_page_may_yield_what_no_form_can_show() -> None:
-    def pay() -> ElicitUrl[dict[str, Book]]: ...
+    @dataclass
+    class Receipt:
+        books: list[Book]
+
+    def pay() -> ElicitUrl[Receipt]: ...
+
+    pay.__annotations__["return"] = ElicitUrl[Receipt]
+
     def tool(paid: Annotated[Any, Resolve(pay)]) -> None: ...
 
-    assert plan_of(tool).nodes[0].asked == dict[str, Book]
+    assert plan_of(tool).nodes[0].asked is Receipt
+
+
+def test_a_kept_object_of_a_class_comes_back_as_one() -> None:
+    def tool(book: Annotated[Any, Resolve(Book, once=True)]) -> None: ...
+
+    adapter = plan_of(tool, "title").nodes[0].computed
+    assert adapter is not None
+    assert adapter.validate_python({"title": "Dune"}) == Book("Dune")
+
+
+async def test_the_parameters_of_a_partial_are_filled_by_their_annotations_too() -> None:
+    def spell(word: str, request: Request, number: Annotated[int, Resolve(seven)]) -> object:
+        return (word, type(request), number)
+
+    assert await value_of(functools.partial(spell, "word"), context=Request()) == ("word", Request, 7)
+
+
+async def test_an_annotation_with_other_extras_may_stand_anywhere_in_a_type() -> None:
+    def greet(name: Annotated[str, "said"] | None = None, tags: list[Annotated[str, "said"]] | None = None) -> object:
+        return (name, tags)
+
+    assert await value_of(greet, {"name": "Ada"}) == ("Ada", None)
 
 
 def test_a_filled_parameter_is_listed_with_whether_it_wants_the_outcome() -> None:

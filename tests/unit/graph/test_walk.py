@@ -7,8 +7,11 @@ import pytest
 from pydantic import BaseModel
 
 from roundtrip import AcceptedElicitation, Elicit, ElicitationResult, ListRoots, Resolve, Sample
+from roundtrip.asks.markers import Marker
 from roundtrip.asks.outcomes import DeclinedElicitation, Outcome
+from roundtrip.graph.plan import Node
 from roundtrip.graph.planner import make_plan
+from roundtrip.graph.walk import Walk
 from roundtrip.machine.journal import Action
 from tests.unit.graph.walking import Memory, plan_of, start, walk
 
@@ -113,6 +116,26 @@ async def test_an_answer_that_came_goes_on_without_running_anything_twice() -> N
     one.fill(values)
     assert (values, one.waiting) == ({"a": True, "b": 1}, {})
     assert runs == ["ask", "beside", "after"]
+
+
+async def test_an_answer_is_looked_for_with_the_very_question_each_time() -> None:
+    question = Elicit("Sure?", Choice)
+    seen: list[Any] = []
+
+    def ask() -> Elicit[Choice]:
+        return question
+
+    def settle(node: Node, marker: Marker) -> Outcome | None:
+        seen.append(marker)
+        return Outcome(Choice(ok=True)) if len(seen) > 1 else None
+
+    def tool(a: Annotated[Choice, Resolve(ask)]) -> None: ...
+
+    one = Walk(plan_of(tool), arguments={}, context=lambda: None, settle=settle)
+    await one.advance()
+    one.answered()
+    assert [marker is question for marker in seen] == [True, True]
+    assert one.waiting == {}
 
 
 async def test_a_refused_question_ends_the_walk_for_whoever_needs_the_value() -> None:

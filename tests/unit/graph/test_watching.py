@@ -1,5 +1,6 @@
 """What who watches a walk is told, and what is handed over to be entered."""
 
+import functools
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 
@@ -103,14 +104,14 @@ async def test_a_watched_resolver_that_was_thought_quick_may_wait_for_one_that_c
 
 
 async def test_what_a_generator_makes_is_handed_over_under_its_name_and_what_comes_back_is_the_value() -> None:
-    def session(number: int) -> Iterator[int]:
-        yield number
+    def seven() -> int:
+        return 7
+
+    def session(number: int, *, more: int = Depends(seven)) -> Iterator[int]:
+        yield number + more
 
     async def later(number: int) -> AsyncIterator[int]:
         yield number
-
-    def seven() -> int:
-        return 7
 
     def tool(a: Any = Depends(session, seven), b: Any = Depends(later, seven)) -> None: ...
 
@@ -124,10 +125,28 @@ async def test_what_a_generator_makes_is_handed_over_under_its_name_and_what_com
     await walk.advance()
     values: dict[str, Any] = {}
     walk.fill(values)
-    assert values == {"a": 7, "b": 7}
+    assert values == {"a": 14, "b": 7}
     assert [label for label, _ in made] == ["session", "later"]
     made[0][1].close()
     await made[1][1].aclose()
+
+
+async def test_a_coroutine_that_makes_a_generator_is_awaited_before_what_it_makes_is_handed_over() -> None:
+    def session() -> Iterator[int]:
+        yield 1
+
+    @functools.wraps(session)
+    async def wrapped() -> Iterator[int]:
+        return iter((7,))
+
+    async def enter(label: str, maker: Any) -> Any:
+        return next(maker)
+
+    def tool(a: Any = Depends(wrapped)) -> None: ...
+
+    walk = watched(plan_of(tool), [], enter=enter)
+    await walk.advance()
+    assert [outcome.value for outcome in walk.outcomes().values()] == [7]
 
 
 async def test_what_is_entered_cannot_be_a_question() -> None:
