@@ -168,6 +168,33 @@ async def test_memory_does_not_fill_up_with_what_was_taken_back() -> None:
     assert len(ledger._expiries) < 2000  # pyright: ignore[reportPrivateUsage]
 
 
+async def test_memory_knows_what_it_holds_whatever_was_done() -> None:
+    now = 0.0
+    ledger = MemoryLedger(clock=lambda: now)
+
+    def held() -> int:
+        entries = ledger._entries.values()  # pyright: ignore[reportPrivateUsage]
+        assert ledger._bytes == sum(entry.size for entry in entries)  # pyright: ignore[reportPrivateUsage]
+        return ledger._bytes  # pyright: ignore[reportPrivateUsage]
+
+    for key in ("call", "other"):
+        await claim(ledger, key)
+    empty = held()
+    await ledger.note("call", "price", "1" * 100, holder="one")
+    assert held() == empty + 105
+    await ledger.note("call", "price", "1" * 10, holder="one")
+    assert held() == empty + 15
+    await claim(ledger)
+    assert held() == empty + 15
+    await ledger.settle("call", holder="one", result="r" * 50, keep=LONG)
+    assert held() == empty + 65
+    await ledger.release("other", holder="one")
+    assert held() < empty
+    now = LONG + 1
+    assert await ledger.wait("call", patience=0) is None
+    assert held() == 0
+
+
 async def test_a_file_does_not_fill_up_with_what_has_expired_nor_with_its_notes(tmp_path: Path) -> None:
     ledger = SqliteLedger(tmp_path / "ledger.db", durable=False)
     for key in ("kept", "expired"):
@@ -320,6 +347,15 @@ async def test_on_demand_does_not_take_away_what_is_alive_or_settled(ledger: Led
     assert (await claim(ledger, holder="two", although_unknown=True)).standing is Standing.RUNNING
     await ledger.settle("call", holder="one", result="r", keep=LONG)
     assert (await claim(ledger, holder="two", although_unknown=True)).standing is Standing.SETTLED
+
+
+async def test_what_is_settled_outlasts_the_lease_of_who_did_it(ledger: Ledger) -> None:
+    await claim(ledger, lease=SHORT)
+    await ledger.settle("call", holder="one", result="r", keep=LONG)
+    await anyio.sleep(SHORT * 2)
+    for more in (False, True):
+        assert await claim(ledger, holder="two", although_unknown=more) == Claim(Standing.SETTLED, "a", "r")
+    assert await ledger.wait("call", patience=0) == Claim(Standing.SETTLED, "a", "r")
 
 
 async def test_what_is_kept_long_enough_is_forgotten(ledger: Ledger) -> None:
