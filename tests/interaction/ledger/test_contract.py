@@ -255,6 +255,14 @@ async def test_nobody_takes_back_or_settles_what_is_another_s(ledger: Ledger) ->
     assert await claim(ledger, holder="three") == Claim(Standing.RUNNING, "a")
 
 
+async def test_what_nobody_has_begun_cannot_be_settled_renewed_or_taken_back(ledger: Ledger) -> None:
+    assert not await ledger.settle("call", holder="one", result="r", keep=LONG)
+    assert not await ledger.settle("call", holder="one", result=None, keep=LONG)
+    assert not await ledger.renew("call", holder="one", lease=LONG)
+    await ledger.release("call", holder="one")
+    assert await ledger.wait("call", patience=0) is None
+
+
 async def test_what_is_settled_stays_so(ledger: Ledger) -> None:
     await claim(ledger)
     await ledger.settle("call", holder="one", result="first", keep=LONG)
