@@ -11,14 +11,12 @@ D1: Final = digest("one")
 D2: Final = digest("two")
 BARE: Final = Journal("call-1", born=1_700_000_000.0, deadline=1_700_000_600.0, leg=1, round=1)
 
+BARE: Final = Journal("call-1", born=1_700_000_000.0, deadline=1_700_000_600.0, leg=1, round=1)
+
 
 def test_sizes_name_the_largest_entry_first_and_count_a_key_once() -> None:
-    journal = Journal(
-        "call-1",
-        born=1_700_000_000.0,
-        deadline=1_700_000_600.0,
-        leg=1,
-        round=1,
+    journal = replace(
+        BARE,
         entries={"small": Entry(Action.DECLINE, D1, D2), "big": Entry(Action.ACCEPT, D1, D2, "x" * 500)},
         computed={"small": Computed("y" * 200)},
         authored="z" * 300,
