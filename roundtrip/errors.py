@@ -27,7 +27,7 @@
     ├── CannotAsk            the client cannot be asked this way
     │   ├── CapabilityMissing     it did not declare the capability
     │   ├── ChannelMissing        its connection cannot carry a question
-    │   ├── ConnectionLost        it left before it answered
+    │   ├── ConnectionLost        it left before it answered, or the process ends
     │   └── UrlRequired           it can only be told of the page, and has to call again
     ├── TokenTooLarge        the call remembers more than a token may hold
     ├── ValueNotStorable     a value that should ride in the token is not JSON
@@ -365,11 +365,18 @@ class ChannelMissing(CannotAsk):
 
 
 class ConnectionLost(CannotAsk):
-    """The client of a live call has left: neither its answer nor the result of the call has a way any more."""
+    """The answer to a live question has no way any more: the client has left, or the process is about to end.
 
-    def __init__(self) -> None:
+    Attributes:
+        ending: Whether it is the process that ends.
+    """
+
+    def __init__(self, *, ending: bool = False) -> None:
+        self.ending = ending
         super().__init__(
-            "the client's connection was lost while it was asked, and the call was ended; what has to outlive a "
+            "the server is about to stop, and can take no answer any more; call again"
+            if ending
+            else "the client's connection was lost while it was asked, and the call was ended; what has to outlive a "
             "connection needs a client that speaks 2026-07-28, or an event_store= to come back by"
         )
 

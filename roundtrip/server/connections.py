@@ -1,7 +1,8 @@
-"""Tells a live call that the response its questions go over is gone, so that it ends instead of waiting for ever.
+"""Tells a live call that no answer can reach it any more, so that it ends instead of waiting for ever.
 
 In the live era a question rides the response of the request it belongs to, and the result comes after it on the same
 one. The SDK drops what is sent after a client has left: the question would wait for an answer that nobody can give.
+An answer is a request of its own, so a process that accepts no more of them would wait in vain, too.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from roundtrip.errors import ConnectionLost
 
-__all__ = ["HttpServer", "Responses", "while_answerable"]
+__all__ = ["HttpServer", "Responses", "take_no_answers", "while_answerable"]
 
 T = TypeVar("T")
 
@@ -33,14 +34,16 @@ _RESPONSE: Final = "roundtrip.response"
 class _Response:
     """The response to one request, for as long as somebody reads it."""
 
-    __slots__ = ("over", "waiting")
+    __slots__ = ("ending", "over", "waiting")
 
     def __init__(self) -> None:
         self.over = False
+        self.ending = False
         self.waiting: set[anyio.CancelScope] = set()
 
-    def end(self) -> None:
+    def end(self, *, ending: bool = False) -> None:
         self.over = True
+        self.ending = self.ending or ending
         for scope in self.waiting:
             scope.cancel()
 
@@ -63,6 +66,13 @@ class Responses:
             response.end()
 
 
+def take_no_answers(scope: Scope) -> None:
+    """End the questions of a request that is being served, as its process accepts no more requests."""
+    response = scope.get(_RESPONSE)
+    if isinstance(response, _Response):
+        response.end(ending=True)
+
+
 async def while_answerable(request: Any, ask: Callable[[], Awaitable[T]]) -> T:
     """What `ask` returns, unless the response to an HTTP request ends before.
 
@@ -71,7 +81,7 @@ async def while_answerable(request: Any, ask: Callable[[], Awaitable[T]]) -> T:
         ask: Asks the client.
 
     Raises:
-        ConnectionLost: The client has left.
+        ConnectionLost: The client has left, or the process is about to end.
     """
     response = request.scope.get(_RESPONSE) if isinstance(request, Request) else None
     if not isinstance(response, _Response):
@@ -83,7 +93,7 @@ async def while_answerable(request: Any, ask: Callable[[], Awaitable[T]]) -> T:
                 return await ask()
             finally:
                 response.waiting.discard(scope)
-    raise ConnectionLost
+    raise ConnectionLost(ending=response.ending)
 
 
 class HttpServer(MCPServer[LifespanResultT]):

@@ -60,7 +60,7 @@ class Orderly:
     """Answers questions of health, and lets clients go one by one when the process is about to end.
 
     From then on every response closes its connection, so that a client's next request goes elsewhere. Who only
-    listens, and would stay for ever, is let go at the end.
+    listens, and would stay for ever, is let go at the end, and so is who waits for the answer to a live question.
     """
 
     def __init__(self, app: ASGIApp, health: Health, standing: Standing, *, path: str) -> None:
@@ -87,7 +87,11 @@ class Orderly:
             elif scope["path"] == self._path and _listens(scope):
                 await self._let_go(scope, receive, send_and_close)
             else:
-                await self._app(scope, receive, send_and_close)
+                self._standing.requests[id(scope)] = scope
+                try:
+                    await self._app(scope, receive, send_and_close)
+                finally:
+                    del self._standing.requests[id(scope)]
         except asyncio.CancelledError:
             # A client that leaves is not told of here; the end of the process is.
             self._standing.broken_off = True
@@ -95,6 +99,13 @@ class Orderly:
 
     async def _let_go(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve somebody who listens, until the end."""
+        streaming = False
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal streaming
+            await send(message)
+            streaming = message["type"] == "http.response.start" or message.get("more_body", False)
+
         async with anyio.create_task_group() as tasks:
 
             async def watch() -> None:
@@ -102,8 +113,11 @@ class Orderly:
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(watch)
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, send_and_note)
             tasks.cancel_scope.cancel()
+        if streaming:
+            # What is only broken off looks like a failure, to the client and in the log.
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _listens(scope: Scope) -> bool:

@@ -158,7 +158,7 @@ class _Process(uvicorn.Server):
             server.close()
         if not self._hurried:
             await anyio.sleep(_LAST_REQUESTS)
-        self._standing.ended.set()
+        self._standing.end()
         self._ends_within(self._settings.timeout_graceful_shutdown + _MARGIN)
         await super().shutdown(sockets)
         self._ends_within(_MARGIN)

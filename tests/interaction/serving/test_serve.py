@@ -9,7 +9,9 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp.client import Client
 from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitResult
 
 from roundtrip.cli import main
 from roundtrip.testing import Era
@@ -145,6 +147,31 @@ async def test_one_worker_with_sessions_asks_clients_of_the_live_era(tmp_path: P
         assert any("made its own key" in line for line in service.log)
         service.signal(signal.SIGTERM)
         assert await _in_thread(service.ended) == 0
+
+
+async def test_a_live_question_ends_with_its_process_as_no_answer_could_reach_it(tmp_path: Path) -> None:
+    asked = anyio.Event()
+
+    async def ponders(context: object, params: object) -> ElicitResult:
+        del context, params
+        asked.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def call_in_vain(url: str) -> None:
+        async with Client(url, mode="legacy", elicitation_callback=ponders) as client:
+            with pytest.raises(MCPError, match="about to stop"):
+                await client.call_tool("agree", {})
+
+    flags = ("--sessions", "--drain", "0", "--timeout-graceful-shutdown", str(2 * WAIT))
+    with Service("shop", *flags, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call_in_vain, service.url)
+            with anyio.fail_after(WAIT):
+                await asked.wait()
+            service.signal(signal.SIGTERM)
+            assert await _in_thread(service.ended) == 0
+    assert not any("ERROR" in line for line in service.log)
 
 
 async def test_a_server_that_cannot_reach_its_ledger_is_not_ready(tmp_path: Path) -> None:
