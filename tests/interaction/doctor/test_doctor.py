@@ -272,4 +272,4 @@ def test_older_clients_can_be_asked_where_sessions_are_kept(town: Town, doctor: 
 
 def test_only_addresses_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "python server.py"]) == 2
-    assert "addresses" in capsys.readouterr().err
+    assert "is no address" in capsys.readouterr().err
