@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TextIO
+from urllib.parse import urlsplit
 
 import httpx2
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -78,6 +79,7 @@ def target_of(text: str, headers: Sequence[str] = ()) -> Target:
         CallFailed: It is neither, or a header cannot be read.
     """
     if _URL.match(text):
+        _check_address(text)
         return Target(url=text, headers=dict(_header(number, header) for number, header in enumerate(headers, 1)))
     if _SCHEME.match(text):
         raise CallFailed(f"{text!r} is no address of http(s); give one, or a command that serves stdio")
@@ -90,6 +92,16 @@ def target_of(text: str, headers: Sequence[str] = ()) -> Target:
     if not command:
         raise CallFailed("there is no server; give an http(s) address or a command that serves stdio")
     return Target(command=command)
+
+
+def _check_address(text: str) -> None:
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise CallFailed(f"the address {text!r} cannot be read: {error}") from error
+    if not host or port == 0:
+        raise CallFailed(f"the address {text!r} names no {'port' if host else 'host'} that can be reached")
 
 
 def _header(number: int, text: str) -> tuple[str, str]:
