@@ -28,6 +28,8 @@ from roundtrip.calling.forms import check_content
 __all__ = ["NO_ANSWERS", "Answers", "answered_form", "answered_page", "answered_request", "read_answers"]
 
 _ACTIONS: Final = ("accept", "decline", "cancel")
+_MOST_FIELDS: Final = 10
+_LONGEST_FIELD: Final = 60
 _ENTRY: Final = frozenset({"key", "message", "answer"})
 
 
@@ -113,13 +115,20 @@ def answered_form(form: ElicitRequestFormParams, answer: Any, name: str) -> Elic
         return ElicitResult.model_validate({"action": answer})
     if not isinstance(answer, dict) and answer != "accept":
         raise CallFailed(
-            f"the answer to {name} has to be an object with the form's fields, or 'accept', 'decline' or 'cancel'"
+            f"the answer to {name} has to be an object with the form's fields ({_fields_of(form)}), or 'accept', "
+            "'decline' or 'cancel'"
         )
     try:
         content = check_content(form.requested_schema, {} if answer == "accept" else cast("dict[str, Any]", answer))
     except FieldInvalid as invalid:
         raise CallFailed(f"the answer to {name} does not fit: {invalid}") from invalid
     return ElicitResult(action="accept", content=content)
+
+
+def _fields_of(form: ElicitRequestFormParams) -> str:
+    properties: object = form.requested_schema.get("properties")
+    names = list(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else []
+    return ", ".join(repr(name[:_LONGEST_FIELD]) for name in names[:_MOST_FIELDS]) or "it has none"
 
 
 def answered_page(page: ElicitRequestURLParams, answer: Any, name: str) -> ElicitResult:

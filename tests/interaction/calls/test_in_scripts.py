@@ -61,7 +61,7 @@ def test_a_question_that_the_file_does_not_answer_is_named_and_ends_the_call(rai
         ({"seat": "w"}, "field 'meals' is required"),
         ({**SEAT, "row": 3}, "the form has no field 'row'"),
         ("accept", "is required"),
-        (7, "has to be an object"),
+        (7, "has to be an object with the form's fields ('seat', 'meals', "),
     ],
 )
 def test_an_answer_that_does_not_fit_is_not_sent(railway: str, era: str, answer: Any, wrong: str) -> None:
