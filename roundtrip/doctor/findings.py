@@ -17,7 +17,7 @@ T = TypeVar("T")
 TOLERATED: Final = SKEW
 """How far, in seconds, the clocks of two instances may differ."""
 _NOTICED: Final = 5.0
-_SAME_KEYS: Final = "Give all instances the same keys=, or the same ROUNDTRIP_KEYS."
+_SAME_KEYS: Final = "Give all instances the same ROUNDTRIP_KEY_FILE or ROUNDTRIP_KEYS, or the same keys=."
 _NO_WAY_BACK: Final = "no way back"
 """What a server says that keeps no connection to ask an older client over."""
 _NAMED: Final = 5
@@ -406,8 +406,8 @@ def _older_clients(seen: Observed) -> Iterator[Finding]:
         told = {place.live_detail for place in cannot if _NO_WAY_BACK not in place.live_detail}
         text = f"clients of 2025-11-25 and before cannot be asked{where}"
         advice = (
-            "If there are such clients: serve with stateless_http=False and json_response=False, and let the balancer "
-            "keep each client on its instance."
+            "If there are such clients: serve with stateless_http=False and json_response=False (roundtrip serve "
+            "--sessions), and let the balancer keep each client on its instance."
         )
         yield Finding(Level.NOTE, "older clients", f"{text} ({'; '.join(sorted(told))})" if told else text, advice)
 
