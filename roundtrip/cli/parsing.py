@@ -47,8 +47,13 @@ def add_call(parser: ArgumentParser) -> None:
 
 def add_files(parser: ArgumentParser) -> None:
     """Take transcripts, named last."""
+    # Without a default argparse takes them for required where it tells what is missing.
     parser.add_argument(
-        "files", nargs="*", metavar="FILE", help=f"transcripts, or directories of them; by default ${TRACE_VARIABLE}"
+        "files",
+        nargs="*",
+        default=[],
+        metavar="FILE",
+        help=f"transcripts, or directories of them; by default ${TRACE_VARIABLE}",
     )
 
 
@@ -90,6 +95,10 @@ class OptionsAnywhere(ArgumentParser):
             return super().parse_known_args(args, namespace)
         self._apart = True
         try:
-            return self.parse_known_intermixed_args(args or (), namespace or Namespace())
+            parsed, unknown = self.parse_known_intermixed_args(args or (), namespace or Namespace())
         finally:
             self._apart = False
+        if unknown:
+            # Left to the parser of the whole command, the usage shown would not be that of this one.
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed, []
