@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import threading
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -14,7 +15,7 @@ import httpx2
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from roundtrip.calling.endings import CallFailed
+from roundtrip.calling.endings import CallFailed, Ending
 from roundtrip.calling.terminal import Terminal
 from roundtrip.clients.bounds import bound, uncompressed
 from roundtrip.safe_text import printable
@@ -59,6 +60,8 @@ class Target:
                 yield streams
             return
         program, *arguments = self.command
+        if shutil.which(program) is None:
+            raise CallFailed(_no_program(program), Ending.NO_CONNECTION)
         parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
         with _shown(terminal) as log:
             async with stdio_client(parameters, errlog=log) as streams:
@@ -102,6 +105,15 @@ def _check_address(text: str) -> None:
         raise CallFailed(f"the address {text!r} cannot be read: {error}") from error
     if not host or port == 0:
         raise CallFailed(f"the address {text!r} names no {'port' if host else 'host'} that can be reached")
+
+
+def _no_program(name: str) -> str:
+    file, extension, _ = name.partition(".py")
+    example = f"python {file}.py" if extension else "python my_server.py"
+    return (
+        f"there is no program {name!r} to start; name an http(s) address, or the whole command of a server that serves "
+        f'stdio, in quotes: "{example}"'
+    )
 
 
 def _header(number: int, text: str) -> tuple[str, str]:

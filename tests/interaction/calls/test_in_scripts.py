@@ -196,10 +196,24 @@ def test_nobody_there_is_exit_code_5() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     assert script(f"http://127.0.0.1:{port}/mcp").code == 5
-    assert script("/no/such/program").code == 5
     ended = script(f"{sys.executable} -c 'import sys; sys.stderr.write(\"\\x1b[31mno luck\")'")
     assert ended.code == 5
     assert r"server: \x1b[31mno luck" in ended.told
+
+
+@pytest.mark.parametrize(
+    ("written", "example"),
+    [
+        ("/no/such/program", "python my_server.py"),
+        ("shop.py", "python shop.py"),
+        ("shop.py:server", "python shop.py"),
+    ],
+)
+def test_who_names_no_command_is_told_how_to_write_one(written: str, example: str) -> None:
+    ended = script(written)
+    assert ended.code == 5
+    assert f"there is no program {written!r} to start" in ended.told
+    assert f'in quotes: "{example}"' in ended.told
 
 
 @pytest.mark.parametrize("era", ["auto", "live", "retry"])
