@@ -25,6 +25,7 @@ from roundtrip.graph.signatures import (
     is_async,
     makes_manager,
     marker_of,
+    require_annotated,
     require_top_level,
     wants_outcome,
 )
@@ -43,13 +44,15 @@ def find_resolved(fn: Callable[..., Any], *, owner: str | None = None) -> dict[s
     """The parameters of a function that a `Resolve` or a `Dependency` fills.
 
     Raises:
-        InvalidSignature: A marker is buried where it would be ignored.
+        InvalidSignature: A marker is written where it would be ignored.
     """
     hints = hints_of(fn)
     given = given_by_partials(fn)
     found: dict[str, tuple[Marker, bool]] = {}
     for name, parameter in inspect.signature(fn).parameters.items():
-        marker, filled = marker_of(hints.get(name), parameter.default)
+        annotation = hints.get(name)
+        require_annotated(annotation, parameter.default, parameter=name, function=display_name(fn), owner=owner)
+        marker, filled = marker_of(annotation, parameter.default)
         require_top_level(filled, parameter=name, function=display_name(fn), owner=owner)
         if marker is not None and name not in given:
             found[name] = (marker, wants_outcome(filled))
@@ -271,6 +274,7 @@ class _Planner:
     def _classify(self, draft: _Draft, parameter: inspect.Parameter, annotation: Any) -> None:
         name = parameter.name
         positional = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
+        require_annotated(annotation, parameter.default, parameter=name, function=draft.label, owner=self._owner)
         marker, filled = marker_of(annotation, parameter.default)
         require_top_level(filled, parameter=name, function=draft.label, owner=self._owner)
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):

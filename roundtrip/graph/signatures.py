@@ -24,6 +24,8 @@ __all__ = [
     "is_async",
     "makes_manager",
     "marker_of",
+    "require_annotated",
+    "require_top_level",
     "returns_input_required",
     "wants_outcome",
 ]
@@ -176,3 +178,22 @@ def require_top_level(annotation: Any, *, parameter: str, function: str, owner: 
             f"{where}parameter {parameter!r} of {function!r} has its {name}(...) inside a union or another type; "
             f"put it at the top: Annotated[T | None, {name}(fn)], not Annotated[T, {name}(fn)] | None"
         )
+
+
+def require_annotated(annotation: Any, default: Any, *, parameter: str, function: str, owner: str | None) -> None:
+    """Refuse a marker that is written where nothing reads it: a client could then fill the parameter."""
+    extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    if isinstance(default, SdkResolve):
+        written = f"{parameter} = Resolve(...)"
+    elif isinstance(annotation, SdkResolve | Dependency):
+        written = f"{parameter}: {'Depends' if isinstance(annotation, Dependency) else 'Resolve'}(...)"
+    elif any(isinstance(extra, type) and issubclass(extra, SdkResolve) for extra in extras):
+        written = "Annotated[T, Resolve], without a function"
+    else:
+        return
+    where = f"{owner}: " if owner is not None else ""
+    name = "Depends" if isinstance(annotation, Dependency) else "Resolve"
+    raise InvalidSignature(
+        f"{where}parameter {parameter!r} of {function!r} is written {written}, which fills nothing; "
+        f"write {parameter}: Annotated[T, {name}(fn)]"
+    )

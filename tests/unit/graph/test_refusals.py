@@ -1,15 +1,17 @@
 """Graphs that can never work: each is refused when the tool is registered, and the error says where."""
 
+import inspect
 import threading
 import time
 from collections.abc import Callable
 from typing import Annotated, Any, Union, cast
 
 import pytest
+from mcp.server.mcpserver import Resolve as SdkResolve
 from mcp.server.mcpserver.exceptions import InvalidSignature as SdkInvalidSignature
 from pydantic import BaseModel
 
-from roundtrip import Elicit, InvalidSignature, ListRoots, Resolve, Sample
+from roundtrip import Depends, Elicit, InvalidSignature, ListRoots, Resolve, Sample
 from roundtrip.graph.planner import find_resolved
 from tests.unit.graph.walking import Request, plan_of
 
@@ -129,6 +131,34 @@ def test_a_buried_marker_is_found_without_a_tools_name() -> None:
 
     with pytest.raises(InvalidSignature, match=r"'count' of 'fill'.*Annotated\[T \| None"):
         find_resolved(fill)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "written", "cure"),
+    [
+        (int, Resolve(number), "count = Resolve(...)", "Annotated[T, Resolve(fn)]"),
+        (int, SdkResolve(number), "count = Resolve(...)", "Annotated[T, Resolve(fn)]"),
+        (Resolve(number), inspect.Parameter.empty, "count: Resolve(...)", "Annotated[T, Resolve(fn)]"),
+        (Depends(number), inspect.Parameter.empty, "count: Depends(...)", "Annotated[T, Depends(fn)]"),
+        (Annotated[int, Resolve], 3, "Annotated[T, Resolve], without a function", "Annotated[T, Resolve(fn)]"),
+    ],
+)
+def test_a_marker_where_nothing_reads_it_is_refused_as_a_client_could_fill_the_parameter(
+    annotation: Any, default: Any, written: str, cure: str
+) -> None:
+    def order(count: Any) -> None: ...
+    def lookup(count: Any) -> int:
+        return count
+
+    def outer(value: Annotated[int, Resolve(lookup)]) -> None: ...
+
+    for fn in (order, lookup):
+        fn.__annotations__["count"] = annotation
+        if default is not inspect.Parameter.empty:
+            fn.__defaults__ = (default,)
+    for message in (refusal(order), refusal(outer, "count")):
+        assert f"is written {written}, which fills nothing" in message
+        assert message.endswith(f"write count: {cure}")
 
 
 @pytest.mark.parametrize(
