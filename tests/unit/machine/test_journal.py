@@ -11,8 +11,6 @@ D1: Final = digest("one")
 D2: Final = digest("two")
 BARE: Final = Journal("call-1", born=1_700_000_000.0, deadline=1_700_000_600.0, leg=1, round=1)
 
-BARE: Final = Journal("call-1", born=1_700_000_000.0, deadline=1_700_000_600.0, leg=1, round=1)
-
 
 def test_sizes_name_the_largest_entry_first_and_count_a_key_once() -> None:
     journal = replace(
