@@ -48,6 +48,9 @@ Settle = Callable[[Node, Marker], Outcome | None]
 Recall = Callable[[Node], Outcome | None]
 """What a `once` node yielded on an earlier leg, if it did."""
 
+Keeps = Callable[[Node], bool]
+"""Whether `recall` would give what a `once` node has yielded, which nobody may need to have restored."""
+
 Remember = Callable[[Node, Any], None]
 """Keep what a `once` node has computed."""
 
@@ -97,6 +100,7 @@ class Walk:
         context: Callable[[], Any],
         settle: Settle,
         recall: Recall = lambda node: None,
+        keeps: Keeps = lambda node: False,
         remember: Remember = lambda node, value: None,
         run_in_thread: RunInThread = anyio.to_thread.run_sync,
         enter: Enter = enter_nothing,
@@ -112,6 +116,7 @@ class Walk:
             context: Makes what a parameter annotated as context receives.
             settle: As its type says.
             recall: As its type says.
+            keeps: As its type says.
             remember: As its type says.
             run_in_thread: As its type says.
             enter: As its type says.
@@ -143,6 +148,8 @@ class Walk:
         self.refusal: Refusal | None = None
         if known:
             self._accept(known)
+        elif plan.seals:
+            self._spare(keeps)
         for node in plan.nodes:
             if not self._missing[node.index] and self._outcomes[node.index] is None:
                 self._push(node.index)
@@ -226,6 +233,30 @@ class Walk:
             if node.index not in needed:
                 # One more than will ever be settled.
                 self._missing[node.index] += 1
+
+    def _spare(self, keeps: Keeps) -> None:
+        """Restore of what is kept only what somebody needs who still has to run."""
+        nodes = self._plan.nodes
+        kept = {node.index for node in nodes if node.once and keeps(node)}
+        roots = {root.node for root in self._plan.roots}
+        spared = {index for index in kept - roots if kept.issuperset(nodes[index].dependents)}
+        if not spared:
+            return
+        recalled = {index: self._recall(nodes[index]) for index in sorted(kept - spared)}
+        if None in recalled.values():
+            # It has to run after all, and then needs what was to be spared.
+            return
+        for index, outcome in recalled.items():
+            self._outcomes[index] = outcome
+            if self._watch is not None:
+                self._watch(NodeBegan(nodes[index].key))
+                self._watch(NodeEnded(nodes[index].key, "recalled"))
+        for node in nodes:
+            if node.index in spared:
+                # One more than will ever be settled.
+                self._missing[node.index] += 1
+            elif node.index not in recalled:
+                self._missing[node.index] = sum(self._outcomes[need] is None for need in node.needs)
 
     def _next(self) -> Node:
         return self._plan.nodes[heapq.heappop(self._ready)]

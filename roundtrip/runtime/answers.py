@@ -291,6 +291,24 @@ class Answers:
             else:
                 waiting.reason = Reason.VOLATILE
 
+    def keeps(self, node: Node) -> bool:
+        """Whether it is sure that `recall` knows what a `once` node yielded, and that nobody has declined it."""
+        if not self._same_build or not self._asked.keys().isdisjoint(node.names):
+            return False
+        entry = self.entries.get(node.key)
+        if entry is None:
+            return node.key in self.computed
+        return entry.action is Action.ACCEPT and entry.schema != URL_SCHEMA
+
+    def form_of(self, key: str) -> Form | None:
+        """The form that a question of this call was answered in, for a review of the answer."""
+        form = self.forms.get(key)
+        index = self._plan.names.get(key) if form is None else None
+        if index is None or not self._plan.nodes[index].once:
+            return form
+        # The function has not run to show it.
+        return _form_asked_by(self._plan.nodes[index])
+
     def recall(self, node: Node) -> Outcome | None:
         """What a `once` node yielded on an earlier leg, computed or answered."""
         if any(name in self._asked for name in node.names):
@@ -309,10 +327,6 @@ class Answers:
                         # To agree to a page is not yet its outcome; the function asks again for that.
                         continue
                     value = _restore_answer(node, entry) if entry.action is Action.ACCEPT else None
-                    form = _form_asked_by(node)
-                    if form is not None:
-                        # The function does not run to show it, and a review may want it.
-                        self.forms[node.key] = form
                     self.entries[node.key] = self.entries.pop(name)
                     self._tell_reused(node.key)
                     return Outcome(value, entry.action)

@@ -185,7 +185,7 @@ class Body:
         self._enter(key)
         parts: dict[str, tuple[Form, Mapping[str, Any]]] = {}
         for name in of:
-            form, entry = self._answers.forms.get(name), self._answers.entries.get(name)
+            form, entry = self._answers.form_of(name), self._answers.entries.get(name)
             if form is None or entry is None or entry.action is not Action.ACCEPT:
                 raise BodyMistake(
                     f"ctx.review({key!r}) cannot show {name!r}: it is not a form that was answered in this call before"

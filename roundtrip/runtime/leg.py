@@ -517,6 +517,7 @@ async def _resolve(
         context=context,
         settle=answers.settle_node,
         recall=answers.recall,
+        keeps=answers.keeps,
         remember=answers.remember,
         run_in_thread=leg.run_in_thread,
         enter=enter,
