@@ -51,13 +51,17 @@ class Limits:
     recover: float = 0.0
 
     def __post_init__(self) -> None:
+        for name in ("ttl", "max_age", "recover"):
+            given: object = getattr(self, name)
+            if isinstance(given, bool) or not isinstance(given, int | float):
+                raise ValueError(f"{name}={given!r}: a number of seconds, not a {type(given).__name__}")
         if not 0 <= self.recover < math.inf:
             raise ValueError(
                 f"recover={self.recover}: seconds for which an expired call can be begun again, 0 for none"
             )
-        if not 0 < self.ttl <= self.max_age:
+        if not 0 < self.ttl <= self.max_age < math.inf:
             raise ValueError(
-                f"ttl={self.ttl} and max_age={self.max_age}: seconds, more than 0, and ttl no more than max_age"
+                f"ttl={self.ttl} and max_age={self.max_age}: finite seconds, more than 0, and ttl no more than max_age"
             )
 
 
