@@ -19,7 +19,7 @@ WORKPLACE = Path("mutants")
 
 
 def room_of(file: Path) -> str:
-    return file.parent.name if file.parent.name != "roundtrip" else "tokens and tickets"
+    return file.parent.name if file.parent.name != "roundtrip" else "tokens, claims and tickets"
 
 
 def all_mutants(files: list[Path]) -> dict[Path, list[str]]:

@@ -48,6 +48,12 @@ def test_a_ticket_fits_into_a_url_as_it_is() -> None:
         assert verified(ticket, "ada" if ticket != issued(None) else None).call_id == "call-1"
 
 
+def test_a_principal_of_half_a_character_has_tickets_of_its_own() -> None:
+    ticket = issued("\ud800")
+    assert verified(ticket, "\ud800").call_id == "call-1"
+    assert reason(ticket, "\udc00") == TicketReason.PRINCIPAL
+
+
 @pytest.mark.parametrize("principal", ["bob", "", "Ada", "ada\0", None])
 def test_a_ticket_in_another_s_hands_is_worth_nothing(principal: str | None) -> None:
     assert reason(issued(), principal) == TicketReason.PRINCIPAL

@@ -195,6 +195,14 @@ async def test_memory_knows_what_it_holds_whatever_was_done() -> None:
     assert held() == 0
 
 
+async def test_a_file_is_kept_in_the_mode_in_which_reading_does_not_wait_for_writing(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "ledger.db")
+    await claim(ledger)
+    await ledger.aclose()
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as file:
+        assert file.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
 async def test_a_file_does_not_fill_up_with_what_has_expired_nor_with_its_notes(tmp_path: Path) -> None:
     ledger = SqliteLedger(tmp_path / "ledger.db", durable=False)
     for key in ("kept", "expired"):

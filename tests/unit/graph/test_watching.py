@@ -1,10 +1,12 @@
 """What who watches a walk is told, and what is handed over to be entered."""
 
+import asyncio
 import functools
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from roundtrip import Depends, Elicit, InvalidSignature, Resolve
@@ -129,6 +131,33 @@ async def test_what_a_generator_makes_is_handed_over_under_its_name_and_what_com
     assert [label for label, _ in made] == ["session", "later"]
     made[0][1].close()
     await made[1][1].aclose()
+
+
+async def test_what_is_entered_is_entered_in_the_task_of_the_walk_when_what_can_run_beside_others_has_run() -> None:
+    """A task of its own would be over, and its cancel scopes and context variables with it, when the body begins."""
+    order: list[str] = []
+
+    def session() -> Iterator[int]:
+        yield 1
+
+    def other_session() -> Iterator[int]:
+        yield 2
+
+    async def beside() -> None:
+        await anyio.lowlevel.checkpoint()
+        order.append("beside")
+
+    async def enter(label: str, maker: Any) -> Any:
+        order.append(label if asyncio.current_task() is own else "in another task")
+        return next(maker)
+
+    own = asyncio.current_task()
+
+    def tool(a: Any = Depends(session), b: Any = Depends(other_session), c: Any = Depends(beside)) -> None: ...
+
+    with anyio.fail_after(10):
+        await watched(plan_of(tool), [], enter=enter).advance()
+    assert order == ["beside", "session", "other_session"]
 
 
 async def test_a_coroutine_that_makes_a_generator_is_awaited_before_what_it_makes_is_handed_over() -> None:
