@@ -1,4 +1,4 @@
-"""Change one thing in a line, and see whether a test fails: `python -m tests.mutants --share 0.25 --seed 1`.
+"""Change one thing in a line, and see whether a test fails: `python -m tests.mutants --share 0.15 --seed 1`.
 
 mutmut makes the mutants and runs the tests; `[tool.mutmut]` in pyproject.toml says which. This takes a random part of
 them, the same for a seed, and counts what became of it by room.
