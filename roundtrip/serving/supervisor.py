@@ -164,6 +164,8 @@ class Supervisor:
             mine, its = socket.socketpair()
         except OSError as error:
             raise WorkerFailed(f"no worker can be started: {error.strerror}") from error
+        # Held back until the worker has come to where it ignores it: until then it would end of it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         try:
             descriptors = [its.fileno(), self._listening.fileno()]
             process = await asyncio.create_subprocess_exec(
@@ -181,6 +183,7 @@ class Supervisor:
             mine.close()
             raise
         finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
             its.close()
         reader, writer = await asyncio.open_connection(sock=mine)
         worker = _Worker(process, reader, writer, asyncio.get_running_loop().time())

@@ -33,6 +33,7 @@ def work(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What sends it to all processes of a service means the supervisor.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     try:
         server = load()
         set_up_logging(settings)

@@ -79,6 +79,23 @@ async def test_a_killed_worker_is_replaced(fleet: Service) -> None:
     assert text_of(await call(fleet.url, Era.RETRY, "slowly", {"seconds": 0})) == "done"
 
 
+def _ignores_being_hung_up_on(worker: int) -> bool:
+    status = Path(f"/proc/{worker}/status").read_text()
+    ignored = next(line for line in status.splitlines() if line.startswith("SigIgn:"))
+    return bool(int(ignored.split()[1], 16) & 1 << signal.SIGHUP - 1)
+
+
+async def test_a_worker_that_is_hung_up_on_while_it_starts_comes_to_serve(fleet: Service) -> None:
+    before = fleet.workers()
+    os.kill(min(before), signal.SIGKILL)
+    await _in_thread(eventually, lambda: bool(fleet.workers() - before))
+    (new,) = fleet.workers() - before
+    os.kill(new, signal.SIGHUP)
+    await _in_thread(eventually, lambda: _ignores_being_hung_up_on(new))
+    assert text_of(await call(fleet.url, Era.RETRY, "slowly", {"seconds": 0})) == "done"
+    assert new in fleet.workers()
+
+
 async def _roll(fleet: Service) -> None:
     before = fleet.workers()
     rolls = sum("replaced all workers" in line for line in fleet.log)
