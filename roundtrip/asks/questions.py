@@ -44,7 +44,7 @@ from roundtrip.machine.journal import Action, digest
 
 __all__ = ["TICKET", "URL_SCHEMA", "FormQuestion", "ModelQuestion", "Question", "UrlQuestion", "question_of"]
 
-_SENT = ("type", "properties", "required")
+_SENT = ("properties", "required", "type")
 """What 2026-07-28 has room for in a form's schema."""
 
 _ACTIONS = {"accept": Action.ACCEPT, "decline": Action.DECLINE, "cancel": Action.CANCEL}
@@ -85,9 +85,10 @@ class FormQuestion(NamedTuple):
 
         Made by hand, as the SDK's models of it are made, validated and written three times over on the way.
         """
-        shown = self._shown(filled_in)
+        shown = self.form.schema if filled_in is None else self._shown(filled_in)
         schema = {key: shown[key] for key in _SENT if key in shown}
-        params = {"mode": "form", "message": self._asking(complaint), "requestedSchema": schema}
+        message = self.text if complaint is None else self._asking(complaint)
+        params = {"message": message, "mode": "form", "requestedSchema": schema}
         return {"method": "elicitation/create", "params": params}
 
     def _asking(self, complaint: str | None) -> str:

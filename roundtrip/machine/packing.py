@@ -90,7 +90,8 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
     odd: dict[str, Any] = {}
     # Milliseconds are plenty. A birth is written again by each leg, and must not drift; no deadline is put off.
     born = round(journal.born * 1000)
-    written, span = max(0, round(journal.written * 1000) - born), max(0, int(journal.deadline * 1000) - born)
+    # Nor is a token written later than it was: clocks that are just near enough would be too far apart.
+    written, span = max(0, int(journal.written * 1000) - born), max(0, int(journal.deadline * 1000) - born)
     if written > _MOST_MILLISECONDS or span > _MOST_MILLISECONDS:
         odd["spans"], written, span = [written, span], 0, 0
     leg, round_ = journal.leg, journal.round

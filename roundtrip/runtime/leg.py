@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -65,15 +65,13 @@ class Limits:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(NamedTuple):
     """The body ran to its end."""
 
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Suspended:
+class Suspended(NamedTuple):
     """The leg ends with questions, to be resumed from the state."""
 
     questions: dict[str, Open]
@@ -85,16 +83,14 @@ class Suspended:
         return InputRequiredResult(input_requests=requests, request_state=self.state)
 
 
-@dataclass(frozen=True, slots=True)
-class Authored:
+class Authored(NamedTuple):
     """The leg ends with a result in which the author asks by hand; `state` holds theirs, if they gave one."""
 
     result: InputRequiredResult
     state: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """The user declined or cancelled what the call could not do without."""
 
     reason: str

@@ -113,7 +113,7 @@ def _sent(end: Finished | Suspended | Authored) -> dict[str, Any]:
     """How a leg ended, as 2026-07-28 carries it."""
     if isinstance(end, Suspended):
         requests = {key: waiting.sent() for key, waiting in end.questions.items()}
-        return {"resultType": "input_required", "inputRequests": requests, "requestState": end.state}
+        return {"inputRequests": requests, "requestState": end.state, "resultType": "input_required"}
     return _written(end.value if isinstance(end, Finished) else end.result)
 
 
@@ -127,9 +127,9 @@ def _written(result: CallToolResult | InputRequiredResult) -> dict[str, Any]:
         (block,) = result.content
         if type(block) is TextContent and block.annotations is None and block.meta is None:
             written: dict[str, Any] = {
-                "resultType": "complete",
-                "content": [{"type": "text", "text": block.text}],
+                "content": [{"text": block.text, "type": "text"}],
                 "isError": result.is_error,
+                "resultType": "complete",
             }
             if result.structured_content is not None:
                 written["structuredContent"] = result.structured_content
