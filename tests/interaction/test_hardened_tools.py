@@ -280,7 +280,7 @@ async def test_versions_that_return_different_things_are_both_understood_by_a_cl
         ({"version": 1.1}, "must be text, such as '1.10'"),
         ({"timeout": True}, "positive, finite number"),
         ({"timeout": "3"}, "tool 'margin': timeout= takes a positive, finite number of seconds, not '3'"),
-        ({"ttl": 0}, "tool 'margin': ttl=0 and max_age=3600.0: seconds, more than 0"),
+        ({"ttl": 0}, "tool 'margin': ttl=0 and max_age=3600.0: finite seconds, more than 0"),
         ({"recover": -1}, "tool 'margin': recover=-1: seconds"),
         ({"confirm": " "}, "tool 'margin': confirm=' ' asks nothing"),
     ],
