@@ -289,16 +289,11 @@ async def serve(
     except CannotAsk as error:
         call.apply(Event.REJECT, error=str(error))
         raise
-    except anyio.get_cancelled_exc_class() as error:
-        if is_cancelled(cancelled):
-            call.apply(Event.FAIL, error="cancelled")
+    except (anyio.get_cancelled_exc_class(), Exception) as error:
+        failure = _fail(call, error, cancelled)
+        if failure is error:
             raise
-        stray = strayed()
-        call.apply(Event.FAIL, error=_described(stray))
-        raise stray from error
-    except Exception as error:
-        call.apply(Event.FAIL, error=_described(error))
-        raise
+        raise failure from error
 
 
 async def _work(
@@ -434,16 +429,22 @@ async def _serve_silent(leg: Leg, execute: Callable[[dict[str, Any], Any], Await
             call.watch(BodyBegan())
         work = execute({}, None)
         return _end(leg, Finished(await (work if leg.timeout is None else within(leg.timeout, work))))
-    except anyio.get_cancelled_exc_class() as error:
+    except (anyio.get_cancelled_exc_class(), Exception) as error:
+        failure = _fail(call, error, cancelled)
+        if failure is error:
+            raise
+        raise failure from error
+
+
+def _fail(call: Call, error: BaseException, cancelled: int) -> BaseException:
+    """End the call with what its code raised; gives what the leg raises, which of a stray cancellation is a failure."""
+    if isinstance(error, anyio.get_cancelled_exc_class()):
         if is_cancelled(cancelled):
             call.apply(Event.FAIL, error="cancelled")
-            raise
-        stray = strayed()
-        call.apply(Event.FAIL, error=_described(stray))
-        raise stray from error
-    except Exception as error:
-        call.apply(Event.FAIL, error=_described(error))
-        raise
+            return error
+        error = strayed()
+    call.apply(Event.FAIL, error=_described(error))
+    return error
 
 
 def _begin(call: Call) -> None:
