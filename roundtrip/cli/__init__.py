@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: The arguments are wrong, or only help was asked for.
     """
-    parser = ArgumentParser(prog="roundtrip", description="Look at, and try out, MCP servers that ask.")
+    parser = OptionsAnywhere(prog="roundtrip", description="Look at, and try out, MCP servers that ask.")
     parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
     chosen = parser.add_subparsers(
         title="commands", metavar="COMMAND", dest="command", required=True, parser_class=OptionsAnywhere

@@ -1,8 +1,9 @@
-"""A parser of command lines that takes options anywhere, and what its options take."""
+"""A parser of command lines that takes options anywhere and suggests the word that was meant; types of options."""
 
 import math
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Sequence
+import sys
+from argparse import Action, ArgumentError, ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,11 +69,15 @@ def add_output(parser: ArgumentParser) -> None:
 
 
 class OptionsAnywhere(ArgumentParser):
-    """Options may stand between positional arguments, where argparse by itself expects no more of those."""
+    """Parser that takes options between positional arguments, and names the command or option that was meant.
+
+    A parser with sub-commands that is given nothing prints its help to standard error, and exits with 2.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._apart = False
+        self._has_commands = False
         self._prepare: Callable[[ArgumentParser], None] | None = None
 
     def when_chosen(self, prepare: Callable[[ArgumentParser], None]) -> None:
@@ -81,7 +86,7 @@ class OptionsAnywhere(ArgumentParser):
 
     def add_subparsers(self, **options: Any) -> Any:
         """As argparse does. A parser with sub-commands leaves it to theirs."""
-        self._apart = True
+        self._apart = self._has_commands = True
         return super().add_subparsers(**options)
 
     def parse_known_args(  # type: ignore[override]
@@ -91,14 +96,50 @@ class OptionsAnywhere(ArgumentParser):
         if self._prepare is not None:
             prepare, self._prepare = self._prepare, None
             prepare(self)
+        if args is None:
+            args = sys.argv[1:]
+        if self._has_commands and not args:
+            self.print_help(sys.stderr)
+            self.exit(2)
+        if self._has_commands and self._is_unknown(args[0]):
+            # argparse would say that the command is missing.
+            self.error(f"unrecognized arguments: {args[0]}{self._meant_options(args[:1])}")
         if self._apart:
-            return super().parse_known_args(args, namespace)
-        self._apart = True
-        try:
-            parsed, unknown = self.parse_known_intermixed_args(args or (), namespace or Namespace())
-        finally:
-            self._apart = False
-        if unknown:
+            parsed, unknown = super().parse_known_args(args, namespace)
+        else:
+            self._apart = True
+            try:
+                parsed, unknown = self.parse_known_intermixed_args(args, namespace or Namespace())
+            finally:
+                self._apart = False
+        if unknown and (self._has_commands or not self._apart):
             # Left to the parser of the whole command, the usage shown would not be that of this one.
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return parsed, []
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant_options(unknown)}")
+        return parsed, unknown
+
+    def _check_value(self, action: Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except ArgumentError as error:
+            error.message += _meant(str(value), map(str, action.choices or ()))
+            raise
+
+    def _meant_options(self, unknown: Sequence[str]) -> str:
+        """End a complaint about options with the one that was meant; without dashes, as those are alike in all."""
+        spellings = [spelling[2:] for spelling in self._option_string_actions if spelling.startswith("--")]
+        named = (word[2:].partition("=")[0] for word in unknown if word.startswith("--"))
+        return next(filter(None, (_meant(word, spellings, dashes="--") for word in named)), "")
+
+    def _is_unknown(self, word: str) -> bool:
+        """Return True for a long option that the parser does not take, in full or abbreviated."""
+        name = word.partition("=")[0]
+        return name.startswith("--") and not any(one.startswith(name) for one in self._option_string_actions)
+
+
+def _meant(word: str, known: Iterable[str], *, dashes: str = "") -> str:
+    """End a complaint about a word with the known one that is nearest to it, if one is near."""
+    # Only mistakes need it.
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(known), n=1)
+    return f"; did you mean '{dashes}{near[0]}'?" if near else ""

@@ -1,5 +1,8 @@
 """What a command line with a mistake is told."""
 
+import subprocess
+import sys
+
 import pytest
 
 from roundtrip.cli import main
@@ -27,3 +30,44 @@ def test_an_option_that_there_is_not_is_told_with_the_usage_of_its_command(
 
 def test_files_that_may_be_left_out_are_not_told_to_be_missing(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(capsys, "trace", "show").endswith("the following arguments are required: ID\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("serv",), "serve"),
+        (("trace", "lst"), "ls"),
+        (("keys", "nwe"), "new"),
+        (("--versoin",), "--version"),
+        (("serve", "shop.py:server", "--wrokers", "2"), "--workers"),
+        (("trace", "ls", "--jsn"), "--json"),
+        (("trace", "--hlep"), "--help"),
+        (("graph", "--format", "hmtl"), "html"),
+    ],
+)
+def test_misspelled_word_is_answered_with_the_one_meant(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], meant: str
+) -> None:
+    assert told(capsys, *arguments).endswith(f"; did you mean {meant!r}?\n")
+
+
+def test_word_near_no_other_gets_no_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "did you mean" not in told(capsys, "zzz")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "listed"), [((), "  serve "), (("trace",), "  explain "), (("keys",), "  rotate ")]
+)
+def test_command_without_arguments_prints_its_help(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], listed: str
+) -> None:
+    said = told(capsys, *arguments)
+    assert listed in said
+    assert "error:" not in said
+
+
+def test_help_imports_neither_the_sdk_nor_what_mistakes_need() -> None:
+    code = "import sys; from roundtrip.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    code += "print(sorted({'mcp', 'pydantic', 'difflib'} & sys.modules.keys()), file=sys.stderr)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stderr == "[]\n"
