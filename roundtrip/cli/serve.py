@@ -80,7 +80,8 @@ def _configure(parser: ArgumentParser) -> None:
         dest="allowed_origins",
         action="append",
         metavar="ORIGIN",
-        help="an origin that pages in browsers may call from, such as https://app.example.com; may be repeated",
+        help="an origin that pages in browsers may call from, such as https://app.example.com; may be repeated; once "
+        "there is one, the origins of all pages are checked, whatever hosts are allowed; '*' for any",
     )
     add("--drain", metavar="SECONDS", help="how long to serve on after SIGTERM while not ready; default: 1")
     add(

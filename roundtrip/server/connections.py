@@ -5,6 +5,7 @@ one. The SDK drops what is sent after a client has left: the question would wait
 An answer is a request of its own, so a process that accepts no more of them would wait in vain, too.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
@@ -25,6 +26,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from roundtrip.errors import ConnectionLost
 
 __all__ = ["HttpServer", "Responses", "take_no_answers", "while_answerable"]
+
+logger = logging.getLogger("roundtrip")
 
 T = TypeVar("T")
 
@@ -64,6 +67,19 @@ class Responses:
             await self._app(scope, receive, send)
         finally:
             response.end()
+
+
+def _warn_of_unchecked_names(security: TransportSecuritySettings | None) -> None:
+    # The SDK has one switch for both.
+    if security is None or security.enable_dns_rebinding_protection:
+        return
+    for name, given in (("allowed_hosts", security.allowed_hosts), ("allowed_origins", security.allowed_origins)):
+        if given:
+            logger.warning(
+                "transport_security: %s is not checked, as enable_dns_rebinding_protection is False; set it to True, "
+                "with both lists, or check the header in a middleware",
+                name,
+            )
 
 
 def take_no_answers(scope: Scope) -> None:
@@ -118,6 +134,7 @@ class HttpServer(MCPServer[LifespanResultT]):
         Clients on 2025-11-25 and older can be asked only without `stateless_http` and `json_response`. Such a call
         ends when its client has left, unless an `event_store` lets the client come back to it.
         """
+        _warn_of_unchecked_names(transport_security)
         app = super().streamable_http_app(
             streamable_http_path=streamable_http_path,
             json_response=json_response,

@@ -1,7 +1,6 @@
 """The application that a process serves: the SDK's, with health, a choice of responses, and an orderly end."""
 
 import asyncio
-from collections.abc import Iterable
 from typing import Any, Final
 
 import anyio
@@ -10,14 +9,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.server.server import Server
 from roundtrip.serving.health import LIVE_PATH, READY_PATH, Health
+from roundtrip.serving.names import Names
 from roundtrip.serving.responses import OneByOne, choose_per_request
 from roundtrip.serving.settings import ServeSettings
 from roundtrip.serving.standing import Standing
 
-__all__ = ["Orderly", "application_of", "security_of"]
+__all__ = ["Orderly", "application_of"]
 
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
-_ANY: Final = "*"
+_CHECKED_BY_NAMES: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 _LISTENS: Final = b"subscriptions/listen"
 _CLOSE: Final = (b"connection", b"close")
 
@@ -27,33 +26,16 @@ def application_of(server: Server[Any], settings: ServeSettings, standing: Stand
     app = server.streamable_http_app(
         streamable_http_path=settings.path,
         stateless_http=not settings.sessions,
-        transport_security=security_of(settings),
+        transport_security=_CHECKED_BY_NAMES,
         host=settings.host,
     )
-    choose_per_request(server.session_manager)
-    return Orderly(OneByOne(app, settings.json_response), Health(server, standing), standing, path=settings.path)
-
-
-def security_of(settings: ServeSettings) -> TransportSecuritySettings:
-    """Which `Host` and `Origin` a request may name: a page elsewhere may have pointed its own name to this machine."""
-    allowed = settings.allowed_hosts
-    if _ANY in allowed or not (allowed or settings.is_loopback):
-        return TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    hosts = [*allowed, *(_LOOPBACK if settings.is_loopback else ())]
-    return TransportSecuritySettings(
-        allowed_hosts=list(_with_ports(hosts)),
-        allowed_origins=[
-            *settings.allowed_origins,
-            *(origin for scheme in ("http", "https") for origin in _with_ports(f"{scheme}://{host}" for host in hosts)),
-        ],
+    manager = server.session_manager
+    choose_per_request(manager)
+    # Around the manager, which every route to it comes to, however the path is spelled.
+    manager.asgi_app = Names(  # type: ignore[assignment]
+        manager.asgi_app, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback
     )
-
-
-def _with_ports(names: Iterable[str]) -> Iterable[str]:
-    for name in names:
-        yield name
-        if ":" not in name.rpartition("://")[2].rpartition("]")[2]:
-            yield f"{name}:*"
+    return Orderly(OneByOne(app, settings.json_response), Health(server, standing), standing, path=settings.path)
 
 
 class Orderly:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
@@ -16,11 +16,15 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from roundtrip.serving.names import ANY, host_from, origin_from
+
 __all__ = ["DEFAULT_FILE", "BadSettings", "ServeSettings", "read_settings"]
 
 DEFAULT_FILE: Final = "roundtrip.toml"
 _TABLE: Final = "serve"
 _PREFIX: Final = "ROUNDTRIP_"
+_FLAGS: Final = {"allowed_hosts": "allowed_host", "allowed_origins": "allowed_origin"}
+"""Settings that are lists, by flags that give one of them each."""
 
 Texts = Annotated[tuple[str, ...], NoDecode]
 
@@ -54,6 +58,18 @@ class ServeSettings(BaseSettings):
     def _listed(cls, value: object) -> object:
         """A variable lists them with commas."""
         return tuple(one.strip() for one in value.split(",") if one.strip()) if isinstance(value, str) else value
+
+    @field_validator("allowed_hosts", "allowed_origins")
+    @classmethod
+    def _readable(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        """One that no request could ever match is a mistake, not a rule."""
+        read = host_from if info.field_name == "allowed_hosts" else origin_from
+        for one in value:
+            try:
+                _ = None if one == ANY else read(one)
+            except ValueError as error:
+                raise PydanticCustomError("name", "{why}", {"why": str(error)}) from error
+        return value
 
     @field_validator("host")
     @classmethod
@@ -120,7 +136,7 @@ def read_settings(arguments: Mapping[str, Any], *, file: Path | None) -> ServeSe
 def _told(mistake: Any, given: Mapping[str, Any], listed: Mapping[str, Any], path: Path) -> str:
     name = str(mistake["loc"][0]) if mistake["loc"] else ""
     if name in given:
-        where = f"--{name.replace('_', '-')}"
+        where = f"--{_FLAGS.get(name, name).replace('_', '-')}"
     else:
         where = f"{str(path)!r}: {name}" if name in listed else f"{_PREFIX}{name.upper()}"
     return f"{where}: {mistake['msg']}, not {mistake['input']!r}"

@@ -261,3 +261,13 @@ def test_a_module_that_does_not_come_to_its_end_is_told_of(
     module = tmp_path / "module.py"
     module.write_text(source)
     assert told in refused(f"{module}:server", "--workers", workers, folder=tmp_path)
+
+
+@pytest.mark.parametrize("hosts", [(), ("--allowed-host", "*")])
+async def test_origin_that_was_not_allowed_is_refused_on_any_host(tmp_path: Path, hosts: tuple[str, ...]) -> None:
+    flags = ("--host", "0.0.0.0", "--allowed-origin", "https://app.example.com", *hosts)
+    with Service("shop", *flags, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
+        assert service.get("/mcp", Host="any.example", Origin="https://evil.example")[0] == 403
+        # A newline at the end of the path leads to the same route.
+        assert service.get("/mcp%0A", Host="any.example", Origin="https://evil.example")[0] == 403
+        assert service.get("/mcp", Host="any.example", Origin="https://app.example.com")[0] != 403

@@ -1,0 +1,155 @@
+"""Check the `Host` and `Origin` of requests: a page elsewhere may have pointed its own name to this machine.
+
+The two are checked apart from each other. The SDK has one switch for both, so an origin that was given would be ignored
+where any host is accepted.
+"""
+
+import ipaddress
+import logging
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from roundtrip.server.limited_logs import LimitedLog
+
+__all__ = ["ANY", "Names", "host_from", "origin_from"]
+
+ANY: Final = "*"
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:/?#@\\\s]+)(?::([0-9]{1,5}|\*))?")
+_ORIGIN: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://(.+)")
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_MISDIRECTED: Final = 421
+_FORBIDDEN: Final = 403
+
+_log = LimitedLog(logging.getLogger("roundtrip"))
+
+
+class Host(NamedTuple):
+    """A name, and the port after it: None where there is none, or where a rule takes any."""
+
+    name: str
+    port: int | None
+
+
+class Origin(NamedTuple):
+    """The scheme, name and port of a page; the port is None where a rule takes any."""
+
+    scheme: str
+    name: str
+    port: int | None
+
+
+_NULL: Final = Origin("null", "", None)
+
+
+def host_from(text: str) -> Host:
+    """Read a host, as a `Host` header or a flag spells it.
+
+    Raises:
+        ValueError: It is not a name or address, with or without a port.
+    """
+    try:
+        return Host(f"[{ipaddress.IPv6Address(text).compressed}]", None)
+    except ValueError:
+        pass
+    found = _HOST.fullmatch(text)
+    if found is None:
+        raise ValueError("a host must be NAME or NAME:PORT, without a scheme or a path")
+    name, port = found[1].lower(), found[2]
+    if name.startswith("["):
+        name = f"[{ipaddress.IPv6Address(name[1:-1]).compressed}]"
+    return Host(name, None if port in (None, ANY) else int(port))
+
+
+def origin_from(text: str) -> Origin:
+    """Read an origin, as an `Origin` header or a flag spells it.
+
+    Raises:
+        ValueError: It is not an origin.
+    """
+    if text == "null":
+        return _NULL
+    found = _ORIGIN.fullmatch(text)
+    if found is None:
+        raise ValueError("an origin must be SCHEME://NAME or SCHEME://NAME:PORT, such as https://app.example.com")
+    scheme = found[1].lower()
+    try:
+        host = host_from(found[2])
+    except ValueError:
+        raise ValueError("an origin must be SCHEME://NAME or SCHEME://NAME:PORT, without a path") from None
+    port = host.port
+    if port is None and not found[2].endswith(":*"):
+        port = _DEFAULT_PORTS.get(scheme)
+    return Origin(scheme, host.name, port)
+
+
+class Names:
+    """ASGI middleware that refuses requests for other hosts, and from pages of other origins, than those allowed.
+
+    Args:
+        app: Serves the others.
+        hosts: Those that requests may name; `*` for any. None at all means those of this machine on a loopback
+            address, and any elsewhere.
+        origins: Those that pages may have besides the hosts' own; `*` for any. Once one is given, the origin is
+            checked whatever the hosts are.
+        loopback: Whether the service listens on a loopback address, whose names are then allowed as well.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str], origins: Iterable[str], *, loopback: bool) -> None:
+        self._app = app
+        hosts, origins = [*hosts], [*origins]
+        self._checks_host = ANY not in hosts and (loopback or bool(hosts))
+        self._checks_origin = ANY not in origins and (self._checks_host or bool(origins))
+        names = [name for name in (*hosts, *(_LOOPBACK if loopback else ())) if name != ANY]
+        self._hosts = {host_from(name) for name in names}
+        self._origins = {
+            *(origin_from(one) for one in origins if one != ANY),
+            *(Origin(scheme, name, port) for name, port in self._hosts for scheme in _DEFAULT_PORTS),
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or refuse it."""
+        if scope["type"] == "http":
+            if self._checks_host and not self._knows_host(_values(scope, b"host")):
+                _log.warning(
+                    "refused a request whose Host is not this server's; name the server's own with --allowed-host"
+                )
+                await _refuse(send, _MISDIRECTED, b"Invalid Host header")
+                return
+            if self._checks_origin and not self._knows_origins(_values(scope, b"origin")):
+                _log.warning("refused a request of a page whose Origin is not allowed; allow one with --allowed-origin")
+                await _refuse(send, _FORBIDDEN, b"Invalid Origin header")
+                return
+        await self._app(scope, receive, send)
+
+    def _knows_host(self, values: list[str]) -> bool:
+        try:
+            (value,) = values
+            host = host_from(value)
+        except ValueError:
+            return False
+        if host in self._hosts or (host.name, None) in self._hosts:
+            return True
+        # Clients leave out the port that the scheme implies.
+        return host.port is None and any((host.name, port) in self._hosts for port in _DEFAULT_PORTS.values())
+
+    def _knows_origins(self, values: list[str]) -> bool:
+        try:
+            origins = [origin_from(value) for value in values]
+        except ValueError:
+            return False
+        # A client that is no page sends none.
+        return all(origin in self._origins or origin._replace(port=None) in self._origins for origin in origins)
+
+
+def _values(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+async def _refuse(send: Send, status: int, told: bytes) -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(told)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": told})
