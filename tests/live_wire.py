@@ -27,7 +27,7 @@ class Session:
     async def open(self) -> None:
         hello: dict[str, Any] = {
             "protocolVersion": _LIVE,
-            "capabilities": {"elicitation": {"form": {}}},
+            "capabilities": {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}},
             "clientInfo": {"name": "by hand", "version": "1"},
         }
         answer = await self.http.post(
@@ -48,8 +48,27 @@ class Session:
                     yield json.loads(line.removeprefix("data:"))
                     break
 
+    async def call(self, tool: str, *answers: dict[str, Any]) -> dict[str, Any]:
+        """Call a tool, answer each question with the next result as it stands, and give the tool's result."""
+        left = list(answers)
+        params: dict[str, Any] = {"name": tool, "arguments": {}}
+        body: dict[str, Any] = {"jsonrpc": "2.0", "id": next(self._ids), "method": "tools/call", "params": params}
+        async with self.http.stream("POST", self.url, json=body, headers=HEADERS) as response:
+            async for line in response.aiter_lines():
+                if not line.startswith("data: {"):
+                    continue
+                message = json.loads(line.removeprefix("data:"))
+                if "method" not in message:
+                    return message["result"]
+                if "id" in message:
+                    await self.reply(message, left.pop(0))
+        raise AssertionError("the stream ended without a result")
+
     async def answer(self, question: dict[str, Any], **content: Any) -> int:
-        said = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": content}}
+        return await self.reply(question, {"action": "accept", "content": content})
+
+    async def reply(self, question: dict[str, Any], result: dict[str, Any]) -> int:
+        said = {"jsonrpc": "2.0", "id": question["id"], "result": result}
         return (await self.http.post(self.url, json=said, headers=HEADERS)).status_code
 
 

@@ -78,7 +78,9 @@ class FormQuestion(NamedTuple):
             filled_in: An earlier answer, for the form to show.
         """
         schema = cast("dict[str, Any]", self._shown(filled_in))
-        return ElicitRequest(params=ElicitRequestFormParams(message=self._asking(complaint), requested_schema=schema))
+        return ElicitRequest(
+            params=ElicitRequestFormParams(message=_asking(self.text, complaint), requested_schema=schema)
+        )
 
     def sent(self, complaint: str | None = None, *, filled_in: Any = None) -> dict[str, Any]:
         """The same request as a result of 2026-07-28 carries it.
@@ -87,12 +89,8 @@ class FormQuestion(NamedTuple):
         """
         shown = self.form.schema if filled_in is None else self._shown(filled_in)
         schema = {key: shown[key] for key in _SENT if key in shown}
-        message = self.text if complaint is None else self._asking(complaint)
-        params = {"message": message, "mode": "form", "requestedSchema": schema}
+        params = {"message": _asking(self.text, complaint), "mode": "form", "requestedSchema": schema}
         return {"method": "elicitation/create", "params": params}
-
-    def _asking(self, complaint: str | None) -> str:
-        return self.text if complaint is None else f"{self.text}\n\n(The last answer was not valid: {complaint})"
 
     def _shown(self, filled_in: Any) -> Mapping[str, Any]:
         form = self.form
@@ -229,9 +227,9 @@ class UrlQuestion:
         return ElicitRequestURLParams(message=self.text, url=self.url, elicitation_id=self.elicitation_id)
 
     def request(self, complaint: str | None = None) -> InputRequest:
-        """The request that puts the question."""
-        del complaint
-        return ElicitRequest(params=self.params)
+        """The request that puts the question; `complaint` says what was wrong with the answer before."""
+        params = self.params
+        return ElicitRequest(params=params.model_copy(update={"message": _asking(self.text, complaint)}))
 
     def sent(self, complaint: str | None = None) -> dict[str, Any]:
         """The same request as a result of 2026-07-28 carries it."""
@@ -248,8 +246,15 @@ class UrlQuestion:
         return self.restore(_ACTIONS[response.action], None), None
 
     def restore(self, action: Action, data: Any) -> Outcome:
-        """The outcome of agreeing, or of a value that stands in for the page's."""
-        return Outcome(True if data is None else self._values.validate_python(data), action)
+        """The outcome of agreeing, or of a value that stands in for the page's.
+
+        Raises:
+            AnswerInvalid: The value is not of the type that the page yields.
+        """
+        try:
+            return Outcome(True if data is None else self._values.validate_python(data), action)
+        except ValidationError as error:
+            raise AnswerInvalid("it is not what the page yields") from error
 
     def plain(self, value: Any) -> Any:
         """The JSON form of what `done` yielded."""
@@ -265,6 +270,10 @@ class UrlQuestion:
         if declared is None or declared.url is None:
             needed = ClientCapabilities(elicitation=ElicitationCapability(url=UrlElicitationCapability()))
             raise CapabilityMissing(key, capability="URL elicitation", required=needed)
+
+
+def _asking(text: str, complaint: str | None) -> str:
+    return text if complaint is None else f"{text}\n\n(The last answer was not valid: {complaint})"
 
 
 def _as_sent(request: InputRequest) -> dict[str, Any]:

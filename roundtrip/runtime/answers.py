@@ -44,7 +44,9 @@ VOLATILE_AFTER = 2
 
 _ACTIONS = {"decline": Action.DECLINE, "cancel": Action.CANCEL}
 _WITH_TOOLS = digest(CreateMessageResultWithTools.__name__)
-_FORMLESS = {_WITH_TOOLS, digest(CreateMessageResult.__name__), digest(ListRootsResult.__name__), URL_SCHEMA}
+_BY_SOFTWARE = {_WITH_TOOLS, digest(CreateMessageResult.__name__), digest(ListRootsResult.__name__)}
+"""What questions are pinned by that the client's software answers."""
+_FORMLESS = {*_BY_SOFTWARE, URL_SCHEMA}
 """What questions without a form are pinned by."""
 
 
@@ -191,12 +193,7 @@ class Answers:
         try:
             outcome, data = self._read(question, response)
         except AnswerInvalid as error:
-            self._tell_read(key, response, "invalid")
-            attempts = asked.attempts + 1
-            if attempts >= question.attempts:
-                raise AnswerRejected(key, attempts=attempts, reason=str(error)) from error
-            again = Asked(question.message, question.schema, attempts=attempts)
-            return self._leave_open(Open(key, question, again, Reason.INVALID, complaint=str(error), decisive=decisive))
+            return self._leave_invalid(key, question, asked, response, error, decisive=decisive)
         self._tell_read(key, response, "taken")
         for former in names[1:]:
             self.entries.pop(former, None)
@@ -210,9 +207,16 @@ class Answers:
         key = names[0]
         kept = next((self.computed[_STAND_IN + name] for name in names if _STAND_IN + name in self.computed), None)
         if kept is not None:
-            self.open.pop(key, None)
-            self._tell_reused(key)
-            return question.restore(Action.ACCEPT, kept.value)
+            try:
+                outcome = question.restore(Action.ACCEPT, kept.value)
+            except AnswerInvalid:
+                # Another build's value does not fit this one's type: `done` is called again.
+                for name in names:
+                    self.computed.pop(_STAND_IN + name, None)
+            else:
+                self.open.pop(key, None)
+                self._tell_reused(key)
+                return outcome
         name = next((name for name in names if name in self._asked), key)
         asked = self._asked.get(name) or Asked(question.message, question.schema)
         changed = _changes(asked, question)
@@ -220,7 +224,14 @@ class Answers:
             self._tell_read(key, self._responses[name], "lost")
         elif name in self._responses:
             response = self._responses.pop(name)
-            outcome, _ = self._read(question, response)
+            try:
+                outcome, _ = self._read(question, response)
+            except AnswerInvalid as error:
+                known = next((self.entries[name] for name in names if name in self.entries), None)
+                consented = known is not None and not _changes(known, question)
+                return self._leave_invalid(
+                    key, question, asked, response, error, consented=consented, decisive=decisive
+                )
             self._tell_read(key, response, "taken")
             for former in names[1:]:
                 self.entries.pop(former, None)
@@ -241,6 +252,38 @@ class Answers:
         again = Asked(question.message, question.schema)
         return self._leave_open(
             Open(key, question, again, reason, () if agreed else changed, consented=agreed, decisive=decisive)
+        )
+
+    def _leave_invalid(
+        self,
+        key: str,
+        question: Question,
+        asked: Asked,
+        response: InputResponse | None,
+        error: AnswerInvalid,
+        *,
+        consented: bool = False,
+        decisive: bool,
+    ) -> None:
+        """Leave a question open whose answer was invalid, to be asked again with the reason.
+
+        Raises:
+            AnswerRejected: It was answered invalidly too often.
+        """
+        self._tell_read(key, response, "invalid")
+        attempts = asked.attempts + 1
+        if attempts >= question.attempts:
+            raise AnswerRejected(key, attempts=attempts, reason=str(error)) from error
+        self._leave_open(
+            Open(
+                key,
+                question,
+                Asked(question.message, question.schema, attempts=attempts),
+                Reason.INVALID,
+                complaint=str(error),
+                consented=consented,
+                decisive=decisive,
+            )
         )
 
     def adopt(self, blocked: Callable[[int], bool]) -> bool:
@@ -379,6 +422,9 @@ class Answers:
             wire = response.model_dump(mode="json", by_alias=True, exclude_none=True)
             data = wire.get("content") if "action" in wire else wire
             asked = self._asked[key]
+            if isinstance(response, ElicitResult) is (asked.schema in _BY_SOFTWARE):
+                # The answer to another kind of question: kept, it could count as consent.
+                continue
             action = _ACTIONS.get(wire.get("action", ""), Action.ACCEPT)
             entries[key] = Entry(action, asked.message, asked.schema, data)
         return entries

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 import anyio
 from mcp_types import InputRequiredResult, InputResponse
 
-from roundtrip.errors import CannotAsk, QuestionRefused, ToolTimedOut
+from roundtrip.errors import AnswerRejected, CannotAsk, QuestionRefused, ToolTimedOut
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import State
@@ -123,7 +123,8 @@ async def kept_in(
                 finally:
                     # Even if noting is cut short: a claim that is not taken back is renewed for ever.
                     await once.release()
-            elif not begun or isinstance(verdict, QuestionRefused | CannotAsk):
+            elif not begun or isinstance(verdict, QuestionRefused | CannotAsk | AnswerRejected):
+                # What the client said ended the leg, and not what the body did: another answer may get further.
                 await once.release()
             elif isinstance(verdict, Exception) and not isinstance(verdict, ToolTimedOut):
                 await once.fail(verdict)

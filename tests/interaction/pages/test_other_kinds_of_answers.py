@@ -1,0 +1,270 @@
+"""Answers of another kind than the question: asked again, counted, and never what a call ends with at once."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, cast
+
+import pytest
+from mcp_types import (
+    CallToolResult,
+    CreateMessageResult,
+    ElicitResult,
+    InputRequiredResult,
+    InputResponse,
+    ListRootsResult,
+    TextContent,
+)
+from pydantic import BaseModel
+
+from roundtrip import Context, Elicit, ElicitUrl, ListRoots, Resolve, Sample, Server
+from roundtrip.clients.legs import Leg
+from roundtrip.ledger import MemoryLedger
+from roundtrip.testing import ACCEPT, LegByLeg, User, served
+from tests.interaction.pages.visitors import PLACES, add_export
+from tests.live_wire import session
+from tests.players import text_of
+from tests.unit.secrets import NEW
+
+pytestmark = pytest.mark.anyio
+
+URL = "https://bookshop.example/login"
+BOOK = {"title": "Dune"}
+FORM = ElicitResult(action="accept", content={"value": "?"})
+ROOTS = ListRootsResult(roots=[])
+SAMPLE = CreateMessageResult(role="assistant", content=TextContent(type="text", text="?"), model="m")
+
+places = pytest.mark.parametrize("place", PLACES)
+
+
+async def sent(legs: LegByLeg, leg: Leg) -> CallToolResult | InputRequiredResult:
+    return cast("CallToolResult | InputRequiredResult", await legs.send(leg))
+
+
+def exporting(place: str, keys: Any = (NEW,)) -> Server[Any]:
+    """A shop behind a page that every user has dealt with."""
+    server = Server[Any]("shop", keys=keys)
+    return add_export(server, place, lambda ctx: ElicitUrl("Log in.", URL, done=lambda: "ada", wait=0))
+
+
+@places
+@pytest.mark.roundtrip(eras="retry", hostile=True)
+async def test_page_with_done_passes_every_hostile_network(place: str) -> None:
+    def shop(keys: Any = (NEW,)) -> Server[Any]:
+        return exporting(place, keys)
+
+    call = await User(shop, {"login": ACCEPT}).call("export", BOOK)
+    assert call.value == "Dune for ada"
+
+
+@places
+@pytest.mark.parametrize("answer", [ROOTS, SAMPLE])
+async def test_page_answered_with_another_kind_is_shown_again(place: str, answer: InputResponse) -> None:
+    legs = LegByLeg(exporting(place))
+    await legs.leg("export", BOOK)
+    again = await sent(legs, Leg("export", BOOK, {"login": answer}, legs.token))
+    assert isinstance(again, InputRequiredResult)
+    assert list(legs.questions) == ["login"]
+    end = await legs.leg("export", BOOK, answers={"login": ACCEPT}, state=legs.token)
+    assert text_of(end) == "Dune for ada"
+
+
+@places
+async def test_page_answered_with_another_kind_three_times_ends_the_call(place: str) -> None:
+    legs = LegByLeg(exporting(place))
+    await legs.leg("export", BOOK)
+    for _ in range(2):
+        await sent(legs, Leg("export", BOOK, {"login": ROOTS}, legs.token))
+    end = await sent(legs, Leg("export", BOOK, {"login": ROOTS}, legs.token))
+    assert "question 'login' was answered invalidly 3 times" in text_of(end)
+
+
+@places
+async def test_agreement_stands_after_an_answer_of_another_kind(place: str) -> None:
+    finished: list[str] = []
+    server = Server[Any]("shop", keys=[NEW])
+    page = ElicitUrl[str]("Log in.", URL, done=lambda: finished[0] if finished else None, wait=0)
+    add_export(server, place, lambda ctx: page)
+    legs = LegByLeg(server)
+    await legs.leg("export", BOOK)
+    await legs.leg("export", BOOK, answers={"login": ACCEPT}, state=legs.token)
+    await sent(legs, Leg("export", BOOK, {"login": ROOTS}, legs.token))
+    finished.append("ada")
+    assert text_of(await legs.leg("export", BOOK, answers={}, state=legs.token)) == "Dune for ada"
+
+
+async def login() -> ElicitUrl[str]:
+    return ElicitUrl("Log in.", URL, done=lambda: "ada", wait=0)
+
+
+async def size() -> Elicit[int]:
+    return Elicit("How many?", int)
+
+
+async def praise() -> Sample:
+    return Sample("Praise it.", max_tokens=5)
+
+
+async def shelves() -> ListRoots:
+    return ListRoots()
+
+
+KINDS: Mapping[str, tuple[Any, InputResponse, InputResponse]] = {
+    "page": (login, ROOTS, ElicitResult(action="accept")),
+    "form": (size, SAMPLE, ElicitResult(action="accept", content={"value": 3})),
+    "sample": (praise, FORM, SAMPLE),
+    "roots": (shelves, FORM, ROOTS),
+}
+
+
+def asking(kind: str, place: str) -> Server[Any]:
+    """A tool `pay` that asks one question of a kind."""
+    server = Server[Any]("shop", keys=[NEW])
+    ask = KINDS[kind][0]
+
+    async def by_resolver(answer: Annotated[Any, Resolve(ask, key="asked")]) -> str:
+        return "paid"
+
+    async def by_body(ctx: Context) -> str:
+        await ctx.ask("asked", await ask())
+        return "paid"
+
+    server.add_tool(by_resolver if place == "resolver" else by_body, name="pay")
+    return server
+
+
+@places
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("wrong", ["kind", "malformed"])
+async def test_live_client_that_answers_wrongly_is_asked_again(place: str, kind: str, wrong: str) -> None:
+    _, other, right = KINDS[kind]
+    first = other.model_dump(mode="json", by_alias=True, exclude_none=True) if wrong == "kind" else {"action": 5}
+    then = right.model_dump(mode="json", by_alias=True, exclude_none=True)
+    async with served(asking(kind, place)) as url, session(url) as client:
+        assert (await client.call("pay", first, then))["content"][0]["text"] == "paid"
+        refused = await client.call("pay", first, first, first)
+    assert "question 'asked' was answered invalidly 3 times" in refused["content"][0]["text"]
+
+
+class Sizes(BaseModel):
+    size: int = 1
+
+
+class Terms(BaseModel):
+    """Nothing to fill in."""
+
+
+async def sizes() -> Elicit[Sizes]:
+    return Elicit("Sizes?", Sizes)
+
+
+@pytest.mark.parametrize("wrong", ["kind", "malformed"])
+async def test_live_review_and_confirmation_answered_wrongly_are_asked_again(wrong: str) -> None:
+    server = Server[Any]("shop", keys=[NEW])
+
+    @server.tool(confirm="Pay?")
+    async def pay(ctx: Context, sizes: Annotated[Sizes, Resolve(sizes)]) -> str:
+        await ctx.review("all", "Right?", ["sizes"])
+        return "paid"
+
+    agreed: dict[str, Any] = {"action": "accept", "content": {}}
+    bad = ROOTS.model_dump(mode="json") if wrong == "kind" else {"action": 5}
+    async with served(server) as url, session(url) as client:
+        assert (await client.call("pay", bad, agreed, agreed, bad, agreed))["content"][0]["text"] == "paid"
+
+
+@pytest.mark.roundtrip(eras="retry", hostile=True)
+async def test_review_and_confirmation_pass_every_hostile_network() -> None:
+    def shop(keys: Any = (NEW,)) -> Server[Any]:
+        server = Server[Any]("shop", keys=keys)
+
+        @server.tool(confirm="Pay?")
+        async def pay(ctx: Context, sizes: Annotated[Sizes, Resolve(sizes)]) -> str:
+            await ctx.review("all", "Right?", ["sizes"])
+            return "paid"
+
+        return server
+
+    answers = {"confirm:pay": ACCEPT, "sizes": {"size": 2}, "all": ACCEPT}
+    assert (await User(shop, answers).call("pay")).value == "paid"
+
+
+def once_only(kind: str, place: str, ran: list[str]) -> Server[Any]:
+    """A tool `pay` that runs once, and asks one question of a kind."""
+    server = Server[Any]("shop", keys=[NEW], ledger=MemoryLedger())
+    ask = KINDS[kind][0]
+
+    async def by_resolver(answer: Annotated[Any, Resolve(ask, key="asked")]) -> str:
+        ran.append("paid")
+        return "paid"
+
+    async def by_body(ctx: Context) -> str:
+        await ctx.ask("asked", await ask())
+        ran.append("paid")
+        return "paid"
+
+    server.add_tool(by_resolver if place == "resolver" else by_body, name="pay", exactly_once=True)
+    return server
+
+
+@places
+@pytest.mark.parametrize("kind", KINDS)
+async def test_right_answer_counts_after_wrong_kinds_of_an_exactly_once_call(
+    place: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ran: list[str] = []
+    _, wrong, right = KINDS[kind]
+    legs = LegByLeg(once_only(kind, place, ran))
+    await legs.leg("pay")
+    if place == "body":
+        # The empty round, which gives the call its name.
+        await legs.leg("pay", answers={}, state=legs.token)
+    token = legs.token
+    for _ in range(2):
+        await sent(legs, Leg("pay", {}, {"asked": wrong}, legs.token))
+    end = await sent(legs, Leg("pay", {}, {"asked": wrong}, legs.token))
+    assert "question 'asked' was answered invalidly 3 times" in text_of(end)
+    assert ran == []
+    assert text_of(await sent(legs, Leg("pay", {}, {"asked": right}, token))) == "paid"
+    assert ran == ["paid"]
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+@pytest.mark.roundtrip(eras="retry", hostile=True)
+@pytest.mark.parametrize("place", PLACES)
+async def test_exactly_once_page_passes_every_hostile_network(place: str) -> None:
+    ledger = MemoryLedger()
+
+    def shop(keys: Any = (NEW,)) -> Server[Any]:
+        server = Server[Any]("shop", keys=keys, ledger=ledger)
+
+        async def by_resolver(account: Annotated[str, Resolve(login)]) -> str:
+            return f"paid by {account}"
+
+        async def by_body(ctx: Context) -> str:
+            return f"paid by {await ctx.ask('login', await login(), unwrap=True)}"
+
+        server.add_tool(by_resolver if place == "resolver" else by_body, name="pay", exactly_once=True)
+        return server
+
+    assert (await User(shop, {"login": ACCEPT}).call("pay")).value == "paid by ada"
+
+
+@pytest.mark.parametrize("kind", ["page", "form without fields"])
+async def test_unread_answer_of_another_kind_is_no_consent(kind: str) -> None:
+    server = Server[Any]("shop", keys=[NEW])
+    builds = [False, True, False]
+    question: ElicitUrl[bool] | Elicit[Terms] = (
+        ElicitUrl("Read the terms.", URL) if kind == "page" else Elicit("Agreed?", Terms)
+    )
+
+    @server.tool()
+    async def pay(ctx: Context) -> str:
+        if builds.pop(0):
+            await ctx.ask("first", Elicit("Who?", str))
+        await ctx.ask("terms", question)
+        return "paid"
+
+    legs = LegByLeg(server)
+    await legs.leg("pay")
+    await sent(legs, Leg("pay", {}, {"terms": ROOTS}, legs.token))
+    await legs.leg("pay", answers={"first": "ada"}, state=legs.token)
+    assert list(legs.questions) == ["terms"]
