@@ -296,7 +296,8 @@ class Body:
                         outcomes[key] = outcome
             waiting = [self._answers.open[key] for key in questions if key not in outcomes]
             if not waiting:
-                return outcomes
+                # In the order of the questions: one that was asked again, or stood in for, is settled after the others.
+                return {key: outcomes[key] for key in questions}
             try:
                 await self._rounds.put(waiting)
             except Suspension:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from roundtrip import Context, Elicit, Event, RoundtripError, State
+from roundtrip import Context, Elicit, Event, ListRoots, RoundtripError, State
 from roundtrip.testing import CANCEL, DECLINE, Answers, Era, Hop, LegByLeg, Steps, User
 from roundtrip.testing.scripts import Outcome
 from tests.interaction.bodies.shops import LEFT, RIGHT, shop
@@ -130,3 +130,23 @@ async def test_a_wrapped_question_gives_the_outcome(era: Era) -> None:
     assert (await User(shop(body), {"copies": {"copies": 2}}, era=era).call("order")).text == "accept 2"
     assert (await User(shop(body), {"copies": DECLINE}, era=era).call("order")).text == "decline 0"
     assert (await User(shop(body), {"copies": CANCEL}, era=era).call("order")).text == "cancel 0"
+
+
+async def test_answers_come_in_the_order_of_their_questions(era: Era) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        got = await ctx.ask_all({"adults": Elicit("Adults?", Copies), "children": Elicit("Children?", Copies)})
+        adults, children = got.values()
+        return f"{list(got)} {adults.data.copies} adults, {children.data.copies} children"
+
+    answers: Answers = {"adults": [{"copies": 0}, {"copies": 2}], "children": {"copies": 5}}
+    call = await User(shop(body), answers, era=era).call("order")
+    assert call.text == "['adults', 'children'] 2 adults, 5 children"
+
+
+async def test_stand_ins_keep_the_order_of_the_questions(era: Era) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        questions = {"roots": ListRoots(), "stood-in": Elicit("Left?", int, otherwise=1)}
+        return ", ".join(await ctx.ask_all(questions))
+
+    call = await User(shop(body), era=era, lacks=["elicitation"], roots=[]).call("order")
+    assert call.text == "roots, stood-in"
