@@ -146,6 +146,8 @@ class Leg:
     """Keeps the books, where the body must run once."""
     timeout: float | None = None
     """Seconds that its work may take; while somebody is asked, nothing is counted."""
+    page_wait: float = math.inf
+    """Seconds that it waits for a page at most, whatever the page's `wait=` says."""
     run_in_thread: RunInThread = anyio.to_thread.run_sync
     """For plain resolvers and steps."""
 
@@ -245,7 +247,7 @@ async def serve(
         return await managers.around(finishing, ended_by=lambda value: None)
 
     cancelled = cancel_requests()
-    rounds = run.rounds = Rounds(call, leg.client, answers, finish, leg.left)
+    rounds = run.rounds = Rounds(call, leg.client, answers, finish, leg.left, leg.page_wait)
     try:
         _begin(call)
         once = leg.books

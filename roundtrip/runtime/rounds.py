@@ -4,6 +4,7 @@ In the live era `put` waits for the answers. In the retry era it raises `Suspens
 the leg ends with the batch.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -34,10 +35,19 @@ Finish = Callable[[Any], Awaitable[Any]]
 class Rounds:
     """Puts questions for one leg; `batch` holds those the leg will end with."""
 
-    __slots__ = ("_answers", "_call", "_client", "_finish", "_left", "batch", "retry")
+    __slots__ = ("_answers", "_call", "_client", "_finish", "_left", "_page_wait", "batch", "retry")
 
-    def __init__(self, call: Call, client: Client, answers: Answers, finish: Finish, left: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        call: Call,
+        client: Client,
+        answers: Answers,
+        finish: Finish,
+        left: Callable[[], float],
+        page_wait: float = math.inf,
+    ) -> None:
         self._finish = finish
+        self._page_wait = page_wait
         self._left = left
         self._call = call
         self._client = client
@@ -103,12 +113,14 @@ class Rounds:
         if not self.retry and any(waiting.consented for waiting, _ in pages):
             # A live client that agrees at once would otherwise be asked as fast as it can agree.
             patience = max(patience, _POLL)
+        patience = min(patience, self._page_wait)
+        done_takes = max(patience, min(_DONE_TAKES, self._page_wait))
         started = anyio.current_time()
         while True:
             finished = False
             for waiting, question in pages:
                 value = None
-                with anyio.move_on_after(max(patience, _DONE_TAKES)):
+                with anyio.move_on_after(done_takes):
                     value = await self._finish(question.done)
                 if value is not None and value is not False:
                     self._answers.keep(waiting, value, source="done=")

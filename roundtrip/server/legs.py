@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
@@ -102,6 +104,20 @@ class LegRunner:
         self._tracers = tracers
         self._bus = bus
         self._limits = limits
+        self._page_waits: list[float] = []
+        self._page_wait = math.inf
+
+    @contextmanager
+    def hurried(self, page_wait: float) -> Generator[None]:
+        """Have legs inside a `with` block wait no longer than some seconds for a page."""
+        # Blocks of users that run side by side may end in any order.
+        self._page_waits.append(page_wait)
+        self._page_wait = min(self._page_waits)
+        try:
+            yield
+        finally:
+            self._page_waits.remove(page_wait)
+            self._page_wait = min(self._page_waits, default=math.inf)
 
     async def run(
         self,
@@ -187,6 +203,7 @@ class LegRunner:
             seeds=request.seeds if request is not None and outermost and function.limits.recover else None,
             once=self._books(function, call, once) if once is not None and outermost and _is_retry(wire) else None,
             timeout=function.timeout,
+            page_wait=self._page_wait,
             run_in_thread=in_thread,
             report=log_teardown,
             offer=offer,

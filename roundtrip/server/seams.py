@@ -11,6 +11,9 @@ the next template that matches.
 `MCPServer._lowlevel_server` says who handles `tools/call`, which an extension or its own author may have changed from
 `MCPServer._handle_call_tool`, and how results are stamped with the server's name.
 
+`MCPServer._custom_starlette_routes` are the author's pages. The testing kit opens them; the app of the SDK would do, if
+making another one did not replace the session manager of the first.
+
 `mcp.server._otel` has the middleware that the SDK says may be dropped, and no public name for it.
 
 `FuncMetadata._output_adapter` reads the TypedDicts that pydantic refuses before Python 3.12.
@@ -34,6 +37,7 @@ from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.server.session import ServerSession
 from mcp_types import InputRequiredResult, PromptReference
 from pydantic import AnyUrl, TypeAdapter
+from starlette.routing import Route
 
 from roundtrip.server.connections import HttpServer
 
@@ -61,6 +65,11 @@ class HookedServer(HttpServer[LifespanResultT]):
         """Whether calls of tools are handled by the SDK's handler, and so by `call_tool` alone."""
         entry = self._lowlevel_server.get_request_handler("tools/call")
         return entry is not None and entry.handler == self._handle_call_tool
+
+    @property
+    def own_routes(self) -> list[Route]:
+        """The routes beside MCP that its author has added, such as the pages of `ElicitUrl`."""
+        return list(self._custom_starlette_routes)
 
     @property
     def server_info_stamp(self) -> dict[str, Any]:

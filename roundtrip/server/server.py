@@ -613,6 +613,12 @@ class Server(PromptsAndResources[LifespanResultT]):
         finally:
             self._tracers.remove(tracer)
 
+    @contextmanager
+    def hurried(self, *, page_wait: float) -> Generator[None]:
+        """Have legs inside a `with` block wait no longer than some seconds for a page, as tests do."""
+        with self._legs.hurried(page_wait):
+            yield
+
     def verify_ticket(self, ticket: str, *, principal: str | AccessToken | None, purpose: str | None = None) -> Ticket:
         """Read the ticket that a browser brought to the page behind an `ElicitUrl`.
 

@@ -15,6 +15,7 @@ from roundtrip.testing.networks.network import Network, Route
 from roundtrip.testing.scripts import ACCEPT, CANCEL, DECLINE, IGNORE, LEAVE, Answers, Reply
 from roundtrip.testing.steps import Steps
 from roundtrip.testing.users import Unanswered, Unused, User
+from roundtrip.testing.visits import PageUnfinished, Visit
 
 __all__ = [
     "ACCEPT",
@@ -44,6 +45,7 @@ __all__ = [
     "Leg",
     "LegByLeg",
     "Network",
+    "PageUnfinished",
     "Path",
     "PathOutcome",
     "Question",
@@ -59,6 +61,7 @@ __all__ = [
     "Unanswered",
     "Unused",
     "User",
+    "Visit",
     "assert_same_on_both_eras",
     "paths",
     "served",

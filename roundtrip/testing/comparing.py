@@ -10,7 +10,8 @@ from roundtrip.clients.legs import ERAS
 from roundtrip.testing.conversations import Conversation
 from roundtrip.testing.networks.fleet import Target
 from roundtrip.testing.scripts import AnswersBy, MatcherT
-from roundtrip.testing.users import User
+from roundtrip.testing.users import PageT, User
+from roundtrip.testing.visits import VisitsBy
 
 __all__ = ["assert_same_on_both_eras"]
 
@@ -21,6 +22,7 @@ async def assert_same_on_both_eras(
     arguments: Mapping[str, Any] | None = None,
     *,
     answers: AnswersBy[MatcherT] | None = None,
+    visits: VisitsBy[PageT] | None = None,
     roots: Sequence[Root] | None = None,
 ) -> Conversation:
     """Make a call on each era, and compare the results, the questions and the states.
@@ -30,7 +32,9 @@ async def assert_same_on_both_eras(
     Raises:
         AssertionError: They differ.
     """
-    retry, live = [await User(server, answers, era=era, roots=roots).call(tool, arguments) for era in ERAS]
+    retry, live = [
+        await User(server, answers, visits=visits, era=era, roots=roots).call(tool, arguments) for era in ERAS
+    ]
     pairs: dict[str, tuple[Any, Any]] = {
         "results": (_plain(retry.result), _plain(live.result)),
         "questions": (

@@ -33,6 +33,9 @@ __all__ = [
     "Reply",
     "Script",
     "Silence",
+    "fits",
+    "is_sequence",
+    "matcher_text",
     "response_to",
 ]
 
@@ -94,6 +97,11 @@ Answers: TypeAlias = Mapping[Any, Reply | Sequence[Any]]
 """Replies by a question's name, by a pattern that its message holds, or by a function; a list is used up in order."""
 
 
+def is_sequence(reply: object) -> bool:
+    """Return True for what is used up in order: one after the other, each time."""
+    return isinstance(reply, list | tuple)
+
+
 class Replies(Protocol):
     """Who answers the questions of a call."""
 
@@ -104,6 +112,11 @@ class Replies(Protocol):
     @property
     def unused(self) -> list[str]:
         """What nobody has asked for."""
+        ...
+
+    @property
+    def listed(self) -> bool:
+        """Whether the last answer came from a list, and so was meant for just that time."""
         ...
 
 
@@ -117,17 +130,19 @@ class Script:
     def __init__(self, answers: Answers | Sequence[Answers]) -> None:
         rounds = [(None, answers)] if isinstance(answers, Mapping) else enumerate(answers, 1)
         self._entries: list[tuple[int | None, Any, list[Reply] | Reply]] = [
-            (number, matcher, list(cast("Sequence[Reply]", reply)) if _is_sequence(reply) else cast("Reply", reply))
+            (number, matcher, list(cast("Sequence[Reply]", reply)) if is_sequence(reply) else cast("Reply", reply))
             for number, round_ in rounds
             for matcher, reply in round_.items()
         ]
         self._used: set[int] = set()
+        self.listed = False
 
     def reply(self, question: Question) -> InputResponse | Silence | None:
         """The answer to a question; None where there is none, or none any more."""
         for place, (number, matcher, reply) in enumerate(self._entries):
-            if number not in (None, question.round) or not _fits(matcher, question):
+            if number not in (None, question.round) or not fits(matcher, question):
                 continue
+            self.listed = isinstance(reply, list)
             if isinstance(reply, list):
                 if not reply:
                     continue
@@ -144,7 +159,7 @@ class Script:
     def unused(self) -> list[str]:
         """What nobody has asked for."""
         return [
-            _told(matcher)
+            matcher_text(matcher)
             + (f" ({len(reply)} left)" if isinstance(reply, list) else "")
             + (f" in round {number}" if number is not None else "")
             for place, (number, matcher, reply) in enumerate(self._entries)
@@ -152,11 +167,8 @@ class Script:
         ]
 
 
-def _is_sequence(reply: object) -> bool:
-    return isinstance(reply, list | tuple)
-
-
-def _fits(matcher: Any, question: Question) -> bool:
+def fits(matcher: Any, question: Question) -> bool:
+    """Return True if a matcher is for a question."""
     if isinstance(matcher, str):
         return question.key == matcher
     if isinstance(matcher, re.Pattern):
@@ -164,7 +176,8 @@ def _fits(matcher: Any, question: Question) -> bool:
     return bool(matcher(question))
 
 
-def _told(matcher: Any) -> str:
+def matcher_text(matcher: Any) -> str:
+    """A matcher as messages name it."""
     if isinstance(matcher, re.Pattern):
         return f"/{cast('re.Pattern[str]', matcher).pattern}/"
     return repr(matcher) if isinstance(matcher, str) else getattr(matcher, "__name__", repr(matcher))

@@ -1,9 +1,10 @@
 """`User`: a person with a script, in front of a real client."""
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
-from typing import Any, Final, Literal, cast
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypeVar, cast
 
 import anyio
 from mcp.client.session import ClientRequestContext
@@ -20,6 +21,7 @@ from mcp_types import (
     Root,
 )
 
+from roundtrip.asks.questions import TICKET
 from roundtrip.clients.legs import Asking, Era, Leg, asking
 from roundtrip.machine.call import Step
 from roundtrip.machine.table import Event, State
@@ -29,7 +31,8 @@ from roundtrip.testing.conversations import Conversation, Question
 from roundtrip.testing.networks.choosing import stack_of
 from roundtrip.testing.networks.fleet import Callbacks, Fleet, Instances, Target, acting_as
 from roundtrip.testing.networks.network import Carry, Network, stacked
-from roundtrip.testing.scripts import LEAVE, Answers, AnswersBy, MatcherT, Replies, Script, Silence
+from roundtrip.testing.scripts import LEAVE, Answers, AnswersBy, Matcher, MatcherT, Replies, Script, Silence
+from roundtrip.testing.visits import PageUnfinished, Visits, VisitsBy, pay_visit
 
 __all__ = ["Unanswered", "Unused", "User"]
 
@@ -37,18 +40,24 @@ __all__ = ["Unanswered", "Unused", "User"]
 __tracebackhide__ = True
 
 _ROUNDS: Final = 100
+_ELSEWHERE: Final = 5
+"""How many times as long as a server of this process another may take, which cannot be hurried."""
 _UNANSWERED: Final = -32000
+
+PageT = TypeVar("PageT", str, Matcher)
 
 
 class Unanswered(AssertionError):
     """The user was asked something that the script has no answer to."""
 
     def __init__(self, question: Question, asked: Sequence[Question]) -> None:
+        page = "; a page is gone to with visits=, or ACCEPT" if question.url is not None else ""
         before = "".join(f"\n  {one}" for one in asked)
         super().__init__(
             f"nothing in answers= fits the question {question}\nasked so far:{before}\n"
             "answers= takes replies by a question's name, by a pattern of its message, or by a function of it"
             + ("" if question.key is not None else "; this question has no name on the wire, so answer by pattern")
+            + page
         )
         self.question = question
         self.asked = tuple(asked)
@@ -76,6 +85,11 @@ class User:
             the `Question`. An answer is the content of the form (a mapping or a model), the value of a form with one
             field, `ACCEPT`, `DECLINE`, `CANCEL`, `IGNORE`, `LEAVE`, or a list of those for the times that it is asked.
             A list of such mappings has one for each round.
+        visits: What to do on the pages that questions send the user to, by the same keys as answers: a function, plain
+            or asynchronous, that is given a `Visit` and plays the browser, or a list of them for the times that the
+            page is asked for. The user agrees to go there, and comes back when it has returned.
+        patience: Seconds in which a page has to be found finished once the user has agreed to go there; a server in
+            another process, which waits as long as its `wait=` says, has five times as long to answer.
         era: The era to speak on; by default that of the test (`@pytest.mark.roundtrip(eras=...)`), else the retry era.
         network: What requests go through on the retry era, outermost first, or its name; by default what the test's
             mark says.
@@ -100,6 +114,8 @@ class User:
         server: Target,
         answers: AnswersBy[MatcherT] | Sequence[AnswersBy[MatcherT]] | None = None,
         *,
+        visits: VisitsBy[PageT] | None = None,
+        patience: float = 2.0,
         era: Era | None = None,
         network: Network | str | Sequence[Network | str] | None = None,
         over: Literal["memory", "http"] | None = None,
@@ -116,7 +132,11 @@ class User:
             raise ValueError(f"lacks={lacks!r}: it takes a set of 'elicitation' and 'sampling'")
         if isinstance(answers, str):
             raise TypeError(f"answers={answers!r}: give a mapping, of a question's name to the answer")
+        if patience <= 0:
+            raise ValueError(f"patience={patience!r}: a number of seconds, more than 0")
         self._instances = Instances(server)
+        self._visits: Mapping[Any, Any] = visits or {}
+        self._patience = patience
         self._answers: Answers | Sequence[Answers] = answers or {}
         self._era = era
         self._network = None if network is None else stack_of(network)
@@ -154,11 +174,17 @@ class User:
 
     async def begin(self, leg: Leg) -> Conversation:
         """Send the first request of a call, answer what is asked, and tell what came of it; as `call`."""
-        return await self.play(leg, Script(self._answers))
+        visits = Visits(self._visits)
+        return await self._play(leg, Script(self._answers), visits, unused=lambda: visits.unused)
 
     async def play(self, leg: Leg, script: Replies) -> Conversation:
-        """As `begin`, with other answers than the user's own."""
-        run = _Run(leg, script, era=self.era, roots=self._roots)
+        """As `begin`, with other answers than the user's own; there may be pages that this call does not get to."""
+        return await self._play(leg, script, Visits(self._visits))
+
+    async def _play(
+        self, leg: Leg, script: Replies, visits: Visits, *, unused: Callable[[], list[str]] = list
+    ) -> Conversation:
+        run = _Run(leg, script, visits, era=self.era, roots=self._roots, patience=self._patience)
         failed: Exception | None = None
         with acting_as(self._principal):
             async with AsyncExitStack() as stack:
@@ -173,9 +199,9 @@ class User:
         error = run.conversation.error
         if error is not None and not self._allow_error:
             raise error
-        unused = script.unused
-        if unused and not self._allow_unused:
-            raise Unused(unused, run.conversation.questions, ended=run.conversation.told) from error
+        left_over = [*script.unused, *unused()]
+        if left_over and not self._allow_unused:
+            raise Unused(left_over, run.conversation.questions, ended=run.conversation.told) from error
         return run.conversation
 
     async def _connect(self, run: "_Run", stack: AsyncExitStack) -> Carry:
@@ -194,7 +220,9 @@ class User:
             listen=run.listen,
             principal=self._principal,
             tracers=() if chosen.recorder is None else (chosen.recorder,),
+            page_wait=self._patience,
         )
+        run.server = lambda: fleet.at
         run.conversation.messages = fleet.messages
         await fleet.start()
         if isinstance(fleet.at, Server):
@@ -210,13 +238,27 @@ class User:
 class _Run:
     """One call while it runs."""
 
-    def __init__(self, leg: Leg, script: Replies, *, era: Era, roots: Sequence[Root] | None) -> None:
+    def __init__(
+        self,
+        leg: Leg,
+        script: Replies,
+        visits: Visits,
+        *,
+        era: Era,
+        roots: Sequence[Root] | None,
+        patience: float,
+    ) -> None:
         self.conversation = Conversation(leg, era)
         self.failure: Exception | None = None
         self._script = script
         self._roots = roots
         self._live_keys: list[str] = []
         self._waiting = anyio.CancelScope()
+        self.server: Callable[[], object] = _no_server
+        """Gives the server that requests go to now."""
+        self._visits = visits
+        self._patience = patience
+        self._pages: dict[tuple[str | None, str, str], _Agreed] = {}
 
     def listen(self, step: Step) -> None:
         """Learn the states and the names of questions while they are asked over the open connection."""
@@ -232,6 +274,10 @@ class _Run:
         """Send leg after leg, until there is a result, or the user leaves."""
         with self._waiting:
             await self._legs(carry)
+        if self._waiting.cancelled_caught and not self.conversation.left:
+            patience = self._patience * _ELSEWHERE
+            waited = f"the server, in another process, has not answered for {patience:g} s since the user agreed to go"
+            self.failure = self.failure or self._unfinished(waited)
 
     async def _legs(self, carry: Carry) -> None:
         leg = self.conversation.first
@@ -251,19 +297,29 @@ class _Run:
             asked = delivery.asks
             if asked is None:
                 raise AssertionError("the server answered nothing")
-            answers = self._round(asked)
+            answers = await self._round(asked)
             if answers is None:
                 return
             leg = replace(leg, state=asked.request_state, answers=answers)
+        endless = self._unfinished(f"done= has not found it finished in {_ROUNDS} rounds")
+        if endless is not None:
+            raise endless
         raise AssertionError(f"the call still asks after {_ROUNDS} rounds: {self.conversation.keys[-3:]}")
 
-    def _round(self, asked: InputRequiredResult) -> dict[str, InputResponse] | None:
+    def _unfinished(self, waited: str) -> PageUnfinished | None:
+        """The complaint about a page that the user has agreed to go to and that the call still waits for, if one is."""
+        for agreed in self._pages.values():
+            if agreed.question in self.conversation.rounds[-1]:
+                return PageUnfinished(agreed.question, visits=agreed.visits, waited=waited)
+        return None
+
+    async def _round(self, asked: InputRequiredResult) -> dict[str, InputResponse] | None:
         """The answers to a round of questions; None where the user does not go on."""
         self.conversation.rounds.append([])
         self.conversation.tokens.append(asked.request_state)
         answers: dict[str, InputResponse] = {}
         for key, request in (asked.input_requests or {}).items():
-            answer = self._answer(Question(key, asking(request)))
+            answer = await self._answer(Question(key, asking(request)))
             if answer is not None:
                 answers[key] = answer
             elif self.failure is not None:
@@ -293,17 +349,20 @@ class _Run:
     async def _answer_live(self, params: Asking) -> InputResponse | None:
         if not self._live_keys:
             self.conversation.rounds.append([])
-        answer = self._answer(Question(self._live_keys.pop(0) if self._live_keys else None, params))
+        answer = await self._answer(Question(self._live_keys.pop(0) if self._live_keys else None, params))
         if self.conversation.left:
             self._waiting.cancel()
             await anyio.sleep_forever()
         return answer
 
-    def _answer(self, question: Question) -> InputResponse | None:
+    async def _answer(self, question: Question) -> InputResponse | None:
+        self._waiting.deadline = math.inf
         question.round = len(self.conversation.rounds)
         self.conversation.rounds[-1].append(question)
         try:
             reply = self._script.reply(question)
+            if question.url is not None and (reply is None or _agrees(reply)):
+                reply = await self._go_to_page(question, reply)
         except Exception as error:  # noqa: BLE001  # raised here it would be taken for the client's
             self.failure = self.failure or error
             return None
@@ -315,6 +374,47 @@ class _Run:
             self.conversation.left = True
         question.answer = None if isinstance(reply, Silence) else reply
         return question.answer
+
+    async def _go_to_page(self, question: Question, reply: InputResponse | Silence | None) -> Any:
+        """Visit the page of a question, and agree; None where the script says nothing of it."""
+        name = (question.key, question.message, TICKET.sub("", question.url or ""))
+        agreed, listed = self._pages.get(name), reply is not None and self._script.listed
+        if agreed is None or agreed.question.round < question.round - 1:
+            agreed = None
+        visit = self._visits.visit_for(question, again=agreed is not None and agreed.visits > 0)
+        if visit is None and reply is None and (agreed is None or not agreed.visits):
+            return None
+        now = anyio.current_time()
+        if agreed is None:
+            agreed = self._pages[name] = _Agreed(question, now)
+        elif visit is None and not listed and now - agreed.since >= self._patience:
+            waited = f"done= has not found it finished within {self._patience:g} s"
+            raise PageUnfinished(question, visits=agreed.visits, waited=waited)
+        agreed.question = question
+        if visit is not None:
+            await pay_visit(visit, question, server=self.server())
+            agreed.visits, agreed.since = agreed.visits + 1, anyio.current_time()
+        if not listed and not isinstance(self.server(), Server):
+            self._waiting.deadline = anyio.current_time() + self._patience * _ELSEWHERE
+        return ElicitResult(action="accept") if reply is None else reply
+
+
+@dataclass(slots=True)
+class _Agreed:
+    """A page that the user has agreed to go to."""
+
+    question: Question
+    """As it was asked last."""
+    since: float
+    visits: int = 0
+
+
+def _agrees(reply: InputResponse | Silence) -> bool:
+    return isinstance(reply, ElicitResult) and reply.action == "accept"
+
+
+def _no_server() -> object:
+    raise RuntimeError("the user is not connected")
 
 
 def _alone(error: Exception) -> Exception:

@@ -18,7 +18,8 @@ from roundtrip.testing.exploration.watching import Watching
 from roundtrip.testing.networks.deliveries import Breach, is_bare_failure, is_internal
 from roundtrip.testing.networks.fleet import Target
 from roundtrip.testing.scripts import AnswersBy, MatcherT
-from roundtrip.testing.users import User
+from roundtrip.testing.users import PageT, User
+from roundtrip.testing.visits import VisitsBy
 
 __all__ = ["paths"]
 
@@ -35,6 +36,7 @@ async def paths(
     arguments: Mapping[str, Any] | None = None,
     *,
     answers: AnswersBy[MatcherT] | None = None,
+    visits: VisitsBy[PageT] | None = None,
     depth: int = 3,
     limit: int = 500,
     era: Era | None = None,
@@ -55,6 +57,7 @@ async def paths(
         tool: The tool's name, or the first leg of a call of any method.
         arguments: The tool's.
         answers: What to accept with where the plainest content that fits a form will not do, as `User` takes it.
+        visits: What to do on pages, as `User` takes it; without, agreeing to go to one leads to an unfinished path.
         depth: How many questions of a path to branch at.
         limit: How many paths to go at most; those with the fewest deviations go first.
         era: As for `User`.
@@ -76,7 +79,9 @@ async def paths(
     if depth < 0 or limit < 1 or questions < 1:
         raise ValueError("depth= is at least 0, limit= and questions= at least 1")
     leg = tool if isinstance(tool, Leg) else Leg(tool, dict(arguments or {}))
-    exploration = _Exploration(server, leg, Contents(answers or {}), depth, era, roots, questions, patience)
+    exploration = _Exploration(
+        server, leg, Contents(answers or {}), visits or {}, depth, era, roots, questions, patience
+    )
     waiting: deque[Way] = deque([()])
     while waiting and len(exploration.gone) < limit:
         waiting.extend(await exploration.go(waiting.popleft()))
@@ -101,6 +106,7 @@ class _Exploration:
     server: Target
     leg: Leg
     contents: Contents
+    visits: Mapping[Any, Any]
     depth: int
     era: Era | None
     roots: Sequence[Root] | None
@@ -113,7 +119,7 @@ class _Exploration:
 
     def user_of(self, target: Target) -> User:
         """Who goes the paths."""
-        return User(target, era=self.era, roots=self.roots)
+        return User(target, visits=self.visits, era=self.era, roots=self.roots)
 
     async def go(self, way: Way) -> list[Way]:
         """Go along one way, and tell those that branch off it."""

@@ -139,6 +139,11 @@ class Guide:
         self._questions = questions
 
     @property
+    def listed(self) -> bool:
+        """No answer is for one time alone."""
+        return False
+
+    @property
     def unused(self) -> list[str]:
         """Nothing: what this path has no use for, another may have."""
         return []

@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from contextvars import ContextVar
@@ -161,6 +162,7 @@ class Fleet:
         listen: Callable[[Step], None] | None = None,
         principal: AccessToken | str | None = None,
         tracers: Sequence[Tracer] = (),
+        page_wait: float = math.inf,
     ) -> None:
         self.instances = instances
         self.principal = principal
@@ -174,6 +176,7 @@ class Fleet:
         self._over = over
         self._listen = listen
         self._tracers = tracers
+        self._page_wait = page_wait
         self._clients: list[tuple[Instance, Client]] = []
         self._open: list[Delivery] = []
         self._deployed: dict[Make, Instance] = {}
@@ -284,6 +287,7 @@ class Fleet:
         async with AsyncExitStack() as stack:
             target: Any = instance
             if isinstance(instance, Server):
+                stack.enter_context(instance.hurried(page_wait=self._page_wait))
                 for tracer in (self, *self._tracers):
                     stack.enter_context(instance.watched_by(tracer))
             if isinstance(instance, MCPServer | LowLevelServer) and (self._wired or self._over == "http"):

@@ -1,0 +1,263 @@
+"""Scripted users who visit pages, and pages that are never finished."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from roundtrip import Context, ElicitUrl, Server
+from roundtrip.errors import TicketRejected
+from roundtrip.ledger import SqliteLedger
+from roundtrip.testing import (
+    ACCEPT,
+    DECLINE,
+    PageUnfinished,
+    Unanswered,
+    Unused,
+    User,
+    Visit,
+    assert_same_on_both_eras,
+    paths,
+    served,
+)
+
+pytestmark = [pytest.mark.anyio]
+KEY = "7f" * 32
+SECONDS = 30.0
+"""Far less than the pages' own wait= over and over, and far more than a test takes."""
+
+
+class Till:
+    """What the pages of all instances share: who has paid, and what was done."""
+
+    def __init__(self) -> None:
+        self.paid: dict[str, str] = {}
+        self.visits = 0
+        self.bookings: list[str] = []
+
+
+def cinema(
+    till: Till, *, keys: Sequence[Any] = (KEY,), wait: float = 20.0, once: bool = False, **options: Any
+) -> Server[Any]:
+    server = Server[Any]("cinema", keys=keys, principal=lambda request: "ada", **options)
+
+    def receipt(ctx: Context) -> str | None:
+        return till.paid.get(ctx.call.id)
+
+    @server.tool(exactly_once=once)
+    async def buy(row: int, ctx: Context) -> str:
+        page = f"https://cinema.example/pay?ticket={ctx.call.ticket('pay')}"
+        number = await ctx.ask("pay", ElicitUrl("Please pay.", page, done=receipt, wait=wait), unwrap=True)
+        till.bookings.append(number)
+        return f"Row {row}, receipt {number}."
+
+    @server.tool()
+    async def read(ctx: Context) -> str:
+        return (await ctx.ask("terms", ElicitUrl("Read the terms.", "https://cinema.example/terms"))).action
+
+    @server.custom_route("/pay", methods=["GET", "POST"])
+    async def pay(request: Request) -> Response:
+        till.visits += 1
+        if request.cookies.get("session") != "ada":
+            return PlainTextResponse("Log in first.", 401)
+        try:
+            ticket = server.verify_ticket(request.query_params.get("ticket", ""), principal="ada", purpose="pay")
+        except TicketRejected:
+            return PlainTextResponse("This link is not yours.", 403)
+        if request.method == "POST":
+            till.paid[ticket.call_id] = "R-1"
+            return RedirectResponse("/thanks", 303)
+        return PlainTextResponse("Pay?")
+
+    @server.custom_route("/thanks", methods=["GET"])
+    async def thanks(request: Request) -> Response:
+        del request
+        return PlainTextResponse("Thank you.")
+
+    return server
+
+
+async def press_pay(visit: Visit) -> None:
+    async with visit.browser(cookies={"session": "ada"}) as browser:
+        assert (await browser.get(visit.url)).text == "Pay?"
+        assert (await browser.post(visit.url)).text == "Thank you."
+
+
+async def look(visit: Visit) -> None:
+    async with visit.browser(cookies={"session": "ada"}) as browser:
+        await browser.get(visit.url)
+
+
+def in_seconds() -> Any:
+    return anyio.fail_after(SECONDS)
+
+
+@pytest.mark.roundtrip(eras="both")
+@pytest.mark.parametrize("over", ["memory", "http"])
+async def test_user_visits_the_page_and_the_call_goes_on(over: Any) -> None:
+    till = Till()
+    call = await User(cinema(till), visits={"pay": press_pay}, over=over).call("buy", row=3)
+    assert call.value == "Row 3, receipt R-1."
+    assert [question.key for question in call.questions] == ["pay"]
+    assert (till.visits, till.bookings) == (2, ["R-1"])
+
+
+@pytest.mark.roundtrip(eras="both")
+@pytest.mark.parametrize("over", ["memory", "http"])
+async def test_plain_function_may_visit_too(over: Any) -> None:
+    till = Till()
+
+    server = cinema(till)
+
+    def pay(visit: Visit) -> None:
+        assert visit.message == "Please pay."
+        till.paid[server.verify_ticket(visit.query["ticket"], principal="ada").call_id] = "R-2"
+
+    call = await User(server, visits={re.compile("pay"): pay}, over=over).call("buy", row=3)
+    assert call.value == "Row 3, receipt R-2."
+
+
+HOSTILE = Till()
+
+
+def other_build(keys: Sequence[Any] = (KEY,)) -> Server[Any]:
+    return cinema(HOSTILE, keys=keys)
+
+
+@pytest.mark.roundtrip(eras="both", hostile=True, deploy=other_build, without=["garble"])
+async def test_page_is_finished_on_any_network() -> None:
+    call = await User(other_build, visits={"pay": press_pay}).call("buy", row=3)
+    assert call.value == "Row 3, receipt R-1."
+
+
+@pytest.mark.roundtrip(hostile=["hop", "duplicate-at-once", "drop", ("hop", "duplicate")])
+async def test_paid_seat_is_booked_once_on_several_instances(tmp_path: Path) -> None:
+    till = Till()
+
+    def make(keys: Sequence[Any] = (KEY,)) -> Server[Any]:
+        return cinema(till, keys=keys, once=True, ledger=SqliteLedger(tmp_path / "calls.db"))
+
+    call = await User(make, visits={"pay": press_pay}).call("buy", row=3)
+    assert call.value == "Row 3, receipt R-1."
+    assert till.bookings == ["R-1"]
+
+
+@pytest.mark.roundtrip(eras="both")
+@pytest.mark.parametrize("over", ["memory", "http"])
+@pytest.mark.parametrize("wait", [0.0, 20.0])
+async def test_unfinished_page_fails_within_seconds(over: Any, wait: float) -> None:
+    till = Till()
+    user = User(cinema(till, wait=wait), visits={"pay": look}, over=over, patience=0.5)
+    with in_seconds(), pytest.raises(PageUnfinished) as failed:
+        await user.call("buy", row=3)
+    said = str(failed.value)
+    assert said.startswith(
+        "the page of 'pay': 'Please pay.' (at https://cinema.example/pay?ticket=<ticket>) was visited once"
+    )
+    assert "whether done= reads what the page writes" in said
+    assert till.visits == 1
+
+
+@pytest.mark.roundtrip(eras="both")
+async def test_page_that_is_only_agreed_to_fails_with_the_cure() -> None:
+    with in_seconds(), pytest.raises(PageUnfinished, match=r"was never visited.*visits=\{'pay': finish\}"):
+        await User(cinema(Till()), {"pay": ACCEPT}, patience=0.5).call("buy", row=3)
+
+
+@pytest.mark.roundtrip(eras="both")
+async def test_unfinished_page_of_another_process_fails_within_seconds() -> None:
+    async with served(cinema(Till())) as url:
+        with in_seconds(), pytest.raises(PageUnfinished, match="in another process"):
+            await User(url, {re.compile("pay"): ACCEPT}, patience=0.2).call("buy", row=3)
+
+
+@pytest.mark.roundtrip(eras="both")
+async def test_page_of_another_process_is_visited_over_the_network() -> None:
+    till = Till()
+    server = cinema(till)
+    opened: list[int] = []
+
+    async def visit_it(visit: Visit) -> None:
+        async with visit.browser(cookies={"session": "ada"}) as browser:
+            # The host of the link is not this machine.
+            there = httpx2.URL(url).copy_with(path="/pay", query=visit.url.partition("?")[2].encode())
+            opened.append((await browser.post(there)).status_code)
+
+    async with served(server) as url:
+        call = await User(url, visits={re.compile("pay"): visit_it}).call("buy", row=3)
+    assert (call.value, opened) == ("Row 3, receipt R-1.", [200])
+
+
+@pytest.mark.roundtrip(eras="both")
+async def test_user_who_declines_goes_to_no_page() -> None:
+    till = Till()
+    user = User(cinema(till), {"pay": DECLINE}, visits={"pay": press_pay}, allow_unused=True)
+    assert (await user.call("buy", row=3)).is_error
+    assert till.visits == 0
+
+
+@pytest.mark.roundtrip(eras="both")
+async def test_page_without_done_may_be_visited() -> None:
+    seen: list[str] = []
+    call = await User(cinema(Till()), visits={"terms": lambda visit: seen.append(visit.url)}).call("read")
+    assert (call.value, seen) == ("accept", ["https://cinema.example/terms"])
+
+
+@pytest.mark.roundtrip(eras="both")
+async def test_failure_of_a_visit_is_the_failure_of_the_test() -> None:
+    async def lost(visit: Visit) -> None:
+        raise LookupError("no such button")
+
+    with pytest.raises(LookupError, match="no such button"):
+        await User(cinema(Till()), visits={"pay": lost}).call("buy", row=3)
+
+
+async def test_visit_that_nobody_is_sent_on_is_told() -> None:
+    with pytest.raises(Unused, match="nobody asked for the page 'login'"):
+        await User(cinema(Till()), visits={"terms": look, "login": look}).call("read")
+
+
+async def test_page_that_the_script_does_not_know_is_told_with_visits() -> None:
+    with pytest.raises(Unanswered, match="visits="):
+        await User(cinema(Till())).call("read")
+
+
+@pytest.mark.roundtrip(eras="both")
+async def test_list_of_visits_is_for_one_time_each() -> None:
+    till = Till()
+    # The first time the user only looks; the page is asked for again, as it is not finished.
+    user = User(cinema(till, wait=0), visits={"pay": [look, press_pay]})
+    call = await user.call("buy", row=3)
+    assert (call.value, len(call.rounds)) == ("Row 3, receipt R-1.", 2)
+
+
+async def test_two_users_who_hurry_leave_the_server_as_it_was() -> None:
+    server = cinema(Till())
+
+    async def one(patience: float) -> None:
+        await User(server, visits={"pay": press_pay}, patience=patience).call("buy", row=3)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(one, 1.0)
+        group.start_soon(one, 3.0)
+    assert server._legs._page_wait == float("inf")  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_eras_are_compared_with_visits() -> None:
+    till = Till()
+    call = await assert_same_on_both_eras(lambda: cinema(till), "buy", {"row": 3}, visits={"pay": press_pay})
+    assert call.value == "Row 3, receipt R-1."
+
+
+async def test_paths_lead_through_pages() -> None:
+    till = Till()
+    with in_seconds():
+        explored = await paths(lambda: cinema(till), "buy", {"row": 3}, visits={"pay": press_pay}, depth=1)
+    explored.assert_no_crash()
+    assert [path.outcome.value for path in explored.paths if path.choices[0][1].value == "accept"] == ["completed"]
