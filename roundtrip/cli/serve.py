@@ -83,6 +83,18 @@ def _configure(parser: ArgumentParser) -> None:
         help="an origin that pages in browsers may call from, such as https://app.example.com; may be repeated; once "
         "there is one, the origins of all pages are checked, whatever hosts are allowed; '*' for any",
     )
+    add(
+        "--limit-connections",
+        metavar="N",
+        help="connections at a time, of each worker; beyond them those that wait are closed, or requests turned away, "
+        "except for those of health; default: 1000, or as many as open files allow",
+    )
+    add("--max-body", metavar="BYTES", help="how large a request may be; default: 4194304")
+    add(
+        "--timeout-request",
+        metavar="SECONDS",
+        help="how long a client may take to send a request, to its last byte; default: 30",
+    )
     add("--drain", metavar="SECONDS", help="how long to serve on after SIGTERM while not ready; default: 1")
     add(
         "--timeout-graceful-shutdown",

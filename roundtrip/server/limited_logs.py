@@ -57,7 +57,7 @@ class LimitedLog:
 
 
 class LimitedFilter(logging.Filter):
-    """Lets at most five lines a minute of each message through."""
+    """Lets at most five warnings or errors a minute through from each place in the code, or with each first line."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -67,7 +67,9 @@ class LimitedFilter(logging.Filter):
         """Return True if the record is to be written."""
         if record.levelno < logging.WARNING:
             return True
-        left_out = self._budget.spend(record.msg)
+        # asyncio's all come from one place; of others, values may be in the text.
+        first_line = str(record.msg).partition("\n")[0] if record.name == "asyncio" else ""
+        left_out = self._budget.spend((record.pathname, record.lineno, first_line))
         if left_out:
             record.msg = f"{record.getMessage()} ({left_out} more like this were left out)"
             record.args = ()

@@ -26,6 +26,7 @@ def application_of(server: Server[Any], settings: ServeSettings, standing: Stand
     app = server.streamable_http_app(
         streamable_http_path=settings.path,
         stateless_http=not settings.sessions,
+        max_request_body_size=settings.max_body,
         transport_security=_CHECKED_BY_NAMES,
         host=settings.host,
     )
@@ -35,7 +36,12 @@ def application_of(server: Server[Any], settings: ServeSettings, standing: Stand
     manager.asgi_app = Names(  # type: ignore[assignment]
         manager.asgi_app, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback
     )
-    return Orderly(OneByOne(app, settings.json_response), Health(server, standing), standing, path=settings.path)
+    return Orderly(
+        OneByOne(app, settings.json_response, max_body=settings.max_body),
+        Health(server, standing),
+        standing,
+        path=settings.path,
+    )
 
 
 class Orderly:

@@ -15,8 +15,10 @@ import anyio
 import uvicorn
 from sse_starlette.sse import AppStatus
 
+from roundtrip.server.limited_logs import LimitedFilter
 from roundtrip.server.server import Server
 from roundtrip.serving.application import application_of
+from roundtrip.serving.intake import Intake, connections_for
 from roundtrip.serving.settings import ServeSettings
 from roundtrip.serving.standing import Standing
 
@@ -34,6 +36,9 @@ _MARGIN: Final = 3.0
 """Seconds after which a process that should have ended does, whatever a thread of it is still at."""
 _SDK_FORMAT: Final = "%(message)s"
 _BACKLOG: Final = 2048
+_ACCEPTS: Final = 64
+_CAUSED_BY_CLIENTS: Final = ("asyncio", "uvicorn.error", "mcp.server.streamable_http")
+"""What logs a line, or a traceback, for each request that is malformed or broken off, and when files run out."""
 
 
 class Ended(Enum):
@@ -55,6 +60,8 @@ def set_up_logging(settings: ServeSettings) -> None:
     if settings.log_level != "debug":
         for name in _QUIET:
             logging.getLogger(name).setLevel(logging.WARNING)
+    for name in _CAUSED_BY_CLIENTS:
+        logging.getLogger(name).addFilter(LimitedFilter())
 
 
 def _is_the_sdks(handler: logging.Handler) -> bool:
@@ -95,8 +102,22 @@ def serve(
     if hasattr(AppStatus, "disable_automatic_graceful_drain"):
         AppStatus.disable_automatic_graceful_drain()
     standing = Standing()
+    limit = connections_for(settings.limit_connections)
+    if limit < settings.limit_connections:
+        logger.warning(
+            "at most %d connections at a time, not %d, as this process may have few files open; raise that limit "
+            "(ulimit -n)",
+            limit,
+            settings.limit_connections,
+        )
+    app = application_of(server, settings, standing)
+    intake = Intake(app, limit=limit, seconds=settings.timeout_request)
     config = uvicorn.Config(
-        application_of(server, settings, standing),
+        app,
+        # Not another one because a package happens to be installed: the bounds are in it.
+        http=intake.protocol,  # type: ignore[arg-type]
+        # As often asyncio accepts in one go, and logs that it cannot.
+        backlog=_ACCEPTS,
         log_config=None,
         access_log=settings.access_log,
         ws="none",
@@ -138,6 +159,8 @@ class _Process(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(_BACKLOG)
         self._standing.started = True
         self._on_ready()
 

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any, Final, Literal, cast
 
 import anyio
-from mcp.server.streamable_http_manager import DEFAULT_MAX_REQUEST_BODY_SIZE, StreamableHTTPSessionManager
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import LOG_LEVEL_META_KEY
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
@@ -51,8 +51,9 @@ def choose_per_request(manager: StreamableHTTPSessionManager) -> None:
 class OneByOne:
     """Chooses, for each request that arrives at an application."""
 
-    def __init__(self, app: ASGIApp, json_response: JsonResponse) -> None:
+    def __init__(self, app: ASGIApp, json_response: JsonResponse, *, max_body: int) -> None:
         self._app = app
+        self._max_body = max_body
         self._json_response = json_response
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,7 +66,9 @@ class OneByOne:
         if version is None or version in HANDSHAKE_PROTOCOL_VERSIONS:
             await self._app(scope, receive, send)
             return
-        kept, body = await _read(receive)
+        kept, body = await _read(receive, self._max_body)
+        if kept[-1]["type"] == "http.disconnect":
+            return
         if body is None or not _wants_one_body(body):
             await self._app(scope, _Replayed(kept, receive), send)
             return
@@ -123,7 +126,7 @@ class _Replayed:
             await anyio.sleep_forever()
 
 
-async def _read(receive: Receive) -> tuple[deque[Message], bytes | None]:
+async def _read(receive: Receive, max_body: int) -> tuple[deque[Message], bytes | None]:
     """The messages of a request's body, and the body, unless it ends early or is larger than it may be."""
     kept: deque[Message] = deque()
     parts: list[bytes] = []
@@ -135,7 +138,7 @@ async def _read(receive: Receive) -> tuple[deque[Message], bytes | None]:
             return kept, None
         parts.append(message.get("body", b""))
         size += len(parts[-1])
-        if size > DEFAULT_MAX_REQUEST_BODY_SIZE:
+        if size > max_body:
             return kept, None
         if not message.get("more_body", False):
             return kept, b"".join(parts)

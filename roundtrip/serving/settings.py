@@ -46,6 +46,9 @@ class ServeSettings(BaseSettings):
     json_response: Literal["auto", "always", "never"] = "auto"
     allowed_hosts: Texts = ()
     allowed_origins: Texts = ()
+    limit_connections: int = Field(default=1000, ge=8, le=1_000_000)
+    max_body: int = Field(default=4 * 2**20, ge=1024, le=2**30)
+    timeout_request: float = Field(default=30.0, gt=0, le=86400)
     drain: float = Field(default=1.0, ge=0, le=600)
     timeout_graceful_shutdown: float = Field(default=30.0, ge=0, le=86400)
     timeout_keep_alive: float = Field(default=75.0, gt=0, le=86400)

@@ -99,9 +99,17 @@ class Service:
 
     def get(self, path: str, **headers: str) -> tuple[int, Any]:
         """What the service answers to a GET, on a connection of its own."""
+        return self._answer("GET", path, None, headers)
+
+    def post(self, path: str, body: bytes, **headers: str) -> tuple[int, Any]:
+        """What the service answers to a POST of JSON, on a connection of its own."""
+        accepted = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        return self._answer("POST", path, body, {**accepted, **headers})
+
+    def _answer(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, Any]:
         connection = HTTPConnection(urlsplit(self.url).netloc, timeout=WAIT)
         try:
-            connection.request("GET", path, headers=headers)
+            connection.request(method, path, body, headers)
             response = connection.getresponse()
             body = response.read()
             return response.status, json.loads(body) if body.startswith(b"{") else body.decode()

@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import socket
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import pytest
@@ -271,3 +273,41 @@ async def test_origin_that_was_not_allowed_is_refused_on_any_host(tmp_path: Path
         # A newline at the end of the path leads to the same route.
         assert service.get("/mcp%0A", Host="any.example", Origin="https://evil.example")[0] == 403
         assert service.get("/mcp", Host="any.example", Origin="https://app.example.com")[0] != 403
+
+
+_FEW_FILES = """
+import resource
+from tests.interaction.serving.shops import shop as server
+resource.setrlimit(resource.RLIMIT_NOFILE, (96, 96))
+"""
+_HALF = (
+    b"",
+    b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n",
+    b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
+)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_half_sent_requests_stop_neither_health_nor_fill_the_log(tmp_path: Path, workers: str) -> None:
+    module = tmp_path / "few_files.py"
+    module.write_text(_FEW_FILES)
+    with Service(f"{module}:server", "--workers", workers, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
+        address = urlsplit(service.url)
+        held: list[socket.socket] = []
+        try:
+            for number in range(300):
+                held.append(socket.create_connection((str(address.hostname), int(address.port or 0)), WAIT))
+                held[-1].sendall(_HALF[number % 3])
+            assert [service.get("/health/ready")[0] for _ in range(10)] == [200] * 10
+        finally:
+            for one in held:
+                one.close()
+        assert service.get("/health/live")[0] == 200
+    assert len("".join(service.log)) < 20_000
+
+
+def test_requests_that_are_too_large_are_refused(tmp_path: Path) -> None:
+    with Service("shop", "--max-body", "2000", folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
+        for version in ("2026-07-28", "2025-11-25"):
+            told = service.post("/mcp", b" " * 3000, **{"mcp-protocol-version": version})
+            assert told[0] == 413

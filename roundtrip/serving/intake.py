@@ -1,0 +1,205 @@
+"""Bound what clients that only connect, or send half a request, can take from the others.
+
+A process has a limit of connections. Those that it waits for, because their request has not arrived or because they are
+kept for the next one, make room for newcomers, the oldest first. Where every connection is being served, a few more are
+let in, so that questions of health are answered and all else is turned away.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import h11
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.serving.health import LIVE_PATH, READY_PATH
+
+__all__ = ["Intake", "connections_for"]
+
+_SURPLUS_CONNECTIONS: Final = 32
+_UNREAD_SECONDS: Final = 60.0
+"""Seconds after which a client that reads nothing of its response is hung up on."""
+_SPARE_FILES: Final = 256
+"""Open files that are asked for besides those of connections: of the ledger, of tools, of transcripts."""
+_LEAST_SPARE_FILES: Final = 32
+_LEAST_CONNECTIONS: Final = 8
+_UNAVAILABLE: Final = 503
+
+_log = LimitedLog(logging.getLogger("roundtrip"))
+
+
+def connections_for(wanted: int) -> int:
+    """Return how many connections this process can have open, having asked for as many files as they need."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return wanted
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return wanted
+    needed = wanted + _SURPLUS_CONNECTIONS + _SPARE_FILES
+    if allowed < needed:
+        allowed = needed if most == resource.RLIM_INFINITY else min(needed, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
+    spare = min(_SPARE_FILES, max(_LEAST_SPARE_FILES, allowed // 2))
+    return min(wanted, max(_LEAST_CONNECTIONS, allowed - _SURPLUS_CONNECTIONS - spare))
+
+
+class Intake:
+    """The connections of one process.
+
+    Args:
+        app: Answers questions of health, also where there are too many connections.
+        limit: Connections at a time.
+        seconds: Seconds that a client may take to send a request.
+    """
+
+    def __init__(self, app: ASGIApp, *, limit: int, seconds: float) -> None:
+        self.seconds = seconds
+        self._app = app
+        self._limit = limit
+        self._connections = 0
+        self._waiting: dict[_BoundedConnection, None] = {}
+        self._surplus: dict[_BoundedConnection, None] = {}
+
+    @property
+    def protocol(self) -> Callable[..., asyncio.Protocol]:
+        """Makes the connections of uvicorn's server."""
+        return partial(_BoundedConnection, self)
+
+    def enter(self, connection: "_BoundedConnection") -> None:
+        """Make room for a connection."""
+        if self._connections < self._limit:
+            self._connections += 1
+        elif self._waiting:
+            # The oldest leaves its place.
+            self._evict(self._waiting)
+        else:
+            connection.app = self._turn_away
+            self._surplus[connection] = None
+            if len(self._surplus) > _SURPLUS_CONNECTIONS:
+                self._evict(self._surplus)
+            return
+        connection.counts = True
+        self._waiting[connection] = None
+
+    def leave(self, connection: "_BoundedConnection") -> None:
+        """Forget a connection that has ended."""
+        if connection.counts:
+            connection.counts = False
+            self._connections -= 1
+        self._waiting.pop(connection, None)
+        self._surplus.pop(connection, None)
+
+    def wait(self, connection: "_BoundedConnection") -> None:
+        """Note that a connection has nothing to be served."""
+        if connection.counts:
+            self._waiting.setdefault(connection, None)
+
+    def serve(self, connection: "_BoundedConnection") -> None:
+        """Note that the request of a connection has arrived."""
+        self._waiting.pop(connection, None)
+
+    def _evict(self, connections: "dict[_BoundedConnection, None]") -> None:
+        oldest = next(iter(connections))
+        del connections[oldest]
+        # Its place is the newcomer's.
+        oldest.counts = False
+        _log.warning(
+            "%d connections are open, the limit of --limit-connections; closed one whose request had not arrived",
+            self._limit,
+        )
+        oldest.transport.abort()
+
+    async def _turn_away(self, scope: Scope, receive: Receive, send: Send) -> None:
+        close = (b"connection", b"close")
+        if scope["path"] in (LIVE_PATH, READY_PATH):
+
+            async def send_and_close(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    message = {**message, "headers": [*message["headers"], close]}
+                await send(message)
+
+            await self._app(scope, receive, send_and_close)
+            return
+        _log.warning(
+            "turned a request away, as %d connections are being served, the limit of --limit-connections", self._limit
+        )
+        told = b"Service Unavailable"
+        headers = [(b"content-length", str(len(told)).encode()), (b"retry-after", b"1"), close]
+        await send({"type": "http.response.start", "status": _UNAVAILABLE, "headers": headers})
+        await send({"type": "http.response.body", "body": told})
+
+
+class _BoundedConnection(H11Protocol):
+    """uvicorn's connection, which ends if its client takes too long to send a request or to read a response."""
+
+    def __init__(self, intake: Intake, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.counts = False
+        """Whether it has one of the places."""
+        self._intake = intake
+        self._due: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._intake.enter(self)
+        self._due = self.loop.call_later(self._intake.seconds, self._end_late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_clock()
+        self.resume_writing()
+        self._intake.leave(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._look()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(_UNREAD_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _look(self) -> None:
+        """See whether the request has arrived, and have the clock run while it has not."""
+        theirs = self.conn.their_state
+        if theirs is h11.SEND_BODY or (theirs is h11.IDLE and self.conn.trailing_data[0]):
+            self._intake.wait(self)
+            if self._due is None and not self.transport.is_closing():
+                self._due = self.loop.call_later(self._intake.seconds, self._end_late)
+            return
+        self._stop_clock()
+        if theirs is h11.IDLE:
+            self._intake.wait(self)
+        else:
+            self._intake.serve(self)
+
+    def _stop_clock(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    def _end_late(self) -> None:
+        self._due = None
+        if self.conn.their_state is h11.SEND_BODY or self.conn.trailing_data[0]:
+            _log.warning(
+                "closed a connection whose request had not arrived within %g s (--timeout-request)",
+                self._intake.seconds,
+            )
+        self.transport.abort()

@@ -1,0 +1,230 @@
+"""What clients that connect, or send half a request, can take: real sockets, and uvicorn in this process."""
+
+import logging
+import socket
+from collections.abc import AsyncGenerator, Generator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Final
+
+import anyio
+import pytest
+import uvicorn
+from anyio.abc import SocketStream
+from starlette.types import Receive, Scope, Send
+
+from roundtrip.server.limited_logs import LimitedFilter
+from roundtrip.serving import intake
+from roundtrip.serving.health import LIVE_PATH
+from roundtrip.serving.intake import Intake, connections_for
+
+pytestmark = pytest.mark.anyio
+WAIT: Final = 20.0
+LIMIT: Final = 8
+CALL: Final = b"POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
+HEALTH: Final = f"GET {LIVE_PATH} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+
+class App:
+    """Reads a request, and answers it when it is told to."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.finish = anyio.Event()
+        self.sent = anyio.Event()
+        self.size = 2
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] != LIVE_PATH:
+            while (message := await receive()).get("more_body", False):
+                pass
+            if message["type"] == "http.disconnect":
+                return
+            self.begun += 1
+            await self.finish.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % self.size)]})
+        await send({"type": "http.response.body", "body": b"o" * self.size})
+        self.sent.set()
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+class Place:
+    """Where the application is served."""
+
+    def __init__(self, port: int, app: App) -> None:
+        self.port = port
+        self.app = app
+        self._opened = AsyncExitStack()
+
+    async def connect(self, sent: bytes = b"") -> SocketStream:
+        stream = await self._opened.enter_async_context(await anyio.connect_tcp("127.0.0.1", self.port))
+        if sent:
+            await stream.send(sent)
+        return stream
+
+    async def status(self, sent: bytes) -> int:
+        return await status(await self.connect(sent))
+
+    async def begun(self, calls: int) -> None:
+        with anyio.fail_after(WAIT):
+            while self.app.begun < calls:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+
+    async def close(self) -> None:
+        await self._opened.aclose()
+
+
+async def status(stream: SocketStream) -> int:
+    with anyio.fail_after(WAIT):
+        return int((await stream.receive()).split()[1])
+
+
+async def closed(stream: SocketStream) -> None:
+    with anyio.fail_after(WAIT):
+        try:
+            while True:
+                await stream.receive()
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            pass
+
+
+@asynccontextmanager
+async def serving(*, seconds: float = WAIT, limit: int = LIMIT) -> AsyncGenerator[Place]:
+    app = App()
+    bounds = Intake(app, limit=limit, seconds=seconds)
+    config = uvicorn.Config(app, http=bounds.protocol, log_config=None, lifespan="off", ws="none")  # type: ignore[arg-type]
+    server = _Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        place = Place(listening.getsockname()[1], app)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.serve, [listening])
+            try:
+                yield place
+            finally:
+                app.finish.set()
+                await place.close()
+                server.should_exit = True
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /mc", CALL, CALL + b"abc"])
+async def test_connection_whose_request_does_not_arrive_is_closed(sent: bytes) -> None:
+    async with serving(seconds=0.2) as place:
+        await closed(await place.connect(sent))
+        assert place.app.begun == 0
+
+
+async def test_bytes_that_drip_in_buy_no_time() -> None:
+    async with serving(seconds=0.3) as place:
+        stream = await place.connect(b"GET ")
+
+        async def drip() -> None:
+            while True:
+                await stream.send(b"x")
+                with anyio.move_on_after(0.02):
+                    await stream.receive()
+
+        with anyio.fail_after(WAIT), pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)):
+            await drip()
+
+
+async def test_connection_that_was_served_may_idle() -> None:
+    async with serving(seconds=0.2) as place:
+        idle = await place.connect(HEALTH)
+        assert await status(idle) == 200
+        await closed(await place.connect(b"GET "))
+        await idle.send(HEALTH)
+        assert await status(idle) == 200
+
+
+async def test_request_after_the_first_is_bounded_as_well() -> None:
+    async with serving(seconds=0.2) as place:
+        stream = await place.connect(HEALTH)
+        assert await status(stream) == 200
+        await stream.send(b"GET ")
+        await closed(stream)
+
+
+async def test_request_that_is_being_served_takes_its_time() -> None:
+    async with serving(seconds=0.2) as place:
+        stream = await place.connect(CALL + b"body")
+        await place.begun(1)
+        await closed(await place.connect(b"GET "))
+        place.app.finish.set()
+        assert await status(stream) == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET ", CALL])
+async def test_half_sent_requests_make_room_for_whole_ones(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as place:
+        held = [await place.connect(sent) for _ in range(10 * LIMIT)]
+        assert await place.status(HEALTH) == 200
+        place.app.finish.set()
+        assert await place.status(CALL + b"body") == 200
+        await closed(held[0])
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) <= 10
+
+
+async def test_health_is_answered_while_every_connection_is_served() -> None:
+    async with serving() as place:
+        served = [await place.connect(CALL + b"body") for _ in range(LIMIT)]
+        await place.begun(LIMIT)
+        for _ in range(50):
+            await place.connect(b"GET ")
+        assert await place.status(HEALTH) == 200
+        assert await place.status(CALL + b"body") == 503
+        place.app.finish.set()
+        assert [await status(stream) for stream in served] == [200] * LIMIT
+        assert await place.status(CALL + b"body") == 200
+
+
+async def test_response_that_is_not_read_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "_UNREAD_SECONDS", 0.2)
+    async with serving(limit=LIMIT) as place:
+        place.app.size = 64 * 2**20
+        place.app.finish.set()
+        stream = await place.connect(CALL + b"body")
+        await place.begun(1)
+        with anyio.fail_after(WAIT):
+            # The application is let go, although nothing was read.
+            await place.app.sent.wait()
+        await stream.aclose()
+
+
+def test_fewer_files_mean_fewer_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
+    asked: list[tuple[int, int]] = []
+
+    def getrlimit(number: int) -> tuple[int, int]:
+        del number
+        return 128, 256
+
+    def setrlimit(number: int, limits: tuple[int, int]) -> None:
+        del number
+        asked.append(limits)
+
+    monkeypatch.setattr(resource, "getrlimit", getrlimit)
+    monkeypatch.setattr(resource, "setrlimit", setrlimit)
+    assert connections_for(8) == 8
+    assert connections_for(1000) < 256
+    assert asked == [(256, 256), (256, 256)]
+
+
+def test_log_lines_of_one_place_are_limited() -> None:
+    now = 0.0
+    limited = LimitedFilter(clock=lambda: now)
+
+    def line(message: str, level: int = logging.ERROR) -> logging.LogRecord:
+        return logging.LogRecord("asyncio", level, __file__, 1, message, (), None)
+
+    passed = [limited.filter(line("socket.accept() out of system resource\nsocket: x")) for _ in range(2000)]
+    assert sum(passed) == 5
+    assert limited.filter(line("another failure"))
+    assert all(limited.filter(line("told", logging.INFO)) for _ in range(50))
+    now = 61.0
+    record = line("socket.accept() out of system resource\nsocket: y")
+    assert limited.filter(record)
+    assert "1995 more" in record.getMessage()
