@@ -93,7 +93,7 @@ class InvalidSignature(RoundtripError, SdkInvalidSignature):
     """
 
 
-class SchemaNotRenderable(InvalidSignature):
+class SchemaNotRenderable(InvalidSignature, TypeError):
     """A question's schema that the protocol's form language cannot express (F1-F4)."""
 
     def __init__(self, message: str, *, field: str | None) -> None:

@@ -143,6 +143,26 @@ class ShortHmac(SigningAlgorithm):
         return hmac.digest(key, value, "sha256")[:_SIGNATURE_BYTES]
 
 
+def _left_to_the_codec(plain: bytes, bound_to: bytes) -> bytes:
+    """Frame as a sealed part what the author's own codec protects, as on the SDK: a `request_state` of its author."""
+    framed = len(plain).to_bytes(_LENGTH_BYTES, "big") + plain
+    framed += b"\0" * (-len(framed) % _PADDING_STEP)
+    return b"\0" * _NONCE_BYTES + framed + b"\0" * _TAG_BYTES
+
+
+def _from_the_codec(sealed: bytes, bound_to: bytes) -> bytes:
+    """Read what `_left_to_the_codec` has framed.
+
+    Raises:
+        ValueError: It was sealed with a key that is not here.
+    """
+    if sealed[:_NONCE_BYTES].strip(b"\0") or sealed[-_TAG_BYTES:].strip(b"\0"):
+        raise ValueError("the journal has a sealed part, and there is no key to open it with")
+    framed = sealed[_NONCE_BYTES:-_TAG_BYTES]
+    length = int.from_bytes(framed[:_LENGTH_BYTES], "big")
+    return framed[_LENGTH_BYTES : _LENGTH_BYTES + length]
+
+
 class JournalCodec:
     """Writes journals as bytes, and reads them back, within a size limit."""
 
@@ -162,12 +182,12 @@ class JournalCodec:
             TokenTooLarge: It is over the limit.
             InvalidSignature: It holds what must be sealed, and there is no key to do that with.
         """
-        if self._sealer is None and journal.has_secrets:
+        if self._sealer is None and journal.computed:
             raise InvalidSignature(
-                "a call has to keep something from the client's eyes (a step, a fallback, or a request_state of its "
-                "author), and request_state_security= gives no key for that; add seal_keys="
+                "a call has to keep something from the client's eyes (a step or a fallback), and "
+                "request_state_security= gives no key for that; add seal_keys="
             )
-        seal = self._sealer.seal if self._sealer is not None else None
+        seal = self._sealer.seal if self._sealer is not None else _left_to_the_codec
         return pack(journal, seal, deflate=deflate, limit=self._max_bytes)
 
     def read(self, packed: bytes) -> Journal:
@@ -177,7 +197,8 @@ class JournalCodec:
             TokenRejected: It is not a journal this version can read.
         """
         try:
-            return unpack(packed, self._sealer.open if self._sealer is not None else None, limit=self._max_bytes)
+            opened = self._sealer.open if self._sealer is not None else _from_the_codec
+            return unpack(packed, opened, limit=self._max_bytes)
         except ValueError as error:
             raise TokenRejected(RejectionReason.FORMAT) from error
 

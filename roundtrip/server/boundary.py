@@ -94,7 +94,7 @@ class RequestBoundary:
             return self._let_out(ctx, request, await call_next(inner), claims)
         except MCPError as error:
             if request.reason is not None and is_refusal(error):
-                self._explain(ctx, request, request.reason)
+                self._explain(ctx, request, request.reason, _words_of_codec(error))
             raise
         finally:
             request.ended = True
@@ -216,11 +216,11 @@ class RequestBoundary:
         claims = claims_of(ctx.method, ctx.params, audience=self._audience, call=call, bound=principal is not None)
         return claims if principal is None else claims + principal_claim(principal, call)
 
-    def _explain(self, ctx: Request, request: InFlight, reason: RejectionReason) -> None:
+    def _explain(self, ctx: Request, request: InFlight, reason: RejectionReason, said: str) -> None:
         """Tell the log and the tracers of a refused token what its client is not told."""
         # A name that nothing here has may be anything that a client wants to see in a log.
         subject = self._subject_of(ctx)
-        logger.warning("request state refused on %s %r: %s", ctx.method, subject or "(unknown)", reason.value)
+        logger.warning("request state refused on %s %r: %s%s", ctx.method, subject or "(unknown)", reason.value, said)
         if not self._tracers:
             return
         try:
@@ -245,6 +245,15 @@ class RequestBoundary:
             return self._journals.read(brought) if brought is not None else None
         except TokenRejected:
             return None
+
+
+def _words_of_codec(error: MCPError) -> str:
+    """Return what an author's own codec said of a token that it refused, for the log; empty where it said nothing."""
+    rejected = error.__cause__
+    told = rejected.__cause__ if isinstance(rejected, TokenRejected) else None
+    if isinstance(told, TokenRejected) or not isinstance(told, InvalidRequestState) or str(told) in _TOLD_BY_CODECS:
+        return ""
+    return f" ({told})" if str(told) else ""
 
 
 _TOLD_BY_CODECS: Final = {"unknown key": RejectionReason.UNKNOWN_KEY, "seal": RejectionReason.TAMPERED}

@@ -180,11 +180,6 @@ class AskingFunction(NamedTuple):
         """What tracers are told it is."""
         return subject_of(self.kind, self.name, self.version, self.build, self.plan.fingerprint)
 
-    @property
-    def seals(self) -> bool:
-        """Whether a call of it is known to carry what the client must not read."""
-        return self.plan.seals or returns_input_required(self.fn)
-
     def plan_for(self, done: Callable[..., Any]) -> Plan:
         """The plan of a page's `done` function, which may take what this function's resolvers may.
 

@@ -14,19 +14,23 @@ from mcp.server.request_state import (
 )
 
 from roundtrip.claims import MOST_CLAIMS_BYTES
-from roundtrip.errors import InvalidSignature
+from roundtrip.errors import InvalidSignature, RejectionReason, TokenRejected
 from roundtrip.machine.journal import Journal
+from roundtrip.runtime.leg import Limits
 from roundtrip.server.key_files import EnvironmentKeys, keys_of
 from roundtrip.tickets import TicketOffice
-from roundtrip.tokens import JournalCodec, KeyRing, Sealer, TokenCodec
+from roundtrip.tokens import JournalCodec, KeyRing, Sealer, TokenCodec, from_text, to_text
 
-__all__ = ["Keys", "Principal", "Protection", "protect"]
+__all__ = ["Keys", "Principal", "Protection", "limits_of", "protect"]
 
 Principal = Callable[[ServerRequestContext[Any, Any]], str | None]
 Keys = Sequence[bytes | bytearray | str]
 
 _UNNAMED = "mcp-server"
 """What the SDK calls a server without a name."""
+
+_TTL = 600.0
+_MAX_AGE = 3600.0
 
 _HINT_CHARACTERS = 5
 """Of the four bytes by which a token of the SDK's names its key: those of base64 that hold nothing else."""
@@ -79,6 +83,45 @@ class Protection(NamedTuple):
         return packed
 
 
+class _TextCodec:
+    """An author's own codec, which is given text as bytes: the payload of the SDK is JSON, so codecs may decode it."""
+
+    def __init__(self, codec: RequestStateCodec) -> None:
+        self._codec = codec
+
+    def seal(self, payload: bytes) -> str:
+        """Return the codec's token for the payload as base64url."""
+        return self._codec.seal(to_text(payload).encode())
+
+    def unseal(self, token: str) -> bytes:
+        """Return the payload of a token.
+
+        Raises:
+            TokenRejected: The codec vouches for something that is not a payload of this server.
+        """
+        text: Any = self._codec.unseal(token)
+        try:
+            return from_text(text.decode("ascii"))
+        except (ValueError, AttributeError) as error:
+            raise TokenRejected(RejectionReason.MALFORMED) from error
+
+
+def limits_of(given: RequestStateSecurity | None, *, ttl: float | None, max_age: float | None) -> Limits:
+    """Return the clocks of a server's calls, of which the SDK's policy may bring one.
+
+    Raises:
+        ValueError: A time is not usable, or two of them contradict each other.
+    """
+    if given is None:
+        return Limits(ttl=_TTL if ttl is None else ttl, max_age=_MAX_AGE if max_age is None else max_age)
+    if ttl is not None and ttl != given.ttl:
+        raise ValueError(
+            f"ttl= must be left out beside request_state_security=, which has its own, got ttl={ttl} and {given.ttl}; "
+            "say it there: RequestStateSecurity(..., ttl=...)"
+        )
+    return Limits(ttl=given.ttl, max_age=max(_MAX_AGE, given.ttl) if max_age is None else max_age)
+
+
 def protect(
     given: RequestStateSecurity | None,
     *,
@@ -106,7 +149,8 @@ def protect(
             )
         ring = KeyRing(seal_keys) if seal_keys is not None else None
         policy = RequestStateSecurity(
-            codec=given.codec,
+            # The SDK's own encrypts whatever bytes it gets.
+            codec=given.codec if isinstance(given.codec, AESGCMRequestStateCodec) else _TextCodec(given.codec),
             ttl=given.ttl,
             bind_principal=given.bind_principal,
             audience=given.audience,

@@ -37,7 +37,7 @@ from roundtrip.ledger.memory import MemoryLedger
 from roundtrip.machine.packing import MAX_JOURNAL_BYTES
 from roundtrip.recording.configuration import Trace, tracers_of
 from roundtrip.recording.tracing import Tracer
-from roundtrip.runtime.leg import Authored, Finished, Limits, Suspended
+from roundtrip.runtime.leg import Authored, Finished, Suspended
 from roundtrip.server.admission import Admission, Doorkeeper, PrivateAnswers
 from roundtrip.server.boundary import RequestBoundary
 from roundtrip.server.catalog import Catalog, Shelf
@@ -51,7 +51,7 @@ from roundtrip.server.overrides import Overrides
 from roundtrip.server.probe import PROBE_TOOL, Probe, probe_wanted
 from roundtrip.server.prompts_and_resources import LISTINGS, PromptsAndResources
 from roundtrip.server.recovery import Recovery
-from roundtrip.server.security import Keys, Principal, protect
+from roundtrip.server.security import Keys, Principal, limits_of, protect
 from roundtrip.server.spans import spans_where_seen
 from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.server.tools.options import ToolDetails, ToolOptions, ToolSpec
@@ -86,8 +86,9 @@ class Server(PromptsAndResources[LifespanResultT]):
             so a key is replaced in three steps: `[old, new]`, `[new, old]`, `[new]`. By default those of the
             environment: ROUNDTRIP_KEYS lists them, or ROUNDTRIP_KEY_FILE names a file of `roundtrip keys`. Without
             either the server makes a key of its own, and only this process can resume its calls.
-        ttl: Seconds a client may take over one leg's questions.
-        max_age: Seconds after which a call cannot be resumed, however often it was.
+        ttl: Seconds a client may take over one leg's questions. By default 600, or as `request_state_security` says.
+        max_age: Seconds after which a call cannot be resumed, however often it was. By default 3600, or `ttl` where
+            `request_state_security` has a longer one.
         encrypt: Encrypt tokens wholly. What the server computed is never readable either way.
         principal: Whom a token belongs to. By default the authenticated identity; `False` binds it to nobody.
         audience: The service a token is for. By default the server's name.
@@ -147,8 +148,8 @@ class Server(PromptsAndResources[LifespanResultT]):
         subscriptions: SubscriptionBus | Literal[False] | None = None,
         middleware: Sequence[ServerMiddleware[Any]] | None = None,
         keys: Keys | None = None,
-        ttl: float = 600.0,
-        max_age: float = 3600.0,
+        ttl: float | None = None,
+        max_age: float | None = None,
         encrypt: bool = False,
         principal: Principal | Literal[False] | None = None,
         audience: str | None = None,
@@ -171,7 +172,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             on_duplicate_tools or ("warn" if warn_on_duplicate_tools else "ignore"), self._visibility
         )
         self._catalog = Catalog(self._visibility)
-        self._limits = Limits(ttl=ttl, max_age=max_age)
+        self._limits = limits_of(request_state_security, ttl=ttl, max_age=max_age)
         self._defaults = ToolDefaults(
             self._limits, build=build, strict=strict_input_validation, inline=dereference_schemas
         )
@@ -188,7 +189,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             request_state_security,
             name=name,
             keys=keys,
-            ttl=ttl,
+            ttl=self._limits.ttl,
             encrypt=encrypt,
             principal=principal,
             audience=audience,

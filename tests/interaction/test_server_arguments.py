@@ -79,14 +79,12 @@ async def asks_by_hand() -> InputRequiredResult | str:
     return "x"
 
 
-@pytest.mark.parametrize("tool", [keeps_a_secret, asks_by_hand])
-def test_what_would_have_to_be_sealed_is_refused_where_the_sdk_s_policy_brings_no_key_for_it(
-    tool: Callable[..., Any],
-) -> None:
+def test_what_would_have_to_be_sealed_is_refused_where_the_sdk_s_policy_brings_no_key_for_it() -> None:
     server = Server("shop", request_state_security=RequestStateSecurity(keys=[KEY]))
     server.add_tool(asks_only)
+    server.add_tool(asks_by_hand)
     with pytest.raises(InvalidSignature, match="seal_keys="):
-        server.add_tool(tool)
+        server.add_tool(keeps_a_secret)
 
 
 @pytest.mark.anyio

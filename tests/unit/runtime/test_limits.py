@@ -13,7 +13,7 @@ from roundtrip import Server
     ("options", "told"),
     [
         ({"ttl": "10"}, "ttl='10': a number of seconds, not a str"),
-        ({"max_age": None}, "max_age=None: a number of seconds, not a NoneType"),
+        ({"max_age": (60,)}, "max_age=(60,): a number of seconds, not a tuple"),
         ({"ttl": True}, "ttl=True: a number of seconds, not a bool"),
         ({"ttl": 0}, "ttl=0 and max_age=3600.0"),
         ({"ttl": math.nan}, "ttl=nan and max_age=3600.0"),
