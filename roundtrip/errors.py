@@ -23,6 +23,7 @@
     │   ├── OutcomeUnknown        it was begun before, and nobody will ever know how far it got
     │   ├── CallHasEnded          the call ended before, with other answers
     │   ├── StillRunning          another instance is at it
+    │   │   └── CallTakenOver         and has taken over what this one was at
     │   └── LedgerUnavailable     nobody can tell whether it has run
     ├── CannotAsk            the client cannot be asked this way
     │   ├── CapabilityMissing     it did not declare the capability
@@ -51,6 +52,7 @@ __all__ = [
     "BodyMistake",
     "CallHasEnded",
     "CallOutlived",
+    "CallTakenOver",
     "CannotAsk",
     "CapabilityMissing",
     "ChannelMissing",
@@ -313,6 +315,18 @@ class StillRunning(OnceRefused):
 
     def __init__(self, owner: str) -> None:
         super().__init__(f"this call of {owner} is still running; send the same request again later", owner=owner)
+
+
+class CallTakenOver(StillRunning):
+    """This process was silent for so long that another request has taken the call over: the body was stopped."""
+
+    def __init__(self, owner: str) -> None:
+        OnceRefused.__init__(
+            self,
+            f"{owner} was stopped: its process was silent for so long that another request has taken this call over; "
+            "send the same request again for its result",
+            owner=owner,
+        )
 
 
 class LedgerUnavailable(OnceRefused):

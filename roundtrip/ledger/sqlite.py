@@ -48,6 +48,8 @@ CREATE TABLE IF NOT EXISTS notes (
     value TEXT NOT NULL,
     PRIMARY KEY (key, name)
 ) WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS entries_forgotten AFTER DELETE ON entries
+BEGIN DELETE FROM notes WHERE key = OLD.key; END;
 """
 
 # One statement, so one atomic step: a SELECT before it would let two processes begin.
@@ -81,10 +83,10 @@ _LOOK: Final = """
 SELECT standing, terms, result, lapses FROM entries
 WHERE key = :key AND expires > :now AND standing <> 'free' AND (standing <> 'held' OR lapses > :now)
 """
-_FORGET: Final = (
-    "DELETE FROM entries WHERE expires <= :now",
-    "DELETE FROM notes WHERE key NOT IN (SELECT key FROM entries)",
-)
+# Bounded, as whoever claims waits for it: four times what can have been added since the last time.
+_FORGET: Final = """
+DELETE FROM entries WHERE key IN (SELECT key FROM entries WHERE expires <= :now ORDER BY expires LIMIT :most)
+"""
 
 
 class SqliteLedger:
@@ -136,8 +138,7 @@ class SqliteLedger:
             now = time.time()
             self._claims += 1
             if self._claims % _FORGET_EVERY == 0:
-                for statement in _FORGET:
-                    connection.execute(statement, {"now": now})
+                connection.execute(_FORGET, {"now": now, "most": _FORGET_EVERY * 4})
             given = {
                 "key": key,
                 "terms": terms,

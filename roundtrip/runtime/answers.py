@@ -7,7 +7,7 @@ two functions share a name and are told apart by their paths, `adopt` finds what
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from mcp_types import (
     CreateMessageResult,
@@ -31,7 +31,7 @@ from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored, Wa
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, digest
 from roundtrip.runtime.reasons import Reason
 
-__all__ = ["UNNAMED", "VOLATILE_AFTER", "Answers", "Open", "seeds_of", "without_value"]
+__all__ = ["UNNAMED", "VOLATILE_AFTER", "Answers", "Noted", "Open", "seeds_of", "without_value"]
 
 _STAND_IN = "~"
 """Begins, among the computed values, the names of questions that something stands in for."""
@@ -85,6 +85,14 @@ class Open:
         return self.question.sent(self.complaint)
 
 
+class Noted(NamedTuple):
+    """One value that a leg has computed, with the number of reviews that had changed answers before."""
+
+    revision: int
+    key: str
+    value: Any
+
+
 class Answers:
     """What is known of the client's answers while one leg runs."""
 
@@ -112,22 +120,44 @@ class Answers:
         self.entries: dict[str, Entry] = dict(journal.entries) if journal is not None else {}
         self.computed: dict[str, Computed] = dict(journal.computed) if journal is not None else {}
         self._seeds: Mapping[str, Entry] = (journal.seeds if journal is not None else seeds) or {}
-        self.noted: set[str] = set()
-        """What of it is known to whoever keeps the books."""
-        self._brought = frozenset(self.computed)
+        self.kept = set(self.computed)
+        """The names of computed values that need no more noting: the token or the ledger has them."""
+        self._revision = 0
+        self._noted: Mapping[int, Mapping[str, Any]] = {}
+        self._due: list[Noted] = []
         self.open: dict[str, Open] = {}
         self.forms: dict[str, Form] = {}
         """The forms of the questions that came up on this leg, for a review of their answers."""
 
-    def recall_computed(self, noted: Mapping[str, Any]) -> None:
-        """Take over what an earlier serving of this leg has computed."""
-        self.computed |= {key: Computed(value) for key, value in noted.items() if key not in self.computed}
-        self.noted |= noted.keys()
+    @property
+    def revision(self) -> int:
+        """How many times a review has changed answers on this leg."""
+        return self._revision
 
-    def newly_computed(self) -> dict[str, Any]:
-        """What this leg has computed, and nobody keeps yet."""
-        known = self.noted | self._brought
-        return {key: computed.value for key, computed in self.computed.items() if key not in known}
+    def recall_computed(self, noted: Mapping[int, Mapping[str, Any]]) -> None:
+        """Take over what an earlier serving of this leg has computed, by the revision it was computed in.
+
+        A value of a later revision waits until this serving gets there: before, the journal's value is the right one.
+        """
+        self._noted = noted
+        self._take_noted()
+
+    def newly_computed(self) -> list[Noted]:
+        """Return what this leg has computed and neither the token nor the ledger has."""
+        return [
+            *self._due,
+            *(
+                Noted(self._revision, key, computed.value)
+                for key, computed in self.computed.items()
+                if key not in self.kept
+            ),
+        ]
+
+    def _take_noted(self) -> None:
+        noted = self._noted.get(self._revision, {})
+        # A note is newer than the journal: the value there was stale, or did not fit.
+        self.computed |= {key: Computed(value) for key, value in noted.items()}
+        self.kept |= noted.keys()
 
     def deliver(self, responses: Mapping[str, InputResponse | None], asked: Mapping[str, Asked]) -> None:
         """Take the answers of one round (None for a malformed one); those to what was not asked are ignored (S8)."""
@@ -394,16 +424,22 @@ class Answers:
         """Whether an answer was accepted on this leg's round, and not restored."""
         return key in self._fresh
 
-    def revise(self, key: str, content: Mapping[str, Any], *, stale: Iterable[str]) -> None:
-        """Put another answer in the place of an earlier one, and forget what depended on that."""
-        self.entries[key] = self.entries[key]._replace(data=dict(content))
+    def revise(self, changed: Mapping[str, Mapping[str, Any]], *, stale: Iterable[str]) -> None:
+        """Put other answers in the place of earlier ones, and forget what depended on those."""
+        self._due = self.newly_computed()
+        self.kept |= self.computed.keys()
+        self._revision += 1
+        for key, content in changed.items():
+            self.entries[key] = self.entries[key]._replace(data=dict(content))
         for name in stale:
             self._revised.add(name)
             self.entries.pop(name, None)
-            self.computed.pop(name, None)
-            self.computed.pop(_STAND_IN + name, None)
+            for computed in (name, _STAND_IN + name):
+                self.computed.pop(computed, None)
+                self.kept.discard(computed)
             self._asked.pop(name, None)
             self._responses.pop(name, None)
+        self._take_noted()
 
     def with_unread(self) -> dict[str, Entry]:
         """The entries, and the answers of this round that nothing has read, pinned to what they answer.

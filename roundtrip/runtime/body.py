@@ -33,14 +33,14 @@ from roundtrip.graph.signatures import hints_of, is_async
 from roundtrip.graph.walk import RunInThread
 from roundtrip.machine.facts import StepBegan, StepEnded, Watch
 from roundtrip.machine.journal import Action, Computed
-from roundtrip.runtime.answers import UNNAMED, Answers, without_value
+from roundtrip.runtime.answers import UNNAMED, Answers, Noted, without_value
 from roundtrip.runtime.endings import Revision, Suspension
 from roundtrip.runtime.rounds import Rounds
 
 __all__ = ["Body"]
 
 
-Note = Callable[[str, Any], Awaitable[None]]
+Note = Callable[[Noted], Awaitable[None]]
 """Keeps what was computed, for the case that this leg is served again."""
 
 
@@ -56,6 +56,7 @@ class Body:
         "_open",
         "_over",
         "_plan",
+        "_require_held",
         "_rounds",
         "_run_in_thread",
         "_unkeyed",
@@ -73,9 +74,11 @@ class Body:
         *,
         watch: Watch | None = None,
         note: Note | None = None,
+        require_held: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._watch = watch
         self._note = note
+        self._require_held = require_held
         self._plan = plan
         self._answers = answers
         self._rounds = rounds
@@ -201,8 +204,8 @@ class Body:
             # Restored on later legs, the review is only a review: its changes have been made.
             self._answers.entries[key] = self._answers.entries[key]._replace(data=None)
             if changed:
-                for name, content in changed.items():
-                    self._answers.revise(name, content, stale=self._after(name, but=(key, *changed)))
+                stale = [after for name in changed for after in self._after(name, but=(key, *changed))]
+                self._answers.revise(changed, stale=stale)
                 self._ended_by = (key,)
                 raise Revision
         values = {name: form.parse(self._answers.entries[name].data) for name, (form, _) in parts.items()}
@@ -234,6 +237,8 @@ class Body:
             else:
                 self._tell(StepEnded(key, "recalled", kept.value))
                 return restored
+        if self._require_held is not None:
+            await self._require_held()
         self._tell(StepBegan(key))
         try:
             plain, restored = await self._run_step(key, functools.partial(fn, *args, **kwargs), is_async(fn), adapter)
@@ -244,8 +249,8 @@ class Body:
         self._answers.computed[key] = Computed(plain)
         if self._note is not None:
             # At once, as what it did may be what must not be done again.
-            await self._note(key, plain)
-            self._answers.noted.add(key)
+            await self._note(Noted(self._answers.revision, key, plain))
+            self._answers.kept.add(key)
         return restored
 
     async def _run_step(

@@ -405,6 +405,7 @@ class _Run:
                 self._leg.run_in_thread,
                 watch=self._leg.call.watch,
                 note=once.note if once is not None else None,
+                require_held=once.require_held if once is not None else None,
             )
         return self._body
 

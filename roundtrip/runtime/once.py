@@ -6,16 +6,18 @@ of it. A suspension takes the claim back, as the next leg goes on with the call.
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import anyio
 from mcp_types import InputRequiredResult, InputResponse
 
-from roundtrip.errors import AnswerRejected, CannotAsk, QuestionRefused, ToolTimedOut
+from roundtrip.errors import AnswerRejected, CallTakenOver, CannotAsk, QuestionRefused, ToolTimedOut
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import State
+from roundtrip.runtime.answers import Noted
 from roundtrip.runtime.endings import Suspension, verdict_on
 
 __all__ = ["Once", "Recalled", "kept_in", "terms_of"]
@@ -47,8 +49,24 @@ class Once(Protocol):
         """
         ...
 
-    def noted(self) -> Mapping[str, Any]:
-        """What an earlier serving of this very leg has computed."""
+    def noted(self) -> Mapping[int, Mapping[str, Any]]:
+        """Return what an earlier serving of this very leg has computed, by the revision it was computed in."""
+        ...
+
+    def holding(self) -> AbstractContextManager[None]:
+        """Surround the work of the leg, which ends when another leg turns out to have taken the call over.
+
+        Raises:
+            CallTakenOver: Another leg has.
+        """
+        ...
+
+    async def require_held(self) -> None:
+        """Make sure that the call is still this leg's, before it does what must not be done twice.
+
+        Raises:
+            CallTakenOver: Another leg has taken it over.
+        """
         ...
 
     async def start_body(self) -> None:
@@ -59,8 +77,12 @@ class Once(Protocol):
         """
         ...
 
-    async def note(self, key: str, value: Any) -> None:
-        """Keep what was computed, for the case that this leg is served again."""
+    async def note(self, noted: Noted) -> None:
+        """Keep what was computed, for the case that this leg is served again.
+
+        Raises:
+            CallTakenOver: Another leg has taken the call over.
+        """
         ...
 
     async def settle(self, value: Any) -> None:
@@ -99,7 +121,7 @@ async def kept_in(
     work: Awaitable[T],
     *,
     value_of: Callable[[T], Any],
-    computed: Callable[[], Mapping[str, Any]],
+    computed: Callable[[], Iterable[Noted]],
 ) -> T:
     """Do a leg's work, and tell the books what came of it.
 
@@ -111,20 +133,21 @@ async def kept_in(
         computed: What the call has computed, to be noted when it is suspended.
     """
     try:
-        end = await work
+        with once.holding():
+            end = await work
     except BaseException as raised:
         verdict = verdict_on(raised)
         begun = call.state is State.EXECUTING
         with anyio.move_on_after(_LAST_WORDS, shield=True):
             if isinstance(verdict, Suspension):
                 try:
-                    for key, value in computed().items():
-                        await once.note(key, value)
+                    for noted in computed():
+                        await once.note(noted)
                 finally:
                     # Even if noting is cut short: a claim that is not taken back is renewed for ever.
                     await once.release()
-            elif not begun or isinstance(verdict, QuestionRefused | CannotAsk | AnswerRejected):
-                # What the client said ended the leg, and not what the body did: another answer may get further.
+            elif not begun or isinstance(verdict, QuestionRefused | CannotAsk | AnswerRejected | CallTakenOver):
+                # What the client said ended the leg, or another leg did, and not what the body did.
                 await once.release()
             elif isinstance(verdict, Exception) and not isinstance(verdict, ToolTimedOut):
                 await once.fail(verdict)

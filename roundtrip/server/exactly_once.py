@@ -2,11 +2,12 @@
 
 import asyncio
 import contextvars
+import hashlib
 import json
 import logging
 import os
 import random
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -16,11 +17,21 @@ from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ErrorData
 
-from roundtrip.errors import CallHasEnded, LedgerUnavailable, OutcomeUnknown, StillRunning
+from roundtrip.errors import (
+    CallHasEnded,
+    CallTakenOver,
+    LedgerUnavailable,
+    OutcomeUnknown,
+    StillRunning,
+    TokenRejected,
+)
 from roundtrip.ledger.contract import Claim, Ledger, LedgerDown, Standing
+from roundtrip.machine.journal import from_text, to_text
+from roundtrip.runtime.answers import Noted
 from roundtrip.runtime.once import Recalled
 from roundtrip.server.failures import tool_failure
 from roundtrip.server.requests import SKEW
+from roundtrip.tokens import Sealer
 
 __all__ = ["Booked", "Crashed", "OnUnknown"]
 
@@ -40,12 +51,19 @@ MOST_NOTED = 1024 * 1024
 SETTLE_FOR: Final = 300.0
 """Seconds for which it is tried to put down what came of a call, where the ledger is down when its body ends."""
 _HOLDER_BYTES: Final = 12
+_NAME_BYTES: Final = 16
+_SEALED: Final = "s1."
+"""Begins what is sealed in a ledger. JSON begins otherwise."""
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 
 
 class Crashed(Exception):
     """What a body crashed with on an earlier serving; the text is that of its exception."""
+
+
+class _Unreadable(Exception):
+    """An entry of the ledger that was not sealed with a key of this server."""
 
 
 @dataclass(slots=True)
@@ -58,11 +76,17 @@ class Booked:
     keep: float
     """Seconds after which no leg of the call can arrive any more."""
     on_unknown: OnUnknown = "fail"
+    sealer: Sealer | None = None
+    """Seals what is kept; None where there are no keys, or where it never leaves the memory of this process."""
     _holder: str = field(default_factory=lambda: os.urandom(_HOLDER_BYTES).hex())
     _terms: str = ""
     _firm: bool = False
     """Whether the claim that was made is the body's own."""
-    _noted: dict[str, Any] = field(default_factory=dict[str, Any])
+    _heard: float = 0.0
+    """When it was last sure that the call is this leg's."""
+    _taken_over: bool = False
+    _scope: anyio.CancelScope | None = None
+    _noted: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
     _room: int = 0
     """Characters that may still be noted."""
     _heart: "_Heart | None" = None
@@ -83,7 +107,7 @@ class Booked:
             StillRunning: Another instance is at it, and was waited for in vain.
             OutcomeUnknown: Another instance was at it, and will never tell.
             CallHasEnded: It has ended, with other answers.
-            LedgerUnavailable: The ledger does not say.
+            LedgerUnavailable: The ledger does not say, or says what no key of this server opens.
             Exception: What an earlier serving ended with.
         """
         self._terms = terms
@@ -101,12 +125,12 @@ class Booked:
                 await self.release()
             raise
         if claim.standing is Standing.GRANTED:
-            prefix = f"{terms}/"
-            self._noted = {
-                json.loads(name.removeprefix(prefix)): json.loads(value)
-                for name, value in claim.notes.items()
-                if name.startswith(prefix)
-            }
+            try:
+                self._take_notes(claim.notes)
+            except _Unreadable as error:
+                # Without them, steps that have been taken would be taken again.
+                await self.release()
+                raise self._unreadable() from error
             self._room = MOST_NOTED - sum(len(name) + len(value) for name, value in claim.notes.items())
             self._heart = _Heart(self)
             return None
@@ -114,7 +138,11 @@ class Booked:
             raise OutcomeUnknown(self.owner)
         if claim.terms != terms:
             raise CallHasEnded(self.owner)
-        return Recalled(_read(claim.result))
+        try:
+            kept = self._open(claim.result, "result")
+        except _Unreadable as error:
+            raise self._unreadable() from error
+        return Recalled(_read(kept))
 
     async def start_body(self) -> None:
         """Put down that the body begins now.
@@ -133,22 +161,55 @@ class Booked:
         if claim.standing is not Standing.GRANTED:
             # What came of it, whoever sends the request again is told.
             raise StillRunning(self.owner)
+        self._firm = True
 
-    def noted(self) -> Mapping[str, Any]:
-        """What an earlier serving of this very leg has computed."""
+    def noted(self) -> Mapping[int, Mapping[str, Any]]:
+        """Return what an earlier serving of this very leg has computed, by the revision it was computed in."""
         return self._noted
 
-    async def note(self, key: str, value: Any) -> None:
-        """Keep what was computed. A ledger that cannot is told to the log: what was computed stands."""
+    @contextmanager
+    def holding(self) -> Generator[None]:
+        """Surround the work of the leg, which is cancelled when another leg turns out to have taken the call over.
+
+        Raises:
+            CallTakenOver: Another leg has.
+        """
+        with anyio.CancelScope() as self._scope:
+            try:
+                yield
+            except Exception as error:
+                if self._taken_over:
+                    raise CallTakenOver(self.owner) from error
+                raise
+        if self._taken_over:
+            raise CallTakenOver(self.owner)
+
+    async def require_held(self) -> None:
+        """Make sure that the call is still this leg's, where it has been silent for long enough to lose it.
+
+        Raises:
+            CallTakenOver: Another leg has taken it over.
+        """
+        if anyio.current_time() - self._heard > LEASE / 2:
+            await self.renew()
+
+    async def note(self, noted: Noted) -> None:
+        """Keep what was computed. A ledger that cannot is told to the log: what was computed stands.
+
+        Raises:
+            CallTakenOver: Another leg has taken the call over.
+        """
         with _reported(self.owner, "keep what it computed"):
-            # Not every ledger takes every character that a key may have.
-            name = f"{self._terms}/{json.dumps(key)}"
-            text = json.dumps(value)
+            digest = hashlib.blake2b(
+                f"{noted.revision}/{noted.key}".encode("utf-8", "surrogatepass"), digest_size=_NAME_BYTES
+            )
+            name = f"{self._terms}/{digest.hexdigest()}"
+            text = self._seal(json.dumps([noted.revision, noted.key, noted.value]), name)
             self._room -= len(name) + len(text)
             if self._room < 0:
                 logger.warning("%s does not keep what it computed: too much has been noted for its call", self.owner)
                 return
-            await self.ledger.note(self.call_id, name, text, holder=self._holder)
+            await self._while_held(lambda: self.ledger.note(self.call_id, name, text, holder=self._holder))
 
     async def settle(self, value: Any) -> None:
         """Put the result down."""
@@ -176,9 +237,78 @@ class Booked:
             raise
 
     async def renew(self) -> None:
-        """Say that it is still being worked on."""
+        """Say that it is still being worked on.
+
+        Raises:
+            CallTakenOver: Another leg has taken the call over.
+        """
         with _reported(self.owner, "say that it still runs"):
-            await self.ledger.renew(self.call_id, holder=self._holder, lease=LEASE)
+            await self._while_held(lambda: self.ledger.renew(self.call_id, holder=self._holder, lease=LEASE))
+
+    async def beat(self) -> None:
+        """Say that it is still being worked on, and end the work where it is another's by now."""
+        with suppress(CallTakenOver):
+            await self.renew()
+
+    async def _while_held(self, write: Callable[[], Awaitable[bool]]) -> None:
+        """Write what only the holder of the call may write.
+
+        Raises:
+            CallTakenOver: Another leg holds it.
+        """
+        if self._taken_over:
+            raise CallTakenOver(self.owner)
+        began = anyio.current_time()
+        held = await write()
+        if not held and (await self._claim(tentative=not self._firm)).standing is Standing.GRANTED:
+            # The ledger has lost the entry, and has a new one by now.
+            held = await write()
+        if not held:
+            self._taken_over = True
+            self._stop()
+            if self._scope is not None:
+                self._scope.cancel()
+            raise CallTakenOver(self.owner)
+        self._heard = began
+
+    def _take_notes(self, notes: Mapping[str, str]) -> None:
+        for name, text in notes.items():
+            if name.startswith(f"{self._terms}/"):
+                revision, key, value = json.loads(self._open(text, name))
+                self._noted.setdefault(revision, {})[key] = value
+
+    def _seal(self, text: str, use: str) -> str:
+        """What the ledger keeps of a text, for one use in this call only."""
+        if self.sealer is None:
+            return text
+        return _SEALED + to_text(self.sealer.seal(text.encode("utf-8", "surrogatepass"), self._bound(use)))
+
+    def _open(self, kept: str, use: str) -> str:
+        """The text that a ledger has kept.
+
+        Raises:
+            _Unreadable: It was sealed with another key or for something else, or is not sealed and should be.
+        """
+        if self.sealer is None and not kept.startswith(_SEALED):
+            return kept
+        try:
+            if self.sealer is None or not kept.startswith(_SEALED):
+                raise ValueError("keys on one side only")
+            sealed = from_text(kept.removeprefix(_SEALED))
+            return self.sealer.open(sealed, self._bound(use)).decode("utf-8", "surrogatepass")
+        except (TokenRejected, ValueError) as error:
+            raise _Unreadable from error
+
+    def _bound(self, use: str) -> bytes:
+        return json.dumps([self.call_id, self._terms, use]).encode()
+
+    def _unreadable(self) -> LedgerUnavailable:
+        logger.error(
+            "the ledger has an entry for %s that no key of this server opens; give all instances that share a ledger "
+            "the same keys",
+            self.owner,
+        )
+        return LedgerUnavailable(self.owner)
 
     async def _claim_in_turn(self) -> Claim:
         """Claim the call when nobody is at it any more.
@@ -195,7 +325,8 @@ class Booked:
         return claim
 
     async def _claim(self, *, tentative: bool) -> Claim:
-        return await self.ledger.claim(
+        began = anyio.current_time()
+        claim = await self.ledger.claim(
             self.call_id,
             self._terms,
             holder=self._holder,
@@ -204,6 +335,8 @@ class Booked:
             although_unknown=self.on_unknown == "rerun",
             tentative=tentative,
         )
+        self._heard = began
+        return claim
 
     async def _settle(self, write: Callable[[], str | None], what: str) -> None:
         self._stop()
@@ -227,7 +360,7 @@ class Booked:
         if result is not None and len(result) > LARGEST:
             logger.error("%s could not %s: it is too large, with %d characters", self.owner, what, len(result))
             return None
-        return result
+        return self._seal(result, "result") if result is not None else None
 
     async def _put_down(self, result: str | None) -> None:
         kept = await self.ledger.settle(self.call_id, holder=self._holder, result=result, keep=self.keep + SKEW)
@@ -279,7 +412,7 @@ class _Heart:
             self._task.cancel()
 
     def _beat(self) -> None:
-        self._task = self._loop.create_task(self._booked.renew())
+        self._task = self._loop.create_task(self._booked.beat())
         self._timer = self._loop.call_later(LEASE / 3, self._beat)
 
 

@@ -21,7 +21,7 @@ from mcp_types import INTERNAL_ERROR, InputResponseRequestParams, InputResponses
 
 from roundtrip.asks.markers import Marker
 from roundtrip.errors import RoundtripError, ToolTimedOut
-from roundtrip.ledger.contract import Ledger
+from roundtrip.ledger.contract import Ledger, Reach
 from roundtrip.machine.call import Call
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal, to_text
@@ -264,7 +264,9 @@ class LegRunner:
 
     def _books(self, function: AskingFunction, call: Call, on_unknown: OnUnknown) -> Booked:
         limits = function.limits
-        return Booked(self._ledger, call.id, function.name, limits.max_age + limits.recover, on_unknown)
+        # What never leaves this process need not be sealed.
+        sealer = self._protection.ledger_sealer if self._ledger.reach > Reach.PROCESS else None
+        return Booked(self._ledger, call.id, function.name, limits.max_age + limits.recover, on_unknown, sealer)
 
     def wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: InFlight, state: str) -> bytes:
         """Put a state that a function outside roundtrip returned by hand into a journal, under the seal.

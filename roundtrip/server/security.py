@@ -47,6 +47,8 @@ class Protection(NamedTuple):
     """What transcripts make digests with."""
     hints: tuple[str, ...] = ()
     """What the keys are known by, the one that signs first."""
+    ledger_sealer: Sealer | None = None
+    """Seals what is kept in ledgers outside this process."""
     own_key: bool = False
     """Whether the key was made here, and is known to no other process."""
 
@@ -157,7 +159,15 @@ def protect(
         )
         journals = JournalCodec(_sealer(ring), max_bytes=max_journal_bytes)
         tickets = TicketOffice(ring) if ring is not None else None
-        return Protection(policy, journals, None, tickets, _trace_key(ring), (*_codec_hint(given.codec), *_hints(ring)))
+        return Protection(
+            policy,
+            journals,
+            None,
+            tickets,
+            _trace_key(ring),
+            (*_codec_hint(given.codec), *_hints(ring)),
+            _sealer(ring, b"ledger"),
+        )
     if seal_keys is not None:
         raise ValueError("seal_keys= goes with request_state_security=; keys= seals by itself")
     found = keys_of(environment) if keys is None else None
@@ -184,6 +194,7 @@ def protect(
         TicketOffice(ring),
         _trace_key(ring),
         _hints(ring),
+        _sealer(ring, b"ledger"),
         own_key=keys is None and found is None,
     )
 
@@ -210,5 +221,5 @@ def _hints(ring: KeyRing | None) -> tuple[str, ...]:
     return tuple(ring.hints()) if ring is not None else ()
 
 
-def _sealer(ring: KeyRing | None) -> Sealer | None:
-    return Sealer(ring, purpose=b"seal", entropy=os.urandom) if ring is not None else None
+def _sealer(ring: KeyRing | None, purpose: bytes = b"seal") -> Sealer | None:
+    return Sealer(ring, purpose=purpose, entropy=os.urandom) if ring is not None else None

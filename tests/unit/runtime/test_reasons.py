@@ -212,7 +212,7 @@ def test_revised_is_what_may_depend_on_an_answer_that_the_user_changed() -> None
     rounds.round({"confirm": SURE, "other": other()})
     answers = rounds.round({"confirm": SURE, "other": other()}, {"confirm": yes(ok=True), "other": yes(ok=True)})
     assert None not in answers.values()
-    rounds.answers.revise("confirm", {"ok": False}, stale=["other"])
+    rounds.answers.revise({"confirm": {"ok": False}}, stale=["other"])
     rounds.answers.settle_node(rounds.node("other"), other())
     assert put(rounds, "other").reason is Reason.REVISED
 

@@ -1,0 +1,192 @@
+"""Steps of tools that run once: kept for the leg and the revision they belong to, and taken by the holder alone."""
+
+import threading
+from typing import Annotated, Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from mcp.shared.exceptions import MCPError
+from pydantic import BaseModel
+
+from roundtrip import Context, Elicit, Resolve
+from roundtrip.ledger import MemoryLedger
+from roundtrip.server import exactly_once
+from roundtrip.testing import LegByLeg
+from tests.interaction.ledger.shops import Shop, text_of
+
+pytestmark = pytest.mark.anyio
+
+BOUND = 20.0
+
+
+class City(BaseModel):
+    city: str
+
+
+class Trips:
+    """Trips that are reviewed before they are booked, in a process that dies after the review."""
+
+    def __init__(self) -> None:
+        self.fares: list[str] = []
+        self.dies = True
+        self.shop = Shop(MemoryLedger())
+        self.shop.add(self.book, on_unknown="rerun", timeout=1.0)
+
+    async def fare_to(self, city: str) -> str:
+        self.fares.append(city)
+        return f"fare no. {len(self.fares)} to {city}"
+
+    async def book(self, ctx: Context[Any, Any]) -> str:
+        """Book a trip."""
+        chosen = await ctx.ask("city", Elicit("Where to?", City), unwrap=True)
+        fare = await ctx.step("fare", self.fare_to, chosen.city)
+        await ctx.review("review", "All right?", ["city"])
+        if self.dies:
+            await anyio.sleep_forever()
+        return fare
+
+
+async def test_a_step_taken_after_a_changed_answer_is_not_taken_again() -> None:
+    trips = Trips()
+    legs = LegByLeg(trips.shop)
+    await legs.leg("book")
+    await legs.leg("book", state=legs.token)
+    await legs.leg("book", answers={"city": {"city": "Rome"}}, state=legs.token)
+    changed: Any = {"review": {"city.city": "Oslo"}}
+    token = legs.token
+    with pytest.raises(MCPError, match="timed out"):
+        await legs.leg("book", answers=changed, state=token)
+    assert trips.fares == ["Rome", "Oslo"]
+    trips.dies = False
+    booked = await legs.leg("book", answers=changed, state=token)
+    assert (text_of(booked), trips.fares) == ("fare no. 2 to Oslo", ["Rome", "Oslo"])
+
+
+async def test_a_fixed_value_computed_before_a_review_is_kept_as_it_was() -> None:
+    drawn: list[int] = []
+
+    async def draw() -> int:
+        drawn.append(len(drawn))
+        return len(drawn)
+
+    async def where() -> Elicit[City]:
+        return Elicit("Where to?", City)
+
+    async def book(
+        ctx: Context[Any, Any],
+        city: Annotated[City, Resolve(where, key="city")],
+        number: Annotated[int, Resolve(draw, once=True)],
+    ) -> str:
+        await ctx.review("review", "All right?", ["city"])
+        agreed = await ctx.ask("agreed", Elicit(f"{city.city}, {number}?", bool), unwrap=True)
+        return f"{city.city} {number} {agreed}"
+
+    shop = Shop(MemoryLedger())
+    shop.add(book)
+    legs = LegByLeg(shop)
+    await legs.leg("book")
+    await legs.leg("book", answers={"city": {"city": "Rome"}}, state=legs.token)
+    token = legs.token
+    shown: list[str] = []
+    for _ in range(2):
+        await legs.leg("book", answers={"review": {"city.city": "Oslo"}}, state=token)
+        shown.append(legs.questions["agreed"].message)
+    assert (shown, len(drawn)) == (["Oslo, 1?"] * 2, 1)
+
+
+class Paused:
+    """A body whose process is paused, while another instance takes its call over and ends it."""
+
+    def __init__(self, then: str) -> None:
+        self.begun: list[int] = []
+        self.charged: list[int] = []
+        self.went_on: list[int] = []
+        self._then = then
+        self._paused = threading.Event()
+        self._resumed = threading.Event()
+        self.shop = Shop(MemoryLedger())
+        self.shop.add(self.pay, on_unknown="rerun")
+        self.legs = LegByLeg(self.shop)
+
+    async def charge(self, number: int) -> int:
+        self.charged.append(number)
+        return number
+
+    async def pay(self, ctx: Context[Any, Any]) -> str:
+        """Pay."""
+        number = len(self.begun) + 1
+        self.begun.append(number)
+        if number == 1:
+            self._paused.set()
+            # All of this process stands still: its event loop, and with it what says that it is alive.
+            self._resumed.wait(BOUND)
+            if self._then == "waits":
+                await anyio.sleep(BOUND)
+                self.went_on.append(number)
+        return f"charged by {await ctx.step('charge', self.charge, number)}"
+
+    def take_over(self) -> str:
+        """Send the leg again, as another process does, until it is served."""
+
+        async def until_served() -> str:
+            with anyio.fail_after(BOUND):
+                while True:
+                    try:
+                        return text_of(await self.legs.leg("pay", state=self.legs.token))
+                    except MCPError as error:
+                        data: Any = error.error.data
+                        assert data["reason"] == "still_running"
+
+        assert self._paused.wait(BOUND)
+        try:
+            return anyio.run(until_served)
+        finally:
+            self._resumed.set()
+
+
+@pytest.mark.parametrize("then", ["steps", "waits"])
+async def test_a_body_that_was_paused_and_taken_over_stops(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exactly_once, "LEASE", 0.5)
+    monkeypatch.setattr(exactly_once, "PATIENCE", 0.2)
+    paused = Paused(then)
+    await paused.legs.leg("pay")
+    served: list[str] = []
+
+    async def take_over() -> None:
+        served.append(await anyio.to_thread.run_sync(paused.take_over))
+
+    with anyio.fail_after(BOUND * 2):
+        async with anyio.create_task_group() as group:
+            group.start_soon(take_over)
+            with pytest.raises(MCPError, match="was stopped: its process was silent for so long") as stopped:
+                await paused.legs.leg("pay", state=paused.legs.token)
+    assert stopped.value.error.data == {"reason": "still_running", "tool": "pay"}
+    assert (paused.begun, paused.charged, paused.went_on) == ([1, 2], [2], [])
+    again = await paused.legs.leg("pay", state=paused.legs.token)
+    assert [*served, text_of(again)] == ["charged by 2"] * 2
+
+
+async def test_a_body_goes_on_whose_entry_the_ledger_has_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped, it would be run again by the next leg."""
+    monkeypatch.setattr(exactly_once, "LEASE", 0.0)
+    ledger = MemoryLedger()
+    shop = Shop(ledger)
+    steps: list[str] = []
+
+    async def take(name: str) -> str:
+        steps.append(name)
+        return name
+
+    async def work(ctx: Context[Any, Any]) -> str:
+        entries: dict[str, Any] = ledger._entries  # pyright: ignore[reportPrivateUsage]
+        entries.clear()
+        first = await ctx.step("first", take, "first")
+        entries.clear()
+        return f"{first} {await ctx.step('second', take, 'second')}"
+
+    shop.add(work)
+    legs = LegByLeg(shop)
+    await legs.leg("work")
+    done = [text_of(await legs.leg("work", state=legs.token)) for _ in range(2)]
+    assert (done, steps) == (["first second"] * 2, ["first", "second"])
