@@ -54,11 +54,12 @@ class RedisConnections:
     def __init__(self, url: str, *, timeout: float, options: dict[str, Any], cluster: bool = False) -> None:
         self._redis = redis_py()
         self._timeout = timeout
-        given = {"socket_connect_timeout": timeout, **options}
+        # Scripts are read as RESP2 writes them. The pool chooses its parser by this, and a URL would win over it.
+        given = {"socket_connect_timeout": timeout, **options, "protocol": 2}
+        url = _without_protocol(url)
         self._most = int(given.pop("max_connections", None) or _MOST_CONNECTIONS)
         # A pool reads the URL, and knows how to make a connection.
         self._pool = self._redis.ConnectionPool.from_url(url, **given)
-        self._pool.connection_kwargs.update(protocol=2)
         self._cluster = (url, given) if cluster else None
         self._owned: RunVar[_Owned] = RunVar(f"roundtrip_redis_{id(self)}")
 
@@ -152,7 +153,7 @@ class RedisConnections:
         if owned.cluster is None:
             url, given = self._cluster or ("", {})
             owned.cluster = self._redis.RedisCluster.from_url(
-                url, **{"socket_timeout": self._timeout, **given, "decode_responses": False, "protocol": 2}
+                url, **{"socket_timeout": self._timeout, **given, "decode_responses": False}
             )
         return await owned.cluster.execute_command(*words)
 
@@ -198,6 +199,13 @@ def redis_py() -> _RedisPy:
         return _RedisPy()
     except ImportError as error:
         raise ImportError("this needs redis-py: pip install 'roundtrip[redis]'") from error
+
+
+def _without_protocol(url: str) -> str:
+    """Return the URL without its option `protocol`."""
+    address, mark, query = url.partition("?")
+    kept = [option for option in query.split("&") if option and not option.startswith("protocol=")]
+    return f"{address}{mark}{'&'.join(kept)}" if kept else address
 
 
 def _packed(words: Sequence[Word]) -> bytes:

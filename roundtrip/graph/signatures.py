@@ -31,6 +31,13 @@ __all__ = [
 ]
 
 _MANAGERS = (("__aenter__", "__aexit__"), ("__enter__", "__exit__"))
+_FOREIGN_MODULES = ("docket", "uncalled_for")
+_INSTEAD_OF_FOREIGN = {
+    "Timeout": "there are no background tasks yet: leave it out and write @server.tool(timeout=seconds)",
+    "Depends": "import Depends from roundtrip",
+    "CurrentContext": "annotate the parameter with roundtrip's Context",
+}
+_NO_TASKS = "there are no background tasks yet: leave it out"
 _OUTCOMES = (AcceptedElicitation, DeclinedElicitation, CancelledElicitation)
 
 
@@ -180,8 +187,25 @@ def require_top_level(annotation: Any, *, parameter: str, function: str, owner: 
         )
 
 
+def _refuse_foreign(annotation: Any, default: Any, *, parameter: str, function: str, owner: str | None) -> None:
+    """Refuse a dependency of Docket's or FastMCP's, which nothing fills here."""
+    extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    for given in (default, *extras):
+        # Known by where its classes come from: Docket need not be installed, and is not imported.
+        if not any(kind.__module__.partition(".")[0] in _FOREIGN_MODULES for kind in type(given).__mro__):
+            continue
+        name = type(given).__name__.lstrip("_")
+        library = "FastMCP" if type(given).__module__.startswith("fastmcp.") else "Docket"
+        where = f"{owner}: " if owner is not None else ""
+        raise InvalidSignature(
+            f"{where}parameter {parameter!r} of {function!r} must not have a dependency of {library}'s, got "
+            f"{name}(...), which roundtrip does not fill; {_INSTEAD_OF_FOREIGN.get(name, _NO_TASKS)}"
+        )
+
+
 def require_annotated(annotation: Any, default: Any, *, parameter: str, function: str, owner: str | None) -> None:
     """Refuse a marker that is written where nothing reads it: a client could then fill the parameter."""
+    _refuse_foreign(annotation, default, parameter=parameter, function=function, owner=owner)
     extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
     if isinstance(default, SdkResolve):
         written = f"{parameter} = Resolve(...)"

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Annotated, Any, Union, cast
 
 import pytest
+from fastmcp.dependencies import CurrentContext
+from fastmcp.dependencies import Depends as FastMcpDepends
 from mcp.server.mcpserver import Resolve as SdkResolve
 from mcp.server.mcpserver.exceptions import InvalidSignature as SdkInvalidSignature
 from pydantic import BaseModel
+from uncalled_for import Dependency
 
 from roundtrip import Depends, Elicit, InvalidSignature, ListRoots, Resolve, Sample
 from roundtrip.graph.planner import find_resolved
@@ -292,3 +295,31 @@ def test_values_with_a_json_form_may_be_kept() -> None:
 
         quote.__annotations__["return"] = kept
         assert plan_of(order).seals
+
+
+class Timeout(Dependency[Any]):
+    """Docket's, which need not be installed, in its shape."""
+
+    async def __aenter__(self) -> None: ...
+
+
+Timeout.__module__ = "docket.dependencies._timeout"
+
+
+@pytest.mark.parametrize(
+    ("default", "named", "cure"),
+    [
+        (Timeout(), "Docket's, got Timeout(...)", "write @server.tool(timeout=seconds)"),
+        (FastMcpDepends(number), "Docket's, got Depends(...)", "import Depends from roundtrip"),
+        (CurrentContext(), "FastMCP's, got CurrentContext(...)", "annotate the parameter with roundtrip's Context"),
+    ],
+)
+def test_a_dependency_of_another_library_is_refused_with_its_cure(default: Any, named: str, cure: str) -> None:
+    def order(wait: Any = default) -> None: ...
+    def annotated(wait: Annotated[Any, default]) -> None: ...
+    def outer(value: Annotated[None, Resolve(order)]) -> None: ...
+
+    for message in (refusal(order), refusal(annotated), refusal(outer)):
+        assert f"parameter 'wait' of '{'annotated' if 'annotated' in message else 'order'}'" in message
+        assert named in message
+        assert message.endswith(cure)
