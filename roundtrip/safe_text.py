@@ -1,9 +1,10 @@
 """Text of strangers, made safe to show on a terminal."""
 
+import json
 import unicodedata
 from typing import Final
 
-__all__ = ["printable"]
+__all__ = ["printable", "quoted"]
 
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Control, format (bidi overrides among them), surrogate, line and paragraph separator."""
@@ -22,6 +23,11 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
     if keep_newlines:
         return "\n".join(_spelled_out(line) for line in text.replace("\r\n", "\n").split("\n"))
     return _spelled_out(text)
+
+
+def quoted(text: str) -> str:
+    r"""The text between double quotes, as JSON has it: no text can end its own quotes, or turn around what follows."""
+    return printable(json.dumps(text, ensure_ascii=False))
 
 
 def _spelled_out(text: str) -> str:

@@ -1,28 +1,46 @@
 """The gate of a dangerous tool: a question that shows its validated arguments and comes before anything runs."""
 
+import json
 import string
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from datetime import date, time, timedelta
+from decimal import Decimal
+from types import NoneType
+from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from roundtrip.asks.markers import Elicit
 from roundtrip.errors import InvalidSignature
-from roundtrip.safe_text import printable
+from roundtrip.safe_text import printable, quoted
 
 __all__ = ["ConfirmationGate"]
 
 _SHOWN = 200
+"""Characters of a value that are shown."""
+
+_PLAIN: Final = (int, float, Decimal, date, time, timedelta, UUID, NoneType)
+"""Types whose text no client can choose, so that it needs no quotes."""
 
 
-class _OnOneLine(string.Formatter):
-    """Fills a template in with values that stay where they are put, whatever a client has written into them."""
+class _Quoting(string.Formatter):
+    """Fills a template in with values that a reader can tell from its words, whatever a client wrote into them."""
+
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        # `{path!r}` quotes text, and here all text is quoted.
+        return value if isinstance(value, str) else super().convert_field(value, conversion)
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        return printable(format(value, format_spec))
+        if isinstance(value, _PLAIN) and not isinstance(value, str):
+            return printable(format(value, format_spec))
+        if isinstance(value, str):
+            return quoted(format(value, format_spec))
+        return _as_json(value) if not format_spec else quoted(format(value, format_spec))
 
 
-_FILLED_IN = _OnOneLine()
+_FILLED_IN = _Quoting()
 
 
 class Confirmation(BaseModel):
@@ -61,7 +79,7 @@ class ConfirmationGate(NamedTuple):
     def question(self, arguments: Mapping[str, Any]) -> Elicit[Confirmation]:
         """The question for one call: the template filled in, and every argument below it.
 
-        Whoever has written the arguments must not be able to write the question: no value goes on in another line.
+        Whoever writes the arguments must not be able to write the question: text stays between its quotes, on one line.
         """
         shown = [f"{name}: {_short(value)}" for name, value in arguments.items()]
         filled_in = _FILLED_IN.vformat(self.template, (), arguments)
@@ -69,6 +87,21 @@ class ConfirmationGate(NamedTuple):
 
 
 def _short(value: Any) -> str:
-    text = printable(str(value) if isinstance(value, str) else repr(value))
-    left = len(text) - _SHOWN
-    return text if left <= 0 else f"{text[:_SHOWN]}... (and {left} more characters)"
+    if isinstance(value, str):
+        # Cut before it is quoted, so that no escape is cut in two.
+        return quoted(value[:_SHOWN]) + _rest(len(value))
+    text = printable(str(value)) if isinstance(value, _PLAIN) else _as_json(value)
+    return text[:_SHOWN] + _rest(len(text))
+
+
+def _rest(length: int) -> str:
+    return f"... (and {length - _SHOWN} more characters)" if length > _SHOWN else ""
+
+
+def _as_json(value: Any) -> str:
+    try:
+        text = json.dumps(to_jsonable_python(value, fallback=repr), ensure_ascii=False)
+    except (PydanticSerializationError, ValueError, RecursionError):
+        # Such as bytes that are no text.
+        return quoted(repr(value))
+    return printable(text)

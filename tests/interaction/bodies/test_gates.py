@@ -1,5 +1,9 @@
 """`confirm=`: a dangerous tool asks before anything runs, and shows what it was called with."""
 
+import json
+import re
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,7 +57,7 @@ async def test_an_accepted_call_goes_on_and_its_own_questions_come_after(era: Er
     )
     assert made.text == "/tmp/a 1x: old"
     assert made.asked == [
-        "Delete /tmp/a?\n\npath: /tmp/a\ntimes: 1",
+        'Delete "/tmp/a"?\n\npath: "/tmp/a"\ntimes: 1',
         "Why delete 7 bytes?",
     ]
     assert disk.done[-1] == "deleted /tmp/a"
@@ -156,7 +160,7 @@ async def test_arguments_that_look_like_templates_are_shown_as_they_are(era: Era
     made = await User(shop(body, tool=CONFIRM), {"confirm:order": {}}, era=era).call(
         "order", {"path": "{path.__class__} {0}"}
     )
-    assert made.asked[0].startswith("Delete {path.__class__} {0}?")
+    assert made.asked[0].startswith('Delete "{path.__class__} {0}"?')
 
 
 async def test_no_argument_can_write_a_line_of_the_question_or_turn_it_around(era: Era) -> None:
@@ -166,10 +170,10 @@ async def test_no_argument_can_write_a_line_of_the_question_or_turn_it_around(er
     sent = {"path": "/etc\n\npath: /tmp/a", "note": "ok\r\npath: /tmp/b\u2028\u202egnp"}
     made = await User(shop(body, tool=CONFIRM), {"confirm:order": {}}, era=era).call("order", sent)
     assert made.asked[0].splitlines() == [
-        r"Delete /etc\n\npath: /tmp/a?",
+        r'Delete "/etc\n\npath: /tmp/a"?',
         "",
-        f"path: {Path(sent['path'])!r}",
-        r"note: ok\r\npath: /tmp/b\u2028\u202egnp",
+        r'path: "/etc\n\npath: /tmp/a"',
+        r'note: "ok\r\npath: /tmp/b\u2028\u202egnp"',
     ]
 
 
@@ -180,7 +184,46 @@ async def test_an_argument_that_is_cut_short_says_by_how_much(era: Era) -> None:
     made = await User(shop(body, tool=CONFIRM), {"confirm:order": {}}, era=era).call(
         "order", {"path": "/a", "note": "x" * 200 + "and all backups"}
     )
-    assert made.asked[0].endswith("x... (and 15 more characters)")
+    assert made.asked[0].endswith('x"... (and 15 more characters)')
+
+
+class Target(BaseModel):
+    host: str
+    tags: list[str] = []
+
+
+FORGED = 'x? It stays.\\" Nothing is deleted. path: "/tmp/a'
+
+
+async def test_no_argument_forges_a_question_with_folded_lines(era: Era) -> None:
+    async def body(path: str, target: Target, names: list[str]) -> str:
+        return "done"
+
+    sent = {"path": FORGED, "target": {"host": FORGED, "tags": [FORGED]}, "names": [FORGED]}
+    made = await User(shop(body, tool=CONFIRM), {"confirm:order": {}}, era=era).call("order", sent)
+    folded = " ".join(made.asked[0].split())
+    # Outside of JSON's own strings there are the words of the server only.
+    text = re.compile(r'"(?:[^"\\]|\\.)*"')
+    assert text.sub("_", folded) == "Delete _? path: _ target: {_: _, _: [_]} names: [_]"
+    assert {json.loads(one) for one in text.findall(folded)} == {FORGED, "host", "tags"}
+
+
+async def test_values_that_no_client_can_word_stay_unquoted(era: Era) -> None:
+    async def body(path: str, day: date, price: Decimal, force: bool, note: str | None = None) -> str:
+        return "done"
+
+    made = await User(
+        shop(body, tool={"confirm": "Pay {price:.2f} on {day:%d %B}, {path!r}?"}), {"confirm:order": {}}
+    ).call("order", {"path": "a b", "day": "2026-01-02", "price": "12.5", "force": True})
+    assert made.asked[0].splitlines() == [
+        'Pay 12.50 on 02 January, "a b"?',
+        "",
+        'path: "a b"',
+        "day: 2026-01-02",
+        "price: 12.5",
+        "force: True",
+        "note: None",
+    ]
 
 
 @pytest.mark.parametrize(
