@@ -72,23 +72,35 @@ class Form:
         return {"value": to_jsonable_python(value)}
 
     def filled_in(self, content: Any) -> Mapping[str, Any]:
-        """The schema as a client shows it with an earlier answer: in its fields' defaults.
-
-        An answer that this form would not take is left out.
-        """
-        try:
-            plain = self.plain(self.parse(content))
-            json.dumps(plain, allow_nan=False)
-        except Exception:  # noqa: BLE001 - whatever an author's validator raises: it is not an answer yet
-            return self.schema
-        if not isinstance(plain, dict):
-            return self.schema
-        given = cast("Mapping[str, Any]", plain)
+        """The schema as a client shows it with an earlier answer: the valid fields of that are the fields' defaults."""
+        given = self.valid_fields(content)
         properties = {
-            field: shape if given.get(field) is None else {**shape, "default": given[field]}
+            field: {**shape, "default": given[field]} if field in given else shape
             for field, shape in cast("Mapping[str, dict[str, Any]]", self.schema["properties"]).items()
         }
         return {**self.schema, "properties": properties}
+
+    def valid_fields(self, content: Any) -> Mapping[str, Any]:
+        """The fields of an answer that are valid by themselves, whether or not the answer is; in JSON form."""
+        if not isinstance(content, Mapping):
+            return {}
+        given = cast("Mapping[str, Any]", content)
+        try:
+            plain = self.plain(self.parse(given))
+            json.dumps(plain, allow_nan=False)
+        except AnswerInvalid as error:
+            wrong = _wrong_fields(error.__cause__)
+            shapes = cast("Mapping[str, dict[str, Any]]", self.schema["properties"])
+            return {
+                field: value
+                for field, value in given.items()
+                if field in shapes and field not in wrong and _may_hold(shapes[field], value)
+            }
+        except Exception:  # noqa: BLE001 - whatever an author's validator raises: it is not an answer yet
+            return {}
+        if not isinstance(plain, Mapping):
+            return {}
+        return {field: value for field, value in cast("Mapping[str, Any]", plain).items() if value is not None}
 
 
 class _FormSchema(GenerateJsonSchema):
@@ -307,6 +319,43 @@ def _unrenderable(form: str, field: str, shape: Mapping[str, Any]) -> SchemaNotR
         "Ask for it in several fields, or in a question of its own",
         field=field,
     )
+
+
+def _wrong_fields(error: BaseException | None) -> set[object]:
+    """The fields that a validation found wrong; a rule about several of them finds none."""
+    if not isinstance(error, ValidationError):
+        return set()
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    return {problem["loc"][0] for problem in problems if problem["loc"]}
+
+
+def _may_hold(shape: Mapping[str, Any], value: Any) -> bool:
+    """Return True if a rendered field may have a value: what validation has not come to is not shown unseen."""
+    kind = shape["type"]
+    if kind == "boolean":
+        return isinstance(value, bool)
+    if kind in ("integer", "number"):
+        is_number = isinstance(value, int if kind == "integer" else int | float) and not isinstance(value, bool)
+        return is_number and math.isfinite(value) and _within(shape, value, "minimum", "maximum")
+    if kind == "string":
+        if not isinstance(value, str):
+            return False
+        choices = _values_of(shape, "oneOf")
+        return value in choices if choices is not None else _within(shape, len(value), "minLength", "maxLength")
+    if not isinstance(value, list):
+        return False
+    chosen = cast("list[Any]", value)
+    choices = _values_of(shape["items"], "anyOf") or []
+    return all(one in choices for one in chosen) and _within(shape, len(chosen), "minItems", "maxItems")
+
+
+def _within(shape: Mapping[str, Any], number: float, least: str, most: str) -> bool:
+    return bool(shape.get(least, -math.inf) <= number <= shape.get(most, math.inf))
+
+
+def _values_of(shape: Mapping[str, Any], titled: str) -> list[str] | None:
+    """The values that a rendered choice offers; None for what is no choice."""
+    return [option["const"] for option in shape[titled]] if titled in shape else shape.get("enum")
 
 
 def explain(error: ValidationError) -> str:

@@ -75,7 +75,7 @@ class FormQuestion(NamedTuple):
 
         Args:
             complaint: What was wrong with the answer before.
-            filled_in: An earlier answer, for the form to show.
+            filled_in: An earlier answer, whose valid fields the form shows as its defaults.
         """
         schema = cast("dict[str, Any]", self._shown(filled_in))
         return ElicitRequest(
@@ -93,8 +93,7 @@ class FormQuestion(NamedTuple):
         return {"method": "elicitation/create", "params": params}
 
     def _shown(self, filled_in: Any) -> Mapping[str, Any]:
-        form = self.form
-        return form.filled_in(filled_in) if filled_in is not None and isinstance(form, Form) else form.schema
+        return self.form.schema if filled_in is None else self.form.filled_in(filled_in)
 
     def read(self, response: InputResponse) -> tuple[Outcome, Any]:
         """The outcome of an answer, and the data that will restore it.

@@ -45,22 +45,36 @@ class ReviewForm:
         Raises:
             AnswerInvalid: One of them does not fit its form; the reason names the question.
         """
-        given = content or {}
         answers: dict[str, dict[str, Any]] = {}
-        for key, (form, before) in self._parts.items():
-            names = {field: _name(key, field, form) for field in form.schema["properties"]}
-            # A field that a client leaves out is one that its user left alone.
-            answer = {
-                field: given.get(name, before.get(field))
-                for field, name in names.items()
-                if name in given or field in before
-            }
+        for key in self._parts:
+            answer = self._answer_to(key, content or {})
             try:
-                form.parse(answer)
+                self._parts[key][0].parse(answer)
             except AnswerInvalid as error:
                 raise AnswerInvalid(f"{key}: {error}") from error
             answers[key] = answer
         return answers
+
+    def filled_in(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The schema as a client shows it again: what was changed validly stays changed."""
+        properties: dict[str, Any] = dict(self.schema["properties"])
+        for key, (form, _) in self._parts.items():
+            for field, value in form.valid_fields(self._answer_to(key, content)).items():
+                name = _name(key, field, form)
+                if name in content:
+                    properties[name] = {**properties[name], "default": value}
+        return {**self.schema, "properties": properties}
+
+    def _answer_to(self, key: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The content of one part's answer, as the user left it."""
+        form, before = self._parts[key]
+        names = {field: _name(key, field, form) for field in form.schema["properties"]}
+        # A field that a client leaves out is one that its user left alone.
+        return {
+            field: given.get(name, before.get(field))
+            for field, name in names.items()
+            if name in given or field in before
+        }
 
     def plain(self, value: Any) -> Any:
         """The content that would have given a value."""

@@ -70,7 +70,7 @@ class Open:
     lost: tuple[str, ...] = ()
     """What changed, if an answer was lost to the change."""
     seed: Any = None
-    """What it was answered with in an expired call: shown as its defaults, but no answer."""
+    """What it was answered with in an expired call, or invalidly in this one: shown as its defaults, but no answer."""
 
     def request(self) -> InputRequest:
         """The request that puts it."""
@@ -313,6 +313,7 @@ class Answers:
                 complaint=str(error),
                 consented=consented,
                 decisive=decisive,
+                seed=response.content if isinstance(response, ElicitResult) else None,
             )
         )
 
@@ -553,7 +554,7 @@ class Answers:
             self._watch(AnswerRead(key, "accept", how, response))
 
     def _leave_open(self, waiting: Open) -> None:
-        seed = self._seeds.get(waiting.key)
+        seed = self._seeds.get(waiting.key) if waiting.seed is None else None
         # Another wording may mean another thing by the same words.
         if seed is not None and not _changes(seed, waiting.question):
             waiting.seed = seed.data
