@@ -128,8 +128,15 @@ class _Check:
         known = self._answers(self._rounds[:done])
         expected = frozenset[str](self._rounds[done].questions if done < len(self._rounds) else ())
         given: set[str] = set()
+        named = False
         while True:
             played = await self._stage.leg(self._call, journal, answers)
+            if played.unseen is not None:
+                self._note(f"{played.unseen} is hidden from the check, which is nobody; who may see it is not checked")
+            if played.end is End.ASKS and not played.questions and not named:
+                # A body that must run once waits for the next leg, which brings nothing new.
+                named, journal, answers = True, played.journal, ()
+                continue
             back = [
                 (waiting, answer)
                 for waiting in played.questions
@@ -141,7 +148,10 @@ class _Check:
                 if waiting.reason is not Reason.UNFINISHED:
                     self._again(waiting, answer.question)
                 elif waiting.key in given or done == len(self._rounds):
-                    self._note(f"the page of {waiting.key!r} has to be visited: checked as far as agreeing to go there")
+                    self._note(
+                        f"the page of {waiting.key!r} has to be visited: checked as far as agreeing to go there, in "
+                        f"round {self._rounds[done - 1].number}"
+                    )
                     return None
             fresh = [
                 Answer(Question(waiting.key, answer.question.kind, answer.question.message), *_said(answer))
@@ -149,7 +159,10 @@ class _Check:
                 if waiting.key not in given
             ]
             if not fresh:
-                self._note("what follows an answer that is not valid any more was not checked")
+                self._note(
+                    "what follows an answer that is not valid any more was not checked: it was given in round "
+                    f"{self._rounds[done - 1].number}"
+                )
                 return None
             given |= {answer.question.key for answer in fresh}
             journal, answers = played.journal, fresh
@@ -166,6 +179,8 @@ class _Check:
             self._diverge(number, _RAN, played)
         elif self._call.ending is Ending.REFUSED:
             self._diverge(number, Turn("refuses the call, as the user would not answer"), played)
+        elif self._call.ending is Ending.UNASKABLE:
+            self._diverge(number, Turn("cannot ask a client that could answer what was recorded"), played)
         elif self._call.ending is Ending.FAILED:
             self._diverge(number, Turn("fails"), played)
 

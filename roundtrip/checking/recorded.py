@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from roundtrip.asks.forms import digest_of_form
 from roundtrip.asks.markers import ElicitUrl, ListRoots
 from roundtrip.asks.questions import question_of
+from roundtrip.errors import CapabilityMissing, QuestionVolatile, ToolTimedOut
 from roundtrip.machine.journal import Action, digest
 from roundtrip.recording.lines import AskedLine, Digested, EndedLine, Kept, ReadAnswer, Revealed, ShownQuestion
 from roundtrip.runtime.answers import Open
@@ -38,7 +39,7 @@ HOW_TO_REVEAL: Final = (
 )
 
 _ACTIONS: Final = {"accept": Action.ACCEPT, "decline": Action.DECLINE, "cancel": Action.CANCEL}
-_UNREPEATABLE: Final = frozenset({"CancelledError", "ToolTimedOut"})
+_UNREPEATABLE: Final = frozenset({"CancelledError", ToolTimedOut.__name__, QuestionVolatile.__name__})
 """What ends a call that would have gone on at another time."""
 _NAMED: Final = 5
 """Legs that are named where more of them are missing."""
@@ -134,6 +135,8 @@ class Ending(Enum):
     BODY = "body"
     REFUSED = "refused"
     FAILED = "failed"
+    UNASKABLE = "unaskable"
+    """Its client had not declared that it could be asked."""
     WAITS = "waits"
     """The answers never came."""
     UNKNOWN = "unknown"
@@ -186,7 +189,7 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
         raise NotReplayable("its beginning is not in these transcripts; name the older files too")
     if began.within is not None or began.era == "direct":
         raise NotReplayable("it was called by the server itself, from within another call")
-    chain = _chain(call)
+    chain = _chain(call, whole=whole)
     rounds = _rounds(chain, whole=whole)
     arguments = revealed(began.arguments)
     last = chain[-1].lines[-1]
@@ -204,31 +207,46 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
     )
 
 
-def _chain(call: TracedCall) -> list[Serving]:
-    """The serving of each leg that the client went on with: the last one, where a request was repeated."""
-    by_leg = {serving.leg: serving for serving in call.servings}
-    missing = max(by_leg) - len(by_leg)
+def _chain(call: TracedCall, *, whole: bool) -> list[Serving]:
+    """The serving of each leg that the client went on with."""
+    chain = call.chain
+    legs = {serving.leg for serving in chain}
+    missing = max(legs) - len(legs)
     if missing:
         # A spoilt number may tell of more of them than there could ever be.
-        named = islice((leg for leg in count(1) if leg not in by_leg), min(missing, _NAMED))
-        legs = ", ".join(map(str, named)) + (", ..." if missing > _NAMED else "")
-        raise NotReplayable(f"leg {legs} of it is not in these transcripts; name the files of all instances")
-    return [by_leg[leg] for leg in sorted(by_leg)]
+        named = islice((leg for leg in count(1) if leg not in legs), min(missing, _NAMED))
+        told = ", ".join(map(str, named)) + (", ..." if missing > _NAMED else "")
+        raise NotReplayable(f"leg {told} of it is not in these transcripts; name the files of all instances")
+    if chain[-1].is_recall:
+        last = chain[-1].leg
+        if whole:
+            raise NotReplayable(
+                f"leg {last} of it was answered by the ledger, and the serving that ran its body is not in these "
+                "transcripts; name the files of all instances"
+            )
+        # What had been answered by then is checked; what the answers of this leg led to is not known.
+        return chain[:-1]
+    return chain
 
 
 def _rounds(chain: list[Serving], *, whole: bool) -> list[Round]:
     rounds: list[Round] = []
+    computed: dict[str, Any] = {}
     for serving in chain:
         for line in serving.happened:
             if rounds:
                 _take_answers(rounds[-1], line.answers, known=whole or rounds[-1].by == "resolvers")
-            if isinstance(line, AskedLine):
-                known = whole or line.by == "resolvers"
-                questions = {shown.key: _question(shown, whole=whole) for shown in line.questions} if known else {}
-                computed = {**rounds[-1].computed} if rounds else {}
-                written = line.token.computed if line.token is not None else {}
-                computed |= {key: kept.value for key, kept in written.items() if isinstance(kept, Revealed)}
-                rounds.append(Round(line.round, serving.leg, line.by, questions, computed))
+            computed |= {fixed.key: fixed.value.value for fixed in line.fixed if isinstance(fixed.value, Revealed)}
+            if not isinstance(line, AskedLine):
+                continue
+            written = line.token.computed if line.token is not None else {}
+            computed |= {key: kept.value for key, kept in written.items() if isinstance(kept, Revealed)}
+            if not whole and not line.questions and line.by == "resolvers":
+                # It gave the call its name in the ledger, which is nothing that anybody was asked.
+                continue
+            known = whole or line.by == "resolvers"
+            questions = {shown.key: _question(shown, whole=whole) for shown in line.questions} if known else {}
+            rounds.append(Round(line.round, serving.leg, line.by, questions, dict(computed)))
     return rounds
 
 
@@ -268,9 +286,12 @@ def _question(shown: ShownQuestion, *, whole: bool) -> Question:
 def _ending(last: Serving, rounds: list[Round]) -> Ending:
     line = last.lines[-1]
     if isinstance(line, AskedLine):
-        return Ending.WAITS
+        # Behind a round without questions comes the body.
+        return Ending.WAITS if line.questions or line.by != "resolvers" else Ending.BODY
     if not isinstance(line, EndedLine):
         return Ending.UNKNOWN
+    if line.state == "rejected" and line.error is not None and line.error.type == CapabilityMissing.__name__:
+        return Ending.UNASKABLE
     if line.state == "rejected" or (line.error is not None and line.error.type in _UNREPEATABLE):
         return Ending.UNKNOWN
     if line.state == "completed" or line.bodies or any(round_.by != "resolvers" for round_ in rounds):

@@ -25,7 +25,7 @@ from mcp_types import (
 )
 from pydantic import BaseModel, ValidationError
 
-from roundtrip.checking.recorded import Answer, Kind, RecordedCall
+from roundtrip.checking.recorded import Answer, Kind, NotReplayable, RecordedCall
 from roundtrip.clients.legs import Era, Leg, Method, send
 from roundtrip.machine.journal import Action, Journal
 from roundtrip.runtime.answers import Open
@@ -46,6 +46,8 @@ class Played:
     journal: Journal | None = None
     told: str = ""
     """Why it ended, where it did not ask and its body did not run."""
+    unseen: str | None = None
+    """What is hidden from whoever checks, and was served all the same."""
 
 
 class Stage:
@@ -60,7 +62,7 @@ class Stage:
 
     def names_of(self, call: RecordedCall, key: str) -> tuple[str, ...]:
         """A question's name and its former ones, as the code says now."""
-        plan = self._server.plans.get(call.name) if call.method == "tools/call" else None
+        plan = self._server.plan_of(call.name, call.version) if call.method == "tools/call" else None
         index = plan.names.get(key) if plan is not None else None
         return (key,) if plan is None or index is None else plan.nodes[index].names
 
@@ -85,7 +87,11 @@ class Stage:
             told = done.refusal
         elif done.error is not None:
             told = f"{type(done.error).__name__}: {done.error}"
-        return Played(done.end, done.questions, done.journal, told)
+        if done.called is not None:
+            raise NotReplayable(f"{done.called} is called while its parameters are filled, and a check runs no bodies")
+        if done.end is End.UNREACHED and not told:
+            told = "something in front of its function answers in its place, such as a middleware"
+        return Played(done.end, done.questions, done.journal, told, done.unseen)
 
     async def _send(self, session: ClientSession, call: RecordedCall, responses: dict[str, InputResponse]) -> BaseModel:
         leg = Leg(call.name, call.arguments, answers=responses or None, method=cast("Method", call.method))

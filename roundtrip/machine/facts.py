@@ -11,6 +11,7 @@ __all__ = [
     "AnswerReused",
     "AnswersIgnored",
     "BodyBegan",
+    "Fixed",
     "NodeBegan",
     "NodeEnded",
     "NodeHow",
@@ -66,6 +67,13 @@ class AnswerReused(NamedTuple):
     """The answer of an earlier round counted."""
 
     key: str
+
+
+class Fixed(NamedTuple):
+    """The server fixed a value for the rest of the call, in its JSON form, under the name that the journal has."""
+
+    key: str
+    value: Any
 
 
 class AnswersIgnored(NamedTuple):

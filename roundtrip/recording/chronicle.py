@@ -22,6 +22,7 @@ from roundtrip.machine.facts import (
     AnswerReused,
     AnswersIgnored,
     BodyBegan,
+    Fixed,
     NodeBegan,
     NodeEnded,
     StepBegan,
@@ -129,6 +130,12 @@ class Chronicle:
         data = "" if fact.data is None else f',"data":{self._redaction.put("answers", fact.data)}'
         self._gather_once("answers", f'{{"key":{self._name(fact.key)},"action":{action},"how":"{fact.how}"{data}}}')
 
+    def _fixed(self, fact: Fixed) -> None:
+        # In the retry era it is told with the token that takes it along.
+        if self._beginning.era == "live":
+            key = quoted(_computed_name(fact.key, self._redaction.name))
+            self._gather("fixed", f'{{"key":{key},"value":{self._redaction.put("steps", fact.value)}}}')
+
     def _answer_reused(self, fact: AnswerReused) -> None:
         self._gather_once("reused", self._name(fact.key))
 
@@ -165,6 +172,7 @@ class Chronicle:
         AnswerRead: _answer_read,
         AnswerReused: _answer_reused,
         AnswersIgnored: _answers_ignored,
+        Fixed: _fixed,
         Wrote: _wrote,
         Returned: _returned,
         Raised: _raised,

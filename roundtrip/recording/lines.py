@@ -23,6 +23,7 @@ __all__ = [
     "BeganLine",
     "Digested",
     "EndedLine",
+    "FixedValue",
     "Kept",
     "Line",
     "Move",
@@ -97,6 +98,13 @@ class ReadAnswer(_Part):
     data: Kept | None = None
 
 
+class FixedValue(_Part):
+    """A value that the server fixed for the rest of the call."""
+
+    key: str
+    value: Kept
+
+
 class ShownQuestion(_Part):
     """A question that went out."""
 
@@ -150,6 +158,9 @@ class _Happened(ServingLine):
     nodes: tuple[NodeRun, ...] = ()
     steps: tuple[StepRun, ...] = ()
     answers: tuple[ReadAnswer, ...] = ()
+    fixed: tuple[FixedValue, ...] = Field(
+        default=(), description="What the server fixed for the call, in the live era; in the other the token has it."
+    )
     reused: tuple[str, ...] = Field(default=(), description="Questions whose answers came out of the token.")
     ignored: int = Field(default=0, ge=0, description="Answers to what was not asked.")
     bodies: int = Field(default=0, ge=0, description="How often the body was begun.")

@@ -27,7 +27,7 @@ from roundtrip.asks.questions import URL_SCHEMA, FormQuestion, Question, UrlQues
 from roundtrip.asks.reviews import Review
 from roundtrip.errors import AnswerRejected, QuestionVolatile, SchemaNotRenderable, ValueNotStorable
 from roundtrip.graph.plan import Node, Plan
-from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored, Watch
+from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored, Fixed, Watch
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, digest
 from roundtrip.runtime.reasons import Reason
 
@@ -419,7 +419,7 @@ class Answers:
             plain = _adapter(node).dump_python(value, mode="json", by_alias=True, warnings="error")
         except (PydanticSerializationError, PydanticUserError, ValueError) as error:
             raise ValueNotStorable(node.key, reason=without_value(error)) from error
-        self.computed[node.key] = Computed(plain)
+        self._fix(node.key, plain)
 
     def is_fresh(self, key: str) -> bool:
         """Whether an answer was accepted on this leg's round, and not restored."""
@@ -590,7 +590,12 @@ class Answers:
         except (AnswerInvalid, AttributeError, PydanticSerializationError, ValueError) as error:
             reason = f"{source} gave {type(value).__name__}, which is no answer to the question"
             raise ValueNotStorable(waiting.key, reason=reason) from error
-        self.computed[_STAND_IN + waiting.key] = Computed(plain)
+        self._fix(_STAND_IN + waiting.key, plain)
+
+    def _fix(self, name: str, plain: Any) -> None:
+        self.computed[name] = Computed(plain)
+        if self._watch is not None:
+            self._watch(Fixed(name, plain))
 
     def _restore(self, names: tuple[str, ...], question: Question) -> Outcome | None:
         for name in names:

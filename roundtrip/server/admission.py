@@ -37,6 +37,7 @@ from roundtrip.runtime.eras import is_retry_era
 from roundtrip.runtime.managers import Managers, Report
 from roundtrip.server.context import Context
 from roundtrip.server.current import offer, take_back
+from roundtrip.server.effects import Effects
 from roundtrip.server.overrides import Overrides, Planned
 from roundtrip.server.requests import REQUEST, InFlight
 from roundtrip.server.threads import run_in_thread
@@ -221,9 +222,9 @@ _INSIDE: ContextVar[Admission | None] = ContextVar("roundtrip_admission", defaul
 class Doorkeeper:
     """Asks the gates of one server."""
 
-    def __init__(self, server: MCPServer[Any], *, bus: SubscriptionBus, overrides: Overrides, report: Report) -> None:
+    def __init__(self, server: MCPServer[Any], *, effects: Effects, overrides: Overrides, report: Report) -> None:
         self._server = server
-        self._bus = bus
+        self._effects = effects
         self._report = report
         self._overrides = overrides
 
@@ -347,7 +348,7 @@ class Doorkeeper:
         return inside.known if inside is not None and mine else {}
 
     def _context(self, wire: ServerRequestContext[Any, Any] | None) -> "GateContext":
-        return GateContext(request_context=wire, mcp_server=self._server, subscriptions=self._bus)
+        return GateContext(request_context=wire, mcp_server=self._server, subscriptions=self._effects.bus)
 
 
 class GateContext(Context[Any, Any]):

@@ -29,8 +29,9 @@ from roundtrip.claims import (
 from roundtrip.errors import RejectionReason, TokenRejected
 from roundtrip.machine.journal import Entry, Journal
 from roundtrip.machine.packing import call_of
-from roundtrip.recording.tracing import Closed, Refusal, Tracers
+from roundtrip.recording.tracing import Closed, Refusal
 from roundtrip.server.current import offer, take_back
+from roundtrip.server.effects import Effects
 from roundtrip.server.refusals import is_refusal, refusal
 from roundtrip.server.requests import REQUEST, SKEW, InFlight
 from roundtrip.tokens import JournalCodec
@@ -64,7 +65,7 @@ class RequestBoundary:
         clock: Callable[[], float],
         wrap: Wrap,
         recover: Recover,
-        tracers: Tracers,
+        effects: Effects,
         subject_of: Callable[[Request], str | None],
         make_context: Callable[[Request], Any],
     ) -> None:
@@ -74,7 +75,7 @@ class RequestBoundary:
         self._clock = clock
         self._wrap = wrap
         self._recover = recover
-        self._tracers = tracers
+        self._effects = effects
         self._subject_of = subject_of
         self._make_context = make_context
 
@@ -221,13 +222,13 @@ class RequestBoundary:
         # A name that nothing here has may be anything that a client wants to see in a log.
         subject = self._subject_of(ctx)
         logger.warning("request state refused on %s %r: %s%s", ctx.method, subject or "(unknown)", reason.value, said)
-        if not self._tracers:
+        if not self._effects.tracers:
             return
         try:
             principal = self._principal(ctx)
         except _PrincipalUnknown:
             principal = None
-        self._tracers.refuse(
+        self._effects.tracers.refuse(
             Refusal(
                 reason,
                 method=ctx.method,

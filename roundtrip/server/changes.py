@@ -18,7 +18,6 @@ from mcp.server.subscriptions import (
     PromptsListChanged,
     ResourcesListChanged,
     ServerEvent,
-    SubscriptionBus,
     ToolsListChanged,
 )
 from mcp_types import (
@@ -29,6 +28,7 @@ from mcp_types import (
 )
 
 from roundtrip.runtime.eras import is_retry_era
+from roundtrip.server.effects import Effects
 from roundtrip.server.older_clients import OlderClients, told_already
 from roundtrip.server.seams import session_id_of
 
@@ -53,9 +53,9 @@ _NOTED: ContextVar[tuple["Announcer", set[Listing]] | None] = ContextVar("roundt
 class Announcer:
     """One server's outermost middleware: it announces the changes that were noted during each request."""
 
-    def __init__(self, bus: SubscriptionBus) -> None:
-        self._bus = bus
-        self._older_clients = OlderClients(bus)
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
+        self._older_clients = OlderClients(effects)
 
     def note(self, listing: Listing) -> None:
         """Have a list announced when the current request is done; outside of a request nothing happens.
@@ -100,7 +100,7 @@ class Announcer:
                 logger.warning("could not tell the client that the %s changed", listing, exc_info=True)
             try:
                 with told_already(ctx.session) if notifies else nullcontext():
-                    await self._bus.publish(event)
+                    await self._effects.bus.publish(event)
             except Exception:
                 logger.warning("could not publish that the %s changed", listing, exc_info=True)
 

@@ -15,17 +15,16 @@ from typing import Any, Final, NamedTuple, cast
 from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context as SdkContext
-from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, InputResponseRequestParams, InputResponses
 
 from roundtrip.asks.markers import Marker
 from roundtrip.errors import RoundtripError, ToolTimedOut
-from roundtrip.ledger.contract import Ledger, Reach
+from roundtrip.ledger.contract import Reach
 from roundtrip.machine.call import Call
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal, to_text
-from roundtrip.recording.tracing import Beginning, Closed, LinkedWatch, Raised, Returned, Tracers, Wrote
+from roundtrip.recording.tracing import Beginning, Closed, LinkedWatch, Raised, Returned, Wrote
 from roundtrip.recording.tracing import Refused as RefusedFact
 from roundtrip.runtime.body import Body
 from roundtrip.runtime.eras import is_retry_era
@@ -35,9 +34,9 @@ from roundtrip.server.calls import CallInfo
 from roundtrip.server.clients import RequestClient
 from roundtrip.server.context import Context
 from roundtrip.server.current import offer, take_back
+from roundtrip.server.effects import Effects
 from roundtrip.server.exactly_once import Booked, OnUnknown
 from roundtrip.server.functions import AskingFunction
-from roundtrip.server.rehearsal import REHEARSED
 from roundtrip.server.requests import InFlight, asking_request
 from roundtrip.server.security import Protection
 from roundtrip.server.threads import LeavingThreads, run_in_thread
@@ -93,16 +92,12 @@ class LegRunner:
         server: MCPServer[Any],
         *,
         protection: Protection,
-        tracers: Tracers,
-        bus: SubscriptionBus,
+        effects: Effects,
         limits: Limits,
-        ledger: Ledger,
     ) -> None:
         self._server = server
-        self._ledger = ledger
         self._protection = protection
-        self._tracers = tracers
-        self._bus = bus
+        self._effects = effects
         self._limits = limits
         self._page_waits: list[float] = []
         self._page_wait = math.inf
@@ -162,10 +157,9 @@ class LegRunner:
 
         call = open_call(journal, fresh_id=_fresh_id)
         watch: Watch | None = None
-        rehearsed = REHEARSED.get()
-        tracers = rehearsed or self._tracers
-        if tracers:
-            watch = call.watch = tracers.begin(
+        effects = self._effects
+        if effects.tracers:
+            watch = call.watch = effects.tracers.begin(
                 self._beginning(function, call, journal, arguments, request, wire, outermost=outermost)
             )
         if request is not None and outermost:
@@ -212,8 +206,8 @@ class LegRunner:
         )
 
         async def execute(filled: dict[str, Any], made: Any) -> Any:
-            if rehearsed is not None:
-                rehearsed.stop(function.owner, outermost=outermost)
+            if effects.rehearsal is not None:
+                effects.rehearsal.stop(function.owner, outermost=outermost)
             return await function.run(arguments, filled, made, in_thread, convert)
 
         def make_context(body: Body | None) -> Context[Any, Any]:
@@ -221,14 +215,15 @@ class LegRunner:
                 request_context=wire,
                 mcp_server=self._server,
                 input_params=incoming.params(),
-                subscriptions=self._bus,
+                subscriptions=effects.bus,
                 body=body,
                 call=CallInfo(leg.call, issue),
             )
 
         def issue(purpose: str, unbound: bool) -> str | None:
             principal = None if unbound else self._protection.principal(wire)
-            if principal is None and not unbound:
+            # In a rehearsal nobody is authenticated, and nobody gets the ticket.
+            if principal is None and not unbound and effects.rehearsal is None:
                 return None
             expires = leg.born + leg.limits.max_age
             return self._protection.ticket_office().issue(leg.call.id, purpose, expires=expires, principal=principal)
@@ -265,8 +260,9 @@ class LegRunner:
     def _books(self, function: AskingFunction, call: Call, on_unknown: OnUnknown) -> Booked:
         limits = function.limits
         # What never leaves this process need not be sealed.
-        sealer = self._protection.ledger_sealer if self._ledger.reach > Reach.PROCESS else None
-        return Booked(self._ledger, call.id, function.name, limits.max_age + limits.recover, on_unknown, sealer)
+        ledger = self._effects.ledger
+        sealer = self._protection.ledger_sealer if ledger.reach > Reach.PROCESS else None
+        return Booked(ledger, call.id, function.name, limits.max_age + limits.recover, on_unknown, sealer)
 
     def wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: InFlight, state: str) -> bytes:
         """Put a state that a function outside roundtrip returned by hand into a journal, under the seal.

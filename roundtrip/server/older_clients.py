@@ -13,10 +13,11 @@ from typing import Any, Final
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import ResourceUpdated, ServerEvent, SubscriptionBus
+from mcp.server.subscriptions import ResourceUpdated, ServerEvent
 from mcp.shared.subscriptions import event_to_notification
 
 from roundtrip.runtime.eras import is_retry_era
+from roundtrip.server.effects import Effects
 from roundtrip.server.seams import connection_of, session_id_of
 
 __all__ = ["OlderClients", "told_already"]
@@ -41,8 +42,8 @@ def told_already(session: ServerSession) -> Generator[None]:
 class OlderClients:
     """The connections of one server that are kept open, and are told of what is published on its bus."""
 
-    def __init__(self, bus: SubscriptionBus) -> None:
-        self._bus = bus
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
 
     def notice(self, ctx: ServerRequestContext[Any, Any]) -> None:
         """Take note of a message that was served: it may begin a connection, or a subscription."""
@@ -54,7 +55,7 @@ class OlderClients:
             stays = ctx.session.can_send_request or session_id_of(ctx.session) is not None
             if stays and _KEPT_AT not in connection.state:
                 line = connection.state[_KEPT_AT] = _Line(ctx.session)
-                connection.exit_stack.callback(line.end, self._bus.subscribe(line.hear))
+                connection.exit_stack.callback(line.end, self._effects.bus.subscribe(line.hear))
             return
         line = connection.state.get(_KEPT_AT)
         uri = (ctx.params or {}).get("uri")

@@ -18,8 +18,9 @@ from typing import Any, Final
 from mcp.server.mcpserver.exceptions import ToolError
 
 from roundtrip.asks.markers import Elicit
-from roundtrip.ledger.contract import Ledger, LedgerDown
+from roundtrip.ledger.contract import LedgerDown
 from roundtrip.server.context import Context
+from roundtrip.server.effects import Effects
 from roundtrip.server.identity import Identity
 from roundtrip.server.security import Protection
 from roundtrip.server.tools.options import ToolSpec
@@ -70,7 +71,7 @@ class Probe:
         everyone_sees: The tools that every client sees.
         registered: All of its tools.
         protection: Tells whom a request comes from.
-        ledger: The server's.
+        effects: Those of the server.
         defaults: Those of its tools.
     """
 
@@ -81,14 +82,14 @@ class Probe:
         everyone_sees: Callable[[RegisteredTool], bool],
         registered: Callable[[], Iterable[RegisteredTool]],
         protection: Protection,
-        ledger: Ledger,
+        effects: Effects,
         defaults: ToolDefaults,
     ) -> None:
         self._identity = identity
         self._everyone_sees = everyone_sees
         self._registered = registered
         self._protection = protection
-        self._ledger = ledger
+        self._effects = effects
         self._pid = -1
         self._instance = ""
         self._marked: deque[float] = deque()
@@ -172,7 +173,7 @@ class Probe:
         self._marked.append(now)
         mark = os.urandom(16).hex()
         try:
-            await self._ledger.claim(
+            await self._effects.ledger.claim(
                 _key(mark), self.instance, holder=self.instance, lease=_MARK_SECONDS, keep=_MARK_SECONDS
             )
         except LedgerDown as error:
@@ -182,7 +183,7 @@ class Probe:
 
     async def _look(self, mark: str) -> tuple[str | None, str]:
         try:
-            seen = await self._ledger.wait(_key(mark), patience=0)
+            seen = await self._effects.ledger.wait(_key(mark), patience=0)
         except LedgerDown as error:
             # Where it is and why it fails is for the server's log: the caller may be anybody.
             logger.warning("the probe found the ledger down: %s", error)

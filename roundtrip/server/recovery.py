@@ -11,9 +11,10 @@ from typing import Any, cast
 from mcp.server.context import ServerRequestContext
 
 from roundtrip.errors import LedgerUnavailable
-from roundtrip.ledger.contract import Ledger, LedgerDown
+from roundtrip.ledger.contract import LedgerDown
 from roundtrip.machine.journal import Entry, Journal
 from roundtrip.runtime.answers import seeds_of
+from roundtrip.server.effects import Effects
 from roundtrip.server.failures import tool_failure
 from roundtrip.server.security import Protection
 from roundtrip.server.tools.registered import RegisteredTool
@@ -31,11 +32,11 @@ class Recovery:
         tool_of: Callable[[str, str | None], RegisteredTool | None],
         *,
         protection: Protection,
-        ledger: Ledger,
+        effects: Effects,
     ) -> None:
         self._tool_of = tool_of
         self._protection = protection
-        self._ledger = ledger
+        self._effects = effects
 
     async def __call__(
         self, ctx: ServerRequestContext[Any, Any], journal: Journal, now: float
@@ -61,7 +62,7 @@ class Recovery:
     async def _has_begun(self, call_id: str, tool: str) -> bool:
         """Whether its body has run, or may have."""
         try:
-            return await self._ledger.wait(call_id, patience=0.0) is not None
+            return await self._effects.ledger.wait(call_id, patience=0.0) is not None
         except LedgerDown as error:
             logger.error("%s", error)
             raise tool_failure(tool, LedgerUnavailable(f"tool {tool!r}"), mask=False) from error

@@ -1,33 +1,36 @@
 """Rehearsals: legs that are served up to where the body would run, to see what this build asks.
 
 Everything in front of a body does run: middleware, gates, resolvers, and what they enter, which is left as after a
-failure. Nothing of it is recorded. The journal of a leg is handed over as it is, so no token has to be made.
+failure. Each leg has a ledger, tracers and a bus of its own, so that it changes nothing outside of the application.
+The journal of a leg is handed over as it is, so no token has to be made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from mcp.server import MCPServer
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
 from roundtrip.errors import RoundtripError
+from roundtrip.ledger.memory import MemoryLedger
 from roundtrip.machine.call import Step
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event
-from roundtrip.recording.tracing import Beginning, Raised, Refusal, Refused, Tracer, Wrote
+from roundtrip.recording.tracing import Beginning, Raised, Refusal, Refused, Tracers, Wrote
 from roundtrip.runtime.answers import Open
+from roundtrip.server.effects import Effects
 from roundtrip.server.requests import asking_request
+from roundtrip.server.server import Server
 
-__all__ = ["REHEARSED", "End", "Rehearsal", "Rehearsed", "rehearsing"]
+__all__ = ["End", "Rehearsal", "Rehearsed", "rehearsing"]
 
 
 class End(Enum):
@@ -62,6 +65,10 @@ class Rehearsed:
     """What the next leg would have to know."""
     error: BaseException | None = None
     refusal: str | None = None
+    called: str | None = None
+    """A function that was called from within, and whose body the rest of the leg would have needed."""
+    unseen: str | None = None
+    """What the request could not see, and was served all the same."""
 
     def begin(self, beginning: Beginning) -> Watch:
         """Watch the leg, and not those of functions that are called from within it."""
@@ -79,9 +86,14 @@ class Rehearsed:
             RoundtripError: It is of a function that was called from within.
         """
         if not outermost:
+            self.called = owner
             raise RoundtripError(f"{owner} is called while parameters are filled, and a rehearsal runs no bodies")
         self.end = End.BODY
         raise _BodyReached
+
+    def let_in(self, owner: str) -> None:
+        """Take note of what the request could not see, and was served all the same."""
+        self.unseen = owner
 
     def _watch(self, fact: Any) -> None:
         if isinstance(fact, Step):
@@ -116,45 +128,42 @@ def _ignore(fact: Any) -> None:
     del fact
 
 
-REHEARSED: ContextVar[Rehearsed | None] = ContextVar("roundtrip_rehearsed", default=None)
-"""The leg that is being rehearsed, where one is."""
-
-_TRACER: type[Tracer] = Rehearsed
-
-
 class Rehearsal:
     """The innermost middleware of a server that rehearses: its requests are legs of the journal that is set."""
 
-    def __init__(self) -> None:
-        self.journal: Journal | None = None
-        """What the next request's call remembers; None for a new call."""
-        self.rehearsed = Rehearsed()
-        """What became of the last request."""
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
+        self.next(None)
 
     def next(self, journal: Journal | None) -> None:
-        """Prepare for a request."""
+        """Prepare for a request.
+
+        Args:
+            journal: What its call remembers; None for a new call.
+        """
         self.journal = journal
         self.rehearsed = Rehearsed()
+        """What became of the last request."""
+        # Another one for each leg: what a leg has claimed is nothing to the next, which may be an earlier one.
+        self._effects.use(
+            Effects(MemoryLedger(), Tracers((self.rehearsed,)), InMemorySubscriptionBus(), rehearsal=self.rehearsed)
+        )
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message, as the SDK's middlewares do."""
         request = asking_request()
-        if request is None:
-            return await call_next(ctx)
-        request.journal = self.journal
-        reset = REHEARSED.set(self.rehearsed)
-        try:
-            return await call_next(ctx)
-        finally:
-            REHEARSED.reset(reset)
+        if request is not None:
+            request.journal = self.journal
+        return await call_next(ctx)
 
 
 @contextmanager
-def rehearsing(server: MCPServer[Any]) -> Generator[Rehearsal]:
+def rehearsing(server: Server[Any]) -> Generator[Rehearsal]:
     """Have all requests of a server rehearsed. It must not serve anybody else meanwhile."""
-    rehearsal = Rehearsal()
-    server.middleware.append(rehearsal)
-    try:
-        yield rehearsal
-    finally:
-        server.middleware.remove(rehearsal)
+    with server.effects.kept():
+        rehearsal = Rehearsal(server.effects)
+        server.middleware.append(rehearsal)
+        try:
+            yield rehearsal
+        finally:
+            server.middleware.remove(rehearsal)

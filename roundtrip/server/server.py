@@ -22,6 +22,7 @@ from mcp.server.extension import Extension
 from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import DEFAULT_RESOURCE_SECURITY, ResourceSecurity
 from mcp.server.mcpserver import Context as SdkContext
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resources import Resource
 from mcp.server.mcpserver.tools import Tool as SdkTool
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity, compact_json
@@ -43,6 +44,7 @@ from roundtrip.server.boundary import RequestBoundary
 from roundtrip.server.catalog import Catalog, Shelf
 from roundtrip.server.changes import Announcer
 from roundtrip.server.context import Context
+from roundtrip.server.effects import Effects
 from roundtrip.server.failures import tool_failure
 from roundtrip.server.headers import check_headers
 from roundtrip.server.identity import Identity, identity_of
@@ -177,14 +179,12 @@ class Server(PromptsAndResources[LifespanResultT]):
             self._limits, build=build, strict=strict_input_validation, inline=dereference_schemas
         )
         self._mask_errors = mask_error_details
-        self._bus: SubscriptionBus = (
+        bus: SubscriptionBus = (
             InMemorySubscriptionBus() if subscriptions is None or subscriptions is False else subscriptions
         )
-        self._announcer = Announcer(self._bus)
         self._overrides = Overrides()
         self._hidden_of = {}
         self._in_legs = set()
-        self._doorkeeper = Doorkeeper(self, bus=self._bus, overrides=self._overrides, report=log_teardown)
         self._protection = protect(
             request_state_security,
             name=name,
@@ -198,19 +198,17 @@ class Server(PromptsAndResources[LifespanResultT]):
             max_journal_bytes=max_journal_bytes,
             environment=os.environ,
         )
-        self._tracers = tracers_of(trace, environment=os.environ, key=self._protection.trace_key)
         self._forgets_with_its_process = ledger is None
         if ledger is not None and not isinstance(ledger, Ledger):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"ledger= takes a ledger, such as SqliteLedger('calls.db'), not {type(ledger).__name__}")
-        self._ledger: Ledger = ledger if ledger is not None else MemoryLedger()
-        self._legs = LegRunner(
-            self,
-            protection=self._protection,
-            tracers=self._tracers,
-            bus=self._bus,
-            limits=self._limits,
-            ledger=self._ledger,
+        self._effects = Effects(
+            ledger if ledger is not None else MemoryLedger(),
+            tracers_of(trace, environment=os.environ, key=self._protection.trace_key),
+            bus,
         )
+        self._announcer = Announcer(self._effects)
+        self._doorkeeper = Doorkeeper(self, effects=self._effects, overrides=self._overrides, report=log_teardown)
+        self._legs = LegRunner(self, protection=self._protection, effects=self._effects, limits=self._limits)
         self._probe = self._make_probe() if probe_wanted(probe, environment=os.environ) else None
         for tool in tools or ():
             self.add_tool(tool)
@@ -237,7 +235,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             resource_security=resource_security,
             request_state_security=self._protection.policy,
             cache_hints=cache_hints,
-            subscriptions=False if subscriptions is False else self._bus,
+            subscriptions=False if subscriptions is False else bus,
             middleware=middleware,
         )
         for resource in resources or ():
@@ -253,10 +251,10 @@ class Server(PromptsAndResources[LifespanResultT]):
             audience=policy.audience if policy.audience is not None else self.name,
             clock=lambda: time.time(),
             wrap=self._legs.wrap_authored,
-            recover=Recovery(self._tools.begun_by, protection=self._protection, ledger=self._ledger),
-            tracers=self._tracers,
+            recover=Recovery(self._tools.begun_by, protection=self._protection, effects=self._effects),
+            effects=self._effects,
             subject_of=self._subject_of,
-            make_context=lambda ctx: Context(request_context=ctx, mcp_server=self, subscriptions=self._bus),
+            make_context=lambda ctx: Context(request_context=ctx, mcp_server=self, subscriptions=self._effects.bus),
         )
         spans_where_seen(self.middleware)
         self.middleware.insert(0, PrivateAnswers(self._answers_differ))
@@ -437,6 +435,13 @@ class Server(PromptsAndResources[LifespanResultT]):
         """What fills the parameters of each tool, by its name; the plan of a tool without resolvers is empty."""
         return {name: tool.function.plan for name, tool in self._tools.seen.items()}
 
+    def plan_of(self, name: str, version: str | None = None) -> Plan | None:
+        """What fills the parameters of a tool in some version, by default its highest, hidden or not."""
+        try:
+            return self._tools.registered_as(name, version).function.plan
+        except ToolError:
+            return None
+
     async def call_tool(
         self,
         name: str,
@@ -468,6 +473,8 @@ class Server(PromptsAndResources[LifespanResultT]):
         if name == PROBE_TOOL and self._probe is not None and name not in self._tools:
             return await self._call(self._probe.tool, arguments, incoming)
         wanted = version if version is not None else requested_version(name)
+        if self._effects.rehearsal is not None:
+            return await self._rehearse(name, arguments, incoming, wanted)
         tool = self._tools.find(name, wanted)
         versions = self._tools.by_request.get(name)
         if versions is None:
@@ -480,6 +487,19 @@ class Server(PromptsAndResources[LifespanResultT]):
             if gate is None:
                 return await self._call_chosen(candidate, arguments, incoming, None)
         raise unknown_tool(name)
+
+    async def _rehearse(
+        self, name: str, arguments: dict[str, Any], incoming: Incoming, wanted: str | None
+    ) -> Finished | Suspended | Authored:
+        """Serve one leg in a rehearsal, whoever may see the tool: a gate has nobody there whom it could let in."""
+        tool = self._tools.registered_as(name, wanted)
+        gate = tool.admission
+        admission = await self._doorkeeper.admit(gate, incoming.request) if gate is not None else None
+        if admission is not None:
+            return await admission.around(self._call(tool, arguments, incoming, admission))
+        if self._effects.rehearsal is not None and (gate is not None or not self._tools.sees(tool)):
+            self._effects.rehearsal.let_in(f"tool {name!r}")
+        return await self._call(tool, arguments, incoming)
 
     async def _call_chosen(
         self,
@@ -608,11 +628,11 @@ class Server(PromptsAndResources[LifespanResultT]):
     @contextmanager
     def watched_by(self, tracer: Tracer) -> Generator[None]:
         """Have one more tracer watch what is served inside a `with` block, as tests do."""
-        self._tracers.add(tracer)
+        self._effects.tracers.add(tracer)
         try:
             yield
         finally:
-            self._tracers.remove(tracer)
+            self._effects.tracers.remove(tracer)
 
     @contextmanager
     def hurried(self, *, page_wait: float) -> Generator[None]:
@@ -645,18 +665,23 @@ class Server(PromptsAndResources[LifespanResultT]):
             everyone_sees=self._tools.is_for_everyone,
             registered=lambda: self._tools.registered,
             protection=self._protection,
-            ledger=self._ledger,
+            effects=self._effects,
             defaults=self._defaults,
         )
 
     @property
+    def effects(self) -> Effects:
+        """The ledger, the tracers and the bus; a rehearsal replaces them."""
+        return self._effects
+
+    @property
     def ledger(self) -> Ledger:
         """Where it is kept what calls of tools that run once have returned."""
-        return self._ledger
+        return self._effects.ledger
 
     def identity(self) -> Identity:
         """What this instance must have in common with the others of its service, now that its tools are registered."""
-        return identity_of(self.name, protection=self._protection, ledger=self._ledger, tools=self._tools.registered)
+        return identity_of(self.name, protection=self._protection, ledger=self.ledger, tools=self._tools.registered)
 
     @property
     def journal_codec(self) -> JournalCodec:

@@ -79,6 +79,16 @@ class Serving:
         return next((line.answers for line in self.lines if not isinstance(line, BeganLine)), ())
 
     @property
+    def is_recall(self) -> bool:
+        """Whether it was answered with what the ledger has kept of an earlier serving; its function did not run."""
+        return any(event is Event.RECALL for line in self.happened for event, _, _ in line.moves)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether its body was begun."""
+        return any(line.bodies for line in self.happened)
+
+    @property
     def waited_ms(self) -> float:
         """How long it waited for answers over the open connection."""
         return sum(line.waited for line in self.lines if isinstance(line, AnsweredLine))
@@ -137,14 +147,32 @@ class TracedCall:
         return self.began.tool if self.began is not None else "?"
 
     @property
+    def chain(self) -> list[Serving]:
+        """One serving of each leg: the one that the client went on with, where the leg was served several times.
+
+        The last one counts, as the response to the first may have been lost, unless it came to less: where the ledger
+        answered it, where it lacked the answers that another had brought, or where it failed in front of its body.
+        """
+        by_leg: dict[int, list[Serving]] = {}
+        for serving in self.servings:
+            by_leg.setdefault(serving.leg, []).append(serving)
+        chain: list[Serving] = []
+        for leg in sorted(by_leg, reverse=True):
+            before = chain[-1].started_at if chain else None
+            chain.append(_counting(by_leg[leg], before=before))
+        return chain[::-1]
+
+    @property
     def ended(self) -> EndedLine | None:
-        """The line that ended it, the last one if it was replayed; None if a leg that failed was made good."""
-        for place, serving in reversed(list(enumerate(self.servings))):
-            last = serving.lines[-1]
-            if isinstance(last, EndedLine):
-                is_retried = place < len(self.servings) - 1 and last.state in _RETRIABLE
-                return None if is_retried else last
-        return None
+        """The line that ended it; None if it has not ended, or the leg that failed was made good."""
+        if not self.servings:
+            return None
+        serving = self.chain[-1]
+        last = serving.lines[-1]
+        if not isinstance(last, EndedLine):
+            return None
+        is_retried = last.state in _RETRIABLE and not self.servings[-1].is_over
+        return None if is_retried else last
 
     @property
     def state(self) -> State:
@@ -153,13 +181,13 @@ class TracedCall:
             return State(self.ended.state)
         if not self.servings:
             return State.REJECTED
-        last = self.servings[-1].lines[-1]
-        if isinstance(last, AskedLine):
+        latest = self.chain[-1] if self.servings[-1].is_over else self.servings[-1]
+        if isinstance(latest.lines[-1], AskedLine):
             return State.AWAITING_INPUT
-        moved = [move for line in self.servings[-1].happened for move in line.moves]
+        moved = [move for line in latest.happened for move in line.moves]
         if moved:
             return moved[-1][1]
-        return State.RECEIVED if self.servings[-1].leg == 1 else State.AWAITING_INPUT
+        return State.RECEIVED if latest.leg == 1 else State.AWAITING_INPUT
 
     @property
     def pending(self) -> tuple[ShownQuestion, ...]:
@@ -331,6 +359,22 @@ def _call(id: str, servings: list[Serving], refusals: list[RefusedLine]) -> Trac
                 else:
                     out.given_up_at = line.at
     return TracedCall(id, servings, rounds, refusals)
+
+
+def _counting(servings: Sequence[Serving], *, before: float | None) -> Serving:
+    """The serving of a leg that the client went on with; `before` is when the next leg began."""
+    earlier = [serving for serving in servings if before is None or serving.started_at <= before]
+    # By the clocks of several instances none may have been.
+    candidates = earlier or list(servings)
+    return max(enumerate(candidates), key=lambda item: (*_weight(item[1], goes_on=before is not None), item[0]))[1]
+
+
+def _weight(serving: Serving, *, goes_on: bool) -> tuple[bool, ...]:
+    """What tells for a serving, of several of one leg; of those alike the last counts."""
+    last = serving.lines[-1]
+    has_asked = isinstance(last, AskedLine)
+    was_stopped = isinstance(last, EndedLine) and last.state in _RETRIABLE and not serving.has_run
+    return (has_asked or not goes_on, serving.is_over and not was_stopped, bool(serving.brought), not serving.is_recall)
 
 
 def _question_round(rounds: Sequence[Round], serving: Serving) -> Round | None:

@@ -106,11 +106,7 @@ def _same_era(a: TracedCall, b: TracedCall) -> bool:
 
 def _servings(call: TracedCall) -> list[Serving]:
     """One serving of each leg: of several, the last that gave the client something."""
-    by_leg: dict[int, Serving] = {}
-    for serving in call.servings:
-        if serving.leg not in by_leg or serving.is_over or not by_leg[serving.leg].is_over:
-            by_leg[serving.leg] = serving
-    return list(by_leg.values())
+    return call.chain
 
 
 def _rounds_of(call: TracedCall) -> list[Round]:

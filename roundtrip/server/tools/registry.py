@@ -114,6 +114,21 @@ class ToolRegistry:
             raise unknown_tool(name)
         return tool
 
+    def registered_as(self, name: str, version: str | None) -> RegisteredTool:
+        """A tool, hidden or not: the given version, or the highest.
+
+        Raises:
+            ToolError: There is none.
+        """
+        with self._lock:
+            versions = self._registered.get(name, {})
+        key = version_key(version)
+        if version is None and versions and None not in versions:
+            key = max(key for key in versions if key is not None)
+        if key not in versions:
+            raise unknown_tool(name)
+        return versions[key]
+
     def begun_by(self, name: str, version: str | None) -> RegisteredTool | None:
         """The tool that a call of that name and version was begun with, if clients see it."""
         try:
@@ -146,7 +161,7 @@ class ToolRegistry:
             self._registered[tool.name] = {**versions, key: tool}
             self._seen = None
         replaced = versions.get(key)
-        return any(self._sees(one) for one in (tool, replaced) if one is not None)
+        return any(self.sees(one) for one in (tool, replaced) if one is not None)
 
     def remove(self, name: str, version: str | None = None) -> bool:
         """Take a tool away, one version or all; whether that changes what clients see.
@@ -165,7 +180,7 @@ class ToolRegistry:
             else:
                 del self._registered[name]
             self._seen = None
-        return any(self._sees(tool) for other, tool in versions.items() if other not in left)
+        return any(self.sees(tool) for other, tool in versions.items() if other not in left)
 
     def allow(self, names: Iterable[str] | None) -> None:
         """Show no other tools than these, whatever else is enabled; None lifts that. To be followed by `refresh`.
@@ -187,7 +202,8 @@ class ToolRegistry:
                 )
             self._allowed = allowed
 
-    def _sees(self, tool: RegisteredTool) -> bool:
+    def sees(self, tool: RegisteredTool) -> bool:
+        """Whether a tool is not hidden from everybody."""
         allowed = self._allowed
         return (allowed is None or tool.name in allowed) and self._visibility.sees(tool.component)
 

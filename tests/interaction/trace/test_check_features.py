@@ -1,0 +1,164 @@
+"""Unchanged code is compatible with its own recordings, whatever features a call uses, and a check changes nothing."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import pytest
+from mcp_types import CallToolResult
+
+from roundtrip import Resolve, Server
+from roundtrip.checking.checking import check_calls
+from roundtrip.checking.telling import as_text
+from roundtrip.checking.verdicts import Checked
+from roundtrip.ledger import SqliteLedger
+from roundtrip.recording.recorder import Recorder
+from roundtrip.recording.tracing import Beginning, Refusal
+from roundtrip.testing import Era, LegByLeg, User
+from roundtrip.testing.conversations import Conversation
+from tests.interaction.trace.features import FEATURES, GUESTS, KEY, ROOTS, Effect, Feature, Heard, serve
+from tests.interaction.trace.transcribed import calls_of
+
+SOMEBODY = "ada"
+
+
+class Told:
+    """A tracer that must not be told anything."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def begin(self, beginning: Beginning) -> Any:
+        self.told.append(beginning)
+        return self.told.append
+
+    def refuse(self, refusal: Refusal) -> None:
+        self.told.append(refusal)
+
+
+class Site:
+    """A server's surroundings, which outlive its process: a ledger's file and a transcript."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.calls = folder / "calls.jsonl"
+        self.effect = Effect()
+
+    def ledger(self) -> SqliteLedger:
+        return SqliteLedger(self.folder / "ledger.db")
+
+    def bytes(self) -> dict[str, bytes]:
+        """All that is on the disk."""
+        return {file.name: file.read_bytes() for file in sorted(self.folder.iterdir())}
+
+    async def record(self, feature: Feature, era: Era) -> Conversation:
+        ledger = self.ledger()
+        server = serve(ledger, self.effect, trace=Recorder(self.calls, reveal="all"), principal=_somebody)
+        call = await play(server, feature, era)
+        await ledger.aclose()
+        return call
+
+    async def check(self, **options: Any) -> list[Checked]:
+        """Check all calls with another process of the same code; it must have no effect."""
+        ledger, bus, told = SqliteLedger(self.folder / "ledger.db"), Heard(), Told()
+        server = serve(ledger, self.effect, bus, trace=[Recorder(self.calls, reveal="all"), told], **options)
+        server.disable(names={"hidden_since"})
+        self.effect.closed = True
+        done, files = list(self.effect), self.bytes()
+        found: list[Checked] = []
+        await check_calls(server, calls_of(self.calls), found.append, now=time.time())
+        await ledger.aclose()
+        assert self.effect == done
+        assert self.bytes() == files
+        assert told.told == []
+        assert bus.events == []
+        return found
+
+
+def _somebody(ctx: Any) -> str:
+    del ctx
+    return SOMEBODY
+
+
+async def play(server: Server[Any], feature: Feature, era: Era) -> Conversation:
+    user = User(
+        server,
+        feature.answers,
+        era=era,
+        lacks=feature.lacks,  # type: ignore[arg-type]
+        roots=ROOTS,
+        allow_error=True,
+    )
+    call = await user.begin(feature.leg)
+    assert feature.ends in (call.failure if call.error is not None else str(call.result))
+    return call
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_unchanged_code_is_compatible_and_nothing_is_changed(site: Site, era: Era) -> None:
+    async def scenario() -> None:
+        for feature in FEATURES.values():
+            await site.record(feature, era)
+        found = await site.check()
+        told = {name: as_text(checked) for name, checked in zip(FEATURES, found, strict=True)}
+        verdicts = {name: checked.headline for name, checked in zip(FEATURES, found, strict=True)}
+        assert verdicts == dict.fromkeys(FEATURES, "compatible"), told
+
+    anyio.run(scenario)
+
+
+def test_a_call_in_flight_survives_a_check(site: Site) -> None:
+    async def scenario() -> None:
+        ledger = site.ledger()
+        server = serve(ledger, site.effect, trace=Recorder(site.calls, reveal="all"))
+        legs = LegByLeg([server])
+        for name, answers in (("exactly_once", {"guests": GUESTS}), ("exactly_once_plain", {})):
+            site.effect.clear()
+            await legs.leg(name, {"hotel": "Ritz"})
+            for checked in await site.check():
+                assert checked.headline == "compatible", as_text(checked)
+            site.effect.closed = False
+            result = await legs.leg(name, {"hotel": "Ritz"}, answers=answers, state=legs.token)
+            assert isinstance(result, CallToolResult)
+            assert not result.is_error
+            assert len(site.effect) == 1
+            for checked in await site.check():
+                assert checked.headline == "compatible", as_text(checked)
+        await ledger.aclose()
+
+    anyio.run(scenario)
+
+
+def test_a_call_that_needs_the_body_of_another_is_not_replayed(site: Site) -> None:
+    def make() -> Server[Any]:
+        server: Server[Any] = Server("hotels", keys=[KEY], trace=Recorder(site.calls, reveal="all"))
+
+        @server.tool()
+        async def stars(hotel: str) -> int:
+            site.effect.append(hotel)
+            return 5
+
+        async def rated(hotel: str) -> str:
+            return str(await server.call_tool("stars", {"hotel": hotel}))
+
+        @server.tool()
+        async def praise(hotel: str, rated: Annotated[str, Resolve(rated)]) -> str:
+            return rated
+
+        return server
+
+    async def scenario() -> None:
+        await User(make()).call("praise", hotel="Ritz")
+        assert site.effect == ["Ritz"]
+        found: list[Checked] = []
+        await check_calls(make(), calls_of(site.calls), found.append, now=time.time())
+        assert site.effect == ["Ritz"]
+        assert [checked.not_replayed is not None for checked in found] == [True, True]
+        assert "tool 'stars' is called while its parameters are filled" in "".join(map(as_text, found))
+
+    anyio.run(scenario)
