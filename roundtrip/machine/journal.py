@@ -26,6 +26,8 @@ __all__ = [
 
 DIGEST_BYTES: Final = 6
 DIGEST_CHARS: Final = 8
+SEALED_BLOCK: Final = 64
+"""What sizes of sealed values are rounded up to where they are told."""
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
@@ -115,15 +117,20 @@ class Journal:
         return bool(self.computed) or self.authored is not None
 
     def sizes(self) -> list[tuple[str, int]]:
-        """Each entry's key and the bytes it takes, largest first."""
+        """Each entry's key and the bytes it takes, largest first; sizes of what is sealed in whole blocks."""
         sizes = {key: len(to_json([key, entry.data])) for key, entry in self.entries.items()}
         for key, kept in self.computed.items():
-            sizes[key] = sizes.get(key, 0) + len(to_json([key, kept.value]))
+            sizes[key] = sizes.get(key, 0) + _in_blocks(len(to_json([key, kept.value])))
         for key, entry in self.seeds.items():
             sizes[key] = sizes.get(key, 0) + len(to_json([key, entry.data]))
         if self.authored is not None:
-            sizes["request_state"] = len(self.authored)
+            sizes["request_state"] = _in_blocks(len(self.authored))
         return sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _in_blocks(size: int) -> int:
+    # The length of a short secret is a secret, also in an error.
+    return -(-size // SEALED_BLOCK) * SEALED_BLOCK
 
 
 def digest(text: str) -> str:

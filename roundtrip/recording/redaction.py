@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
+from roundtrip.asks.questions import TICKET
 from roundtrip.runtime.answers import UNNAMED
 
 __all__ = ["REVEALABLE", "Redaction", "Reveal", "Revealable", "dumps", "read_reveal"]
@@ -23,6 +24,7 @@ _STEP: Final = 64
 """What sizes are rounded up to."""
 _LEVELS: Final = 100
 """How deeply a value may be nested; readers of JSON have limits of their own."""
+_TICKET_BEGINS: Final = "rt1."
 _UNNAMED: Final = re.compile(rf"{UNNAMED}[A-Za-z0-9_-]+")
 
 dumps: Final[Callable[[Any], str]] = json.JSONEncoder(separators=(",", ":")).encode
@@ -59,7 +61,9 @@ class Redaction:
     def put(self, kind: Revealable, value: Any) -> str:
         """A value of some kind."""
         if kind in self._revealed:
-            return f'{{"value":{_text_of(value)}}}'
+            text = _text_of(value)
+            # Whoever has a ticket can open its page, so it is a secret wherever it is shown.
+            return f'{{"value":{TICKET.sub("<ticket>", text) if _TICKET_BEGINS in text else text}}}'
         raw = _bytes_of(value)
         # The length of a short secret is a secret.
         return f'{{"digest":"{self._digest(raw)}","bytes":{-(-len(raw) // _STEP) * _STEP}}}'

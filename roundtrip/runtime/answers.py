@@ -418,7 +418,8 @@ class Answers:
         try:
             plain = _adapter(node).dump_python(value, mode="json", by_alias=True, warnings="error")
         except (PydanticSerializationError, PydanticUserError, ValueError) as error:
-            raise ValueNotStorable(node.key, reason=without_value(error)) from error
+            # Without its cause, which quotes the value in the traceback.
+            raise ValueNotStorable(node.key, reason=without_value(error)) from None
         self._fix(node.key, plain)
 
     def is_fresh(self, key: str) -> bool:
@@ -587,9 +588,9 @@ class Answers:
         try:
             plain = waiting.question.plain(value)
             waiting.question.restore(Action.ACCEPT, plain)
-        except (AnswerInvalid, AttributeError, PydanticSerializationError, ValueError) as error:
+        except (AnswerInvalid, AttributeError, PydanticSerializationError, ValueError):
             reason = f"{source} gave {type(value).__name__}, which is no answer to the question"
-            raise ValueNotStorable(waiting.key, reason=reason) from error
+            raise ValueNotStorable(waiting.key, reason=reason) from None
         self._fix(_STAND_IN + waiting.key, plain)
 
     def _fix(self, name: str, plain: Any) -> None:

@@ -265,7 +265,8 @@ class Body:
             # Every leg sees the same value: the first one, too, gets it as it will come back from the token.
             return plain, adapter.validate_python(plain)
         except (PydanticSerializationError, PydanticUserError, ValidationError, ValueError) as error:
-            raise ValueNotStorable(key, reason=without_value(error)) from error
+            # Without its cause, which quotes the value in the traceback.
+            raise ValueNotStorable(key, reason=without_value(error)) from None
 
     def _tell(self, fact: StepBegan | StepEnded) -> None:
         if self._watch is not None:

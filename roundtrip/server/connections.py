@@ -31,6 +31,8 @@ logger = logging.getLogger("roundtrip")
 
 T = TypeVar("T")
 
+_STREAM_LOG: Final = logging.getLogger("sse_starlette.sse")
+
 _RESPONSE: Final = "roundtrip.response"
 
 
@@ -112,6 +114,11 @@ async def while_answerable(request: Any, ask: Callable[[], Awaitable[T]]) -> T:
     raise ConnectionLost(ending=response.ending)
 
 
+def _holds_no_chunk(record: logging.LogRecord) -> bool:
+    """Return False for the copy of a response that the SDK's event streams log at DEBUG, with tokens and results."""
+    return not (isinstance(record.msg, str) and record.msg.startswith("chunk:"))
+
+
 class HttpServer(MCPServer[LifespanResultT]):
     """An `MCPServer` whose live calls end when their client has left."""
 
@@ -135,6 +142,8 @@ class HttpServer(MCPServer[LifespanResultT]):
         ends when its client has left, unless an `event_store` lets the client come back to it.
         """
         _warn_of_unchecked_names(transport_security)
+        # The streams are made inside the SDK and offer no other way; adding one filter twice changes nothing.
+        _STREAM_LOG.addFilter(_holds_no_chunk)
         app = super().streamable_http_app(
             streamable_http_path=streamable_http_path,
             json_response=json_response,

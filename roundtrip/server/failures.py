@@ -1,10 +1,12 @@
 """How a leg's failures look to the client: one mapping for tools, one for prompts and resource templates."""
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from mcp.server.mcpserver.exceptions import (
     ResourceError,
+    ResourceNotFoundError,
     ToolError,
     UnexpectedResourceError,
     UnexpectedToolError,
@@ -12,6 +14,7 @@ from mcp.server.mcpserver.exceptions import (
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
 from mcp_types import (
     INTERNAL_ERROR,
+    INVALID_PARAMS,
     INVALID_REQUEST,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     MissingRequiredClientCapabilityErrorData,
@@ -30,8 +33,12 @@ from roundtrip.errors import (
     UrlRequired,
     ValueNotStorable,
 )
+from roundtrip.server.tools.arguments import fields_rejected_by
 
-__all__ = ["prompt_failure", "tool_failure", "with_failures"]
+__all__ = ["log_unread", "prompt_failure", "resource_failure", "tool_failure", "with_failures"]
+
+# The SDK's own: it says of the same failures the same words.
+logger = logging.getLogger("mcp.server.mcpserver.server")
 
 T = TypeVar("T")
 
@@ -97,6 +104,29 @@ async def with_failures(run: Awaitable[T], *, anticipated: Callable[[str], Excep
 def prompt_failure(name: str, text: str) -> MCPError:
     """An anticipated failure of a prompt, which has no result of its own to carry one."""
     return MCPError(code=INTERNAL_ERROR, message=f"Error rendering prompt {name}: {text}")
+
+
+def resource_failure(uri: str, error: ResourceError) -> MCPError:
+    """A failure to read a resource, as the SDK's handler answers it."""
+    code = INVALID_PARAMS if isinstance(error, ResourceNotFoundError) else INTERNAL_ERROR
+    return MCPError(code=code, message=str(error), data={"uri": uri})
+
+
+def log_unread(registered: str | None, error: ResourceError) -> None:
+    """Tell the log what the SDK's handler tells it, by the template's URI: the variables of a URI are the client's."""
+    label = registered if registered is not None else "(unknown)"
+    if isinstance(error, ResourceNotFoundError):
+        logger.info("Resource %r failed: not found", label)
+    elif not isinstance(error, UnexpectedResourceError):
+        logger.info("Resource %r failed: %r", label, str(error))
+    elif (fields := fields_rejected_by(error)) is not None:
+        logger.info("Resource %r rejected variables: %r", label, fields)
+    else:
+        # Without the errors around it, which quote the URI.
+        cause: BaseException = error
+        while isinstance(cause, UnexpectedResourceError) and cause.__cause__ is not None:
+            cause = cause.__cause__
+        logger.error("Resource %r raised an unexpected exception", label, exc_info=cause)
 
 
 def _sendable(text: str) -> str:

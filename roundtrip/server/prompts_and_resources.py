@@ -26,12 +26,13 @@ from roundtrip.server.admission import Doorkeeper, Enabled, read_enabled
 from roundtrip.server.catalog import Catalog, Listed, Shelf
 from roundtrip.server.changes import Announcer, Listing
 from roundtrip.server.effects import Effects
-from roundtrip.server.failures import prompt_failure, with_failures
+from roundtrip.server.failures import log_unread, prompt_failure, resource_failure, with_failures
 from roundtrip.server.functions import AskingFunction, Signature, read_signature
 from roundtrip.server.legs import Incoming, LegRunner, result_of
 from roundtrip.server.overrides import Overrides
-from roundtrip.server.seams import HookedServer
+from roundtrip.server.seams import HookedServer, begins_for_client
 from roundtrip.server.security import Protection
+from roundtrip.server.tools.arguments import fields_rejected_by, rejected_fields
 from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.server.visibility import Strings
 from roundtrip.server.wrappers import hide_parameters
@@ -220,18 +221,32 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         if hidden and arguments:
             arguments = {key: value for key, value in arguments.items() if key not in hidden}
         get = partial(super().get_prompt, name, arguments, context)
-        if self._catalog.gate_of("prompt", name) is None:
-            return await get()
-        return await self._admitting("prompt", [name], get, context)
+        try:
+            if self._catalog.gate_of("prompt", name) is None:
+                return await get()
+            return await self._admitting("prompt", [name], get, context)
+        except ValueError as error:
+            fields = fields_rejected_by(error)
+            if fields is None:
+                raise
+            # The dispatcher logs it with its causes, and the SDK's quotes what the client sent.
+            raise ValueError(str(error)) from rejected_fields(fields)
 
     async def read_resource(
         self, uri: AnyUrl | str, context: SdkContext[LifespanResultT, Any] | None = None
     ) -> Iterable[ReadResourceContents] | InputRequiredResult:
         """Serve one leg of reading a resource; as the SDK's."""
         read = partial(super().read_resource, uri, context)
-        if not self._catalog.has_gates("resource"):
-            return await read()
-        return await self._admitting("resource", self.resources_for(str(uri)), read, context)
+        for_client = begins_for_client()
+        try:
+            if not self._catalog.has_gates("resource"):
+                return await read()
+            return await self._admitting("resource", self.resources_for(str(uri)), read, context)
+        except ResourceError as error:
+            if not for_client:
+                raise
+            log_unread(next(self.resources_for(str(uri)), None), error)
+            raise resource_failure(str(uri), error) from error
 
     def add_prompt(self, prompt: Prompt) -> None:
         """Register the SDK's own prompt object."""

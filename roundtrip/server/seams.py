@@ -8,6 +8,9 @@ middleware runs. roundtrip keeps its own registry of tools, and without this hoo
 to be missing exactly there: where the SDK finds none, it answers as it does for a name that never was, and goes on to
 the next template that matches.
 
+`MCPServer._handle_read_resource` logs the URI of what could not be read, and the variables of a template's URI are
+values of the client's. The hook tells `read_resource` that it is called for a client, so that it can log the failure.
+
 `MCPServer._lowlevel_server` says who handles `tools/call`, which an extension or its own author may have changed from
 `MCPServer._handle_call_tool`, and how results are stamped with the server's name.
 
@@ -23,10 +26,12 @@ that names a session is checked on one transport only, and on the others it is w
 """
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Literal, TypeVar
+from contextvars import ContextVar
+from typing import Any, Final, Literal, TypeVar
 
 from mcp.server._otel import OpenTelemetryMiddleware as SdkSpans
 from mcp.server.connection import Connection
+from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
@@ -35,16 +40,18 @@ from mcp.server.mcpserver.resources import Resource, ResourceManager
 from mcp.server.mcpserver.resources.templates import ResourceSecurityError, ResourceTemplate
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.server.session import ServerSession
-from mcp_types import InputRequiredResult, PromptReference
+from mcp_types import InputRequiredResult, PromptReference, ReadResourceRequestParams, ReadResourceResult
 from pydantic import AnyUrl, TypeAdapter
 from starlette.routing import Route
 
 from roundtrip.server.connections import HttpServer
 
-__all__ = ["HookedServer", "SdkSpans", "connection_of", "output_adapter", "session_id_of"]
+__all__ = ["HookedServer", "SdkSpans", "begins_for_client", "connection_of", "output_adapter", "session_id_of"]
 
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
+
+_FOR_CLIENT: Final[ContextVar[bool]] = ContextVar("roundtrip_reads_for_client", default=False)
 
 Sees = Callable[[Literal["prompt", "resource"], str], bool]
 """Whether clients may see a prompt of a name, or a resource or a template of a URI."""
@@ -116,8 +123,25 @@ class HookedServer(HttpServer[LifespanResultT]):
         self._prompt_manager = _VisiblePrompts(self._prompt_manager, self.is_visible)
         self._resource_manager = _VisibleResources(self._resource_manager, self.is_visible)
 
+    async def _handle_read_resource(
+        self, ctx: ServerRequestContext[LifespanResultT], params: ReadResourceRequestParams
+    ) -> ReadResourceResult | InputRequiredResult:
+        reset = _FOR_CLIENT.set(True)
+        try:
+            return await super()._handle_read_resource(ctx, params)
+        finally:
+            _FOR_CLIENT.reset(reset)
+
     def _tool_input_schema(self, name: str) -> dict[str, Any] | None:
         return self.tool_schema(name)
+
+
+def begins_for_client() -> bool:
+    """Return True for the first read of a request, and False for what is read while it is served."""
+    begins = _FOR_CLIENT.get()
+    if begins:
+        _FOR_CLIENT.set(False)
+    return begins
 
 
 class _VisiblePrompts(PromptManager):

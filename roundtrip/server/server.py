@@ -56,6 +56,7 @@ from roundtrip.server.recovery import Recovery
 from roundtrip.server.security import Keys, Principal, limits_of, protect
 from roundtrip.server.spans import spans_where_seen
 from roundtrip.server.tool_calls import ToolCalls
+from roundtrip.server.tools.arguments import ArgumentsRejected
 from roundtrip.server.tools.options import ToolDetails, ToolOptions, ToolSpec
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, unknown_tool
@@ -534,7 +535,8 @@ class Server(PromptsAndResources[LifespanResultT]):
             failure = tool_failure(tool.name, error, mask=self._mask_errors)
             if failure is error:
                 raise
-            raise failure from error
+            # What is logged of rejected arguments is found in the cause.
+            raise failure from (error.fields if isinstance(error, ArgumentsRejected) else error)
 
     # What clients see.
 

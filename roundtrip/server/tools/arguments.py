@@ -7,22 +7,62 @@ what can be prepared per tool is prepared once.
 import dataclasses
 import enum
 import pathlib
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, cast, get_args, get_origin
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal, cast, get_args, get_origin
 
 import pydantic_core
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from pydantic import BaseModel, Json, SecretBytes, SecretStr, ValidationError, WithJsonSchema
 from pydantic.fields import FieldInfo
+from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import is_typeddict
 
 from roundtrip.graph.signatures import arms_of
 
-__all__ = ["ArgumentReader", "mistakes_in"]
+__all__ = ["ArgumentReader", "ArgumentsRejected", "mistakes_in", "rejected_fields"]
 
 _SHOWN_MISTAKES = 2000
+_CALLED_BY: Final = "pydantic._internal._validate_call"
+"""Where pydantic checks the arguments of prompts and templates, before it calls the function."""
+
 _JSON_TEXT = cast("type[Any]", Json)
 _TEXTS: tuple[type, ...] = (str, bytes, bytearray, pathlib.PurePath, SecretStr, SecretBytes, _JSON_TEXT)
+
+
+class ArgumentsRejected(ToolError):
+    """The client's arguments do not fit the tool. `fields` has the names of those that do not, and no value."""
+
+    def __init__(self, message: str, *, fields: Iterable[str]) -> None:
+        super().__init__(message)
+        # The SDK's handler logs the names in a cause of this type, and without one it logs the message.
+        self.fields = rejected_fields(fields)
+
+
+def rejected_fields(fields: Iterable[str]) -> ValidationError:
+    """An error that says which arguments were rejected, and holds none of their values."""
+    rejected: list[InitErrorDetails] = [
+        {"type": PydanticCustomError("rejected", "rejected"), "loc": (field,), "input": None}
+        for field in sorted(set(fields))
+    ]
+    return ValidationError.from_exception_data("arguments", rejected)
+
+
+def fields_rejected_by(error: BaseException) -> list[str] | None:
+    """The names of the arguments that the SDK rejected for a prompt or a template; None where something else failed."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ValidationError):
+        cause = cause.__cause__
+    if cause is None:
+        return None
+    at = cause.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    if at is None or at.tb_frame.f_globals.get("__name__") != _CALLED_BY:
+        # Raised deeper, in the function itself: its author's crash.
+        return None
+    told = cause.errors(include_input=False, include_context=False, include_url=False)
+    return sorted({str(each["loc"][0]) for each in told if each["loc"]})
 
 
 def mistakes_in(error: ValidationError) -> str:

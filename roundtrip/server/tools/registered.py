@@ -1,10 +1,10 @@
 """A registered tool: its name and schemas, and the function behind them."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
-from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools.base import Tool as SdkTool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_metadata
 from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
@@ -19,7 +19,7 @@ from roundtrip.runtime.leg import Limits
 from roundtrip.server.admission import Gate, read_enabled
 from roundtrip.server.exactly_once import OnUnknown
 from roundtrip.server.functions import AskingFunction, Signature, read_signature
-from roundtrip.server.tools.arguments import ArgumentReader, mistakes_in
+from roundtrip.server.tools.arguments import ArgumentReader, ArgumentsRejected, mistakes_in
 from roundtrip.server.tools.confirmation import ConfirmationGate
 from roundtrip.server.tools.descriptions import describe
 from roundtrip.server.tools.options import ToolSpec, spec_of
@@ -70,15 +70,23 @@ class RegisteredTool(NamedTuple):
         """The client's arguments as the body receives them.
 
         Raises:
-            ToolError: They do not fit the input schema.
+            ArgumentsRejected: They do not fit the input schema.
         """
         try:
             return self.arguments.read(arguments)
         except ValidationError as error:
             # The client's mistake. A ValidationError from anywhere else in a leg is the author's, and a crash.
-            raise ToolError(mistakes_in(error)) from error
+            told = error.errors(include_input=False, include_context=False, include_url=False)
+            places = [each["loc"][0] for each in told if each["loc"]]
+            raise self._rejected(mistakes_in(error), places) from None
         except SchemaMismatch as error:
-            raise ToolError(str(error)) from error
+            raise self._rejected(str(error), [re.split(r"[.\[]", error.place)[0]]) from None
+
+    def _rejected(self, message: str, places: Sequence[object]) -> ArgumentsRejected:
+        # Deeper places, and names that the tool does not know, are the client's words.
+        return ArgumentsRejected(
+            message, fields=[place for place in places if isinstance(place, str) and place in self.arguments.names]
+        )
 
     def listed_with(self, lower: Sequence["RegisteredTool"]) -> WireTool:
         """The tool as clients see it, who may call lower versions of it too, the highest first."""

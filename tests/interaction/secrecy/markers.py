@@ -1,0 +1,121 @@
+"""Words that nobody can guess, planted as values, and everything that a process tells of its work."""
+
+import logging
+import secrets
+import warnings
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from roundtrip import Telemetry
+from roundtrip.asks.questions import TICKET
+
+__all__ = ["CLIENT_LOGGERS", "Markers", "Spans", "everything_logged"]
+
+CLIENT_LOGGERS: Final = ("mcp.client", "client", "httpx", "httpx2", "httpcore", "httpcore2")
+"""What clients log of what they send themselves, which is beside a server here by chance."""
+
+_TAIL: Final = 24
+"""How much of a token's signature is looked for: no other text has it."""
+
+
+class Markers:
+    """The planted words, by what they were planted as."""
+
+    def __init__(self) -> None:
+        self._words: dict[str, str] = {}
+
+    def __call__(self, kind: str) -> str:
+        """A new word of a kind."""
+        word = secrets.token_hex(8)
+        self._words[word] = kind
+        return word
+
+    def note(self, kind: str, texts: Iterable[str | None]) -> None:
+        """Look for texts that a server has made: tokens and tickets."""
+        for text in texts:
+            if text:
+                self._words[text[-_TAIL:]] = kind
+
+    def note_tickets(self, text: str) -> None:
+        """Look for the tickets in a text."""
+        self.note("ticket", TICKET.findall(text))
+
+    def found_in(self, text: str) -> set[str]:
+        """The kinds of the words in a text."""
+        return {kind for word, kind in self._words.items() if word in text}
+
+    def lines_with(self, text: str, *, but: frozenset[str] = frozenset()) -> list[str]:
+        """The lines of a text that have any, with their kinds, for a message that can be read."""
+        found: list[str] = []
+        for line in text.splitlines():
+            kinds = self.found_in(line) - but
+            if kinds:
+                found.append(f"{', '.join(sorted(kinds))}: {line[:400]}")
+        return found
+
+
+class _Everything(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.NOTSET)
+        self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.split(".")[0] in CLIENT_LOGGERS or record.name.startswith("mcp.client"):
+            return
+        # What other formatters would show of it, too.
+        extra = {name: value for name, value in vars(record).items() if name not in ("msg", "args", "exc_info")}
+        self.lines.append(f"{self.format(record)}\n{extra!r}\n{record.args!r}")
+
+
+@contextmanager
+def everything_logged() -> Generator[list[str]]:
+    """What any logger of this process but the clients' logs at any level, and what is warned of."""
+    root, handler = logging.getLogger(), _Everything()
+    before = root.level
+    others = {
+        name: one.level for name, one in logging.Logger.manager.loggerDict.items() if isinstance(one, logging.Logger)
+    }
+    root.setLevel(logging.DEBUG)
+    for name in others:
+        logging.getLogger(name).setLevel(logging.NOTSET)
+    root.addHandler(handler)
+    try:
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            yield handler.lines
+        handler.lines.extend(str(one.message) for one in warned)
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before)
+        for name, level in others.items():
+            logging.getLogger(name).setLevel(level)
+
+
+class Spans:
+    """What one process would send to a collector."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self.tracers = TracerProvider()
+        self.tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self._reader = InMemoryMetricReader()
+        self.telemetry = Telemetry(tracer_provider=self.tracers, meter_provider=MeterProvider([self._reader]))
+
+    def text(self) -> str:
+        spans = [span.to_json(indent=None) for span in self._exporter.get_finished_spans()]
+        metrics: Any = self._reader.get_metrics_data()
+        return "\n".join([*spans, metrics.to_json(indent=None) if metrics is not None else ""])
+
+
+def text_of_files(folder: Path) -> str:
+    """All that is written in a folder."""
+    return "\n".join(path.read_text() for path in sorted(folder.iterdir()))

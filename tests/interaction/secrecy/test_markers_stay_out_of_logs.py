@@ -1,0 +1,104 @@
+"""Values of clients, and what servers keep from them, are found in no log, span, transcript or warning."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from roundtrip import Context, Elicit, Recorder, Server
+from roundtrip.recording.redaction import REVEALABLE
+from roundtrip.testing import Era, User
+from tests.interaction.secrecy.markers import Markers, Spans, everything_logged, text_of_files
+from tests.interaction.secrecy.vault import (
+    CALLS,
+    KEY,
+    Playing,
+    answers_do_not_fit,
+    everything_is_answered,
+    make_vault,
+    tools_fail,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+def playing(over: str, plant: Markers, era: Era, **options: Any) -> Playing:
+    return Playing(make_vault(plant, **options), plant, era, over=over)
+
+
+@pytest.mark.parametrize(
+    ("over", "options"),
+    [
+        pytest.param("memory", {}, id="memory"),
+        pytest.param("http", {}, id="http"),
+        pytest.param("memory", {"mask_error_details": True}, id="masked"),
+        pytest.param("memory", {"strict_input_validation": True}, id="strict"),
+    ],
+)
+@pytest.mark.parametrize("play", CALLS, ids=lambda play: play.__name__)
+async def test_no_planted_value_is_logged_or_told(
+    play: Callable[[Playing], Awaitable[None]],
+    over: str,
+    options: dict[str, Any],
+    era: Era,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    plant, spans = Markers(), Spans()
+    with everything_logged() as lines:
+        client = playing(over, plant, era, trace=spans.telemetry, **options)
+        await play(client)
+    printed = capfd.readouterr()
+    assert plant.lines_with("\n".join([*lines, printed.out, printed.err])) == []
+    assert plant.lines_with(spans.text()) == []
+    kept = frozenset({"argument", "answer", "sample"})
+    assert plant.lines_with("\n".join(client.told), but=kept) == []
+
+
+REVEALED: Final[dict[str, frozenset[str]]] = {
+    "arguments": frozenset({"argument"}),
+    "answers": frozenset({"answer", "sample"}),
+    "questions": frozenset({"argument", "question", "answer"}),
+    "results": frozenset({"argument", "step", "answer"}),
+    "steps": frozenset({"step", "once", "done"}),
+    "errors": frozenset({"argument", "answer"}),
+}
+"""Which values a transcript may hold by what it reveals; questions, results and errors quote others."""
+
+
+@pytest.mark.parametrize("reveal", ["", "all", *REVEALABLE])
+@pytest.mark.parametrize(
+    "play", [everything_is_answered, answers_do_not_fit, tools_fail], ids=lambda play: play.__name__
+)
+async def test_a_transcript_holds_only_the_values_it_reveals(
+    play: Callable[[Playing], Awaitable[None]], reveal: Any, era: Era, tmp_path: Path
+) -> None:
+    plant, recorder = Markers(), Recorder(tmp_path / "calls.jsonl", reveal=reveal or ())
+    await play(playing("memory", plant, era, trace=recorder))
+    everything = frozenset({kind for kinds in REVEALED.values() for kind in kinds})
+    kept = everything if reveal == "all" else REVEALED.get(reveal, frozenset())
+    assert plant.lines_with(text_of_files(tmp_path), but=kept) == []
+
+
+async def test_a_transcript_shows_where_a_ticket_was(era: Era, tmp_path: Path) -> None:
+    plant, recorder = Markers(), Recorder(tmp_path / "calls.jsonl", reveal="all")
+    await everything_is_answered(playing("memory", plant, era, trace=recorder))
+    assert "https://vault.example/?t=<ticket>" in text_of_files(tmp_path)
+
+
+@pytest.mark.parametrize("lengths", [(1, 35), (60, 95)])
+async def test_the_size_of_a_sealed_value_is_told_in_blocks(lengths: tuple[int, int]) -> None:
+    told = {await _told_of_a_value_of(length) for length in lengths}
+    assert len(told) == 1
+
+
+async def _told_of_a_value_of(length: int) -> str:
+    server = Server[Any]("vault", keys=[KEY], max_journal_bytes=100)
+
+    @server.tool()
+    async def keep(ctx: Context) -> str:
+        await ctx.step("pin", lambda: "7" * length)
+        await ctx.ask("go", Elicit("Go on?", bool))
+        return "never"
+
+    return (await User(server, era=Era.RETRY).call("keep")).text
