@@ -64,7 +64,7 @@ def _configure(parser: ArgumentParser) -> None:
         "--sessions",
         action=BooleanOptionalAction,
         help="keep sessions for clients on 2025-11-25 and before, which can then be asked; one worker only; "
-        "default: no",
+        "default: yes with one worker, no with several",
     )
     add("--json-response", metavar="WHEN", help="auto, always or never; see below; default: auto")
     add(
@@ -193,6 +193,8 @@ def _announce(name: str, settings: "ServeSettings", listening: "socket.socket") 
     place = f"http://{f'[{host}]' if ':' in host else host}:{port}{settings.path}"
     workers = "one worker" if settings.workers == 1 else f"{settings.workers} workers"
     print(f"roundtrip: {printable(name)} serves on {place} with {workers}", file=sys.stderr, flush=True)
+    if not settings.asks_older_clients:
+        print(f"roundtrip: {_older_clients(settings)}", file=sys.stderr, flush=True)
     if not settings.is_loopback and not settings.allowed_hosts:
         print(
             "roundtrip: requests with any Host are accepted; name the server's own with --allowed-host, or any with "
@@ -200,6 +202,19 @@ def _announce(name: str, settings: "ServeSettings", listening: "socket.socket") 
             file=sys.stderr,
             flush=True,
         )
+
+
+def _older_clients(settings: "ServeSettings") -> str:
+    if settings.workers > 1:
+        why, cure = "several workers keep no sessions", "serve with --workers 1, several of those behind a balancer"
+    elif not settings.keeps_sessions:
+        why, cure = "--no-sessions keeps no sessions", "leave it out"
+    else:
+        why, cure = "--json-response always has no way back to them", "say --json-response auto"
+    return (
+        f"clients on 2025-11-25 and before, which most still are, cannot be asked, as {why}: a tool that asks them "
+        f"fails with an error, and each time is logged; to ask them, {cure}"
+    )
 
 
 COMMAND = Command(

@@ -406,8 +406,8 @@ def _older_clients(seen: Observed) -> Iterator[Finding]:
         told = {place.live_detail for place in cannot if _NO_WAY_BACK not in place.live_detail}
         text = f"clients of 2025-11-25 and before cannot be asked{where}"
         advice = (
-            "If there are such clients: serve with stateless_http=False and json_response=False (roundtrip serve "
-            "--sessions), and let the balancer keep each client on its instance."
+            "If there are such clients: serve with stateless_http=False and json_response=False (roundtrip serve with "
+            "one worker), and let the balancer keep each client on its instance."
         )
         yield Finding(Level.NOTE, "older clients", f"{text} ({'; '.join(sorted(told))})" if told else text, advice)
 

@@ -1,16 +1,30 @@
 """The client of a request as the runtime asks it: a thin view of the SDK's request context."""
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from mcp.server.context import ServerRequestContext
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import ClientCapabilities, InputRequest, InputResponse
 from pydantic import BaseModel
+from starlette.requests import Request
 
+from roundtrip.safe_text import printable
 from roundtrip.server.connections import while_answerable
 from roundtrip.server.seams import session_id_of
 
-__all__ = ["RequestClient"]
+__all__ = ["RequestClient", "client_name"]
+
+_MAX_NAME_CHARS: Final = 60
+
+
+def client_name(request: ServerRequestContext[Any, Any]) -> str:
+    """Return what the log calls the client of a request: its name, or without a session its `User-Agent`."""
+    params = request.session.client_params
+    name = params.client_info.name if params is not None else None
+    asked: object = request.request
+    if not name and isinstance(asked, Request):
+        name = cast("Request[Any]", asked).headers.get("user-agent")
+    return repr(printable(name[:_MAX_NAME_CHARS])) if name else "a client"
 
 
 class RequestClient:

@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, InputResponseRequestParams, InputResponses
 
 from roundtrip.asks.markers import Marker
-from roundtrip.errors import RoundtripError, ToolTimedOut
+from roundtrip.errors import ChannelMissing, RoundtripError, ToolTimedOut
 from roundtrip.ledger.contract import Reach
 from roundtrip.machine.call import Call
 from roundtrip.machine.facts import Watch
@@ -31,12 +31,13 @@ from roundtrip.runtime.eras import is_retry_era
 from roundtrip.runtime.leg import Authored, Finished, Leg, LegEnd, Limits, Refused, Suspended, open_call, serve
 from roundtrip.server.admission import Admission
 from roundtrip.server.calls import CallInfo
-from roundtrip.server.clients import RequestClient
+from roundtrip.server.clients import RequestClient, client_name
 from roundtrip.server.context import Context
 from roundtrip.server.current import offer, take_back
 from roundtrip.server.effects import Effects
 from roundtrip.server.exactly_once import Booked, OnUnknown
 from roundtrip.server.functions import AskingFunction
+from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.requests import InFlight, asking_request
 from roundtrip.server.security import Protection
 from roundtrip.server.threads import LeavingThreads, run_in_thread
@@ -44,6 +45,7 @@ from roundtrip.server.threads import LeavingThreads, run_in_thread
 __all__ = ["NO_REQUEST", "Incoming", "LegRunner", "RefusedByUser", "log_teardown", "result_of"]
 
 logger = logging.getLogger("roundtrip")
+_cannot_ask_log = LimitedLog(logger)
 
 _ID_BYTES = 9
 
@@ -244,6 +246,15 @@ class LegRunner:
                 watch(Closed(None))
             if isinstance(error, ToolTimedOut):
                 _log_timeout(function, error, left=threads.left if threads is not None else 0)
+            if isinstance(error, ChannelMissing) and wire is not None:
+                _cannot_ask_log.warning(
+                    "%s could not ask %s, which speaks %s: this transport has no way back to it; serve older clients "
+                    "over stdio, or streamable HTTP with stateless_http=False and json_response=False (roundtrip serve "
+                    "with one worker)",
+                    function.owner,
+                    client_name(wire),
+                    error.protocol_version,
+                )
             raise
         finally:
             take_back(offered)

@@ -25,7 +25,7 @@ def application_of(server: Server[Any], settings: ServeSettings, standing: Stand
     """What a process serves."""
     app = server.streamable_http_app(
         streamable_http_path=settings.path,
-        stateless_http=not settings.sessions,
+        stateless_http=not settings.keeps_sessions,
         max_request_body_size=settings.max_body,
         transport_security=_CHECKED_BY_NAMES,
         host=settings.host,

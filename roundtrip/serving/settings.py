@@ -42,7 +42,7 @@ class ServeSettings(BaseSettings):
     port: int = Field(default=8000, ge=0, le=65535)
     workers: int = Field(default=1, ge=1, le=256)
     path: str = "/mcp"
-    sessions: bool = False
+    sessions: bool | None = None
     json_response: Literal["auto", "always", "never"] = "auto"
     allowed_hosts: Texts = ()
     allowed_origins: Texts = ()
@@ -101,6 +101,16 @@ class ServeSettings(BaseSettings):
         given = init_settings()
         listed = given.pop("from_file", {})
         return (InitSettingsSource(settings_cls, given), env_settings, InitSettingsSource(settings_cls, listed))
+
+    @property
+    def keeps_sessions(self) -> bool:
+        """Whether clients on 2025-11-25 and older have sessions, without which they cannot be asked."""
+        return self.workers == 1 if self.sessions is None else self.sessions
+
+    @property
+    def asks_older_clients(self) -> bool:
+        """Whether clients on 2025-11-25 and older can be asked."""
+        return self.keeps_sessions and self.json_response != "always"
 
     @property
     def is_loopback(self) -> bool:

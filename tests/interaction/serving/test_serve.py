@@ -71,6 +71,21 @@ async def test_a_question_cannot_be_asked_live_without_sessions(fleet: Service) 
     async with connect(fleet.url, Era.LIVE, Person({"value": True})) as client:
         with pytest.raises(MCPError, match="--sessions"), anyio.fail_after(WAIT):
             await client.call_tool("agree", {})
+    await _in_thread(eventually, lambda: any("tool 'agree' could not ask 'python-httpx" in line for line in fleet.log))
+
+
+async def test_the_start_of_several_workers_tells_what_older_clients_meet(fleet: Service) -> None:
+    await _in_thread(eventually, lambda: any("2025-11-25 and before, which most" in line for line in fleet.log))
+
+
+@pytest.mark.parametrize("flags", [("--no-sessions",), ("--json-response", "always")])
+async def test_one_worker_that_cannot_ask_older_clients_says_so(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    with Service("shop", *flags, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
+        await _in_thread(eventually, lambda: any(flags[0] in line for line in service.log))
+        async with connect(service.url, Era.LIVE, Person({"value": True})) as client:
+            with pytest.raises(MCPError, match="way back"), anyio.fail_after(WAIT):
+                await client.call_tool("agree", {})
+        await _in_thread(eventually, lambda: any("tool 'agree' could not ask" in line for line in service.log))
 
 
 async def test_a_killed_worker_is_replaced(fleet: Service) -> None:
@@ -160,8 +175,9 @@ async def test_legs_that_run_when_the_fleet_is_told_to_stop_are_answered(tmp_pat
         assert await _in_thread(service.ended) == 0
 
 
-async def test_one_worker_with_sessions_asks_clients_of_the_live_era(tmp_path: Path, era: Era) -> None:
-    with Service("shop", "--sessions", folder=tmp_path) as service:
+async def test_one_worker_asks_clients_of_both_eras(tmp_path: Path, era: Era) -> None:
+    with Service("shop", folder=tmp_path) as service:
+        assert not any("2025-11-25" in line for line in service.log)
         assert text_of(await call(service.url, era, "agree", {}, {"value": True})) == "agreed: True"
         assert any("made its own key" in line for line in service.log)
         service.signal(signal.SIGTERM)

@@ -42,7 +42,7 @@ class Shop:
 
     @asynccontextmanager
     async def serving(self, json_response: JsonResponse) -> AsyncGenerator[Any]:
-        app = application_of(self.server, ServeSettings(json_response=json_response), Standing())
+        app = application_of(self.server, ServeSettings(json_response=json_response, sessions=False), Standing())
         async with self.server.session_manager.run():
             yield app
 
