@@ -84,6 +84,12 @@ def _configure(parser: ArgumentParser) -> None:
         "there is one, the origins of all pages are checked, whatever hosts are allowed; '*' for any",
     )
     add(
+        "--show-errors",
+        action=BooleanOptionalAction,
+        help="tell clients the texts of exceptions that tools do not catch, unless the server says itself whether "
+        "(mask_error_details=); default: no",
+    )
+    add(
         "--limit-connections",
         metavar="N",
         help="connections at a time, of each worker; beyond them those that wait are closed, or requests turned away, "

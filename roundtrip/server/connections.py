@@ -122,6 +122,24 @@ def _holds_no_chunk(record: logging.LogRecord) -> bool:
 class HttpServer(MCPServer[LifespanResultT]):
     """An `MCPServer` whose live calls end when their client has left."""
 
+    _told_of_errors = False
+
+    @property
+    def shows_error_details(self) -> bool:
+        """Whether clients are told the texts of exceptions that tools did not catch."""
+        return False
+
+    def _tell_of_errors(self) -> None:
+        """Tell the log, once, that everybody who reaches the server may read the texts of exceptions."""
+        if self.shows_error_details and self.settings.auth is None and not self._told_of_errors:
+            self._told_of_errors = True
+            logger.warning(
+                "server %r tells clients the texts of exceptions that its tools do not catch, and has no "
+                "authentication: everybody who can reach it may read them; say Server(mask_error_details=True) to keep "
+                "them in the log",
+                self.name,
+            )
+
     def streamable_http_app(
         self,
         *,
@@ -141,6 +159,7 @@ class HttpServer(MCPServer[LifespanResultT]):
         Clients on 2025-11-25 and older can be asked only without `stateless_http` and `json_response`. Such a call
         ends when its client has left, unless an `event_store` lets the client come back to it.
         """
+        self._tell_of_errors()
         _warn_of_unchecked_names(transport_security)
         # The streams are made inside the SDK and offer no other way; adding one filter twice changes nothing.
         _STREAM_LOG.addFilter(_holds_no_chunk)
@@ -159,3 +178,23 @@ class HttpServer(MCPServer[LifespanResultT]):
         if not stateless_http and not json_response and event_store is None:
             app.add_middleware(Responses)
         return app
+
+    def sse_app(
+        self,
+        *,
+        sse_path: str = "/sse",
+        message_path: str = "/messages/",
+        max_request_body_size: int = DEFAULT_MAX_REQUEST_BODY_SIZE,
+        transport_security: TransportSecuritySettings | None = None,
+        host: str = "127.0.0.1",
+    ) -> Starlette:
+        """The ASGI application that serves the old HTTP+SSE transport; the arguments are the SDK's."""
+        self._tell_of_errors()
+        _warn_of_unchecked_names(transport_security)
+        return super().sse_app(  # pyright: ignore[reportDeprecated]
+            sse_path=sse_path,
+            message_path=message_path,
+            max_request_body_size=max_request_body_size,
+            transport_security=transport_security,
+            host=host,
+        )

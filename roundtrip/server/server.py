@@ -108,7 +108,8 @@ class Server(PromptsAndResources[LifespanResultT]):
         max_token_bytes: A longer token is neither minted nor accepted.
         max_journal_bytes: How much a call may remember.
         strict_input_validation: Check arguments against the tool's JSON schema as they are, and coerce nothing.
-        mask_error_details: Tell clients that a tool crashed, but not with what; `ToolError` is told in any case.
+        mask_error_details: Tell clients that a tool crashed, but not with what; `ToolError` is told in any case. By
+            default clients are told, unless `roundtrip serve` serves without `--show-errors`.
         dereference_schemas: Serve the schemas of tools without `$ref`, which some clients do not follow.
         on_duplicate_tools: What becomes of a second tool of one name. By default it replaces the first and a warning
             is logged; with the SDK's `warn_on_duplicate_tools=False` it is ignored, as the SDK does.
@@ -164,7 +165,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         max_token_bytes: int = MAX_TOKEN_BYTES,
         max_journal_bytes: int = MAX_JOURNAL_BYTES,
         strict_input_validation: bool = False,
-        mask_error_details: bool = False,
+        mask_error_details: bool | None = None,
         dereference_schemas: bool = True,
         on_duplicate_tools: OnDuplicate | None = None,
     ) -> None:
@@ -263,6 +264,16 @@ class Server(PromptsAndResources[LifespanResultT]):
         # Where a subclass has its own idea of a call, every call has to go that way.
         if type(self).call_tool is Server.call_tool:
             self.middleware.append(ToolCalls(self, self._serve_tool))
+
+    @property
+    def shows_error_details(self) -> bool:
+        """Whether clients are told the texts of exceptions that tools did not catch."""
+        return not self._mask_errors
+
+    def mask_error_details_by_default(self) -> None:
+        """Mask the texts of exceptions, unless `mask_error_details=` was given."""
+        if self._mask_errors is None:
+            self._mask_errors = True
 
     # Tools.
 
@@ -532,7 +543,7 @@ class Server(PromptsAndResources[LifespanResultT]):
                 once=(tool.spec.on_unknown or "fail") if tool.spec.exactly_once else None,
             )
         except Exception as error:
-            failure = tool_failure(tool.name, error, mask=self._mask_errors)
+            failure = tool_failure(tool.name, error, mask=not self.shows_error_details)
             if failure is error:
                 raise
             # What is logged of rejected arguments is found in the cause.

@@ -1,6 +1,7 @@
 """The application that a process serves: the SDK's, with health, a choice of responses, and an orderly end."""
 
 import asyncio
+import logging
 from typing import Any, Final
 
 import anyio
@@ -17,12 +18,18 @@ from roundtrip.serving.standing import Standing
 __all__ = ["Orderly", "application_of"]
 
 _CHECKED_BY_NAMES: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+logger = logging.getLogger("roundtrip")
+
 _LISTENS: Final = b"subscriptions/listen"
 _CLOSE: Final = (b"connection", b"close")
 
 
 def application_of(server: Server[Any], settings: ServeSettings, standing: Standing) -> ASGIApp:
     """What a process serves."""
+    if not settings.show_errors:
+        server.mask_error_details_by_default()
+    elif not server.shows_error_details:
+        logger.warning("--show-errors shows nothing, as the server says mask_error_details=True")
     app = server.streamable_http_app(
         streamable_http_path=settings.path,
         stateless_http=not settings.keeps_sessions,

@@ -46,6 +46,7 @@ class ServeSettings(BaseSettings):
     json_response: Literal["auto", "always", "never"] = "auto"
     allowed_hosts: Texts = ()
     allowed_origins: Texts = ()
+    show_errors: bool = False
     limit_connections: int = Field(default=1000, ge=8, le=1_000_000)
     max_body: int = Field(default=4 * 2**20, ge=1024, le=2**30)
     timeout_request: float = Field(default=30.0, gt=0, le=86400)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import anyio
 
-from roundtrip import Context, Elicit, Resolve, Server
+from roundtrip import Context, Elicit, Resolve, Server, ToolError
 from roundtrip.ledger import RedisLedger
 
 
@@ -41,10 +41,20 @@ def _shop(name: str, **options: object) -> Server:
     def agree(sure: Annotated[bool, Resolve(sure)]) -> str:
         return f"agreed: {sure}"
 
+    @server.tool
+    def crash(code: int) -> str:
+        raise ValueError(f"crashed with {code}")
+
+    @server.tool
+    def complain(code: int) -> str:
+        raise ToolError(f"complains of {code}")
+
     return server
 
 
 shop = _shop("shop")
+outspoken = _shop("outspoken", mask_error_details=False)
+discreet = _shop("discreet", mask_error_details=True)
 paying = _shop("paying")
 with_redis = _shop("redis", ledger=RedisLedger("redis://127.0.0.1:1/0"))
 keyed_by_process = _shop("keyed", keys=[os.urandom(32)])

@@ -327,3 +327,33 @@ def test_requests_that_are_too_large_are_refused(tmp_path: Path) -> None:
         for version in ("2026-07-28", "2025-11-25"):
             told = service.post("/mcp", b" " * 3000, **{"mcp-protocol-version": version})
             assert told[0] == 413
+
+
+async def _told(url: str, era: Era, tool: str) -> str:
+    async with connect(url, era) as client:
+        return text_of(await client.call_tool(tool, {"code": 4711}))
+
+
+async def test_workers_do_not_tell_what_a_tool_crashed_with(fleet: Service, era: Era) -> None:
+    assert await _told(fleet.url, era, "crash") == "Error executing tool crash"
+    assert "complains of 4711" in await _told(fleet.url, era, "complain")
+
+
+@pytest.mark.parametrize(
+    ("target", "flags", "shown", "logged"),
+    [
+        ("shop", (), False, None),
+        ("shop", ("--show-errors",), True, "has no authentication"),
+        ("outspoken", (), True, "has no authentication"),
+        ("discreet", ("--show-errors",), False, "--show-errors shows nothing"),
+    ],
+)
+async def test_errors_are_shown_where_the_author_or_the_flag_says_so(
+    tmp_path: Path, target: str, flags: tuple[str, ...], shown: bool, logged: str | None
+) -> None:
+    with Service(target, *flags, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
+        for era in (Era.RETRY, Era.LIVE):
+            assert ("crashed with 4711" in await _told(service.url, era, "crash")) is shown
+    said = "".join(service.log)
+    for warning in ("has no authentication", "--show-errors shows nothing"):
+        assert (warning in said) is (warning == logged)
