@@ -69,6 +69,7 @@ class Ledger(Protocol):
         keep: float,
         although_unknown: bool = False,
         tentative: bool = False,
+        account: str | None = None,
     ) -> Claim:
         """Begin, unless somebody has.
 
@@ -83,6 +84,7 @@ class Ledger(Protocol):
                 the entry as if it had taken its claim back. Before it begins it claims once more, as only then is it
                 certain that nobody has taken its place. Of a holder that has begun it is a claim that arrives late, and
                 undoes nothing.
+            account: Whose entry it is, for a ledger that holds little: no account may take what others need.
         """
         ...
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from roundtrip.ledger.contract import Claim, LedgerDown, Reach, Standing
-from roundtrip.ledger.waiting import wait_for
+from roundtrip.ledger.waiting import Waiting
 
 __all__ = ["MemoryLedger"]
 
@@ -27,6 +27,7 @@ class _Entry:
     lapses: float
     expires: float
     tentative: bool = False
+    account: str | None = None
     result: str | None = None
     notes: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -42,7 +43,8 @@ class MemoryLedger:
 
     Args:
         max_bytes: What it may hold, about. A full one lets nothing new begin until something may be forgotten: to
-            forget it earlier would be to run it twice.
+            forget it earlier would be to run it twice. An account that holds as much as is free lets nothing new
+            begin either: one alone gets half, two get a third each, and others always find room.
         clock: Tells the time, in seconds.
     """
 
@@ -50,9 +52,12 @@ class MemoryLedger:
         self._clock = clock
         self._max_bytes = max_bytes
         self._bytes = 0
+        self._held: dict[str, int] = {}
+        """Bytes by account."""
         # A server may serve on several event loops.
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
+        self._waiting = Waiting()
         self._expiries: list[tuple[float, str]] = []
 
     @property
@@ -70,6 +75,7 @@ class MemoryLedger:
         keep: float,
         although_unknown: bool = False,
         tentative: bool = False,
+        account: str | None = None,
     ) -> Claim:
         """As the contract says."""
         now = self._clock()
@@ -78,7 +84,7 @@ class MemoryLedger:
             entry = self._entries.get(key)
             notes: dict[str, str] = {}
             if entry is None:
-                self._require_room()
+                self._require_room(account)
             else:
                 notes = entry.notes
                 seen = _seen(entry, now)
@@ -87,9 +93,10 @@ class MemoryLedger:
                     return seen
                 begun = entry.holder == holder and entry.standing is Standing.RUNNING and not entry.tentative
                 tentative = tentative and not begun
-            self._bytes -= 0 if entry is None else entry.size
-            entry = _Entry(terms, holder, Standing.RUNNING, now + lease, now + keep, tentative, notes=notes)
-            self._bytes += entry.size
+            if entry is not None:
+                self._count(entry, -entry.size)
+            entry = _Entry(terms, holder, Standing.RUNNING, now + lease, now + keep, tentative, account, notes=notes)
+            self._count(entry, entry.size)
             self._entries[key] = entry
             heapq.heappush(self._expiries, (now + keep, key))
             return Claim(Standing.GRANTED, terms, notes=dict(notes))
@@ -114,9 +121,8 @@ class MemoryLedger:
             if entry.standing is Standing.SETTLED:
                 return entry.result == result
             entry.standing = Standing.UNKNOWN if result is None else Standing.SETTLED
-            self._bytes -= entry.size
             entry.result = result
-            self._bytes += entry.size
+            self._count(entry, len(result or ""))
             entry.expires = now + keep
             heapq.heappush(self._expiries, (entry.expires, key))
         return True
@@ -128,7 +134,7 @@ class MemoryLedger:
             if entry is None or entry.holder != holder or entry.standing is not Standing.RUNNING:
                 return False
             before = entry.notes.get(name)
-            self._bytes += len(value) + (len(name) if before is None else -len(before))
+            self._count(entry, len(value) + (len(name) if before is None else -len(before)))
             entry.notes[name] = value
         return True
 
@@ -153,7 +159,7 @@ class MemoryLedger:
                 entry = self._entries.get(key)
                 return _seen(entry, now) if entry is not None else None
 
-        return await wait_for(look, patience=patience)
+        return await self._waiting.wait(key, look, patience=patience)
 
     async def aclose(self) -> None:
         """There is nothing to let go of."""
@@ -170,14 +176,30 @@ class MemoryLedger:
                 self._drop(key)
 
     def _drop(self, key: str) -> None:
-        self._bytes -= self._entries.pop(key).size
+        entry = self._entries.pop(key)
+        self._count(entry, -entry.size)
 
-    def _require_room(self) -> None:
+    def _count(self, entry: _Entry, change: int) -> None:
+        self._bytes += change
+        if entry.account is not None:
+            held = self._held[entry.account] = self._held.get(entry.account, 0) + change
+            if not held:
+                del self._held[entry.account]
+
+    def _require_room(self, account: str | None) -> None:
         if self._bytes >= self._max_bytes:
             raise LedgerDown(
                 f"the ledger in memory is full, with {len(self._entries)} calls of about {self._bytes} bytes that may "
                 "still be sent again; give the server a SqliteLedger or a RedisLedger, its tools a shorter max_age, "
                 "or MemoryLedger(max_bytes=...) more room"
+            )
+        held = self._held.get(account, 0) if account is not None else 0
+        if held >= self._max_bytes - self._bytes:
+            raise LedgerDown(
+                f"the ledger in memory has no more room for one caller (for one tool, where callers are not "
+                f"authenticated): it holds about {held} of {self._max_bytes} bytes, and what is free is for others; "
+                "give the server a SqliteLedger or a RedisLedger, its tools a shorter max_age, or "
+                "MemoryLedger(max_bytes=...) more room"
             )
 
 

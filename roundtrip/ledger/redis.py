@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from roundtrip.ledger.contract import Claim, LedgerDown, Reach, Standing
-from roundtrip.ledger.waiting import wait_for
+from roundtrip.ledger.waiting import Waiting
 from roundtrip.redis_connections import RedisConnections, RedisDown, RedisScript, Word
 
 __all__ = ["RedisLedger"]
@@ -102,6 +102,7 @@ class RedisLedger:
         self, url: str, *, prefix: str = "roundtrip", timeout: float = 2.0, cluster: bool = False, **options: Any
     ) -> None:
         self._prefix = prefix
+        self._waiting = Waiting()
         self._connections = RedisConnections(url, timeout=timeout, options=options, cluster=cluster)
 
     @property
@@ -119,8 +120,10 @@ class RedisLedger:
         keep: float,
         although_unknown: bool = False,
         tentative: bool = False,
+        account: str | None = None,
     ) -> Claim:
-        """As the contract says."""
+        """As the contract says. Accounts need no shares: what it holds is bounded by Redis."""
+        del account
         standing = "held" if tentative else Standing.RUNNING.value
         args = [terms, holder, _ms(lease), _ms(keep), "1" if although_unknown else "0", standing]
         return _claim(await self._run(_CLAIM, key, args)) or Claim(Standing.UNKNOWN)
@@ -148,7 +151,7 @@ class RedisLedger:
         async def look() -> Claim | None:
             return _claim(await self._run(_LOOK, key, []))
 
-        return await wait_for(look, patience=patience)
+        return await self._waiting.wait(key, look, patience=patience)
 
     async def aclose(self) -> None:
         """Close the connections of this event loop. They are opened again when they are needed."""

@@ -16,7 +16,7 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from roundtrip.ledger.contract import Claim, LedgerDown, Reach, Standing
-from roundtrip.ledger.waiting import wait_for
+from roundtrip.ledger.waiting import Waiting
 
 if TYPE_CHECKING:
     import sqlite3
@@ -112,6 +112,7 @@ class SqliteLedger:
         self._pid = os.getpid()
         self._inherited: list[object] = []
         self._claims = 0
+        self._waiting = Waiting()
         # Bodies may hold all of the threads that everybody shares, and a ledger that waits for one would not hear that
         # they are alive. And those that wait for the file would keep bodies from running.
         self._limiter: RunVar[anyio.CapacityLimiter] = RunVar(f"roundtrip_sqlite_{id(self)}")
@@ -131,8 +132,10 @@ class SqliteLedger:
         keep: float,
         although_unknown: bool = False,
         tentative: bool = False,
+        account: str | None = None,
     ) -> Claim:
-        """As the contract says."""
+        """As the contract says. Accounts need no shares: what it holds is bounded by the disk."""
+        del account
 
         def claim(connection: sqlite3.Connection) -> Claim | None:
             now = time.time()
@@ -180,7 +183,7 @@ class SqliteLedger:
 
     async def wait(self, key: str, *, patience: float) -> Claim | None:
         """As the contract says."""
-        return await wait_for(lambda: self._run(lambda db: _look(db, key)), patience=patience)
+        return await self._waiting.wait(key, lambda: self._run(lambda db: _look(db, key)), patience=patience)
 
     async def aclose(self) -> None:
         """Close the file. It is opened again when it is needed."""

@@ -1,26 +1,114 @@
-"""Waiting for an entry to be settled, by looking at it again and again."""
+"""Wait for entries to be settled: of all who wait for one entry on one event loop, one looks for all of them.
+
+The one who looks is one of those who wait, in its own task; when it leaves, another takes its place.
+"""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
+from anyio.lowlevel import RunVar
 
-from roundtrip.ledger.contract import Claim, Standing
+from roundtrip.ledger.contract import Claim, LedgerDown, Standing
 
-__all__ = ["wait_for"]
+__all__ = ["Waiting"]
 
 _FIRST_PAUSE: Final = 0.005
 _LONGEST_PAUSE: Final = 0.2
+_MOST_WAITING: Final = 64
+"""How many may wait for one entry. More are copies of one request, and are told at once that it still runs."""
+
+Look = Callable[[], Awaitable[Claim | None]]
 
 
-async def wait_for(look: Callable[[], Awaitable[Claim | None]], *, patience: float) -> Claim | None:
-    """What there is to see when nobody is at it any more, or when the patience ends."""
-    ends = anyio.current_time() + patience
-    pause = _FIRST_PAUSE
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    woken: anyio.Event = field(default_factory=anyio.Event)
+    told: Claim | LedgerDown | None = None
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Those who wait for one entry; the first of them looks."""
+
+    waiters: dict[_Waiter, None] = field(default_factory=dict[_Waiter, None])
+    seen: Claim | None = None
+    """What was last seen."""
+    pause: float = 0.0
+
+
+class Waiting:
+    """The watches of one ledger."""
+
+    def __init__(self) -> None:
+        self._watches: RunVar[dict[str, _Watch]] = RunVar(f"roundtrip_waiting_{id(self)}")
+
+    async def wait(self, key: str, look: Look, *, patience: float) -> Claim | None:
+        """Return how an entry stands when it does not run any more, or when the patience ends; None where it is gone.
+
+        An entry that is gone is anybody's: those who wait are told of it one after another, so that each can claim it
+        before the next one tries.
+
+        Args:
+            key: The entry.
+            look: How it stands now.
+            patience: Seconds to wait.
+        """
+        if patience <= 0:
+            return await look()
+        try:
+            watches = self._watches.get()
+        except LookupError:
+            watches = {}
+            self._watches.set(watches)
+        watch = watches.setdefault(key, _Watch())
+        if len(watch.waiters) >= _MOST_WAITING:
+            return watch.seen or await look()
+        waiter = _Waiter()
+        watch.waiters[waiter] = None
+        try:
+            return await _wait(watch, waiter, look, ends=anyio.current_time() + patience)
+        finally:
+            del watch.waiters[waiter]
+            following = next(iter(watch.waiters), None)
+            if following is not None:
+                following.woken.set()
+            elif watches.get(key) is watch:
+                del watches[key]
+
+
+async def _wait(watch: _Watch, waiter: _Waiter, look: Look, *, ends: float) -> Claim | None:
+    while next(iter(watch.waiters)) is not waiter:
+        with anyio.move_on_after(ends - anyio.current_time()):
+            await waiter.woken.wait()
+        if isinstance(waiter.told, LedgerDown):
+            raise LedgerDown(str(waiter.told)) from waiter.told
+        if waiter.told is not None:
+            return waiter.told
+        if next(iter(watch.waiters)) is not waiter:
+            return watch.seen if watch.seen is not None else await look()
     while True:
-        seen = await look()
         left = ends - anyio.current_time()
-        if seen is None or seen.standing is not Standing.RUNNING or left <= 0:
-            return seen
-        await anyio.sleep(min(pause, left))
-        pause = min(pause * 2, _LONGEST_PAUSE)
+        if watch.pause:
+            await anyio.sleep(max(0.0, min(watch.pause, left)))
+        try:
+            watch.seen = await look()
+        except LedgerDown as error:
+            _tell_all(watch, error)
+            raise
+        if watch.seen is None:
+            watch.pause = _FIRST_PAUSE
+            return None
+        if watch.seen.standing is not Standing.RUNNING:
+            _tell_all(watch, watch.seen)
+            return watch.seen
+        watch.pause = min(watch.pause * 2, _LONGEST_PAUSE) or _FIRST_PAUSE
+        if anyio.current_time() >= ends:
+            return watch.seen
+
+
+def _tell_all(watch: _Watch, told: Claim | LedgerDown) -> None:
+    for waiter in watch.waiters:
+        waiter.told = told
+        waiter.woken.set()

@@ -78,6 +78,8 @@ class Booked:
     on_unknown: OnUnknown = "fail"
     sealer: Sealer | None = None
     """Seals what is kept; None where there are no keys, or where it never leaves the memory of this process."""
+    account: str | None = None
+    """Who is to share a ledger that holds little."""
     _holder: str = field(default_factory=lambda: os.urandom(_HOLDER_BYTES).hex())
     _terms: str = ""
     _firm: bool = False
@@ -320,8 +322,14 @@ class Booked:
         while (claim := await self._claim(tentative=not self._firm)).standing is Standing.RUNNING:
             # Once it is released, lapsed or settled, who may begin is for a claim to say.
             waited = await self.ledger.wait(self.call_id, patience=max(0.0, ends - anyio.current_time()))
-            if anyio.current_time() >= ends and (waited is None or waited.standing is Standing.RUNNING):
+            if waited is None and anyio.current_time() < ends:
+                continue
+            if waited is None or waited.standing is Standing.RUNNING:
+                # The patience has ended, or too many wait already.
                 raise StillRunning(self.owner)
+            if waited.standing is Standing.SETTLED:
+                # Nothing that a claim could say would be different, and many may have waited.
+                return waited
         return claim
 
     async def _claim(self, *, tentative: bool) -> Claim:
@@ -334,6 +342,7 @@ class Booked:
             keep=self.keep + SKEW,
             although_unknown=self.on_unknown == "rerun",
             tentative=tentative,
+            account=self.account,
         )
         self._heard = began
         return claim

@@ -197,7 +197,9 @@ class LegRunner:
             responses=incoming.responses if journal is not None else None,
             # Another version may serve the new call than the one that was begun, and its author has a say too.
             seeds=request.seeds if request is not None and outermost and function.limits.recover else None,
-            once=self._books(function, call, once) if once is not None and outermost and _is_retry(wire) else None,
+            once=self._books(function, call, once, wire)
+            if once is not None and outermost and _is_retry(wire)
+            else None,
             timeout=function.timeout,
             page_wait=self._page_wait,
             run_in_thread=in_thread,
@@ -268,12 +270,23 @@ class LegRunner:
             return Authored(end.result.model_copy(update={"request_state": end.state}), end.state)
         return end
 
-    def _books(self, function: AskingFunction, call: Call, on_unknown: OnUnknown) -> Booked:
+    def _books(
+        self,
+        function: AskingFunction,
+        call: Call,
+        on_unknown: OnUnknown,
+        wire: ServerRequestContext[Any, Any] | None,
+    ) -> Booked:
         limits = function.limits
-        # What never leaves this process need not be sealed.
         ledger = self._effects.ledger
-        sealer = self._protection.ledger_sealer if ledger.reach > Reach.PROCESS else None
-        return Booked(ledger, call.id, function.name, limits.max_age + limits.recover, on_unknown, sealer)
+        booked = Booked(ledger, call.id, function.name, limits.max_age + limits.recover, on_unknown)
+        if ledger.reach > Reach.PROCESS:
+            # What never leaves this process need not be sealed, and only there is room scarce.
+            booked.sealer = self._protection.ledger_sealer
+        else:
+            principal = self._protection.principal(wire)
+            booked.account = f"tool {function.name}" if principal is None else f"caller {principal}"
+        return booked
 
     def wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: InFlight, state: str) -> bytes:
         """Put a state that a function outside roundtrip returned by hand into a journal, under the seal.

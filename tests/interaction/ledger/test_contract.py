@@ -12,7 +12,8 @@ from typing import Any
 import anyio
 import pytest
 
-from roundtrip.ledger import Claim, Ledger, MemoryLedger, Reach, RedisLedger, SqliteLedger, Standing
+from roundtrip.ledger import Claim, Ledger, LedgerDown, MemoryLedger, Reach, RedisLedger, SqliteLedger, Standing
+from roundtrip.ledger.waiting import Waiting
 from tests.redis_server import RedisServer, redis_server
 
 pytestmark = pytest.mark.anyio
@@ -451,3 +452,105 @@ def test_a_ledger_says_how_far_it_reaches() -> None:
 async def test_each_is_a_ledger(ledger: Ledger) -> None:
     async with AsyncExitStack():
         assert isinstance(ledger, Ledger)
+
+
+class Counted:
+    """A look at an entry, counted."""
+
+    def __init__(self, *seen: Claim | LedgerDown | None) -> None:
+        self.looks = 0
+        self.seen = list(seen)
+
+    async def __call__(self) -> Claim | None:
+        self.looks += 1
+        seen = self.seen.pop(0) if len(self.seen) > 1 else self.seen[0]
+        if isinstance(seen, LedgerDown):
+            raise seen
+        return seen
+
+
+RUNNING = Claim(Standing.RUNNING, "a")
+SETTLED = Claim(Standing.SETTLED, "a", "r")
+
+
+async def all_waiting(look: Counted, many: int, *, patience: float = LONG) -> list[Claim | LedgerDown | None]:
+    waiting = Waiting()
+    told: list[Claim | LedgerDown | None] = []
+
+    async def wait() -> None:
+        try:
+            told.append(await waiting.wait("call", look, patience=patience))
+        except LedgerDown as error:
+            told.append(error)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            for _ in range(many):
+                group.start_soon(wait)
+    return told
+
+
+async def test_of_many_who_wait_for_an_entry_one_looks() -> None:
+    look = Counted(RUNNING, RUNNING, RUNNING, SETTLED)
+    assert await all_waiting(look, 60) == [SETTLED] * 60
+    assert look.looks == 4
+
+
+async def test_who_waits_in_vain_is_told_how_it_stands() -> None:
+    look = Counted(RUNNING)
+    assert await all_waiting(look, 50, patience=SHORT) == [RUNNING] * 50
+    assert look.looks < 60
+
+
+async def test_more_than_a_bounded_number_do_not_wait() -> None:
+    look = Counted(RUNNING, RUNNING, SETTLED)
+    told = await all_waiting(look, 500)
+    assert (told.count(SETTLED), told.count(RUNNING)) == (64, 436)
+
+
+async def test_a_ledger_that_breaks_down_is_told_to_all_who_wait() -> None:
+    look = Counted(RUNNING, LedgerDown("gone"))
+    told = await all_waiting(look, 50)
+    assert ([str(one) for one in told], look.looks) == (["gone"] * 50, 2)
+
+
+async def test_an_entry_that_is_free_is_offered_to_one_after_another() -> None:
+    look = Counted(RUNNING, None)
+    assert await all_waiting(look, 30) == [None] * 30
+    assert look.looks == 31
+
+
+async def test_another_looks_when_the_one_who_looks_leaves() -> None:
+    waiting, look = Waiting(), Counted(RUNNING)
+    told: list[Claim | None] = []
+
+    async def wait(scope: anyio.CancelScope) -> None:
+        with scope:
+            told.append(await waiting.wait("call", look, patience=LONG))
+
+    scopes = [anyio.CancelScope() for _ in range(3)]
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            for scope in scopes:
+                group.start_soon(wait, scope)
+            await anyio.wait_all_tasks_blocked()
+            scopes[0].cancel()
+            await anyio.wait_all_tasks_blocked()
+            look.seen = [SETTLED]
+    assert told == [SETTLED] * 2
+
+
+async def test_many_copies_of_a_waiting_leg_ask_a_ledger_little(ledger: Ledger) -> None:
+    await claim(ledger)
+    told: list[Claim | None] = []
+
+    async def wait() -> None:
+        told.append(await ledger.wait("call", patience=LONG))
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            for _ in range(60):
+                group.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            await ledger.settle("call", holder="one", result="r", keep=LONG)
+    assert told == [SETTLED] * 60

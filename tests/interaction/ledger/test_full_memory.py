@@ -6,7 +6,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from roundtrip.ledger import LedgerDown, MemoryLedger
-from roundtrip.testing import User
+from roundtrip.testing import LegByLeg, User
 from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
 
 pytestmark = pytest.mark.anyio
@@ -24,19 +24,60 @@ class Clock:
         return self.now
 
 
-async def filled(shop: Shop) -> None:
-    """Have a client make calls until there is no room."""
+async def print_out(what: str) -> str:
+    return what * 10_000
 
-    async def print_out(what: str) -> str:
-        return what * 10_000
+
+async def filled(shop: Shop, *, principal: str | None = None) -> None:
+    """Have a client make calls until there is no room for it."""
 
     async def make_calls() -> None:
         for _ in range(20):
-            await User(shop).call("print_out", what="x")
+            legs = LegByLeg(shop, principal=principal)
+            await legs.leg("print_out", {"what": "x"})
+            await legs.leg("print_out", {"what": "x"}, state=legs.token)
 
-    shop.add(print_out)
     with pytest.raises(MCPError, match="cannot be run now"):
         await make_calls()
+
+
+async def test_one_tool_does_not_take_what_others_need(caplog: pytest.LogCaptureFixture) -> None:
+    shop = Shop(MemoryLedger(max_bytes=ROOM))
+    shop.add(print_out)
+    await filled(shop)
+    assert "no more room for one caller" in caplog.text
+    assert (await User(shop, YES).call("buy", TEA)).value == "tea no. 1, paid"
+
+
+async def test_one_caller_does_not_take_what_others_need() -> None:
+    shop = Shop(MemoryLedger(max_bytes=ROOM))
+    shop.add(print_out)
+    await filled(shop, principal="mallory")
+    for principal, tool, given in (("mallory", "buy", YES), ("alice", "buy", YES), ("bob", "print_out", None)):
+        legs = LegByLeg(shop, principal=principal)
+        await legs.leg(tool, TEA)
+        if principal == "mallory":
+            with pytest.raises(MCPError, match="cannot be run now"):
+                await legs.leg(tool, TEA, answers=given, state=legs.token)
+        else:
+            await legs.leg(tool, TEA, answers=given, state=legs.token)
+    assert shop.ran == ["tea"]
+
+
+async def test_many_greedy_callers_leave_room_for_another() -> None:
+    ledger = MemoryLedger(max_bytes=ROOM)
+    times: Any = {"lease": 10.0, "keep": 60.0}
+
+    async def takes_all(account: str) -> int:
+        for number in range(100):
+            try:
+                await ledger.claim(f"{account}-{number}", "a", holder="one", account=account, **times)
+            except LedgerDown:
+                return number
+        return 100
+
+    assert [await takes_all(account) for account in "abc"] == [32, 16, 8]
+    await ledger.claim("another", "a", holder="one", account="d", **times)
 
 
 async def test_a_full_ledger_lets_nothing_begin_and_still_tells_what_was_done() -> None:
@@ -44,7 +85,10 @@ async def test_a_full_ledger_lets_nothing_begin_and_still_tells_what_was_done() 
     shop = Shop(MemoryLedger(max_bytes=ROOM, clock=clock))
     legs = await asked_to_buy(shop)
     bought = text_of(await legs.leg("buy", TEA, answers=YES, state=legs.token))
-    await filled(shop)
+    with pytest.raises(LedgerDown):
+        for number in range(100):
+            # Of no account in particular, as all of them together.
+            await shop.ledger.claim(str(number), "a", holder="one", lease=3600, keep=3600)
     assert text_of(await legs.leg("buy", TEA, answers=YES, state=legs.token)) == bought
 
     other = await asked_to_buy(shop)
