@@ -60,7 +60,7 @@ class Waiting:
         try:
             watches = self._watches.get()
         except LookupError:
-            watches = {}
+            watches = dict[str, _Watch]()
             self._watches.set(watches)
         watch = watches.setdefault(key, _Watch())
         if len(watch.waiters) >= _MOST_WAITING:

@@ -29,11 +29,11 @@ from roundtrip.ledger.contract import Claim, Ledger, LedgerDown, Standing
 from roundtrip.machine.journal import from_text, to_text
 from roundtrip.runtime.answers import Noted
 from roundtrip.runtime.once import Recalled
-from roundtrip.server.failures import tool_failure
+from roundtrip.server.failures import Crashed, tool_failure
 from roundtrip.server.requests import SKEW
 from roundtrip.tokens import Sealer
 
-__all__ = ["Booked", "Crashed", "OnUnknown"]
+__all__ = ["Booked", "OnUnknown"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -56,10 +56,6 @@ _SEALED: Final = "s1."
 """Begins what is sealed in a ledger. JSON begins otherwise."""
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
-
-
-class Crashed(Exception):
-    """What a body crashed with on an earlier serving; the text is that of its exception."""
 
 
 class _Unreadable(Exception):

@@ -35,7 +35,7 @@ from roundtrip.errors import (
 )
 from roundtrip.server.tools.arguments import fields_rejected_by
 
-__all__ = ["log_unread", "prompt_failure", "resource_failure", "tool_failure", "with_failures"]
+__all__ = ["Crashed", "log_unread", "prompt_failure", "resource_failure", "tool_failure", "with_failures"]
 
 # The SDK's own: it says of the same failures the same words.
 logger = logging.getLogger("mcp.server.mcpserver.server")
@@ -44,6 +44,10 @@ T = TypeVar("T")
 
 _SERVER_ERROR = -32000
 """What the SDK also says of closed connections: `data.reason` tells them apart."""
+
+
+class Crashed(Exception):
+    """The crash of a body on an earlier serving, which was logged there; the text is that of its exception."""
 
 
 def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
@@ -72,6 +76,9 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
         reason = "still_running" if isinstance(error, StillRunning) else "ledger_unavailable"
         return MCPError(code=_SERVER_ERROR, message=str(error), data={"reason": reason, "tool": name})
     prefix = f"Error executing tool {name}"
+    if isinstance(error, Crashed):
+        # Foreseen by now: the log has its traceback.
+        return ToolError(prefix if mask else f"{prefix}: {_sendable(str(error))}")
     if isinstance(error, UnexpectedToolError | UnexpectedResourceError):
         return UnexpectedToolError(prefix if mask else f"{prefix}: {_sendable(str(error))}")
     # A signature that turns out wrong this late, and a value that cannot be sent or kept, are the author's crashes.

@@ -197,9 +197,7 @@ class LegRunner:
             responses=incoming.responses if journal is not None else None,
             # Another version may serve the new call than the one that was begun, and its author has a say too.
             seeds=request.seeds if request is not None and outermost and function.limits.recover else None,
-            once=self._books(function, call, once, wire)
-            if once is not None and outermost and _is_retry(wire)
-            else None,
+            once=self._books(function, call, once, wire) if outermost and _is_retry(wire) else None,
             timeout=function.timeout,
             page_wait=self._page_wait,
             run_in_thread=in_thread,
@@ -274,9 +272,11 @@ class LegRunner:
         self,
         function: AskingFunction,
         call: Call,
-        on_unknown: OnUnknown,
+        on_unknown: OnUnknown | None,
         wire: ServerRequestContext[Any, Any] | None,
-    ) -> Booked:
+    ) -> Booked | None:
+        if on_unknown is None:
+            return None
         limits = function.limits
         ledger = self._effects.ledger
         booked = Booked(ledger, call.id, function.name, limits.max_age + limits.recover, on_unknown)

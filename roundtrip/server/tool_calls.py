@@ -25,6 +25,7 @@ from mcp_types.methods import serialize_server_result, validate_client_request
 from pydantic import ValidationError
 
 from roundtrip.runtime.leg import Authored, Finished, Suspended
+from roundtrip.server.failures import Crashed
 from roundtrip.server.legs import Incoming
 
 __all__ = ["ToolCalls"]
@@ -149,7 +150,9 @@ def _failed(text: str) -> CallToolResult:
 
 def _log(name: str, error: Exception) -> None:
     """Tell of a failed tool what the SDK's handler tells."""
-    if not isinstance(error, ToolError) or isinstance(error, UnexpectedToolError):
+    if isinstance(error.__cause__, Crashed):
+        logger.info("Tool %r failed again as it did when its body ran", name)
+    elif not isinstance(error, ToolError) or isinstance(error, UnexpectedToolError):
         logger.error("Tool %r raised an unexpected exception", name, exc_info=error)
     elif isinstance(error.__cause__, ValidationError):
         # Names of fields only: the values are the client's.

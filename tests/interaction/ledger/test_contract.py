@@ -459,7 +459,7 @@ class Counted:
 
     def __init__(self, *seen: Claim | LedgerDown | None) -> None:
         self.looks = 0
-        self.seen = list(seen)
+        self.seen: list[Claim | LedgerDown | None] = [*seen]
 
     async def __call__(self) -> Claim | None:
         self.looks += 1
