@@ -20,6 +20,7 @@ import anyio
 import uvicorn
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import UserMessage
+from mcp.server.streamable_http import EventCallback, EventId, EventMessage, EventStore, StreamId
 from mcp_types import (
     Completion,
     CompletionArgument,
@@ -28,6 +29,7 @@ from mcp_types import (
     CreateMessageResult,
     EmbeddedResource,
     EmptyResult,
+    JSONRPCMessage,
     ListRootsResult,
     PromptReference,
     ResourceTemplateReference,
@@ -150,6 +152,62 @@ async def test_trigger_prompt_change(ctx: Context) -> str:
     """Tell whoever listens that the list of prompts changed."""
     await ctx.notify_prompts_changed()
     return "Listeners notified."
+
+
+@server.tool()
+async def test_reconnection(ctx: Context) -> str:
+    """Close the stream of the call in the middle; the client fetches the result with the next one (2025-11-25)."""
+    await ctx.close_sse_stream()
+    await anyio.sleep(0.1)
+    return "Reconnected."
+
+
+# Schemas and headers of arguments -----------------------------------------------------------------------
+
+
+@server.tool()
+def test_custom_header(
+    region: Annotated[str, WithJsonSchema({"type": "string", "x-mcp-header": "Region"})],
+) -> str:
+    """Take an argument that clients repeat in the header `Mcp-Param-Region`, for balancers to route by."""
+    return f"Region: {region}"
+
+
+@server.tool(
+    # Written by hand, so it is served to the letter, with what no annotation can say.
+    input_schema={
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "$defs": {
+            "address": {
+                "$anchor": "addressDef",
+                "type": "object",
+                "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+            }
+        },
+        "properties": {
+            "name": {"type": "string"},
+            "address": {"$ref": "#/$defs/address"},
+            "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+            "phone": {"type": "string"},
+            "email": {"type": "string"},
+        },
+        "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+        "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+        "then": {"required": ["phone"]},
+        "else": {"required": ["email"]},
+        "additionalProperties": False,
+    }
+)
+def json_schema_2020_12_tool(
+    name: str = "",
+    address: dict[str, str] | None = None,
+    contactMethod: Literal["phone", "email"] = "email",
+    phone: str = "",
+    email: str = "",
+) -> str:
+    """Take a person with a way to reach them."""
+    return f"{name}: {phone if contactMethod == 'phone' else email}, {address}"
 
 
 # Questions: schemas and resolvers ----------------------------------------------------------------------
@@ -494,9 +552,32 @@ async def set_level(ctx: ServerRequestContext[Any], params: SetLevelRequestParam
     return EmptyResult()
 
 
+class Events(EventStore):
+    """What has been sent, in this process, for clients of 2025-11-25 that come back for what they missed."""
+
+    def __init__(self) -> None:
+        self._sent: list[tuple[StreamId, JSONRPCMessage | None]] = []
+
+    async def store_event(self, stream_id: StreamId, message: JSONRPCMessage | None) -> EventId:
+        """Keep a message and number it."""
+        self._sent.append((stream_id, message))
+        return str(len(self._sent))
+
+    async def replay_events_after(self, last_event_id: EventId, send_callback: EventCallback) -> StreamId | None:
+        """Send what followed on the stream that an event belongs to."""
+        seen = int(last_event_id) if last_event_id.isdecimal() else 0
+        if not 0 < seen <= len(self._sent):
+            return None
+        stream = self._sent[seen - 1][0]
+        for number, (of_stream, message) in enumerate(self._sent[seen:], start=seen + 1):
+            if of_stream == stream and message is not None:
+                await send_callback(EventMessage(message, str(number)))
+        return stream
+
+
 def asgi_app() -> Starlette:
     """The server as an ASGI application, with its endpoint at `/mcp`."""
-    app = server.streamable_http_app()
+    app = server.streamable_http_app(event_store=Events(), retry_interval=100)
     # The high-level server has no decorators for these three; the protocol server below it takes them,
     # and keeps refusing them to 2026-07-28 clients, for whom they do not exist.
     protocol = server.session_manager.app

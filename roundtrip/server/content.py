@@ -305,7 +305,13 @@ def _stand_in(value: Any) -> Any:
         raise ValueError("a ToolResult is a whole result; return it by itself")
     if isinstance(value, AsyncIterable | Awaitable):
         raise ValueError(f"{type(cast('object', value)).__name__} has to be awaited; return what comes of it")
-    return dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else str(value)
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[Any, Any]", value))
+    if type(value).__str__ is object.__str__:
+        # Its text would be its repr: an address in memory, or values that nobody meant to send.
+        kind = type(cast("object", value)).__qualname__
+        raise ValueError(f"{kind} has none; return a dict, a dataclass or a model, or give it a __str__")
+    return str(value)
 
 
 def _embedded(blob: str, *, name: str, mime_type: str, annotations: Annotations | None) -> EmbeddedResource:

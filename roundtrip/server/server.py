@@ -387,6 +387,7 @@ class Server(PromptsAndResources[LifespanResultT]):
                 and takes no arguments of the tool's),
                 version (of several of one name, the highest is listed and called),
                 timeout (seconds that the work of one leg may take),
+                input_schema (the JSON schema of its arguments, in place of the one that the parameters give),
                 output_schema (the JSON schema of its result, an object),
                 confirm (a question to have accepted before anything runs, with the tool's arguments in braces:
                 `"Delete {path}?"`; declining it, or a client that cannot be asked, refuses the call),
@@ -598,9 +599,10 @@ class Server(PromptsAndResources[LifespanResultT]):
     def allow_tools(self, names: Iterable[str] | None) -> None:
         """Have clients see no other tools than these, whatever else is enabled; None lifts that again.
 
+        The tools may be registered later. A name that no tool has when clients first list them is logged.
+
         Raises:
             TypeError: It is one string.
-            ValueError: There is no tool of one of the names.
         """
         with self._deciding():
             self._tools.allow(names)

@@ -78,9 +78,16 @@ def test_a_name_has_versions_or_it_has_none(first: str | None, second: str | Non
         add_quote(server, second)
 
 
-def test_two_spellings_of_one_version_are_duplicates() -> None:
+@pytest.mark.parametrize(("first", "second"), [("1", "1.0"), ("1.0", "1"), ("1.0rc1", "1rc1")])
+@pytest.mark.parametrize("duplicates", ["warn", "replace", "ignore", "error"])
+def test_two_spellings_of_one_version_are_refused(first: str, second: str, duplicates: Any) -> None:
+    with pytest.raises(ValueError, match=f"version '{second}' must differ from '{first}'"):
+        shop(first, second, on_duplicate_tools=duplicates)
+
+
+def test_one_version_twice_is_a_duplicate() -> None:
     with pytest.raises(ValueError, match=r"Tool already exists: quote@1\.0"):
-        shop("1", "1.0", on_duplicate_tools="error")
+        shop("1.0", "1.0", on_duplicate_tools="error")
 
 
 async def test_a_server_calls_a_version_itself() -> None:

@@ -28,6 +28,8 @@ class ToolOptions(TypedDict, total=False):
     """Seconds that the work of one leg may take; what people take to answer is not counted."""
     version: str | int | None
     """Its version, where several of one name are registered; the highest is listed and called."""
+    input_schema: dict[str, Any] | None
+    """The JSON schema of its arguments, in place of the one that its parameters give; what does not fit is rejected."""
     output_schema: dict[str, Any] | None
     """The JSON schema of its result, in place of the one that the return annotation gives."""
     enabled: Enabled | None
@@ -76,6 +78,7 @@ class ToolSpec(NamedTuple):
     tags: Iterable[str] | None = None
     timeout: float | None = None
     version: str | int | None = None
+    input_schema: dict[str, Any] | None = None
     output_schema: dict[str, Any] | None = None
     enabled: Enabled | None = None
     dependencies: Sequence[Dependency | Callable[..., Any]] | None = None

@@ -1,5 +1,6 @@
 """A registered tool: its name and schemas, and the function behind them."""
 
+import copy
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -136,14 +137,18 @@ def register(
     _require_bound(fn, tool=name)
     signature = read_signature(fn, kind="tool", name=name, dependencies=_markers_of(spec.dependencies, tool=name))
     metadata = prepared or _metadata_of(signature, tool=name, structured=spec.structured_output is not False)
-    schema = metadata.arg_model.model_json_schema(by_alias=True)
+    derived = schema = metadata.arg_model.model_json_schema(by_alias=True)
     names = {field: info.alias or field for field, info in metadata.arg_model.model_fields.items()}
     description = spec.description
-    if prepared is None:
+    if isinstance(target, SdkTool):
+        schema = target.parameters
+    else:
         docstring = describe(fn)
         described = {**docstring.parameters, **_described_by_annotation(fn)}
         schema = with_descriptions(schema, {names.get(key, key): text for key, text in described.items()})
         description = description or docstring.text
+    if spec.input_schema is not None:
+        schema = _input_schema(spec.input_schema, derived, tool=name)
     if (reason := find_invalid_x_mcp_header(schema)) is not None:
         raise InvalidSignature(f"Tool {name!r} has an invalid x-mcp-header annotation: {reason}")
     results = results_for(
@@ -154,9 +159,12 @@ def register(
         # A tool object of the SDK's has been told so when it was made.
         structured=False if prepared is not None and prepared.output_schema is None else spec.structured_output,
     )
-    arguments = ArgumentReader(metadata, _check_of(schema, tool=name) if defaults.strict else None)
+    checks = defaults.strict or spec.input_schema is not None
+    arguments = ArgumentReader(metadata, _check_of(schema, tool=name) if checks else None)
     version = version_text(spec.version, tool=name)
     serve = inlined if defaults.inline else _as_written
+    # What an author has written is served to the letter: the references and anchors in it are theirs.
+    by_hand = spec.input_schema is not None or (isinstance(target, SdkTool) and schema != derived)
     seen_at_first, admission = read_enabled(
         spec.enabled, owner=f"tool {name!r}" if version is None else f"tool {name!r}, version {version}"
     )
@@ -181,7 +189,7 @@ def register(
         convert=results.convert,
         gate=_gate_of(spec, tool=name, arguments=arguments),
         admission=admission,
-        names_headers=bool(x_mcp_header_map(listed_schema := serve(schema))),
+        names_headers=bool(x_mcp_header_map(listed_schema := copy.deepcopy(schema) if by_hand else serve(schema))),
         listing=WireTool(
             name=name,
             title=spec.title,
@@ -291,7 +299,28 @@ def _check_of(schema: dict[str, Any], *, tool: str) -> Callable[[object], None]:
     try:
         return input_checker(schema)
     except ValueError as error:
-        raise InvalidSignature(f"tool {tool!r}: its input schema cannot be checked strictly: {error}") from error
+        raise InvalidSignature(f"tool {tool!r}: its input schema cannot be checked: {error}") from error
+
+
+def _input_schema(given: dict[str, Any], derived: Mapping[str, Any], *, tool: str) -> dict[str, Any]:
+    """Return an author's schema of the arguments, which must let clients send what the parameters need.
+
+    Raises:
+        InvalidSignature: It is not a schema of an object, or rules out an argument that the function cannot do without.
+    """
+    if not isinstance(given, dict) or given.get("type") != "object":  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidSignature(
+            f"tool {tool!r}: input_schema= must be a JSON schema of an object, with 'type': 'object' at its root"
+        )
+    properties: object = given.get("properties", {})
+    if given.get("additionalProperties") is False and isinstance(properties, dict) and "patternProperties" not in given:
+        missing = [name for name in derived.get("required", ()) if name not in properties]
+        if missing:
+            raise InvalidSignature(
+                f"tool {tool!r}: input_schema= must allow {missing[0]!r}, which the function cannot do without; add it "
+                "to 'properties', or give the parameter a default"
+            )
+    return copy.deepcopy(given)
 
 
 def _as_written(schema: dict[str, Any]) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class ToolRegistry:
         self._visibility = visibility
         self._registered: dict[str, _Versions] = {}
         self._allowed: frozenset[str] | None = None
+        self._allowed_is_checked = True
         self._seen: _Seen | None = None
         self._lock = Lock()
 
@@ -60,6 +61,8 @@ class ToolRegistry:
     @property
     def listing(self) -> tuple[WireTool, ...]:
         """The tools that clients see, as they see them."""
+        if not self._allowed_is_checked:
+            self._check_allowed()
         return self._view().listing
 
     @property
@@ -150,6 +153,11 @@ class ToolRegistry:
                     f"tool {tool.name!r} is registered both with and without a version; give every one of them a "
                     "version=, or none"
                 )
+            if key in versions and (other := versions[key].version) != tool.version:
+                raise ValueError(
+                    f"tool {tool.name!r}: version {tool.version!r} must differ from {other!r}, which is registered and "
+                    "is the same version spelled otherwise; spell it one way"
+                )
             if key in versions:
                 label = tool.name if tool.version is None else f"{tool.name}@{tool.version}"
                 if self._on_duplicate == "error":
@@ -187,7 +195,6 @@ class ToolRegistry:
 
         Raises:
             TypeError: It is one string, or no iterable of strings.
-            ValueError: There is no such tool.
         """
         if isinstance(names, str | bytes):
             raise TypeError(f"allow_tools({names!r}) takes an iterable of names: allow_tools([{names!r}])")
@@ -195,12 +202,18 @@ class ToolRegistry:
         if allowed is not None and (strangers := [name for name in allowed if not isinstance(name, str)]):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"allow_tools() takes the names of tools, not {strangers[0]!r}")
         with self._lock:
-            if allowed is not None and (unknown := allowed.difference(self._registered)):
-                known = ", ".join(sorted(self._registered)) or "none"
-                raise ValueError(
-                    f"allow_tools() was given names of no tool: {', '.join(sorted(unknown))}. The tools are: {known}"
-                )
-            self._allowed = allowed
+            self._allowed, self._allowed_is_checked = allowed, allowed is None
+
+    def _check_allowed(self) -> None:
+        """Log the allowed names that no tool has, now that clients look: tools may be registered after `allow`."""
+        with self._lock:
+            self._allowed_is_checked = True
+            unknown = (self._allowed or frozenset()).difference(self._registered)
+            known = ", ".join(sorted(self._registered)) or "none"
+        if unknown:
+            logger.warning(
+                "allow_tools() was given names of no tool: %s. The tools are: %s", ", ".join(sorted(unknown)), known
+            )
 
     def sees(self, tool: RegisteredTool) -> bool:
         """Whether a tool is not hidden from everybody."""

@@ -27,6 +27,7 @@ WRAPPED = "x-fastmcp-wrap-result"
 
 _SCALARS = (str, int, bool)
 _WRITTEN_OTHERWISE = frozenset(("serialization", "ser_json_inf_nan"))
+_BYTES_OF_BLOCKS = {"data": True, "resource": {"blob": True}}
 _NO_SCHEMA = (PydanticUserError, pydantic_core.SchemaError, ValidationError, TypeError, ValueError, NameError)
 
 
@@ -219,11 +220,13 @@ def _any_list(value: Any) -> Any:
 
 
 def _with_blocks(value: Any) -> Any:
-    """A list with the images, sounds and files in it as the data of their blocks."""
+    """A list with the images, sounds and files in it as their blocks, without the bytes: those are in the content."""
     if isinstance(value, list | tuple):
         return [_with_blocks(item) for item in cast("Iterable[Any]", value)]
     block = as_block(value)
-    return value if block is None else block.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if block is None:
+        return value
+    return block.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_BYTES_OF_BLOCKS)
 
 
 def _typed(metadata: FuncMetadata, check: Check) -> Callable[[Any], Any]:

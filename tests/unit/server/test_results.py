@@ -1,5 +1,6 @@
 """What a tool's function returns, and what becomes of it: content, structured content, schemas and refusals."""
 
+import base64
 import inspect
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
@@ -151,6 +152,7 @@ class Unknown:
         return "an unknown object"
 
 
+PLANTED = b"sent once and no more"
 Users = TypeAliasType("Users", list[User])
 OneUser = TypeAliasType("OneUser", User)
 Pictures = TypeAliasType("Pictures", list[Image])
@@ -314,7 +316,6 @@ OBJECT_LIKE: list[tuple[Any, Any]] = [
     (5, None),
     (None, None),
     ({3}, None),
-    (Person, None),
     (Place(1, 2), None),
     (TextContent(type="text", text="x"), None),
     (Image(data=b""), None),
@@ -532,9 +533,41 @@ async def test_a_client_accepts_every_result_by_the_schema_that_was_listed(era: 
 def test_a_bare_list_may_mix_images_with_text() -> None:
     result = sent(made(list), [Image(data=b"x"), "text", [SdkAudio(data=b"y")]])
     assert texts(result) == ["image", "text", "audio"]
-    image = {"type": "image", "data": "eA==", "mimeType": "image/png"}
-    audio = {"type": "audio", "data": "eQ==", "mimeType": "audio/wav"}
+    image = {"type": "image", "mimeType": "image/png"}
+    audio = {"type": "audio", "mimeType": "audio/wav"}
     assert result.structured_content == {"result": [image, "text", [audio]]}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Image(data=PLANTED), Audio(data=PLANTED), File(data=PLANTED), PLANTED, Image(data=PLANTED).to_image_content()],
+    ids=lambda value: type(value).__name__,
+)
+def test_bytes_in_a_bare_list_are_sent_once(value: Any) -> None:
+    text = sent(made(list), [value]).model_dump_json(by_alias=True)
+    assert text.count(base64.b64encode(PLANTED).decode()) == 1
+
+
+class Opaque:
+    def __init__(self) -> None:
+        self.value = "secret"
+
+    def __repr__(self) -> str:
+        return f"Opaque({self.value})"
+
+
+@pytest.mark.parametrize("annotation", [EMPTY, Any, dict, list, Opaque])
+@pytest.mark.parametrize("value", [Opaque(), [Opaque()], {"a": [Opaque()]}], ids=["bare", "listed", "nested"])
+def test_what_has_no_json_form_is_refused_by_its_type(annotation: Any, value: Any) -> None:
+    with pytest.raises(NotSendable, match=r"Opaque has none|does not fit") as caught:
+        made(annotation).convert(value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [Person, len, {"a": 1}.keys()], ids=["class", "function", "keys"])
+def test_a_repr_is_not_a_result(value: Any) -> None:
+    with pytest.raises(NotSendable, match="has none"):
+        made().convert(value)
 
 
 @pytest.mark.parametrize(
