@@ -10,7 +10,7 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal, NamedTuple, cast
 
 from pydantic import AfterValidator, PydanticUserError, TypeAdapter, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -130,7 +130,10 @@ def form_of(schema: Any) -> Form:
     several = isinstance(schema, list) and len(cast("list[object]", schema)) == 1
     titles = cast("object", schema[0] if several else schema)
     if isinstance(titles, Mapping):
-        return _form_of_choices(tuple(cast("Mapping[Any, str]", titles).items()), several=several)
+        choices = tuple(
+            _Choice(value, title, str(value), type(value)) for value, title in cast("Mapping[Any, str]", titles).items()
+        )
+        return _form_of_choices(choices, several=several)
     try:
         return _form_of_type(cast("Hashable", schema))
     except TypeError as error:
@@ -173,12 +176,21 @@ def _form_of_type(schema: Any) -> Form:
     return Form(form, digest_of_form(form), adapter, single=single and bool(properties))
 
 
+class _Choice(NamedTuple):
+    """One value of a choice. As a key of a cache it tells apart values that are equal: 0, False and 0.0."""
+
+    value: Any
+    title: str
+    text: str
+    kind: type
+
+
 @lru_cache(maxsize=1024)
-def _form_of_choices(titles: tuple[tuple[Any, str], ...], *, several: bool) -> Form:
-    texts = {str(value): value for value, _ in titles}
-    if not titles or len(texts) != len(titles):
+def _form_of_choices(choices: tuple[_Choice, ...], *, several: bool) -> Form:
+    texts = {choice.text: choice.value for choice in choices}
+    if not choices or len(texts) != len(choices):
         raise SchemaNotRenderable("a choice needs at least one value, and values that differ as text", field=None)
-    options = [{"const": str(value), "title": title} for value, title in titles]
+    options = [{"const": choice.text, "title": choice.title} for choice in choices]
     one = AfterValidator(texts.__getitem__)
     chosen: Any = Annotated[Literal[tuple(texts)], one]
     shape: dict[str, Any] = {"title": "Value", "type": "string", "oneOf": options}

@@ -4,6 +4,7 @@ import datetime
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -204,3 +205,22 @@ def test_equal_choices_are_one_question_and_a_new_title_or_order_is_another() ->
     assert pinned(dict(TITLES)) == pinned(TITLES)
     reordered = dict(reversed(TITLES.items()))
     assert len({pinned(TITLES), pinned(reordered), pinned({"s": "S", "l": "L"}), pinned([TITLES])}) == 4
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({0: "no", 1: "yes"}, {False: "no", True: "yes"}),
+        ({0: "no", 1: "yes"}, {0.0: "no", 1.0: "yes"}),
+        ({0.0: "zero"}, {-0.0: "zero"}),
+        ({Decimal("1.0"): "one"}, {Decimal("1.00"): "one"}),
+    ],
+)
+@pytest.mark.parametrize("several", [False, True])
+def test_equal_choices_of_other_types_have_forms_of_their_own(one: Any, other: Any, several: bool) -> None:
+    for choices in (one, other, one):
+        form = form_of([choices] if several else choices)
+        for value in choices:
+            answer = form.parse({"value": [str(value)] if several else str(value)})
+            assert [repr(answer)] == [repr([value] if several else value)]
+            assert form.plain([value] if several else value) == {"value": [str(value)] if several else str(value)}
