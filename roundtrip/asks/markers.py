@@ -160,6 +160,7 @@ class ElicitUrl(Generic[T]):
         wait: Seconds a leg waits for `done` before it asks again.
         otherwise: The value, or a function that makes it, for a client that cannot be sent to pages.
         volatile_ok: Accept that the wording changes from leg to leg.
+        elicitation_id: The page's id for its client, for an author who tells of its completion; by default its own.
     """
 
     @overload
@@ -172,6 +173,7 @@ class ElicitUrl(Generic[T]):
         wait: float = ...,
         otherwise: Otherwise[bool] = ...,
         volatile_ok: bool = ...,
+        elicitation_id: str | None = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -183,6 +185,7 @@ class ElicitUrl(Generic[T]):
         wait: float = ...,
         otherwise: Otherwise[T] = ...,
         volatile_ok: bool = ...,
+        elicitation_id: str | None = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -194,6 +197,7 @@ class ElicitUrl(Generic[T]):
         wait: float = ...,
         otherwise: Otherwise[T] = ...,
         volatile_ok: bool = ...,
+        elicitation_id: str | None = ...,
     ) -> None: ...
     def __init__(
         self,
@@ -204,6 +208,7 @@ class ElicitUrl(Generic[T]):
         wait: float = 20.0,
         otherwise: Any = NOTHING,
         volatile_ok: bool = False,
+        elicitation_id: str | None = None,
     ) -> None:
         if not wait >= 0:
             raise ValueError(f"ElicitUrl(wait={wait}): seconds, not less than none")
@@ -213,6 +218,7 @@ class ElicitUrl(Generic[T]):
         self.wait = wait
         self.otherwise = otherwise
         self.volatile_ok = volatile_ok
+        self.elicitation_id = elicitation_id
 
 
 class SampleOptions(TypedDict, total=False):

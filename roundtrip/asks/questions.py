@@ -330,6 +330,7 @@ def question_of(marker: Marker | Review) -> Question:
             marker.wait,
             marker.volatile_ok,
             marker.otherwise,
+            marker.elicitation_id or "",
         )
     if isinstance(marker, SdkSample):
         request = CreateMessageRequest(params=marker.params)

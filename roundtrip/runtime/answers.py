@@ -196,7 +196,8 @@ class Answers:
         if isinstance(question, FormQuestion) and isinstance(question.form, Form):
             self.forms[key] = question.form
         if isinstance(question, UrlQuestion):
-            question = replace(question, elicitation_id=digest(f"{self._call_id}/{key}"))
+            if not question.elicitation_id:
+                question = replace(question, elicitation_id=digest(f"{self._call_id}/{key}"))
             if question.done is not None:
                 return self._settle_page(names, question, decisive=decisive)
         restored = self._restore(names, question) if self.entries or self.computed else None

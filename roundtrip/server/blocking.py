@@ -89,13 +89,21 @@ class BlockingAsks:
 
     @overload
     def elicit_url(
-        self, message: str, url: str, *, key: str | None = ..., done: None = ..., wait: float = ...
+        self,
+        message: str,
+        url: str,
+        elicitation_id: str | None = ...,
+        *,
+        key: str | None = ...,
+        done: None = ...,
+        wait: float = ...,
     ) -> UrlElicitationResult: ...
     @overload
     def elicit_url(
         self,
         message: str,
         url: str,
+        elicitation_id: str | None = ...,
         *,
         key: str | None = ...,
         done: Callable[..., Awaitable[T | None]],
@@ -106,14 +114,19 @@ class BlockingAsks:
         self,
         message: str,
         url: str,
+        elicitation_id: str | None = ...,
         *,
         key: str | None = ...,
         done: Callable[..., T | None],
         wait: float = ...,
     ) -> ElicitationResult[T]: ...
-    def elicit_url(self, message: str, url: str, **options: Any) -> UrlElicitationResult | ElicitationResult[Any]:
+    def elicit_url(
+        self, message: str, url: str, elicitation_id: str | None = None, **options: Any
+    ) -> UrlElicitationResult | ElicitationResult[Any]:
         """As `Context.elicit_url`, waiting in place."""
-        return self._wait(lambda: cast("Awaitable[Any]", self._context.elicit_url(message, url, **options)))
+        return self._wait(
+            lambda: cast("Awaitable[Any]", self._context.elicit_url(message, url, elicitation_id, **options))
+        )
 
     @overload
     def sample(

@@ -323,7 +323,7 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         Args:
             message: Why.
             url: The page.
-            elicitation_id: As the SDK's method takes one; where the call can be resumed, it makes its own.
+            elicitation_id: The page's id for its client; without one it gets its own.
             key: The question's name; by default made of what it says.
             done: Decides whether the user has finished; without it, agreeing to go there is the whole answer.
             wait: Seconds a leg waits for `done` before it asks again.
@@ -339,7 +339,9 @@ class Context(SdkContext[LifespanContextT, RequestT]):
                 raise BodyMistake("ctx.elicit_url() outside of a body needs an elicitation_id")
             with clock_standing():
                 return await super().elicit_url(message, url, elicitation_id)
-        outcome = await self._body.ask(key, ElicitUrl(message, url, done=done, wait=wait))
+        outcome = await self._body.ask(
+            key, ElicitUrl(message, url, done=done, wait=wait, elicitation_id=elicitation_id)
+        )
         if done is None and outcome.action is Action.ACCEPT:
             return AcceptedUrlElicitation()
         return outcome.as_result()

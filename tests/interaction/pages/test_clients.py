@@ -171,6 +171,34 @@ async def test_a_live_client_gets_an_id_and_is_told_of_it_when_the_page_is_done(
     assert visitor.told_done[0] == first
 
 
+@pytest.mark.parametrize("tool", ["elicit_url", "blocking", "question"])
+async def test_id_of_the_authors_own_reaches_a_live_client(tool: str) -> None:
+    server = Server[Any]("shop")
+
+    @server.tool()
+    async def elicit_url(ctx: Context) -> str:
+        await ctx.elicit_url("Log in.", "https://bookshop.example/login", "login-1")
+        await ctx.session.send_elicit_complete("login-1")
+        return "done"
+
+    @server.tool()
+    def blocking(ctx: Context) -> str:
+        ctx.blocking.elicit_url("Log in.", "https://bookshop.example/login", "login-1", done=lambda: True)
+        return "done"
+
+    @server.tool()
+    async def question(ctx: Context) -> str:
+        page = ElicitUrl("Log in.", "https://bookshop.example/login", elicitation_id="login-1", done=lambda: True)
+        await ctx.ask("login", page)
+        return "done"
+
+    visitor = Visitor()
+    async with visiting(server, Era.LIVE, visitor) as client:
+        assert text_of(await client.call_tool(tool)) == "done"
+    assert [page.elicitation_id for page in visitor.pages] == ["login-1"]
+    assert visitor.told_done == ["login-1"]
+
+
 async def test_a_client_of_the_retry_era_is_told_of_no_ids() -> None:
     visitor = Visitor()
     async with visiting(exporting("resolver", done=lambda: True), Era.RETRY, visitor) as client:
