@@ -11,9 +11,12 @@ from pydantic import BaseModel, ValidationError
 from roundtrip.errors import ChannelMissing
 from roundtrip.runtime.answers import Open
 
-__all__ = ["Client", "ask_live", "is_retry_era", "require_channel"]
+__all__ = ["CLIENTS_STOP_AFTER_ROUNDS", "Client", "ask_live", "is_retry_era", "require_channel"]
 
 _RETRY_SINCE: Final = "2026-07-28"
+
+CLIENTS_STOP_AFTER_ROUNDS: Final = 10
+"""Rounds after which clients on 2026-07-28 give a call up: every client that was tried."""
 
 
 class Client(Protocol):

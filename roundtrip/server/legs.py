@@ -27,7 +27,7 @@ from roundtrip.machine.journal import Journal, to_text
 from roundtrip.recording.tracing import Beginning, Closed, LinkedWatch, Raised, Returned, Wrote
 from roundtrip.recording.tracing import Refused as RefusedFact
 from roundtrip.runtime.body import Body
-from roundtrip.runtime.eras import is_retry_era
+from roundtrip.runtime.eras import CLIENTS_STOP_AFTER_ROUNDS, is_retry_era
 from roundtrip.runtime.leg import Authored, Finished, Leg, LegEnd, Limits, Refused, Suspended, open_call, serve
 from roundtrip.server.admission import Admission
 from roundtrip.server.calls import CallInfo
@@ -46,6 +46,14 @@ __all__ = ["NO_REQUEST", "Incoming", "LegRunner", "RefusedByUser", "log_teardown
 
 logger = logging.getLogger("roundtrip")
 _cannot_ask_log = LimitedLog(logger)
+
+_ROUNDS_LOG: Final = LimitedLog(logger)
+"""As a client can go on for as many rounds as it likes."""
+_WARNED_FROM_ROUND: Final = CLIENTS_STOP_AFTER_ROUNDS - 2
+_MANY_ROUNDS: Final = (
+    "%s asks in round %d of one call, and clients on 2026-07-28 stop after round %d; ask in fewer rounds: several "
+    "questions at once with ctx.ask_all or resolvers that do not need each other, or one form with more fields"
+)
 
 _ID_BYTES = 9
 
@@ -258,6 +266,8 @@ class LegRunner:
             raise
         finally:
             take_back(offered)
+        if call.round >= _WARNED_FROM_ROUND and not isinstance(end, Finished | Refused) and _is_retry(wire):
+            _ROUNDS_LOG.warning(_MANY_ROUNDS, function.owner, call.round, CLIENTS_STOP_AFTER_ROUNDS)
         if watch is not None:
             _conclude(end, watch, request if outermost else None)
         if isinstance(end, Refused):

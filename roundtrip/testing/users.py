@@ -25,6 +25,7 @@ from roundtrip.asks.questions import TICKET
 from roundtrip.clients.legs import Asking, Era, Leg, asking
 from roundtrip.machine.call import Step
 from roundtrip.machine.table import Event, State
+from roundtrip.runtime.eras import CLIENTS_STOP_AFTER_ROUNDS
 from roundtrip.server.server import Server
 from roundtrip.testing.chosen import CHOSEN
 from roundtrip.testing.conversations import Conversation, Question
@@ -39,7 +40,6 @@ __all__ = ["Unanswered", "Unused", "User"]
 # A failing test shows where the test failed, and not the way through here.
 __tracebackhide__ = True
 
-_ROUNDS: Final = 100
 _ELSEWHERE: Final = 5
 """How many times as long as a server of this process another may take, which cannot be hurried."""
 _UNANSWERED: Final = -32000
@@ -97,6 +97,8 @@ class User:
             test's mark says, else in memory.
         principal: Who is logged in, for servers in memory: a subject, or an access token.
         roots: The client's roots; without them it has none to tell.
+        max_rounds: Rounds of questions after which it gives a call up on the retry era, as every client that was tried
+            does after 10.
         lacks: What the client cannot be asked, and so does not declare: "elicitation" (forms and pages), "sampling".
         wired: Keep every JSON-RPC message in `Conversation.messages`; that takes HTTP.
         allow_error: Whether the call may end with an error of the protocol, which is `Conversation.error` then.
@@ -121,6 +123,7 @@ class User:
         over: Literal["memory", "http"] | None = None,
         principal: AccessToken | str | None = None,
         roots: Sequence[Root] | None = None,
+        max_rounds: int = CLIENTS_STOP_AFTER_ROUNDS,
         lacks: Collection[Literal["elicitation", "sampling"]] = (),
         wired: bool | None = None,
         allow_error: bool = False,
@@ -143,6 +146,9 @@ class User:
         self._over: Literal["memory", "http"] | None = over
         self._principal = principal
         self._roots = roots
+        if max_rounds < 1:
+            raise ValueError(f"max_rounds={max_rounds}: it must be at least 1")
+        self._max_rounds = max_rounds
         self._lacks = frozenset(lacks)
         self._wired = wired
         self._allow_error = allow_error
@@ -184,7 +190,15 @@ class User:
     async def _play(
         self, leg: Leg, script: Replies, visits: Visits, *, unused: Callable[[], list[str]] = list
     ) -> Conversation:
-        run = _Run(leg, script, visits, era=self.era, roots=self._roots, patience=self._patience)
+        run = _Run(
+            leg,
+            script,
+            visits,
+            era=self.era,
+            roots=self._roots,
+            patience=self._patience,
+            max_rounds=self._max_rounds,
+        )
         failed: Exception | None = None
         with acting_as(self._principal):
             async with AsyncExitStack() as stack:
@@ -247,7 +261,9 @@ class _Run:
         era: Era,
         roots: Sequence[Root] | None,
         patience: float,
+        max_rounds: int,
     ) -> None:
+        self._max_rounds = max_rounds
         self.conversation = Conversation(leg, era)
         self.failure: Exception | None = None
         self._script = script
@@ -281,7 +297,8 @@ class _Run:
 
     async def _legs(self, carry: Carry) -> None:
         leg = self.conversation.first
-        for _ in range(_ROUNDS):
+        # One request more than there are rounds.
+        for _ in range(self._max_rounds + 1):
             self.conversation.legs += 1
             delivery = await carry(leg)
             if self.conversation.states is not None and self.conversation.era is not Era.LIVE:
@@ -297,14 +314,20 @@ class _Run:
             asked = delivery.asks
             if asked is None:
                 raise AssertionError("the server answered nothing")
+            if len(self.conversation.rounds) == self._max_rounds:
+                break
             answers = await self._round(asked)
             if answers is None:
                 return
             leg = replace(leg, state=asked.request_state, answers=answers)
-        endless = self._unfinished(f"done= has not found it finished in {_ROUNDS} rounds")
+        endless = self._unfinished(f"done= has not found it finished in {self._max_rounds} rounds")
         if endless is not None:
             raise endless
-        raise AssertionError(f"the call still asks after {_ROUNDS} rounds: {self.conversation.keys[-3:]}")
+        raise AssertionError(
+            f"the call still asks after {self._max_rounds} rounds: {self.conversation.keys[-3:]}; clients on "
+            f"2026-07-28 stop after {CLIENTS_STOP_AFTER_ROUNDS}. Ask in fewer rounds (ctx.ask_all, or a form with more "
+            "fields), or say User(max_rounds=...)"
+        )
 
     def _unfinished(self, waited: str) -> PageUnfinished | None:
         """The complaint about a page that the user has agreed to go to and that the call still waits for, if one is."""

@@ -233,4 +233,4 @@ async def test_booking():
 """,
     )
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*the call still asks after 100 rounds*"])
+    result.stdout.fnmatch_lines(["*the call still asks after 10 rounds*"])

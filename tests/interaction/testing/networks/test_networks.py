@@ -143,7 +143,7 @@ async def test_calls_that_are_mixed_up_fail_the_test_by_its_own_assertion() -> N
 
 
 async def test_a_server_that_starts_over_elsewhere_never_ends_and_the_test_is_told() -> None:
-    with pytest.raises(AssertionError, match="still asks after 100 rounds"):
+    with pytest.raises(AssertionError, match="still asks after 10 rounds"):
         await call(maker(Flaw.STARTS_OVER_ON_UNKNOWN_CALLS), "book", Hop())
 
 

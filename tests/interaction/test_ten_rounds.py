@@ -1,0 +1,66 @@
+"""Clients on 2026-07-28 stop after 10 rounds: the log warns before, and the kit's users stop there."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from roundtrip import Context, Elicit, Server
+from roundtrip.testing import Era, User
+
+pytestmark = pytest.mark.anyio
+
+
+def asking(rounds: int) -> Server[Any]:
+    server = Server[Any]("shop")
+
+    @server.tool()
+    async def chat(ctx: Context) -> str:
+        for number in range(rounds):
+            await ctx.ask(f"item-{number}", Elicit("More?", bool))
+        return "done"
+
+    return server
+
+
+def answers(rounds: int) -> dict[str, bool]:
+    return {f"item-{number}": True for number in range(rounds)}
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+async def test_seven_rounds_are_no_matter_for_the_log(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+    assert (await User(asking(7), answers(7), era=era).call("chat")).value == "done"
+    assert warned(caplog) == []
+
+
+async def test_rounds_from_the_eighth_on_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    assert (await User(asking(10), answers(10), era=Era.RETRY).call("chat")).value == "done"
+    lines = warned(caplog)
+    assert [f"tool 'chat' asks in round {number} of one call" in line for number, line in enumerate(lines, 8)] == [
+        True
+    ] * 3
+    assert "stop after round 10" in lines[0]
+    assert "ctx.ask_all" in lines[0]
+
+
+async def test_live_client_has_no_rounds_to_run_out_of(caplog: pytest.LogCaptureFixture) -> None:
+    assert (await User(asking(12), answers(12), era=Era.LIVE).call("chat")).value == "done"
+    assert warned(caplog) == []
+
+
+async def test_user_stops_after_ten_rounds() -> None:
+    with pytest.raises(AssertionError, match=r"still asks after 10 rounds: .*'item-9'.*User\(max_rounds=\.\.\.\)"):
+        await User(asking(11), answers(11), era=Era.RETRY).call("chat")
+
+
+async def test_user_goes_on_for_as_many_rounds_as_it_is_told() -> None:
+    user = User(asking(12), answers(12), era=Era.RETRY, max_rounds=12)
+    assert (await user.call("chat")).value == "done"
+
+
+def test_user_without_any_round_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_rounds=0: it must be at least 1"):
+        User(asking(1), max_rounds=0)
