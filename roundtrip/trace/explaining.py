@@ -9,8 +9,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from roundtrip.errors import RejectionReason
-from roundtrip.recording.lines import Kept, RefusedLine, Revealed, ShownQuestion
+from roundtrip.errors import CallHasEnded, RejectionReason
+from roundtrip.recording.lines import AskedLine, EndedLine, Kept, RefusedLine, Revealed, ShownQuestion
 from roundtrip.runtime.answers import UNNAMED
 from roundtrip.runtime.reasons import Reason
 from roundtrip.trace.calls import Round, Serving, TracedCall
@@ -219,13 +219,34 @@ def explain_replay(call: TracedCall, serving: Serving, first: Serving) -> str:
     later = duration_text(max(0.0, serving.started_at - first.started_at) * 1000)
     if first.is_over:
         cause = f"its request came again {later} after {quoted(first.instance)} had got it"
-        if serving.brought != first.brought:
+        if first.brought and serving.brought and _said(serving) != _said(first):
             cause += ", and with other answers"
+        elif first.brought and not serving.brought and not serving.is_recall and _asks(serving):
+            cause += ", but without its answers"
     else:
         cause = f"its request came again {later} after {quoted(first.instance)} had got it and not answered"
         cause += ", perhaps as that one crashed or was stopped" if last is first.began else ""
-    cure = "a client may retry, so whatever a body does has to bear being done twice"
-    return f"Leg {serving.leg} was served again, by {quoted(serving.instance)}, because {cause}; {cure}."
+    return f"Leg {serving.leg} was served again, by {quoted(serving.instance)}, because {cause}; {_effect_of(serving)}."
+
+
+def _effect_of(serving: Serving) -> str:
+    """What it means that a leg was served again."""
+    if serving.is_recall:
+        return "the ledger gave it the result that it keeps, and its body did not run again"
+    end = serving.lines[-1]
+    if isinstance(end, EndedLine) and end.error is not None and end.error.type == CallHasEnded.__name__:
+        return "the call had ended with other answers, so it was refused, and its body did not run again"
+    if serving.is_over and not serving.has_run:
+        return "its body did not run again"
+    return "a client may retry, so whatever a body does has to bear being done twice"
+
+
+def _asks(serving: Serving) -> bool:
+    return isinstance(serving.lines[-1], AskedLine)
+
+
+def _said(serving: Serving) -> dict[str, object]:
+    return {answer.key: (answer.action, answer.data) for answer in serving.brought}
 
 
 def _questions(call: TracedCall) -> Iterator[Explanation]:

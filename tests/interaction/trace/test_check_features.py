@@ -1,8 +1,9 @@
 """Unchanged code is compatible with its own recordings, whatever features a call uses, and a check changes nothing."""
 
+import itertools
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, Literal
 
 import anyio
 import pytest
@@ -10,6 +11,8 @@ from mcp_types import CallToolResult
 
 from roundtrip import Resolve, Server
 from roundtrip.checking.checking import check_calls
+from roundtrip.checking.playable import ServerName, write_test
+from roundtrip.checking.recorded import NotReplayable, recorded_call
 from roundtrip.checking.telling import as_text
 from roundtrip.checking.verdicts import Checked
 from roundtrip.ledger import SqliteLedger
@@ -17,7 +20,9 @@ from roundtrip.recording.recorder import Recorder
 from roundtrip.recording.tracing import Beginning, Refusal
 from roundtrip.testing import Era, LegByLeg, User
 from roundtrip.testing.conversations import Conversation
+from roundtrip.trace.calls import TracedCall
 from tests.interaction.trace.features import FEATURES, GUESTS, KEY, ROOTS, Effect, Feature, Heard, serve
+from tests.interaction.trace.test_to_test import Project
 from tests.interaction.trace.transcribed import calls_of
 
 SOMEBODY = "ada"
@@ -61,10 +66,10 @@ class Site:
 
     async def check(self, **options: Any) -> list[Checked]:
         """Check all calls with another process of the same code; it must have no effect."""
+        self.effect.closed = True
         ledger, bus, told = SqliteLedger(self.folder / "ledger.db"), Heard(), Told()
         server = serve(ledger, self.effect, bus, trace=[Recorder(self.calls, reveal="all"), told], **options)
         server.disable(names={"hidden_since"})
-        self.effect.closed = True
         done, files = list(self.effect), self.bytes()
         found: list[Checked] = []
         await check_calls(server, calls_of(self.calls), found.append, now=time.time())
@@ -162,3 +167,41 @@ def test_a_call_that_needs_the_body_of_another_is_not_replayed(site: Site) -> No
         assert "tool 'stars' is called while its parameters are filled" in "".join(map(as_text, found))
 
     anyio.run(scenario)
+
+
+def to_test(call: TracedCall, era: Literal["retry", "live"], module: str) -> str:
+    return write_test(recorded_call(call, whole=True), ServerName(f"{module}:server"), eras=(era,), with_result=True)
+
+
+ERAS: Final[tuple[Literal["retry", "live"], ...]] = ("retry", "live")
+SHOP = """\
+from features import Effect, serve
+from roundtrip.ledger import MemoryLedger
+
+server = serve(MemoryLedger(), Effect(), principal=lambda ctx: "ada")
+"""
+
+
+def test_a_test_of_each_feature_passes(site: Site, tmp_path_factory: pytest.TempPathFactory) -> None:
+    project = Project(tmp_path_factory.mktemp("tests") / "project")
+    project.serve((Path(__file__).parent / "features.py").read_text(encoding="utf-8"), "features")
+    expected: dict[str, set[str]] = {}
+
+    async def scenario() -> None:
+        for era in (Era.RETRY, Era.LIVE):
+            for feature in FEATURES.values():
+                await site.record(feature, era)
+
+    anyio.run(scenario)
+    for (era, name), call in zip(itertools.product(ERAS, FEATURES), calls_of(site.calls), strict=True):
+        module = f"{name}_{era}" if "once" in name or "page" in name else "shop"
+        if FEATURES[name].replayable is not None:
+            with pytest.raises(NotReplayable, match=FEATURES[name].replayable):
+                to_test(call, era, module)
+            continue
+        source = to_test(call, era, module)
+        project.serve(SHOP, module)
+        (project.folder / f"test_{name}_{era}.py").write_text(source, encoding="utf-8")
+        expected[f"{name}_{era}"] = {"passed"}
+    ended, out = project.run()
+    assert ended == expected, out
