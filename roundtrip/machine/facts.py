@@ -37,7 +37,9 @@ class NodeEnded(NamedTuple):
 
 
 class BodyBegan(NamedTuple):
-    """The body is being run from its top."""
+    """The body is being run from its top; `uncovered` should run once for a call, and nothing sees to it."""
+
+    uncovered: bool = False
 
 
 class StepBegan(NamedTuple):

@@ -54,6 +54,7 @@ class Chronicle:
     _asked: Step | None = None
     _asked_at = 0.0
     _bodies = 0
+    _uncovered = False
     _error: str | None = None
     _ignored = 0
     _journal: Journal | None = None
@@ -115,8 +116,8 @@ class Chronicle:
         self._gather("nodes", f'{{"key":{quoted(fact.key)},"how":"{fact.how}",{self._span(fact.key)}}}')
 
     def _body_began(self, fact: BodyBegan) -> None:
-        del fact
         self._bodies += 1
+        self._uncovered = fact.uncovered
 
     def _step_began(self, fact: StepBegan) -> None:
         self._running[fact.key] = self._ms()
@@ -246,6 +247,9 @@ class Chronicle:
         if self._bodies:
             happened += f'"bodies":{self._bodies},'
             self._bodies = 0
+        if self._uncovered:
+            happened += '"uncovered":true,'
+            self._uncovered = False
         if self._ignored:
             happened += f'"ignored":{self._ignored},'
             self._ignored = 0

@@ -164,6 +164,9 @@ class _Happened(ServingLine):
     reused: tuple[str, ...] = Field(default=(), description="Questions whose answers came out of the token.")
     ignored: int = Field(default=0, ge=0, description="Answers to what was not asked.")
     bodies: int = Field(default=0, ge=0, description="How often the body was begun.")
+    uncovered: bool = Field(
+        default=False, description="Whether the body should run once for a call, and was begun without a token to tell."
+    )
 
 
 class BeganLine(ServingLine):

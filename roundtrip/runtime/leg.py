@@ -144,6 +144,8 @@ class Leg:
     """What was answered in an expired call that this new one takes the place of."""
     once: Once | None = None
     """Keeps the books, where the body must run once."""
+    begin_uncovered: Callable[[], None] | None = None
+    """Told of a body that should run once and begins without a token; without this, an empty round gets it one."""
     timeout: float | None = None
     """Seconds that its work may take; while somebody is asked, nothing is counted."""
     page_wait: float = math.inf
@@ -343,15 +345,18 @@ async def _run_once(
         refusal = await _resolve(leg, answers, run.rounds, arguments, run.context, values, enter)
         if refusal is not None:
             return Refused(str(refusal))
-    if leg.once is not None:
-        if leg.journal is None:
+    uncovered = leg.once is not None and leg.journal is None
+    if uncovered:
+        if leg.begin_uncovered is None:
             # A round without questions: only a token gives the call a name by which its body is known to have run.
             raise Suspension
+        leg.begin_uncovered()
+    elif leg.once is not None:
         await leg.once.start_body()
         run.outlasting.begin()
     leg.call.apply(Event.EXECUTE)
     if leg.call.watch is not None:
-        leg.call.watch(BodyBegan())
+        leg.call.watch(BodyBegan(uncovered))
     if silent and not run.has_context:
         return Finished(await execute(values, None))
     with run.body.running(), cancellations_restored():

@@ -12,9 +12,19 @@ from roundtrip.safe_text import printable
 from roundtrip.server.connections import while_answerable
 from roundtrip.server.seams import session_id_of
 
-__all__ = ["RequestClient", "client_name"]
+__all__ = ["NO_EMPTY_ROUNDS", "RequestClient", "announced_name", "client_name"]
+
+NO_EMPTY_ROUNDS: Final[frozenset[str]] = frozenset()
+"""Names of clients known not to take a round without questions. The OpenAI Agents SDK (0.24) does not, but calls itself
+`mcp`, as every client on the Python SDK does that says nothing else; most of those do take one."""
 
 _MAX_NAME_CHARS: Final = 60
+
+
+def announced_name(request: ServerRequestContext[Any, Any] | None) -> str | None:
+    """Return the name that a client gives itself; on 2026-07-28 each request may say it, in its `_meta`."""
+    params = request.session.client_params if request is not None else None
+    return params.client_info.name if params is not None else None
 
 
 def client_name(request: ServerRequestContext[Any, Any]) -> str:

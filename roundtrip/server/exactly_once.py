@@ -10,7 +10,7 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import anyio
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
@@ -33,11 +33,20 @@ from roundtrip.server.failures import Crashed, tool_failure
 from roundtrip.server.requests import SKEW
 from roundtrip.tokens import Sealer
 
-__all__ = ["Booked", "OnUnknown"]
+__all__ = ["Booked", "OnUnknown", "OncePolicy"]
 
 logger = logging.getLogger("roundtrip")
 
 OnUnknown = Literal["fail", "rerun"]
+
+
+class OncePolicy(NamedTuple):
+    """What a tool says of running its body once for a call."""
+
+    on_unknown: OnUnknown
+    when_possible: bool
+    """Whether it runs without a token rather than ask for a round without questions."""
+
 
 # Read when they are needed, as the tests have less time.
 LEASE = 30.0

@@ -31,11 +31,11 @@ from roundtrip.runtime.eras import CLIENTS_STOP_AFTER_ROUNDS, is_retry_era
 from roundtrip.runtime.leg import Authored, Finished, Leg, LegEnd, Limits, Refused, Suspended, open_call, serve
 from roundtrip.server.admission import Admission
 from roundtrip.server.calls import CallInfo
-from roundtrip.server.clients import RequestClient, client_name
+from roundtrip.server.clients import NO_EMPTY_ROUNDS, RequestClient, announced_name, client_name
 from roundtrip.server.context import Context
 from roundtrip.server.current import offer, take_back
 from roundtrip.server.effects import Effects
-from roundtrip.server.exactly_once import Booked, OnUnknown
+from roundtrip.server.exactly_once import Booked, OncePolicy
 from roundtrip.server.functions import AskingFunction
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.requests import InFlight, asking_request
@@ -109,6 +109,8 @@ class LegRunner:
         self._protection = protection
         self._effects = effects
         self._limits = limits
+        self.no_empty_rounds = NO_EMPTY_ROUNDS
+        """Names of clients that are sent no round without questions."""
         self._page_waits: list[float] = []
         self._page_wait = math.inf
 
@@ -133,7 +135,7 @@ class LegRunner:
         gate: tuple[str, Marker] | None = None,
         convert: Callable[[Any], Any] | None = None,
         admission: Admission | None = None,
-        once: OnUnknown | None = None,
+        once: OncePolicy | None = None,
     ) -> Finished | Suspended | Authored:
         """Serve one leg, to the function's (converted) result or to questions.
 
@@ -144,7 +146,7 @@ class LegRunner:
             gate: A question, with its name, that must be accepted before anything runs.
             convert: Makes the result of what the function returns.
             admission: What the gate has found out and entered for it, if it has one.
-            once: If its body must run once, what to do where nobody knows whether it has.
+            once: If its body must run once, what its author says of that.
 
         Raises:
             RefusedByUser: The user would not answer.
@@ -206,6 +208,7 @@ class LegRunner:
             # Another version may serve the new call than the one that was begun, and its author has a say too.
             seeds=request.seeds if request is not None and outermost and function.limits.recover else None,
             once=self._books(function, call, once, wire) if outermost and _is_retry(wire) else None,
+            begin_uncovered=self._uncovered(function, call, once, wire) if once is not None else None,
             timeout=function.timeout,
             page_wait=self._page_wait,
             run_in_thread=in_thread,
@@ -278,18 +281,31 @@ class LegRunner:
             return Authored(end.result.model_copy(update={"request_state": end.state}), end.state)
         return end
 
+    def _uncovered(
+        self, function: AskingFunction, call: Call, once: OncePolicy, wire: ServerRequestContext[Any, Any] | None
+    ) -> Callable[[], None] | None:
+        """What is told of a body that begins without a token; None where a round without questions gets it one."""
+        if not once.when_possible and (not self.no_empty_rounds or announced_name(wire) not in self.no_empty_rounds):
+            return None
+        why = "it has to only when possible" if once.when_possible else "its client takes no round without questions"
+
+        def tell() -> None:
+            logger.info("%s runs in call %s without running exactly once: %s", function.owner, call.id, why)
+
+        return tell
+
     def _books(
         self,
         function: AskingFunction,
         call: Call,
-        on_unknown: OnUnknown | None,
+        once: OncePolicy | None,
         wire: ServerRequestContext[Any, Any] | None,
     ) -> Booked | None:
-        if on_unknown is None:
+        if once is None:
             return None
         limits = function.limits
         ledger = self._effects.ledger
-        booked = Booked(ledger, call.id, function.name, limits.max_age + limits.recover, on_unknown)
+        booked = Booked(ledger, call.id, function.name, limits.max_age + limits.recover, once.on_unknown)
         if ledger.reach > Reach.PROCESS:
             # What never leaves this process need not be sealed, and only there is room scarce.
             booked.sealer = self._protection.ledger_sealer

@@ -45,6 +45,7 @@ from roundtrip.server.catalog import Catalog, Shelf
 from roundtrip.server.changes import Announcer
 from roundtrip.server.context import Context
 from roundtrip.server.effects import Effects
+from roundtrip.server.exactly_once import OncePolicy
 from roundtrip.server.failures import tool_failure
 from roundtrip.server.headers import check_headers
 from roundtrip.server.identity import Identity, identity_of
@@ -103,6 +104,8 @@ class Server(PromptsAndResources[LifespanResultT]):
             environment variable ROUNDTRIP_TRACE names, if it does; False for none at all.
         ledger: Keeps what calls of tools that run once have returned (`exactly_once=True`): by default in the memory
             of this process. Instances of one service share a `SqliteLedger` or a `RedisLedger`.
+        no_empty_rounds: Names of clients (`clientInfo.name`) that cannot take a round without questions. They are sent
+            none: a tool that runs once and asks them nothing runs without that, and the log and the trace say so.
         probe: Whether to answer the probe of `roundtrip doctor`, a tool that no list shows. By default as the
             environment variable ROUNDTRIP_PROBE says, which is no.
         max_token_bytes: A longer token is neither minted nor accepted.
@@ -161,6 +164,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         build: str | None = None,
         trace: Trace = None,
         ledger: Ledger | None = None,
+        no_empty_rounds: Iterable[str] = (),
         probe: bool | None = None,
         max_token_bytes: int = MAX_TOKEN_BYTES,
         max_journal_bytes: int = MAX_JOURNAL_BYTES,
@@ -211,6 +215,9 @@ class Server(PromptsAndResources[LifespanResultT]):
         self._announcer = Announcer(self._effects)
         self._doorkeeper = Doorkeeper(self, effects=self._effects, overrides=self._overrides, report=log_teardown)
         self._legs = LegRunner(self, protection=self._protection, effects=self._effects, limits=self._limits)
+        if isinstance(no_empty_rounds, str):
+            raise TypeError(f"no_empty_rounds must be a list of names of clients, got {no_empty_rounds!r}")
+        self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
         self._probe = self._make_probe() if probe_wanted(probe, environment=os.environ) else None
         for tool in tools or ():
             self.add_tool(tool)
@@ -541,7 +548,9 @@ class Server(PromptsAndResources[LifespanResultT]):
                 gate=gate,
                 convert=tool.convert,
                 admission=admission,
-                once=(tool.spec.on_unknown or "fail") if tool.spec.exactly_once else None,
+                once=OncePolicy(tool.spec.on_unknown or "fail", tool.spec.exactly_once == "when_possible")
+                if tool.spec.exactly_once
+                else None,
             )
         except Exception as error:
             failure = tool_failure(tool.name, error, mask=not self.shows_error_details)

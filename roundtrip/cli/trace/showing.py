@@ -140,7 +140,7 @@ class _Shown:
             told = f"{keys} answered after" if keys else "nobody waited for the answer any more after"
             self._screen.line((f"{told} {duration_text(line.waited)}", _DIM), indent=2)
         self._answers(line.answers, line.ignored)
-        self._runs(line.nodes, line.steps, line.bodies)
+        self._runs(line.nodes, line.steps, line.bodies, uncovered=line.uncovered)
         if isinstance(line, AskedLine):
             self._asked(line)
         self._reused(line.reused)
@@ -194,7 +194,7 @@ class _Shown:
         if ignored:
             self._screen.line((f"{count_text(ignored, 'answer')} to what was not asked, ignored", _WARN), indent=2)
 
-    def _runs(self, nodes: Sequence[NodeRun], steps: Sequence[StepRun], bodies: int) -> None:
+    def _runs(self, nodes: Sequence[NodeRun], steps: Sequence[StepRun], bodies: int, *, uncovered: bool) -> None:
         slow = _slowest([*nodes, *steps])
         for what, runs in (("node", nodes), ("step", steps)):
             for run in runs:
@@ -205,6 +205,8 @@ class _Shown:
                 self._screen.line((f"{what} ", _DIM), run.key, (told, style), value, late, indent=2)
         if bodies:
             self._screen.line((f"the body began{f' {times_text(bodies)}' if bodies > 1 else ''}", _DIM), indent=2)
+        if uncovered:
+            self._screen.line(("exactly_once does not cover it: the call had no token", _DIM), indent=2)
 
     def _token(self, token: TokenWritten) -> None:
         told = [f"+ {part}" for part in token.added]

@@ -1,7 +1,7 @@
 """What an author says of a tool: by the arguments of `@server.tool` and `add_tool`, or by the standalone `@tool`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict, TypeVar, cast, overload
+from typing import Any, Literal, NamedTuple, TypedDict, TypeVar, cast, overload
 
 from mcp_types import Icon, ToolAnnotations
 from typing_extensions import Unpack
@@ -45,8 +45,9 @@ class ToolOptions(TypedDict, total=False):
     recover: float | None
     """Seconds after a call of this tool has expired in which the same authenticated user can begin it again with the
     forms filled in as they were answered; nothing counts as answered. By default 0: never."""
-    exactly_once: bool | None
-    """Whether its body runs once for a call, however often its last leg arrives; the ledger keeps what it returned."""
+    exactly_once: bool | Literal["when_possible"] | None
+    """Whether its body runs once for a call, however often its last leg arrives; the ledger keeps what it returned.
+    `when_possible` sends no round without questions: a call that is asked nothing is not covered then."""
     on_unknown: OnUnknown | None
     """Of a tool that runs once, what to do where it was begun and its process died: `fail`, which is the default, or
     `rerun`."""
@@ -86,7 +87,7 @@ class ToolSpec(NamedTuple):
     ttl: float | None = None
     max_age: float | None = None
     recover: float | None = None
-    exactly_once: bool | None = None
+    exactly_once: bool | Literal["when_possible"] | None = None
     on_unknown: OnUnknown | None = None
     task: bool | None = None
 

@@ -130,6 +130,10 @@ def register(
             f"tool {name!r}: task=True (background tasks) is not there yet; leave it out, and give a long-running "
             "tool a timeout= that is long enough"
         )
+    if spec.exactly_once not in (None, False, True, "when_possible"):
+        raise InvalidSignature(
+            f"tool {name!r}: exactly_once must be True, False or 'when_possible', got {spec.exactly_once!r}"
+        )
     if spec.on_unknown is not None and (not spec.exactly_once or spec.on_unknown not in get_args(OnUnknown)):
         raise InvalidSignature(
             f"tool {name!r}: on_unknown={spec.on_unknown!r} has to be 'fail' or 'rerun', and needs exactly_once=True"

@@ -251,6 +251,8 @@ def _runs(step: _Step) -> Iterator[list[str]]:
             yield ["step", run.key, run.how, duration_text(run.ms)]
         if line.bodies:
             yield ["body", "", "began" if line.bodies == 1 else f"began {line.bodies} times", ""]
+        if line.uncovered:
+            yield ["body", "", "not covered by exactly_once: the call had no token", ""]
 
 
 def _token(round_: Round | None, before: Round | None) -> Data | None:

@@ -1,0 +1,120 @@
+"""Rounds without questions, which give a call its token, and clients that cannot take one."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.client import Client
+from mcp_types import Implementation
+
+from roundtrip import Context, Elicit, InvalidSignature, Server
+from roundtrip.ledger import MemoryLedger
+from roundtrip.machine.facts import BodyBegan
+from roundtrip.recording.lines import AskedLine, EndedLine
+from roundtrip.recording.recorder import Recorder
+from roundtrip.testing import LegByLeg
+from roundtrip.trace.reading import read_files
+from tests.interaction.ledger.shops import KEY, text_of
+
+pytestmark = pytest.mark.anyio
+
+ONE_LEG = Implementation(name="one-leg", version="1")
+
+
+class Bank:
+    """A server whose tool asks nothing, and runs once where it can."""
+
+    def __init__(self, exactly_once: Any = True, **options: Any) -> None:
+        self.ran: list[str] = []
+        self.facts: list[object] = []
+        self.server = Server("bank", keys=[KEY], ledger=MemoryLedger(), trace=self, **options)
+
+        @self.server.tool(exactly_once=exactly_once)
+        async def pay() -> str:
+            """Pay."""
+            self.ran.append("pay")
+            return f"paid {len(self.ran)}"
+
+        @self.server.tool(exactly_once=exactly_once)
+        async def order(ctx: Context[Any, Any]) -> str:
+            """Order."""
+            agreed = await ctx.ask("agreed", Elicit("Sure?", bool), unwrap=True)
+            self.ran.append("order")
+            return f"ordered {agreed} {len(self.ran)}"
+
+    def begin(self, beginning: object) -> Any:
+        del beginning
+        return self.facts.append
+
+    def refuse(self, refusal: object) -> None:
+        del refusal
+
+    @property
+    def uncovered(self) -> list[bool]:
+        return [fact.uncovered for fact in self.facts if isinstance(fact, BodyBegan)]
+
+
+async def paid(bank: Bank, **options: Any) -> str:
+    """Call the tool as the OpenAI Agents SDK does: by the session alone, which takes no round."""
+    async with Client(bank.server, mode="2026-07-28", **options) as client:
+        try:
+            return text_of(await client.session.call_tool("pay", {}))
+        except RuntimeError as error:
+            return str(error)
+
+
+async def test_a_session_that_takes_no_round_cannot_call_by_default() -> None:
+    bank = Bank()
+    assert "InputRequiredResult" in await paid(bank)
+    assert bank.ran == []
+
+
+async def test_when_possible_sends_no_round_without_questions(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="roundtrip")
+    bank = Bank("when_possible")
+    assert await paid(bank) == "paid 1"
+    assert bank.uncovered == [True]
+    assert "tool 'pay' runs in call" in caplog.text
+    assert "without running exactly once: it has to only when possible" in caplog.text
+
+
+async def test_when_possible_covers_a_call_that_has_a_token() -> None:
+    bank = Bank("when_possible")
+    legs = LegByLeg(bank.server)
+    await legs.leg("order")
+    told = [text_of(await legs.leg("order", answers={"agreed": True}, state=legs.token)) for _ in range(2)]
+    assert (told, bank.ran, bank.uncovered) == (["ordered True 1"] * 2, ["order"], [True, False])
+
+
+async def test_a_named_client_is_sent_no_round_without_questions(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="roundtrip")
+    bank = Bank(no_empty_rounds=["one-leg"])
+    assert await paid(bank, client_info=ONE_LEG) == "paid 1"
+    assert bank.uncovered == [True]
+    assert "its client takes no round without questions" in caplog.text
+    assert "InputRequiredResult" in await paid(bank, client_info=Implementation(name="another", version="1"))
+    assert bank.ran == ["pay"]
+
+
+async def test_a_transcript_says_what_was_not_covered(tmp_path: Path) -> None:
+    bank = Bank("when_possible")
+    recorder = Recorder(tmp_path / "calls.jsonl")
+    with bank.server.watched_by(recorder):
+        await paid(bank)
+        legs = LegByLeg(bank.server)
+        await legs.leg("order")
+        await legs.leg("order", answers={"agreed": True}, state=legs.token)
+    reading = read_files([tmp_path / "calls.jsonl"])
+    told = [line.uncovered for line in reading.lines if isinstance(line, AskedLine | EndedLine)]
+    assert told == [True, True, False]
+
+
+def test_another_word_for_it_is_refused() -> None:
+    with pytest.raises(InvalidSignature, match="exactly_once must be True, False or 'when_possible', got 'sometimes'"):
+        Bank("sometimes")
+
+
+def test_one_name_is_no_list_of_names() -> None:
+    with pytest.raises(TypeError, match="no_empty_rounds must be a list"):
+        Bank(no_empty_rounds="one-leg")
