@@ -1,4 +1,4 @@
-"""Why a question was put, a token refused or a request served again: each in one sentence, with its cure.
+"""Why a question was put, a token refused, a request served again, or a call failed: each in a sentence with its cure.
 
 `QUESTIONS` and `REFUSALS` say in general what `explain` says of one call, with the names and texts that it recorded.
 """
@@ -14,6 +14,7 @@ from roundtrip.recording.lines import AskedLine, EndedLine, Kept, RefusedLine, R
 from roundtrip.runtime.answers import UNNAMED
 from roundtrip.runtime.reasons import Reason
 from roundtrip.trace.calls import Round, Serving, TracedCall
+from roundtrip.trace.failures import Advice, explain_failure, explain_lateness, failures_of
 from roundtrip.trace.wording import count_text, duration_text, quoted, size_text
 
 __all__ = [
@@ -23,18 +24,11 @@ __all__ = [
     "Explanation",
     "Subject",
     "explain",
+    "explain_failure",
     "explain_question",
     "explain_refusal",
     "explain_replay",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """What is behind a reason, and what would help."""
-
-    cause: str
-    cure: str
 
 
 class Subject(StrEnum):
@@ -43,6 +37,7 @@ class Subject(StrEnum):
     QUESTION = "question"
     REFUSAL = "refusal"
     REPLAY = "replay"
+    FAILURE = "failure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +53,8 @@ class Explanation:
     """The question's; None where no single question is meant."""
     reason: Reason | RejectionReason | None
     text: str
+    error: str | None = None
+    """The name of the exception that ended a leg."""
     is_plain: bool = False
     """Whether nothing else was to be expected: a question is put for the first time."""
 
@@ -176,9 +173,14 @@ REFUSALS: Final[Mapping[RejectionReason, Advice]] = MappingProxyType(
 """Of each reason why a token is refused."""
 
 
-def explain(call: TracedCall) -> list[Explanation]:
-    """All that there is to explain of a call, in the order of time, plain questions included."""
-    found = [*_questions(call), *_refusals(call), *_replays(call)]
+def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
+    """All that there is to explain of a call, in the order of time, plain questions included.
+
+    Args:
+        call: The call.
+        now: The time, to tell of a call that waits for answers that can come no more.
+    """
+    found = [*_questions(call), *_refusals(call), *_replays(call), *_failures(call, now)]
     return sorted(found, key=lambda explanation: explanation.at)
 
 
@@ -275,6 +277,20 @@ def _replays(call: TracedCall) -> Iterator[Explanation]:
     for serving, first in call.replays:
         text = explain_replay(call, serving, first)
         yield Explanation(Subject.REPLAY, serving.started_at, serving.instance, serving.leg, None, None, None, text)
+
+
+def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:
+    for serving, ended in failures_of(call):
+        error = ended.error.type if ended.error is not None else None
+        text = explain_failure(serving, ended)
+        yield Explanation(
+            Subject.FAILURE, ended.at, ended.instance, ended.leg, ended.round or None, None, None, text, error
+        )
+    text = explain_lateness(call, now) if now is not None else None
+    if text is not None:
+        asked = call.rounds[-1].asked
+        at = asked.until or asked.at
+        yield Explanation(Subject.FAILURE, at, asked.instance, asked.leg, asked.round, None, None, text)
 
 
 def _late_ms(line: RefusedLine, call: TracedCall) -> float | None:

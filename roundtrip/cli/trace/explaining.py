@@ -1,5 +1,6 @@
 """`roundtrip trace explain`: why a call went as it did, one sentence for each thing that was not plain."""
 
+import time
 from argparse import ArgumentParser, Namespace
 from typing import Any, Final
 
@@ -12,7 +13,12 @@ from roundtrip.trace.wording import clock_text
 
 __all__ = ["COMMAND"]
 
-_STYLES: Final = {Subject.QUESTION: "yellow", Subject.REFUSAL: "bold red", Subject.REPLAY: "yellow"}
+_STYLES: Final = {
+    Subject.QUESTION: "yellow",
+    Subject.REFUSAL: "bold red",
+    Subject.REPLAY: "yellow",
+    Subject.FAILURE: "bold red",
+}
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -24,7 +30,7 @@ def _configure(parser: ArgumentParser) -> None:
 
 def _run(arguments: Namespace) -> int:
     call = find_call(load(arguments), arguments.call)
-    found = explain(call)
+    found = explain(call, now=time.time())
     told = [explanation for explanation in found if arguments.all or not explanation.is_plain]
     is_plain = all(explanation.is_plain for explanation in found)
     if arguments.json:
@@ -32,12 +38,16 @@ def _run(arguments: Namespace) -> int:
         return 0 if is_plain else 1
     screen = Screen()
     for explanation in told:
-        title = explanation.reason.value if explanation.reason is not None else explanation.subject.value
+        title = (
+            explanation.reason.value
+            if explanation.reason is not None
+            else explanation.error or explanation.subject.value
+        )
         style = "cyan" if explanation.is_plain else _STYLES[explanation.subject]
         screen.line((clock_text(explanation.at), "dim"), "  ", (title, style))
         screen.line(explanation.text, indent=4)
     if not told:
-        screen.line("Nothing to explain: every question was put once, and no token was refused.")
+        screen.line("Nothing to explain: every question was put once, no token was refused, and no leg failed.")
     screen.flush()
     return 0 if is_plain else 1
 
@@ -50,6 +60,7 @@ def _plain(explanation: Explanation) -> dict[str, Any]:
         "round": explanation.round,
         "leg": explanation.leg,
         "instance": explanation.instance,
+        "error": explanation.error,
         "at": explanation.at,
         "text": explanation.text,
     }
@@ -57,9 +68,9 @@ def _plain(explanation: Explanation) -> dict[str, Any]:
 
 COMMAND = Command(
     description=(
-        "One sentence for each question that was put again, each token that was refused and each leg that was served "
-        "twice: what it was about, why, and what would help. The exit code is 0 if there is nothing of that kind, "
-        "and 1 if there is."
+        "One sentence for each question that was put again, each token that was refused, each leg that was served "
+        "twice, each that failed and each call whose answers came too late: what it was about, why, and what would "
+        "help. The exit code is 0 if there is nothing of that kind, and 1 if there is."
     ),
     configure=_configure,
     run=_run,

@@ -7,6 +7,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from roundtrip.cli import main
+from tests.transcripts import asked, began, ended, write
 from tests.unit.cli.trace.shelf import LIVE, RETRY, shelf
 
 
@@ -25,11 +26,26 @@ def test_all_has_the_plain_ones_too(
 
 
 def test_a_plain_call_has_nothing_to_explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(shelf(tmp_path))
-    assert main(["trace", "explain", LIVE, path]) == 0
-    assert capsys.readouterr().out == "Nothing to explain: every question was put once, and no token was refused.\n"
-    assert main(["trace", "explain", LIVE, path, "--all"]) == 0
-    assert "Question 'price' was put in round 1" in capsys.readouterr().out
+    path = str(write(tmp_path / "calls.jsonl", [began(), asked(), began(2, leg=2, round=1), ended(leg=2, round=1)]))
+    assert main(["trace", "explain", "call-1", path]) == 0
+    assert capsys.readouterr().out == (
+        "Nothing to explain: every question was put once, no token was refused, and no leg failed.\n"
+    )
+    assert main(["trace", "explain", "call-1", path, "--all"]) == 0
+    assert "Question 'format' was put in round 1" in capsys.readouterr().out
+
+
+def test_failed_call_is_explained_with_its_exception(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "explain", LIVE, str(shelf(tmp_path))]) == 1
+    title, text = capsys.readouterr().out.splitlines()
+    assert title.endswith("  ValueError")
+    assert "failed after round 1" in text
+
+
+def test_call_that_waits_too_long_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "calls.jsonl", [began(0), asked(1, until=1_000_000_000.0)])
+    assert main(["trace", "explain", "call-1", str(path)]) == 1
+    assert "Round 1 was never answered, and the call cannot go on" in capsys.readouterr().out
 
 
 def test_json_is_a_list_of_what_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,5 +57,6 @@ def test_json_is_a_list_of_what_is_explained(tmp_path: Path, capsys: pytest.Capt
         ("question", "reworded", "format"),
         ("refusal", "expired", None),
     ]
-    assert main(["trace", "explain", LIVE, "--json", path]) == 0
-    assert json.loads(capsys.readouterr().out) == []
+    assert main(["trace", "explain", LIVE, "--json", path]) == 1
+    (failure,) = json.loads(capsys.readouterr().out)
+    assert (failure["subject"], failure["error"], failure["round"], failure["leg"]) == ("failure", "ValueError", 1, 1)

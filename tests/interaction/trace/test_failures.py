@@ -1,0 +1,88 @@
+"""What ends real calls is explained, on both eras."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import pytest
+from pydantic import BaseModel, Field
+
+from roundtrip import Context, Elicit, Recorder, Resolve, Server, ToolError
+from roundtrip.testing import DECLINE, User
+from roundtrip.trace.calls import join
+from roundtrip.trace.explaining import Subject, explain
+from roundtrip.trace.reading import files_of, read_files
+
+pytestmark = [pytest.mark.anyio, pytest.mark.roundtrip(eras="both")]
+
+
+class Seat(BaseModel):
+    row: Annotated[int, Field(ge=1)]
+
+
+async def seat() -> Elicit[Seat]:
+    return Elicit("Which row?", Seat)
+
+
+def price(seat: Annotated[Seat, Resolve(seat)]) -> int:
+    raise LookupError("no price list")
+
+
+def cinema(transcript: Path) -> Server[Any]:
+    server = Server[Any]("cinema", trace=Recorder(transcript, reveal="all"))
+
+    @server.tool()
+    async def crash(seat: Annotated[Seat, Resolve(seat)]) -> str:
+        raise ValueError(f"row {seat.row} is broken")
+
+    @server.tool()
+    async def quote(price: Annotated[int, Resolve(price)]) -> int:
+        return price
+
+    @server.tool()
+    async def sold_out(seat: Annotated[Seat, Resolve(seat)]) -> str:
+        raise ToolError("sold out")
+
+    @server.tool()
+    async def book(seat: Annotated[Seat, Resolve(seat)]) -> str:
+        return f"row {seat.row}"
+
+    @server.tool(timeout=0.05)
+    async def dawdle(seat: Annotated[Seat, Resolve(seat)]) -> str:
+        await anyio.sleep(5)
+        return "done"
+
+    @server.tool()
+    async def charge(ctx: Context) -> str:
+        await ctx.ask("seat", Elicit("Which row?", Seat))
+        await ctx.step("charge", no_card)
+        return "charged"
+
+    return server
+
+
+def no_card() -> str:
+    raise PermissionError("no card")
+
+
+@pytest.mark.parametrize(
+    ("tool", "answer", "place", "cause"),
+    [
+        ("crash", {"row": 3}, "in its body", "ValueError: 'row 3 is broken' was raised"),
+        ("quote", {"row": 3}, "in the resolver or dependency 'price'", "LookupError: 'no price list' was raised"),
+        ("sold_out", {"row": 3}, "in its body", "(ToolError: 'sold out')"),
+        ("dawdle", {"row": 3}, "in its body", "(ToolTimedOut: 'timed out after 0.05s')"),
+        ("charge", {"row": 3}, "in its step 'charge'", "PermissionError: 'no card' was raised"),
+        ("book", DECLINE, "", "the user declined or cancelled what it could not do without"),
+        ("book", [{"row": 0}] * 3, "", "answered invalidly as often as it may be"),
+    ],
+)
+async def test_failed_call_says_where_and_why(tmp_path: Path, tool: str, answer: Any, place: str, cause: str) -> None:
+    path = tmp_path / "calls.jsonl"
+    assert (await User(cinema(path), {"seat": answer}, allow_error=True).call(tool)).is_error
+    (call,) = join(read_files(files_of([path])).lines).calls.values()
+    (failure,) = [one for one in explain(call) if one.subject is Subject.FAILURE]
+    assert (failure.leg, failure.round) == (call.legs, call.round_count)
+    assert place in failure.text
+    assert cause in failure.text
+    assert failure.text.startswith(f"Leg {call.legs} on ")

@@ -1,0 +1,103 @@
+"""Every error that ends a leg has an explanation that says where it happened and what helps."""
+
+import inspect
+
+import pytest
+
+from roundtrip import errors
+from roundtrip.recording.lines import Line
+from roundtrip.trace.explaining import Subject, explain
+from roundtrip.trace.failures import FAILURES, explain_failure, explain_lateness, failures_of
+from tests.transcripts import AT, asked, began, call_of, ended
+
+ELSEWHERE = {
+    errors.IllegalTransition,  # a mistake of roundtrip's own
+    errors.InvalidSignature,  # raised at registration
+    errors.TicketRejected,  # raised to a page
+    errors.TokenRejected,  # told as a refusal
+}
+
+
+def failed(error: str = "ValueError", *, text: str | None = None, **more: object) -> list[Line]:
+    kept = {"value": text} if text is not None else {"digest": "abcdefghijkl", "bytes": 12}
+    moves = [
+        ["resume", "resumed", 0.1],
+        ["resolve", "resolving", 0.2],
+        ["execute", "executing", 1],
+        ["fail", "failed", 2],
+    ]
+    fields = {"moves": moves, "error": {"type": error, "text": kept}, **more}
+    return [began(), asked(), began(2, leg=2, round=1), ended(leg=2, round=1, state="failed", **fields)]
+
+
+def told(*lines: Line) -> str:
+    (text,) = [explain_failure(*failure) for failure in failures_of(call_of(*lines))]
+    return text
+
+
+def test_every_error_that_ends_a_leg_has_a_cause_and_a_cure() -> None:
+    kinds = [kind for name in errors.__all__ if inspect.isclass(kind := getattr(errors, name))]
+    leaves = [
+        kind
+        for kind in kinds
+        if issubclass(kind, errors.RoundtripError)
+        and kind not in ELSEWHERE
+        and not any(other is not kind and issubclass(other, kind) for other in kinds)
+    ]
+    missing = [kind.__name__ for kind in leaves if not {one.__name__ for one in kind.__mro__} & FAILURES.keys()]
+    assert missing == [], "give them advice in roundtrip/trace/failures.py"
+    assert all(advice.cause and advice.cure for advice in FAILURES.values())
+
+
+def test_failure_names_leg_round_place_exception_and_cure() -> None:
+    assert told(*failed(text="no seat left")) == (
+        "Leg 2 on 'a' failed after round 1, in its body, because ValueError: 'no seat left' was raised; its traceback "
+        "is in the log of instance 'a' at that time; raise ToolError for what a caller should be told."
+    )
+
+
+def test_text_that_was_not_recorded_is_not_told() -> None:
+    text = told(*failed())
+    assert "ValueError was raised (record with reveal=['errors']" in text
+
+
+def test_failed_resolver_and_step_are_named() -> None:
+    node = {"key": "price", "how": "failed", "start": 0.5, "ms": 1.0}
+    assert "in the resolver or dependency 'price'" in told(*failed(nodes=[node]))
+    assert "in its step 'charge'" in told(*failed(steps=[{"key": "charge", "how": "failed", "ms": 1.0, "start": 1.0}]))
+
+
+def test_failure_of_roundtrips_own_says_the_cure() -> None:
+    text = told(*failed("ToolTimedOut", text="timed out after 2s"))
+    assert "its own work took longer than its timeout= (ToolTimedOut: 'timed out after 2s')" in text
+    assert "raise timeout=" in text
+
+
+def test_declined_question_says_how_to_go_on_without_it() -> None:
+    lines = failed()[:-1]
+    refusal = "Question 'pay' was not answered: elicitation was decline"
+    text = told(*lines, ended(leg=2, round=1, state="refused", refusal=refusal))
+    assert text.startswith("Leg 2 on 'a' was refused after round 1, because the user declined or cancelled")
+    assert refusal in text.replace('"', "'")
+
+
+def test_failure_that_is_told_twice_is_explained_once() -> None:
+    again = [began(4, leg=2, round=1, serving=9), ended(5, leg=2, round=1, serving=9, state="failed")]
+    first = failed()
+    again[1] = again[1].model_copy(update={"error": first[-1].error})  # type: ignore[union-attr]
+    assert len(list(failures_of(call_of(*first, *again)))) == 1
+
+
+def test_result_that_is_an_error_counts_as_failure() -> None:
+    assert "ended with an error result" in told(began(), ended(is_error=True))
+
+
+@pytest.mark.parametrize(("now", "late"), [(AT + 700, True), (AT + 500, False)])
+def test_call_whose_answers_come_too_late_says_what_to_raise(now: float, late: bool) -> None:
+    call = call_of(began(), asked(until=AT + 600))
+    text = explain_lateness(call, now)
+    assert (text is not None) == late
+    if text is not None:
+        assert "expired 1 min 40 s ago" in text
+        assert "raise ttl=" in text
+    assert [one.subject for one in explain(call, now=now) if not one.is_plain] == [Subject.FAILURE] * late
