@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 import pytest
 from playwright.sync_api import Page
 
+from roundtrip.drawings.machine import Format, draw_machine
 from roundtrip.trace.calls import TracedCall, join
 from roundtrip.trace.page.document import html
 from roundtrip.trace.reading import files_of, read_files
@@ -325,3 +326,86 @@ def test_a_call_of_a_thousand_events_is_usable_within_a_second(tab: Tab, open_pa
     tab.press("End")
     assert tab.text("#inspector-title") == "End: completed"
     assert "of 499 in these columns" in tab.text("#columns")
+
+
+def failed_call() -> Tale:
+    tale = Tale().began(1, "ash").asked(question("seat")).began(2, "birch").asked(question("snack"))
+    moves = [
+        ("resume", "resumed", 0.1),
+        ("resolve", "resolving", 0.2),
+        ("execute", "executing", 1),
+        ("fail", "failed", 2),
+    ]
+    return tale.began(3, "ash").ended("failed", moves=moves, error={"type": "KeyError", "text": {"value": "no hall 9"}})
+
+
+def test_failed_call_opens_at_its_failure_with_the_reason_on_top(tab: Tab, open_page: Open) -> None:
+    open_page(failed_call())
+    assert tab.text("#inspector-title") == "End: failed"
+    assert tab.page.url.endswith("#step-3")
+    why = tab.text("#failure")
+    assert why.startswith("Leg 3 on 'ash' failed after round 2, in its body, because KeyError: 'no hall 9' was raised")
+    box = tab.page.locator("#failure").bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] < 300
+    assert contrast(tab, "#failure") >= 4.5
+
+
+def test_address_still_says_where_a_failed_call_is_read(tab: Tab, open_page: Open, tmp_path: Path) -> None:
+    open_page(failed_call())
+    tab.press("Home")
+    tab.page.reload()
+    assert tab.text("#inspector-title") == "Round 1"
+
+
+def test_call_that_did_not_fail_has_no_reason_on_top(tab: Tab, open_page: Open, order: TracedCall) -> None:
+    open_page(order)
+    assert not tab.page.locator("#failure").is_visible()
+
+
+def test_parts_that_scroll_say_so_and_can_be_reached(tab: Tab, open_page: Open) -> None:
+    open_page(long_call(60))
+    for pane, hint in [("#timeline-pane", "#timeline-more"), ("#exchange-pane", "#exchange-more")]:
+        assert tab.text(hint).startswith("Scrolls: more ")
+        assert tab.page.locator(pane).get_attribute("tabindex") == "0"
+        described = tab.page.locator(pane).get_attribute("aria-describedby")
+        assert f"#{described}" == hint
+    assert "↓ below" in tab.text("#exchange-more")
+    assert "↑ above" not in tab.text("#exchange-more")
+    tab.page.locator("#exchange-pane").focus()
+    tab.press("PageDown")
+    expect(tab.page.locator("#exchange-more")).to_contain_text("↑ above")
+
+
+def test_parts_that_do_not_scroll_say_nothing(tab: Tab, open_page: Open) -> None:
+    tab.page.set_viewport_size({"width": 1280, "height": 1400})
+    open_page(Tale().began(1).ended())
+    assert tab.page.locator(".more").evaluate_all("hints => hints.every(hint => hint.hidden)")
+    assert tab.page.locator("#timeline-pane").get_attribute("tabindex") is None
+
+
+def test_arrows_scroll_a_part_that_is_wider_than_its_frame(tab: Tab, open_page: Open, order: TracedCall) -> None:
+    tab.page.set_viewport_size({"width": 500, "height": 900})
+    open_page(order)
+    assert "→ to the right" in tab.text("#machine-more")
+    tab.page.locator("#machine-pane").focus()
+    tab.press("ArrowRight")
+    expect(tab.page.locator("#machine-more")).to_contain_text("← to the left")
+    assert tab.text("#inspector-title") == "Round 1"
+
+
+@pytest.mark.parametrize("width", [1280, 1000, 700])
+def test_no_drawing_is_cut_off_unseen(tab: Tab, tmp_path: Path, width: int) -> None:
+    tab.page.set_viewport_size({"width": width, "height": 700})
+    path = tmp_path / "machine.html"
+    path.write_text(draw_machine(Format.HTML), encoding="utf-8")
+    tab.page.goto(path.as_uri())
+    shown = tab.page.evaluate(
+        "[document.documentElement.scrollWidth, document.querySelector('svg').getBoundingClientRect().right, "
+        "getComputedStyle(document.querySelector('main')).overflowX]"
+    )
+    # Nothing within the page cuts the drawing off; the window itself does, where it says so, and then it scrolls.
+    assert shown[1] <= shown[0]
+    assert shown[2] == "visible"
+    assert tab.page.locator(".wider").is_visible() == (shown[0] > width)
+    assert (shown[0] > width) == (width == 700)

@@ -21,7 +21,7 @@ from roundtrip.recording.lines import (
     TokenWritten,
 )
 from roundtrip.trace.calls import HappenedLine, Mark, Round, Serving, TracedCall
-from roundtrip.trace.explaining import explain_question, explain_refusal, explain_replay
+from roundtrip.trace.explaining import explain_failure, explain_question, explain_refusal, explain_replay
 from roundtrip.trace.page.forms import fields_of, json_text, value_text
 from roundtrip.trace.sequence import exchange_of
 from roundtrip.trace.wording import clock_text, count_text, duration_text, size_text
@@ -72,6 +72,7 @@ def data_of(call: TracedCall) -> Data:
     exchange = exchange_of(call)
     return {
         **summary_of(call),
+        "failure": _failure(call, steps),
         "facts": _facts_of_call(call),
         "share": _share(call),
         "legend": [[mark.value, symbol] for mark, symbol in MARKS.items()],
@@ -98,6 +99,18 @@ def summary_of(call: TracedCall) -> Data:
         "server": duration_text(call.server_ms),
         "waiting": duration_text(call.waited_ms),
     }
+
+
+def _failure(call: TracedCall, steps: Sequence[_Step]) -> Data | None:
+    """Why the call failed, and at which step."""
+    ended = call.ended
+    if ended is None or (ended.state == "completed" and not ended.is_error):
+        return None
+    for place, step in enumerate(steps):
+        for serving, line in step.lines:
+            if line is ended and serving is not None:
+                return {"step": place, "why": explain_failure(serving, ended)}
+    return None
 
 
 def _facts_of_call(call: TracedCall) -> list[list[str]]:

@@ -35,6 +35,7 @@ function go(place, { announced = true } = {}) {
     // Not `disabled`, which would take the focus away from the button that was just used.
     byId(id).setAttribute("aria-disabled", String(disabled));
   }
+  tellScrolling();
   if (announced) {
     const asked = step.questions.map((question) => `${question.key} (${question.reason})`).join(", ");
     write(byId("announced"), `${step.name}, ${where}. ${asked ? `Asked: ${asked}. ` : ""}The call is ${step.state}.`);
@@ -53,6 +54,9 @@ function drawCall() {
   state.dataset.state = call.state;
   byId("share").setAttribute("width", String(Math.max(3, call.share * 1000)));
   definitions(byId("facts"), call.facts);
+  const failure = byId("failure");
+  failure.hidden = !call.failure;
+  write(failure, call.failure ? call.failure.why : "");
   drawLegend(call);
   drawExchange(call, position, go);
 }
@@ -68,6 +72,10 @@ const KEYS = new Map([
 
 document.addEventListener("keydown", (event) => {
   const target = KEYS.get(event.key);
+  const pane = event.target.closest(".scroll");
+  if (event.key.startsWith("Arrow") && pane && pane.id !== "timeline-pane" && scrollsSideways(pane)) {
+    return;
+  }
   if (target && !event.ctrlKey && !event.altKey && !event.metaKey && !event.shiftKey) {
     event.preventDefault();
     go(target());
@@ -89,7 +97,17 @@ window.addEventListener("hashchange", () => {
 });
 
 drawCall();
-go(placeInAddress() ?? 0, { announced: false });
+for (const [pane, hint] of [
+  ["timeline-pane", "timeline-more"],
+  ["exchange-pane", "exchange-more"],
+  ["machine-pane", "machine-more"],
+  ["inspected", "inspector-more"],
+]) {
+  showsScrolling(byId(pane), byId(hint));
+}
+byId("inspected").addEventListener("toggle", tellScrolling, true);
+// What failed is what the reader came for.
+go(placeInAddress() ?? (call.failure ? call.failure.step : 0), { announced: false });
 if (call.live) {
   byId("home").hidden = false;
   follow(call.live, (fresh) => {

@@ -28,8 +28,10 @@ function drawCalls() {
   }
   const more = found.length > shown.length ? `, the newest ${shown.length} of them shown` : "";
   write(byId("count"), `${found.length} of ${calls.length} ${calls.length === 1 ? "call" : "calls"}${more}`);
+  tellScrolling();
 }
 
+showsScrolling(byId("list-pane"), byId("list-more"));
 filter.addEventListener("input", drawCalls);
 drawCalls();
 follow(data.live, (fresh) => {

@@ -57,6 +57,45 @@ function definitions(list, pairs) {
   return list;
 }
 
+// Parts that scroll say so, and can be reached by keyboard as long as they do.
+const ways = [
+  ["↑ above", (pane) => pane.scrollTop],
+  ["↓ below", (pane) => pane.scrollHeight - pane.clientHeight - pane.scrollTop],
+  ["← to the left", (pane) => pane.scrollLeft],
+  ["→ to the right", (pane) => pane.scrollWidth - pane.clientWidth - pane.scrollLeft],
+];
+const scrolling = [];
+
+function scrollsSideways(pane) {
+  return pane.scrollWidth > pane.clientWidth + 1 && getComputedStyle(pane).overflowX !== "hidden";
+}
+
+function showsScrolling(pane, hint) {
+  const isStop = pane.hasAttribute("tabindex");
+  function tell() {
+    const sideways = scrollsSideways(pane);
+    const more = ways.filter(([, left], way) => (way < 2 || sideways) && left(pane) > 1).map(([where]) => where);
+    hint.hidden = !more.length;
+    write(hint, more.length ? `Scrolls: more ${more.join(", ")}` : "");
+    if (!isStop) {
+      // Not while it is read, which would take the focus away.
+      if (more.length || document.activeElement === pane) {
+        pane.tabIndex = 0;
+      } else {
+        pane.removeAttribute("tabindex");
+      }
+    }
+  }
+  pane.addEventListener("scroll", tell, { passive: true });
+  new ResizeObserver(tell).observe(pane);
+  scrolling.push(tell);
+  tell();
+}
+
+function tellScrolling() {
+  scrolling.forEach((tell) => tell());
+}
+
 // Ask the server for what is new, again and again, as long as the page is looked at.
 function follow(live, take) {
   const status = byId("connection");
