@@ -1,16 +1,31 @@
-"""Text of strangers, made safe to show on a terminal."""
+"""Text of strangers, made safe to show on a terminal, and builds, spelled alike wherever one is shown."""
 
 import json
+import re
 import unicodedata
 from typing import Final
 
-__all__ = ["printable", "quoted"]
+__all__ = ["build_text", "printable", "quoted"]
 
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Control, format (bidi overrides among them), surrogate, line and paragraph separator."""
 
 _JOINERS: Final = "\u200c\u200d"
 """Format characters that Persian and emoji are spelled with; they move no cursor and turn no text around."""
+
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{13,}")
+_MAX_DIGEST_CHARS: Final = 12
+_MAX_BUILD_CHARS: Final = 40
+
+
+def build_text(build: str | None) -> str:
+    """A build, as every view shows it: without quotes, a long digest by its beginning, and `-` where none is known."""
+    if not build:
+        return "-"
+    if _DIGEST.fullmatch(build):
+        return build[:_MAX_DIGEST_CHARS]
+    return printable(build if len(build) <= _MAX_BUILD_CHARS else f"{build[:_MAX_BUILD_CHARS]}…")
 
 
 def printable(text: str, *, keep_newlines: bool = False) -> str:

@@ -36,6 +36,9 @@ class Facts(BaseModel):
     own_key: bool
     audience: Annotated[str, StringConstraints(max_length=2000)]
     build: _Word
+    """A digest of all tools, to compare."""
+    builds: Annotated[tuple[_Word, ...], Field(max_length=64)] = ()
+    """The builds of its tools, as traces and tokens name them; none from an instance of an earlier version."""
     tools: Annotated[dict[_Word, _Word], Field(max_length=5000)]
     ledger: _Word
     reach: Literal["process", "machine", "fleet"]

@@ -8,9 +8,10 @@ from statistics import median
 from typing import Final, TypeVar
 
 from roundtrip.doctor.facts import Facts, Instance, Journey, Live, Look, Observed, Place, Reached, Trouble
+from roundtrip.safe_text import build_text
 from roundtrip.server.requests import SKEW
 
-__all__ = ["Finding", "Level", "findings_of"]
+__all__ = ["Finding", "Level", "builds_text", "findings_of"]
 
 T = TypeVar("T")
 
@@ -272,7 +273,7 @@ def _builds(seen: Observed) -> Iterator[Finding]:
         if len(_facts(seen)) > 1:
             yield Finding(Level.OK, "build", "all instances serve the same tools")
         return
-    told = "; ".join(f"{_who(seen, members)}: {build}" for build, members in groups.items())
+    told = "; ".join(f"{_who(seen, members)}: {builds_text(members[0])}" for members in groups.values())
     tools = [facts.tools for facts in _facts(seen)]
     differing = sorted({name for each in tools for name in each if len({other.get(name) for other in tools}) > 1})
     which = ""
@@ -281,6 +282,13 @@ def _builds(seen: Observed) -> Iterator[Finding]:
         which = f". What differs: {', '.join(differing[:_NAMED])}{more}"
     advice = "Right while a deploy is rolling out; calls that are under way go on where their plan still fits."
     yield Finding(Level.NOTE, "build", f"the instances are different builds ({told}){which}", advice)
+
+
+def builds_text(facts: Facts) -> str:
+    """The builds of an instance's tools, spelled as traces spell them."""
+    builds = [build_text(build) for build in facts.builds or (facts.build,)]
+    more = f" and {len(builds) - _NAMED} more" if len(builds) > _NAMED else ""
+    return f"build{'s' if len(builds) > 1 else ''} {', '.join(builds[:_NAMED])}{more}"
 
 
 def _versions(seen: Observed) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from roundtrip.doctor.facts import Observed
-from roundtrip.doctor.findings import Finding, Level
+from roundtrip.doctor.findings import Finding, Level, builds_text
 
 __all__ = ["as_data", "as_lines"]
 
@@ -25,7 +25,7 @@ def as_lines(seen: Observed, findings: Sequence[Finding]) -> Iterator[Line]:
         yield 0, ((f"{seen.label(facts.instance)}  {facts.name}", "bold"), f" at {places} (instance {facts.instance})")
         keys = ", ".join(facts.keys) if facts.keys else "of its own codec"
         once = "" if facts.exactly_once else " (not needed)"
-        yield 4, (f"keys {keys}; audience {facts.audience}; build {facts.build}; ledger {facts.ledger}{once}",)
+        yield 4, (f"keys {keys}; audience {facts.audience}; {builds_text(facts)}; ledger {facts.ledger}{once}",)
         clock = f"clock {instance.offset:+.1f} s (give or take {instance.uncertainty:.1f})"
         revisions = ", ".join(seen.places[min(instance.places)].revisions)
         versions = f"roundtrip {facts.roundtrip}, mcp {facts.mcp}, Python {facts.python}; protocol {revisions}"

@@ -63,6 +63,10 @@ def probe_wanted(given: bool | None, *, environment: Mapping[str, str]) -> bool:
     return said in _ON
 
 
+_MAX_BUILDS = 64
+_MAX_BUILD_CHARS = 200
+
+
 class Probe:
     """The probe of one server.
 
@@ -130,6 +134,7 @@ class Probe:
             "own_key": identity.own_key,
             "audience": identity.audience,
             "build": identity.build,
+            "builds": self._builds(),
             "tools": self._tools(),
             "ledger": identity.ledger,
             "reach": identity.reach.name.lower(),
@@ -158,6 +163,11 @@ class Probe:
         if hidden:
             digests[_HIDDEN] = _digest("\n".join(sorted(hidden)))
         return digests
+
+    def _builds(self) -> list[str]:
+        """The builds of the tools that everybody sees, as transcripts and tokens name them."""
+        builds = {tool.function.build for tool in self._registered() if self._everyone_sees(tool)}
+        return sorted(build[:_MAX_BUILD_CHARS] for build in builds)[:_MAX_BUILDS]
 
     def _caller(self, ctx: Context) -> str | None:
         """A digest of whom tokens are bound to: the caller knows who it is, and all instances have to agree on it."""

@@ -13,6 +13,7 @@ from roundtrip.errors import CallHasEnded, RejectionReason
 from roundtrip.recording.lines import AskedLine, EndedLine, Kept, RefusedLine, Revealed, ShownQuestion
 from roundtrip.runtime.answers import UNNAMED
 from roundtrip.runtime.reasons import Reason
+from roundtrip.safe_text import build_text
 from roundtrip.trace.calls import Round, Serving, TracedCall
 from roundtrip.trace.failures import Advice, explain_failure, explain_lateness, failures_of
 from roundtrip.trace.wording import count_text, duration_text, quoted, size_text
@@ -424,10 +425,10 @@ def _builds(call: TracedCall, round_: Round) -> tuple[str | None, str | None]:
     if began is None:
         return None, None
     if began.previous_build is not None:
-        return quoted(began.build), quoted(began.previous_build)
+        return build_text(began.build), build_text(began.previous_build)
     earlier = [other.began.build for other in call.servings if other.began is not None and other.leg < began.leg]
     others = [build for build in earlier if build != began.build]
-    return quoted(began.build), quoted(others[-1]) if others else None
+    return build_text(began.build), build_text(others[-1]) if others else None
 
 
 def _between_builds(before: tuple[Round, ShownQuestion] | None, round_: Round) -> str:
@@ -436,7 +437,7 @@ def _between_builds(before: tuple[Round, ShownQuestion] | None, round_: Round) -
     earlier = before[0].serving.began if before is not None else None
     if began is None or earlier is None or began.build == earlier.build:
         return ""
-    return f" between build {quoted(earlier.build)} and build {quoted(began.build)}"
+    return f" between build {build_text(earlier.build)} and build {build_text(began.build)}"
 
 
 def _change_of(before: Kept | None, now: Kept | None) -> tuple[str, str] | None:

@@ -43,6 +43,7 @@ def summary(call: TracedCall) -> dict[str, Any]:
         "method": began.method if began is not None else None,
         "era": began.era if began is not None else None,
         "protocol": began.protocol if began is not None else None,
+        "build": began.build if began is not None else None,
         "started_at": call.started_at,
         "last_at": call.last_at,
         "server_ms": round(call.server_ms, 3),
@@ -62,7 +63,6 @@ def story(call: TracedCall) -> dict[str, Any]:
     return {
         **summary(call),
         "principal": began.principal if began is not None else None,
-        "build": began.build if began is not None else None,
         "version": began.version if began is not None else None,
         "within": began.within if began is not None else None,
         "replaces": began.replaces if began is not None else None,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roundtrip.safe_text import printable
+from roundtrip.safe_text import build_text, printable
 
 ANY_TEXT = st.text(st.characters(exclude_categories=())) | st.text(
     "\x1b[31m\n\r\t\x00\x9b\u202e\u2066\ud800", max_size=20
@@ -71,3 +71,19 @@ def test_what_people_write_stays(text: str) -> None:
 
 def test_a_windows_line_end_is_one_line_end() -> None:
     assert printable("one\r\ntwo\rthree", keep_newlines=True) == "one\ntwo\\rthree"
+
+
+@pytest.mark.parametrize(
+    ("build", "shown"),
+    [
+        ("a1b2c3", "a1b2c3"),
+        ("2026.11-rc1", "2026.11-rc1"),
+        ("0123456789abcdef0123456789abcdef01234567", "0123456789ab"),
+        ("release " * 9, "release " * 5 + "…"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("", "-"),
+        (None, "-"),
+    ],
+)
+def test_a_build_has_one_spelling(build: str | None, shown: str) -> None:
+    assert build_text(build) == shown

@@ -10,6 +10,7 @@ from roundtrip.cli.trace.filters import add_filters, is_tool, matching
 from roundtrip.cli.trace.sources import json_text, load, write_out
 from roundtrip.cli.trace.terminal import STATE_STYLES, Column, Part, Screen
 from roundtrip.recording.lines import RefusedLine
+from roundtrip.safe_text import build_text
 from roundtrip.trace.calls import TracedCall
 from roundtrip.trace.explaining import explain_refusal
 from roundtrip.trace.telling import summary
@@ -28,6 +29,7 @@ _COLUMNS: Final = (
     Column("server", right=True, drop=5),
     Column("waiting", right=True, drop=3),
     Column("reasons", drop=2, folds=True),
+    Column("build", drop=8),
 )
 
 
@@ -73,6 +75,7 @@ def _row(call: TracedCall) -> list[Part]:
         duration_text(call.server_ms),
         duration_text(call.waited_ms) if call.waited_ms else "-",
         ", ".join(sorted(call.reasons)) or "-",
+        build_text(call.began.build if call.began is not None else None),
     ]
 
 

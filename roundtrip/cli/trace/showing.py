@@ -23,6 +23,7 @@ from roundtrip.recording.lines import (
     TokenWritten,
 )
 from roundtrip.runtime.reasons import Reason
+from roundtrip.safe_text import build_text
 from roundtrip.trace.calls import HappenedLine, Mark, Serving, TracedCall
 from roundtrip.trace.explaining import explain_refusal, explain_replay
 from roundtrip.trace.telling import outcome_of, story
@@ -81,7 +82,7 @@ class _Shown:
             self._fact("", "its first line is missing: rotated away, or in a file that was not named")
             return
         protocol = f", protocol {began.protocol}" if began.protocol is not None else ""
-        self._fact("", f"{began.method} · {began.era} era{protocol} · build {began.build}")
+        self._fact("", f"{began.method} · {began.era} era{protocol} · build {build_text(began.build)}")
         if began.version is not None:
             self._fact("version", began.version)
         if began.principal is not None:
@@ -127,7 +128,7 @@ class _Shown:
             if began is not None and began.token_bytes is not None:
                 told += f" · with a token of {size_text(began.token_bytes)}"
             if began is not None and began.previous_build is not None:
-                told += f" · build {began.build}, after {began.previous_build}"
+                told += f" · build {build_text(began.build)}, after {build_text(began.previous_build)}"
         self._screen.gap()
         self._screen.line((title, _HEAD), (told, _DIM))
         first = self._first.get(id(serving))

@@ -20,6 +20,7 @@ from roundtrip.cli.trace.sources import json_text, named_files, tell_losses, war
 from roundtrip.cli.trace.terminal import STATE_STYLES, Part, Screen
 from roundtrip.recording.lines import AnsweredLine, AskedLine, BeganLine, EndedLine, Line, RefusedLine
 from roundtrip.runtime.reasons import Reason
+from roundtrip.safe_text import build_text
 from roundtrip.trace.following import Follower
 from roundtrip.trace.wording import clock_text, count_text, duration_text, size_text
 
@@ -147,7 +148,9 @@ def _shower(let: _Filter, *, as_json: bool) -> Callable[[Iterable[Line]], None]:
 
 def _event(line: Line) -> list[Part]:
     if isinstance(line, BeganLine):
-        build = f" by another build ({line.build}, after {line.previous_build})" if line.previous_build else ""
+        build = ""
+        if line.previous_build:
+            build = f" by another build ({build_text(line.build)}, after {build_text(line.previous_build)})"
         return [f"leg {line.leg} began", (f", {line.era} era{build}", "dim")]
     if isinstance(line, AskedLine):
         told: list[Part] = ["asked "]

@@ -17,6 +17,7 @@ from roundtrip.cli.trace.sources import json_text
 from roundtrip.cli.trace.terminal import Part, Screen
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import Action, Journal
+from roundtrip.safe_text import build_text
 from roundtrip.tokens import MAX_TOKEN_BYTES
 from roundtrip.trace.tokens import Sealed, Signature, TokenView, foreign_kind, told, view_token
 from roundtrip.trace.wording import duration_text, size_text
@@ -169,7 +170,7 @@ def _show_journal(journal: Journal, screen: Screen) -> None:
     _line(screen, "written", _when(journal.written))
     _line(screen, "deadline", _when(journal.deadline))
     _line(screen, "plan", journal.fingerprint or "-")
-    _line(screen, "build", journal.build or "-")
+    _line(screen, "build", build_text(journal.build))
     _line(screen, "version", "-" if journal.version is None else journal.version)
     _line(screen, "answers", "" if journal.entries else "none")
     for key, entry in journal.entries.items():

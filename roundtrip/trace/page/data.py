@@ -20,6 +20,7 @@ from roundtrip.recording.lines import (
     ShownQuestion,
     TokenWritten,
 )
+from roundtrip.safe_text import build_text
 from roundtrip.trace.calls import HappenedLine, Mark, Round, Serving, TracedCall
 from roundtrip.trace.explaining import explain_failure, explain_question, explain_refusal, explain_replay
 from roundtrip.trace.page.forms import fields_of, json_text, value_text
@@ -129,7 +130,7 @@ def _facts_of_call(call: TracedCall) -> list[list[str]]:
     began = call.began
     if began is not None:
         facts.append(["Era", f"{began.era}, {began.protocol}" if began.protocol is not None else began.era])
-        facts.append(["Build", began.build])
+        facts.append(["Build", build_text(began.build)])
         if began.within is not None:
             facts.append(["Within the call", began.within])
         if began.replaces is not None:
@@ -240,7 +241,7 @@ def _facts(step: _Step) -> list[list[str]]:
         facts.append(["Answered", f"after {duration_text(waited)}" if waited is not None else f"not yet{until}"])
     for _, line in step.lines:
         if isinstance(line, BeganLine) and line.previous_build is not None:
-            facts.append(["Build", f"{line.previous_build} before, now {line.build}"])
+            facts.append(["Build", f"{build_text(line.previous_build)} before, now {build_text(line.build)}"])
     reused = list(dict.fromkeys(key for line in step.happened for key in line.reused))
     if reused:
         more = len(reused) - _LISTED

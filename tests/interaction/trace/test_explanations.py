@@ -124,7 +124,7 @@ async def test_reworded(shop: Shop) -> None:
     await play([shop.asking(), shop.asking("Really?", "2")], {"confirm": YES})
     text = shop.explained(Reason.REWORDED)
     assert "Question 'confirm'" in text
-    assert "its message changed from 'Sure?' to 'Really?' between build '1' and build '2'" in text
+    assert "its message changed from 'Sure?' to 'Really?' between build 1 and build 2" in text
     assert "keep a message as it is" in text
 
 
@@ -132,7 +132,7 @@ async def test_schema_changed(shop: Shop) -> None:
     await play([shop.asking(), shop.asking("Sure?", "2", LongChoice)], {"confirm": YES})
     text = shop.explained(Reason.SCHEMA_CHANGED)
     assert "Question 'confirm'" in text
-    assert "its form changed ('note' is new) between build '1' and build '2'" in text
+    assert "its form changed ('note' is new) between build 1 and build 2" in text
     assert "keep the fields of a form" in text
 
 
@@ -182,7 +182,7 @@ async def test_other_build(shop: Shop) -> None:
     await play([shop.asking(), shop.with_tool(order, "2")], {"confirm": YES})
     text = shop.explained(Reason.OTHER_BUILD)
     assert "Question 'where'" in text
-    assert "build '1' served an earlier leg, and build '2', which asks something else, this one" in text
+    assert "build 1 served an earlier leg, and build 2, which asks something else, this one" in text
 
 
 async def test_unfinished(shop: Shop) -> None:

@@ -97,7 +97,7 @@ def test_a_token_for_another_address_of_the_same_template_is_told_as_such() -> N
 
 def test_a_reworded_question_shows_both_wordings_and_both_builds() -> None:
     text = told(again(Reason.REWORDED, before={"message": "Which?"}, message="Which one?", build="2"))
-    assert "its message changed from 'Which?' to 'Which one?' between build '1' and build '2'" in text
+    assert "its message changed from 'Which?' to 'Which one?' between build 1 and build 2" in text
 
 
 def test_a_reworded_question_without_its_texts_says_that_it_changed() -> None:
@@ -161,7 +161,7 @@ def test_a_missing_answer_tells_what_came_instead() -> None:
 
 
 def test_another_build_names_both() -> None:
-    assert "build '1' served an earlier leg, and build '2'" in told(again(Reason.OTHER_BUILD, build="2"))
+    assert "build 1 served an earlier leg, and build 2" in told(again(Reason.OTHER_BUILD, build="2"))
 
 
 def test_a_revised_question_names_the_answer_that_was_changed() -> None:

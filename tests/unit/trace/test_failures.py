@@ -1,6 +1,7 @@
 """Every error that ends a leg has an explanation that says where it happened and what helps."""
 
 import inspect
+from typing import Any
 
 import pytest
 
@@ -18,15 +19,15 @@ ELSEWHERE = {
 }
 
 
-def failed(error: str = "ValueError", *, text: str | None = None, **more: object) -> list[Line]:
+def failed(error: str = "ValueError", *, text: str | None = None, **more: Any) -> list[Line]:
     kept = {"value": text} if text is not None else {"digest": "abcdefghijkl", "bytes": 12}
-    moves = [
+    moves: list[Any] = [
         ["resume", "resumed", 0.1],
         ["resolve", "resolving", 0.2],
         ["execute", "executing", 1],
         ["fail", "failed", 2],
     ]
-    fields = {"moves": moves, "error": {"type": error, "text": kept}, **more}
+    fields: dict[str, Any] = {"moves": moves, "error": {"type": error, "text": kept}, **more}
     return [began(), asked(), began(2, leg=2, round=1), ended(leg=2, round=1, state="failed", **fields)]
 
 
