@@ -43,7 +43,9 @@ def some_seconds(text: str) -> float:
 
 def add_call(parser: ArgumentParser) -> None:
     """Take the name of a call."""
-    parser.add_argument("call", metavar="ID", help="a call, or the beginning of its name that no other call has")
+    parser.add_argument(
+        "call", metavar="ID", help="a call, the beginning of its name that no other call has, or `last` for the newest"
+    )
 
 
 def add_files(parser: ArgumentParser) -> None:

@@ -88,8 +88,12 @@ def warn(text: str) -> None:
     print(f"roundtrip trace: {text}", file=sys.stderr)
 
 
+LAST: Final = "last"
+"""Names the newest call, for those who have just made it."""
+
+
 def find_call(traced: Traced, id: str) -> TracedCall:
-    """The call of a name, or of the beginning of one.
+    """The call of a name, or of the beginning of one; `last` is the one that began last.
 
     Raises:
         CommandFailed: There is none, or more than one.
@@ -98,6 +102,8 @@ def find_call(traced: Traced, id: str) -> TracedCall:
     exact = traced.calls.get(name)
     if exact is not None:
         return exact
+    if name == LAST and traced.calls:
+        return [*traced.calls.values()][-1]
     candidates = [call for call in traced.calls.values() if call.id.startswith(name)]
     if len(candidates) == 1:
         return candidates[0]

@@ -161,3 +161,8 @@ def test_the_calls_of_the_shelf_are_all_found_by_a_prefix(tmp_path: Path, capsys
     for call in (RETRY, LIVE, PENDING):
         assert main(["trace", "show", call[:2], str(path)]) == 0
         assert capsys.readouterr().out.startswith(call)
+
+
+def test_last_names_the_newest_call(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "show", "last", str(shelf(tmp_path))]) == 0
+    assert capsys.readouterr().out.startswith(PENDING)

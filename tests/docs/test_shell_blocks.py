@@ -1,0 +1,233 @@
+"""Shell blocks can be pasted: those of the README and of the page on traces run in order, in an empty folder.
+
+Nothing is at hand that a plain `pip install -e .` would not have installed: the modules of all extras are hidden.
+"""
+
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Generator, Iterator
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from pathlib import Path
+from typing import Final
+
+import pytest
+from packaging.requirements import Requirement
+
+from roundtrip.serving.health import READY_PATH
+from tests.docs.pages import ROOT, Block, blocks, pages
+
+README: Final = ROOT / "README.md"
+TRACE: Final = ROOT / "docs" / "trace.md"
+SECONDS: Final = 120
+HIDING: Final = """\
+import sys
+HIDDEN = frozenset({hidden!r})
+class Hiding:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in HIDDEN:
+            raise ModuleNotFoundError(f"No module named {{name!r}}, as no extra is installed", name=name)
+sys.meta_path.insert(0, Hiding())
+"""
+
+
+def installed_by(name: str, found: set[str]) -> set[str]:
+    """The distributions that a plain install of one brings."""
+    if name in found:
+        return found
+    found.add(name)
+    try:
+        needed = [Requirement(one) for one in requires(name) or ()]
+    except PackageNotFoundError:
+        return found
+    for one in needed:
+        wanted = [{"extra": extra} for extra in one.extras] or [{"extra": ""}]
+        if one.marker is None or any(one.marker.evaluate(each) for each in wanted):
+            installed_by(one.name.lower().replace("_", "-"), found)
+            for extra in one.extras:
+                for more in requires(one.name) or ():
+                    marked = Requirement(more)
+                    if marked.marker is not None and marked.marker.evaluate({"extra": extra}):
+                        installed_by(marked.name.lower().replace("_", "-"), found)
+    return found
+
+
+def hidden_modules() -> list[str]:
+    plain = installed_by("roundtrip", set())
+    return sorted(
+        module
+        for module, distributions in packages_distributions().items()
+        if not any(one.lower().replace("_", "-") in plain for one in distributions)
+        # Where it is installed to be edited, and what every interpreter has.
+        and not module.startswith("_")
+        and module not in {"pip", "setuptools", "wheel", "roundtrip"}
+    )
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> "Shell":
+    return Shell(tmp_path)
+
+
+class Shell:
+    """An empty folder, and an environment without extras."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "clone"
+        self.folder.mkdir()
+        site = folder / "site"
+        site.mkdir()
+        (site / "sitecustomize.py").write_text(HIDING.format(hidden=hidden_modules()))
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("ROUNDTRIP_", "PYTEST_"))}
+        self.environment = {
+            **kept,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": f"{site}{os.pathsep}{ROOT}",
+            "HOME": str(folder),
+        }
+
+    def run(self, line: str) -> str:
+        ran = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", line],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            stdin=subprocess.DEVNULL,
+        )
+        # What has something to explain says so by its exit code.
+        allowed = (0, 1) if "trace explain" in line else (0,)
+        assert ran.returncode in allowed, f"{line}\n{ran.stdout}{ran.stderr}"
+        return ran.stdout
+
+    def run_at_a_terminal(self, line: str, typed: str) -> str:
+        ours, theirs = pty.openpty()
+        with subprocess.Popen(
+            ["bash", "-c", line],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            start_new_session=True,
+        ) as process:
+            os.close(theirs)
+            os.write(ours, typed.encode())
+            try:
+                out, _ = process.communicate(timeout=SECONDS)
+            finally:
+                process.kill()
+                os.close(ours)
+        assert process.returncode == 0, line
+        return out.decode()
+
+
+def shell_blocks(page: Path) -> list[Block]:
+    return [block for block in blocks(page) if block.language == "bash"]
+
+
+def lines_of(block: Block) -> Iterator[str]:
+    yield from block.text.replace("\\\n", " ").splitlines()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+@pytest.fixture
+def background() -> Generator[list[subprocess.Popen[bytes]]]:
+    processes: list[subprocess.Popen[bytes]] = []
+    yield processes
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def write_programs(folder: Path) -> None:
+    """The README's Python blocks, in the files that it says to write."""
+    first, *tour = [block.text for block in blocks(README) if block.language == "python"]
+    place = next(place for place, text in enumerate(tour) if text.startswith("import pytest\n"))
+    (folder / "cinema.py").write_text(first)
+    (folder / "tour.py").write_text("\n".join(["from cinema import *", *tour[:place], *tour[place + 1 :]]))
+    (folder / "test_tour.py").write_text(f"from tour import *\n{tour[place]}")
+
+
+def test_readme_runs_from_top_to_bottom_without_extras(shell: Shell, background: list[subprocess.Popen[bytes]]) -> None:
+    write_programs(shell.folder)
+    assert "Booked Solaris, middle row." in shell.run("python tour.py")
+    port = free_port()
+    seen: list[str] = []
+    for block in shell_blocks(README):
+        text = block.text.replace(":8000/", f":{port}/").replace("roundtrip serve", f"roundtrip serve --port {port}")
+        for line in text.splitlines():
+            seen.append(line)
+            if "pip install" in line or line.startswith("source "):
+                continue
+            if line.startswith("roundtrip call"):
+                assert "Booked Solaris, middle row." in shell.run_at_a_terminal(line, "middle\n")
+            elif "roundtrip serve" in line:
+                started = subprocess.Popen(
+                    ["bash", "-c", f"exec env {line}"],
+                    cwd=shell.folder,
+                    env=shell.environment,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    stdin=subprocess.DEVNULL,
+                )
+                background.append(started)
+                ready = f"http://127.0.0.1:{port}{READY_PATH}"
+                shell.run(f"curl -sf -o /dev/null --retry 60 --retry-delay 1 --retry-all-errors {ready}")
+            else:
+                shell.run(line)
+    assert any("roundtrip doctor" in line for line in seen)
+    assert (shell.folder / "call.html").stat().st_size > 10_000
+
+
+def test_test_of_the_readme_passes_in_a_file_of_its_own(tmp_path: Path) -> None:
+    write_programs(tmp_path)
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "test_tour.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_shell_blocks_on_traces_run_in_order(shell: Shell) -> None:
+    said = [shell.run(line) for block in shell_blocks(TRACE) for line in block.text.splitlines()]
+    assert len(said) >= 7
+    assert (shell.folder / "machine.html").exists()
+
+
+PAGES: Final = [page for page in pages() if page.name != "CHANGELOG.md" and shell_blocks(page)]
+NAMES: Final = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_shell_blocks_are_shell_and_have_no_prompts(page: Path) -> None:
+    for block in shell_blocks(page):
+        checked = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True, timeout=30)
+        assert checked.returncode == 0, f"{page.name}:{block.line}: {checked.stderr}"
+        for line in lines_of(block):
+            assert not re.match(r"[$%>] |\(.*\) \$ ", line), f"{page.name}:{block.line}: {line}"
+
+
+@pytest.mark.parametrize("page", [README, TRACE], ids=lambda page: page.name)
+def test_shell_blocks_hold_nothing_to_replace_and_no_remarks(page: Path) -> None:
+    for block in shell_blocks(page):
+        for line in lines_of(block):
+            # An interactive zsh takes a remark for arguments.
+            assert not re.search(r"(^|\s)#|<[a-z-]+>|\bID\b|\.\.\.|…|\bmy_", line), f"{page.name}:{block.line}: {line}"
