@@ -219,6 +219,11 @@ _INSIDE: ContextVar[Admission | None] = ContextVar("roundtrip_admission", defaul
 """What has been let in where this code runs."""
 
 
+async def _run_for_gate(call: Callable[[], T], /) -> T:
+    # One slow gate must not hold up the others.
+    return await run_in_thread(call, owner=("gate", id(getattr(call, "func", call))))
+
+
 class Doorkeeper:
     """Asks the gates of one server."""
 
@@ -301,7 +306,7 @@ class Doorkeeper:
             arguments={},
             context=context,
             settle=_leave_unanswered,
-            run_in_thread=run_in_thread,
+            run_in_thread=_run_for_gate,
             enter=managers.enter,
             known=known,
             isolated=_its_own(),

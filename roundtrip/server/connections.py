@@ -24,6 +24,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from roundtrip.errors import ConnectionLost
+from roundtrip.server.body_limits import BoundedJson
 
 __all__ = ["HttpServer", "Responses", "take_no_answers", "while_answerable"]
 
@@ -158,6 +159,8 @@ class HttpServer(MCPServer[LifespanResultT]):
 
         Clients on 2025-11-25 and older can be asked only without `stateless_http` and `json_response`. Such a call
         ends when its client has left, unless an `event_store` lets the client come back to it.
+
+        A request may be as large as `max_request_body_size`, but is refused if it has more than 50,000 JSON values.
         """
         self._tell_of_errors()
         _warn_of_unchecked_names(transport_security)
@@ -175,6 +178,8 @@ class HttpServer(MCPServer[LifespanResultT]):
             transport_security=transport_security,
             host=host,
         )
+        limited = self.session_manager.asgi_app
+        limited.app = BoundedJson(limited.app)
         if not stateless_http and not json_response and event_store is None:
             app.add_middleware(Responses)
         return app

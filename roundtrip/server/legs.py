@@ -40,7 +40,7 @@ from roundtrip.server.functions import AskingFunction
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.requests import InFlight, asking_request
 from roundtrip.server.security import Protection
-from roundtrip.server.threads import LeavingThreads, run_in_thread
+from roundtrip.server.threads import LeavingThreads, StayingThreads
 
 __all__ = ["NO_REQUEST", "Incoming", "LegRunner", "RefusedByUser", "log_teardown", "result_of"]
 
@@ -188,8 +188,8 @@ class LegRunner:
             # The boundary puts the token in the place of these words.
             return f"{journal.call_id}/{journal.leg}"
 
-        threads = LeavingThreads() if function.timeout is not None else None
-        in_thread = threads.run if threads is not None else run_in_thread
+        threads = LeavingThreads(function.owner) if function.timeout is not None else None
+        in_thread = threads.run if threads is not None else StayingThreads(function.owner).run
         leg = Leg(
             call=call,
             plan=function.plan,

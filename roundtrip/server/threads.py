@@ -2,12 +2,17 @@
 
 A thread cannot be stopped. One whose call has timed out is left behind, and keeps its slot until its function returns.
 Once such threads hold every slot, calls that need one are refused: they would queue behind what may never end.
+
+Slots of a fair pool are taken on behalf of an owner, such as a tool with its resolvers and steps. An owner gets another
+one only while it has less than twice as many as are free, 40 of 60 at most, and while more than a quarter is free: the
+last 15 are for owners that have none.
 """
 
 import logging
 import math
 import threading
-from collections.abc import Callable, Generator
+from collections import deque
+from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from enum import Enum
@@ -21,20 +26,31 @@ from anyio.lowlevel import RunVar, current_token
 
 from roundtrip.errors import ThreadsExhausted
 
-__all__ = ["SHARED", "LeavingThreads", "Pool", "RunInPool", "run_in_thread", "unless_left"]
+__all__ = ["SHARED", "LeavingThreads", "Pool", "RunInPool", "StayingThreads", "run_in_thread", "unless_left"]
 
 logger = logging.getLogger("roundtrip")
 
 T = TypeVar("T")
 
+_SHARE: Final = 2
+"""How many times the slots that are free one owner may hold."""
+_RESERVED: Final = 0.25
+"""The part of all slots that is for owners which hold none."""
+
 
 class Pool:
-    """So many worker threads on each event loop."""
+    """So many worker threads on each event loop.
 
-    __slots__ = ("__weakref__", "_size")
+    Args:
+        size: Threads.
+        fair: Whether no owner may take what others need.
+    """
 
-    def __init__(self, size: int) -> None:
+    __slots__ = ("__weakref__", "_fair", "_size")
+
+    def __init__(self, size: int, *, fair: bool = False) -> None:
         self._size = size
+        self._fair = fair
 
     def slots(self) -> "_Slots":
         """Its slots on the running event loop."""
@@ -45,11 +61,11 @@ class Pool:
         except LookupError:
             pools = WeakKeyDictionary[Pool, _Slots]()
             _POOLS.set(pools)
-        slots = pools[self] = _Slots(anyio.CapacityLimiter(self._size))
+        slots = pools[self] = _Slots(anyio.CapacityLimiter(self._size), fair=self._fair)
         return slots
 
 
-SHARED: Final = Pool(40)
+SHARED: Final = Pool(60, fair=True)
 """For functions that only compute. Not those of anyio itself, for which others would have to queue."""
 
 
@@ -61,27 +77,41 @@ class RunInPool(Protocol):
         ...
 
 
-async def run_in_thread(call: Callable[[], T], /, *, pool: Pool = SHARED) -> T:
-    """Run a function in a worker thread, and stay with it to its end.
+async def run_in_thread(call: Callable[[], T], /, *, pool: Pool = SHARED, owner: Hashable = None) -> T:
+    """Run a function in a worker thread on behalf of an owner, and stay with it to its end.
 
     Raises:
-        ThreadsExhausted: All threads of the pool were left behind.
+        ThreadsExhausted: All threads that the owner may have were left behind.
     """
     slots = pool.slots()
     holder = object()
-    await slots.take(holder)
+    await slots.take(holder, owner)
     try:
         return await anyio.to_thread.run_sync(call, limiter=slots.uncounted)
     finally:
-        slots.give_back(holder)
+        slots.give_back(holder, owner)
+
+
+class StayingThreads:
+    """Runs the plain functions of one owner, each to its end."""
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: Hashable) -> None:
+        self._owner = owner
+
+    async def run(self, call: Callable[[], T], /, *, pool: Pool = SHARED) -> T:
+        """As `run_in_thread`."""
+        return await run_in_thread(call, pool=pool, owner=self._owner)
 
 
 class LeavingThreads:
     """Runs the plain functions of one leg, and leaves those behind that are not done when the leg is cancelled."""
 
-    __slots__ = ("left",)
+    __slots__ = ("_owner", "left")
 
-    def __init__(self) -> None:
+    def __init__(self, owner: Hashable = None) -> None:
+        self._owner = owner
         self.left = 0
         """How many were left behind."""
 
@@ -89,68 +119,128 @@ class LeavingThreads:
         """Run a function in a worker thread, for as long as it is waited for.
 
         Raises:
-            ThreadsExhausted: All threads of the pool were left behind.
+            ThreadsExhausted: All threads that the owner may have were left behind.
         """
         slots = pool.slots()
-        work = _Work(call, slots)
-        await slots.take(work)
+        work = _Work(call, slots, self._owner)
+        await slots.take(work, self._owner)
         try:
             await anyio.to_thread.run_sync(work, limiter=slots.uncounted, abandon_on_cancel=True)
         finally:
             if work.is_left_running():
                 self.left += 1
-                slots.leave()
+                slots.leave(self._owner)
             else:
-                slots.give_back(work)
+                slots.give_back(work, self._owner)
         return work.result()
+
+
+class _Waiter:
+    """A call that waits for a slot."""
+
+    __slots__ = ("event", "granted", "holder")
+
+    def __init__(self, holder: object) -> None:
+        self.holder = holder
+        self.event = anyio.Event()
+        self.granted = False
 
 
 class _Slots:
     """The slots of one pool on one event loop. All but a thread's own end happens on that loop."""
 
-    __slots__ = ("_left", "_waiting", "limiter", "uncounted")
+    __slots__ = ("_fair", "_held", "_left", "_waiting", "limiter", "uncounted")
 
-    def __init__(self, limiter: anyio.CapacityLimiter) -> None:
+    def __init__(self, limiter: anyio.CapacityLimiter, *, fair: bool) -> None:
         self.limiter = limiter
-        self._left = 0
-        self._waiting: set[anyio.CancelScope] = set()
+        self._fair = fair
+        self._held: dict[Hashable, int] = {}
+        self._left: dict[Hashable, int] = {}
+        self._waiting: dict[Hashable, deque[_Waiter]] = {}
         # A slot is taken here, and given back when its thread ends; anyio would give it back with the call.
         self.uncounted = anyio.CapacityLimiter(math.inf)
 
-    @property
-    def _are_lost(self) -> bool:
-        return self._left >= self.limiter.total_tokens
+    def _suffices(self, free: float, held: int) -> bool:
+        """Return True if an owner that holds some slots may have another one of those that are free."""
+        if not held or not self._fair:
+            return free > 0
+        return held < _SHARE * free and free > int(self.limiter.total_tokens * _RESERVED)
 
-    async def take(self, holder: object) -> None:
-        try:
-            self.limiter.acquire_on_behalf_of_nowait(holder)
-        except anyio.WouldBlock:
-            await self._wait_for_one(holder)
+    def _may_take(self, owner: Hashable) -> bool:
+        free = self.limiter.total_tokens - self.limiter.borrowed_tokens
+        return self._suffices(free, self._held.get(owner, 0))
 
-    async def _wait_for_one(self, holder: object) -> None:
-        if not self._are_lost:
-            with anyio.CancelScope() as waiting:
-                self._waiting.add(waiting)
-                try:
-                    await self.limiter.acquire_on_behalf_of(holder)
-                finally:
-                    self._waiting.discard(waiting)
+    def _is_lost(self, owner: Hashable) -> bool:
+        """Return True if the owner could take none even if all threads ended that were not left behind."""
+        free = self.limiter.total_tokens - sum(self._left.values())
+        return not self._suffices(free, self._left.get(owner, 0))
+
+    async def take(self, holder: object, owner: Hashable) -> None:
+        # Who waits for this owner comes first; those of other owners could not have it.
+        if owner not in self._waiting and self._may_take(owner):
+            self._grant(holder, owner)
+            return
+        if not self._is_lost(owner):
+            waiter = _Waiter(holder)
+            queue = self._waiting.setdefault(owner, deque())
+            queue.append(waiter)
+            try:
+                await waiter.event.wait()
+            except BaseException:
+                if waiter.granted:
+                    self.give_back(holder, owner)
+                elif waiter in queue:
+                    queue.remove(waiter)
+                    if not queue and self._waiting.get(owner) is queue:
+                        del self._waiting[owner]
+                raise
+            if waiter.granted:
                 return
-        raise ThreadsExhausted(int(self.limiter.total_tokens))
+        raise ThreadsExhausted(self._left.get(owner) or sum(self._left.values()))
 
-    def give_back(self, holder: object) -> None:
+    def _grant(self, holder: object, owner: Hashable) -> None:
+        self.limiter.acquire_on_behalf_of_nowait(holder)
+        self._held[owner] = self._held.get(owner, 0) + 1
+
+    def give_back(self, holder: object, owner: Hashable) -> None:
         self.limiter.release_on_behalf_of(holder)
+        _decrease(self._held, owner)
+        if self._waiting:
+            self._admit()
 
-    def leave(self) -> None:
-        self._left += 1
-        if self._are_lost:
-            for waiting in self._waiting:
-                waiting.cancel()
+    def _admit(self) -> None:
+        """Grant what is free to those that wait, one owner after another."""
+        admitted = True
+        while admitted:
+            admitted = False
+            for owner, queue in [*self._waiting.items()]:
+                if self._may_take(owner):
+                    waiter = queue.popleft()
+                    if not queue:
+                        del self._waiting[owner]
+                    self._grant(waiter.holder, owner)
+                    waiter.granted = admitted = True
+                    waiter.event.set()
 
-    def end(self, holder: object) -> None:
+    def leave(self, owner: Hashable) -> None:
+        """Note that a thread goes on although its call is over."""
+        self._left[owner] = self._left.get(owner, 0) + 1
+        for waiting, queue in [*self._waiting.items()]:
+            if self._is_lost(waiting):
+                del self._waiting[waiting]
+                for waiter in queue:
+                    waiter.event.set()
+
+    def end(self, holder: object, owner: Hashable) -> None:
         """Note that a thread that was left behind has ended."""
-        self._left -= 1
-        self.give_back(holder)
+        _decrease(self._left, owner)
+        self.give_back(holder, owner)
+
+
+def _decrease(counts: dict[Hashable, int], owner: Hashable) -> None:
+    counts[owner] -= 1
+    if not counts[owner]:
+        del counts[owner]
 
 
 _POOLS: Final[RunVar[WeakKeyDictionary[Pool, _Slots]]] = RunVar("roundtrip_pools")
@@ -167,12 +257,13 @@ class _Stage(Enum):
 class _Work:
     """A function on its way through a thread that may be left behind. It holds the slot."""
 
-    __slots__ = ("_call", "_error", "_lock", "_loop", "_scopes", "_slots", "_stage", "_value")
+    __slots__ = ("_call", "_error", "_lock", "_loop", "_owner", "_scopes", "_slots", "_stage", "_value")
 
     _value: Any
 
-    def __init__(self, call: Callable[[], Any], slots: _Slots) -> None:
+    def __init__(self, call: Callable[[], Any], slots: _Slots, owner: Hashable) -> None:
         self._call = call
+        self._owner = owner
         self._slots = slots
         self._loop = current_token()
         self._stage = _Stage.NEW
@@ -209,7 +300,7 @@ class _Work:
     def _tell(self) -> None:
         # A loop that is closed has no slots any more.
         with suppress(RuntimeError):
-            anyio.from_thread.run_sync(self._slots.end, self, token=self._loop)
+            anyio.from_thread.run_sync(self._slots.end, self, self._owner, token=self._loop)
 
     def is_left_running(self) -> bool:
         """Whether the thread still runs, now that nobody waits for it any longer."""

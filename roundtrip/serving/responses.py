@@ -26,6 +26,10 @@ JsonResponse = Literal["auto", "always", "never"]
 _VERSION: Final = MCP_PROTOCOL_VERSION_HEADER.lower().encode()
 _UNWATCHED: Final = 0.05
 """Seconds after which it pays to notice that a client has left."""
+_WANTS: Final = (b"progressToken", LOG_LEVEL_META_KEY.rpartition("/")[2].encode())
+"""What a request names that wants progress or log messages; JSON may spell a slash with a backslash before it."""
+_PARSED_BYTES: Final = 64 * 1024
+"""Bytes of a request up to which it is parsed here; a longer one that seems to want either gets a stream."""
 _CHOICE: ContextVar[bool] = ContextVar("roundtrip_json_response", default=False)
 
 
@@ -145,6 +149,11 @@ async def _read(receive: Receive, max_body: int) -> tuple[deque[Message], bytes 
 
 
 def _wants_one_body(body: bytes) -> bool:
+    # To parse it is what the SDK will do. Most requests name neither.
+    if not any(name in body for name in _WANTS):
+        return True
+    if len(body) > _PARSED_BYTES:
+        return False
     try:
         request: object = json.loads(body)
     except (ValueError, RecursionError):

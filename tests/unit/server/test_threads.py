@@ -208,3 +208,75 @@ def test_a_thread_may_end_after_its_event_loop(hang: Hang) -> None:
     for thread in started:
         thread.join(WAIT)
     assert not any(thread.is_alive() for thread in started)
+
+
+async def test_however_many_owners_are_slow_another_finds_a_thread() -> None:
+    pool, release = Pool(60, fair=True), threading.Event()
+    ended: list[int] = []
+
+    async def hog(owner: int) -> None:
+        await run_in_thread(lambda: release.wait(WAIT), pool=pool, owner=owner)
+        ended.append(owner)
+
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as group:
+            for owner in range(10):
+                for _ in range(60):
+                    group.start_soon(hog, owner)
+            while pool.slots().limiter.borrowed_tokens < 45 + 8:  # noqa: ASYNC110 - threads begin in their own time
+                await anyio.sleep(0.001)
+            assert await run_in_thread(lambda: "served", pool=pool, owner="another") == "served"
+            assert not ended
+            release.set()
+    assert len(ended) == 600
+    assert pool.slots().limiter.borrowed_tokens == 0
+
+
+async def test_one_owner_has_forty_threads_at_most() -> None:
+    pool, release = SHARED, threading.Event()
+    begun: list[int] = []
+
+    async def hog(owner: int) -> None:
+        def hold() -> None:
+            begun.append(owner)
+            release.wait(WAIT)
+
+        await run_in_thread(hold, pool=pool, owner=owner)
+
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as group:
+            for owner in range(5):
+                for _ in range(60):
+                    group.start_soon(hog, owner)
+            while len(begun) < 48:  # noqa: ASYNC110 - threads begin in their own time
+                await anyio.sleep(0.001)
+            assert [begun.count(owner) for owner in range(5)] == [40, 5, 1, 1, 1]
+            release.set()
+
+
+async def test_waiting_call_that_is_cancelled_takes_no_slot(hang: Hang) -> None:
+    pool = Pool(1)
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as group:
+
+            async def keep_busy() -> None:
+                await run_in_thread(hang, pool=pool)
+
+            group.start_soon(keep_busy)
+            while not hang.started.is_set():  # noqa: ASYNC110 - set by a thread
+                await anyio.sleep(0.001)
+            for _ in range(3):
+                with anyio.move_on_after(0.01):
+                    await run_in_thread(lambda: 1, pool=pool)
+            hang.release.set()
+        assert await run_in_thread(lambda: "free", pool=pool) == "free"
+
+
+async def test_owner_whose_share_is_left_behind_is_refused_and_others_are_not(hang: Hang) -> None:
+    pool = Pool(3, fair=True)
+    for _ in range(2):
+        hang.started.clear()
+        await leave(hang, pool)
+    with pytest.raises(ThreadsExhausted, match="all 2 are held"):
+        await run_in_thread(lambda: 1, pool=pool)
+    assert await run_in_thread(lambda: 1, pool=pool, owner="another") == 1

@@ -1,0 +1,80 @@
+"""Which requests have too many JSON values to be parsed while others wait."""
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+
+from roundtrip import Server
+from roundtrip.server.body_limits import MAX_JSON_VALUES, has_too_many_values
+from tests.unit.serving.test_responses import MODERN
+
+MANY = MAX_JSON_VALUES + 2
+
+
+CROWDS: list[Any] = [
+    [1] * MANY,
+    [[]] * MANY,
+    [{}] * MANY,
+    [""] * MANY,
+    [[["a\\"]]] * MANY,
+    {f"{number:x}": 1 for number in range(MANY)},
+    ['"', "\\", '\\"', "\\\\"] * MANY,
+]
+
+
+@pytest.mark.parametrize("value", CROWDS)
+def test_many_values_are_too_many(value: Any) -> None:
+    assert has_too_many_values(json.dumps(value).encode())
+    assert has_too_many_values(json.dumps(value, separators=(",", ":")).encode())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "a" * 2**22,
+        json.dumps([[1, {}]] * MANY),
+        "[,{" * MANY,
+        '\\"[,{' * MANY,
+        "\\" * MANY + "[[[" * MANY,
+        ["[" * 1000] * 1000,
+        [1] * (MAX_JSON_VALUES - 10),
+        {"a": [{"b": 1.5}] * 10_000},
+    ],
+)
+def test_long_texts_are_not(value: Any) -> None:
+    assert not has_too_many_values(json.dumps(value).encode())
+    assert not has_too_many_values(json.dumps(value, indent=1).encode())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+async def test_application_refuses_requests_with_too_many_values(version: str) -> None:
+    server = Server("shop", keys=["7f" * 32])
+    app = server.streamable_http_app()
+    sent: list[Any] = []
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"x": [[]] * MANY}}).encode()
+    parts = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Any:
+        if parts:
+            return parts.pop()
+        await anyio.sleep_forever()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"localhost:8000"), (b"content-type", b"application/json"), (b"accept", b"*/*")]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/mcp",
+        "query_string": b"",
+        "root_path": "",
+        "headers": [*headers, (b"mcp-protocol-version", version.encode())],
+    }
+    async with server.session_manager.run():
+        with anyio.fail_after(20):
+            await app(scope, receive, send)
+    assert sent[0]["status"] == 413
