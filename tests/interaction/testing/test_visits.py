@@ -130,7 +130,7 @@ def other_build(keys: Sequence[Any] = (KEY,)) -> Server[Any]:
     return cinema(HOSTILE, keys=keys)
 
 
-@pytest.mark.roundtrip(eras="both", hostile=True, deploy=other_build, without=["garble"])
+@pytest.mark.roundtrip(eras="both", hostile=True, deploy=other_build)
 async def test_page_is_finished_on_any_network() -> None:
     call = await User(other_build, visits={"pay": press_pay}).call("buy", row=3)
     assert call.value == "Row 3, receipt R-1."
