@@ -116,7 +116,7 @@ class Replies(Protocol):
 
     @property
     def listed(self) -> bool:
-        """Whether the last answer came from a list, and so was meant for just that time."""
+        """Whether the last answer came from a list, of answers or of rounds, and so was meant for just that time."""
         ...
 
 
@@ -142,7 +142,7 @@ class Script:
         for place, (number, matcher, reply) in enumerate(self._entries):
             if number not in (None, question.round) or not fits(matcher, question):
                 continue
-            self.listed = isinstance(reply, list)
+            self.listed = isinstance(reply, list) or number is not None
             if isinstance(reply, list):
                 if not reply:
                     continue

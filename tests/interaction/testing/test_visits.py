@@ -237,6 +237,22 @@ async def test_list_of_visits_is_for_one_time_each() -> None:
     assert (call.value, len(call.rounds)) == ("Row 3, receipt R-1.", 2)
 
 
+@pytest.mark.parametrize("answers", [{"pay": [ACCEPT, DECLINE]}, [{"pay": ACCEPT}, {"pay": DECLINE}]])
+@pytest.mark.roundtrip(eras="both")
+async def test_script_for_each_round_may_agree_to_an_unfinished_page(answers: Any) -> None:
+    call = await User(cinema(Till()), answers, patience=0.1).call("buy", row=3)
+    assert call.is_error
+    assert [len(round_) for round_ in call.rounds] == [1, 1]
+
+
+@pytest.mark.parametrize("answers", [{"pay": [ACCEPT] * 3}, [{"pay": ACCEPT}] * 3])
+async def test_agreeing_again_as_the_script_says_is_no_failure(answers: Any) -> None:
+    till = Till()
+    with pytest.raises(Unanswered):
+        # Three times it is meant to; only then is there nothing left to say.
+        await User(cinema(till), answers, patience=0.1).call("buy", row=3)
+
+
 async def test_two_users_who_hurry_leave_the_server_as_it_was() -> None:
     server = cinema(Till())
 
