@@ -190,7 +190,9 @@ class _Exploration:
             return PathOutcome.CRASHED, f"{type(watching.crash).__name__}: {watching.crash}"
         if isinstance(error, AssertionError):
             # A user gives up, too, on a server that has it try again and again.
-            return (PathOutcome.BREACH if isinstance(error, Breach) else PathOutcome.UNFINISHED), str(error)
+            if isinstance(error, Breach):
+                return PathOutcome.BREACH, str(error)
+            return PathOutcome.UNFINISHED, _endless(guide.met) if _repeats(guide.met) else str(error)
         last = states[-1] if states else None
         if error is not None:
             text = f"{error.error.code} {error.error.message}"
@@ -206,9 +208,14 @@ class _Exploration:
         return _FINAL.get(last, PathOutcome.FAILED), conversation.text
 
 
-def _endless(met: Sequence[Met]) -> str:
+def _repeats(met: Sequence[Met]) -> bool:
+    """Return True if a form was answered the same way twice at the end."""
     again = [one for one in met[-2:] if one.choice == met[-1].choice]
+    return len(again) == 2 and isinstance(met[-1].question.params, ElicitRequestFormParams)
+
+
+def _endless(met: Sequence[Met]) -> str:
     name = met[-1].choice[0]
-    if len(again) == 2 and isinstance(met[-1].question.params, ElicitRequestFormParams):
+    if _repeats(met):
         return f"asks {name!r} again and again: if its form says not all, answers= must have what to accept with"
     return f"still asks after {len(met)} questions, the last {name!r}"
