@@ -27,7 +27,7 @@ __all__ = [
     "read_claims",
 ]
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Version of the claims. A payload of another version is refused, not guessed at."""
 
 MOST_CLAIMS_BYTES: Final = 33

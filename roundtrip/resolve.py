@@ -92,16 +92,19 @@ async def resolve_arguments(
         )
     journal = _restore(codec, context.request_state)
     request = context.request_context if context.protocol_version is not None else None
+    born = journal.born if journal is not None else time.time()
     leg = Leg(
         call=open_call(journal, fresh_id=lambda: to_text(os.urandom(9))),
         plan=plans.plan,
         client=RequestClient(request),
-        born=journal.born if journal is not None else time.time(),
+        born=born,
+        end=journal.end if journal is not None else born + _LIMITS.max_age,
         clock=time.time,
         limits=_LIMITS,
         write=lambda journal: to_text(codec.write(journal)),
         plan_for=_plan_done,
         journal=journal,
+        pinner=codec.pinner,
         responses=context.input_responses if journal is not None else None,
     )
     filled: dict[str, Any] = {}

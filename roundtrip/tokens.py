@@ -2,7 +2,7 @@
 
 A token is ASCII text of three parts between dots:
 
-    r2<kind><hint> . body . signature
+    r3<kind><hint> . body . signature
 
 `hint` is four characters that say which key signed. `body` is base64url of the payload (`s` signed, `e` encrypted as
 well): what the token is bound to, and the journal. `signature` is the half of an HMAC-SHA-256 over all before it.
@@ -27,6 +27,7 @@ from itsdangerous.signer import SigningAlgorithm
 from roundtrip.errors import InvalidSignature, RejectionReason, TokenRejected, TokenTooLarge
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.packing import MAX_JOURNAL_BYTES, pack, unpack
+from roundtrip.machine.pins import Pinner
 
 __all__ = [
     "MAX_TOKEN_BYTES",
@@ -49,11 +50,11 @@ _HINT_BYTES: Final = 3
 # 128 bits, as RFC 2104 allows and AES-GCM has.
 _SIGNATURE_BYTES: Final = 16
 _SIGNATURE_CHARS: Final = 22
-_AROUND_BODY: Final = len("r2s0000..") + _SIGNATURE_CHARS
-_ENCRYPTED: Final = b"r2e"
+_AROUND_BODY: Final = len("r3s0000..") + _SIGNATURE_CHARS
+_ENCRYPTED: Final = b"r3e"
 # The last character of a signature stands for two bits, and itsdangerous would not look at its other four.
 _SPELLING: Final = re.compile(
-    r"r2(?P<kind>[se])(?P<hint>[A-Za-z0-9_-]{4})\.(?P<body>[A-Za-z0-9_-]+)\.[A-Za-z0-9_-]{21}[AQgw]", re.ASCII
+    r"r3(?P<kind>[se])(?P<hint>[A-Za-z0-9_-]{4})\.(?P<body>[A-Za-z0-9_-]+)\.[A-Za-z0-9_-]{21}[AQgw]", re.ASCII
 )
 
 Entropy = Callable[[int], bytes]
@@ -164,9 +165,12 @@ def _from_the_codec(sealed: bytes, bound_to: bytes) -> bytes:
 
 
 class JournalCodec:
-    """Writes journals as bytes, and reads them back, within a size limit."""
+    """Writes journals as bytes, and reads them back, within a size limit. `pinner` makes the pins in them."""
 
-    def __init__(self, sealer: Sealer | None, *, max_bytes: int = MAX_JOURNAL_BYTES) -> None:
+    def __init__(
+        self, sealer: Sealer | None, *, pinner: Pinner | None = None, max_bytes: int = MAX_JOURNAL_BYTES
+    ) -> None:
+        self.pinner = pinner if pinner is not None else Pinner()
         self._sealer = sealer
         self._max_bytes = max_bytes
 
@@ -217,7 +221,7 @@ class TokenCodec:
         self, ring: KeyRing, *, entropy: Entropy, encrypt: bool = False, max_token_bytes: int = MAX_TOKEN_BYTES
     ) -> None:
         subkeys, hints = ring.derive(b"sign"), ring.hints()
-        self._head = f"r2{'e' if encrypt else 's'}{hints[0]}."
+        self._head = f"r3{'e' if encrypt else 's'}{hints[0]}."
         self._signer = _signer(subkeys[:1])
         # Two keys may share a hint, if very rarely.
         self._signers = {

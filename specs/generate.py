@@ -63,7 +63,7 @@ def render() -> dict[str, str]:
         "machine.md": _machine_page(),
         "protocol.md": _protocol_page(),
         "transcript.schema.json": _transcript_schema(),
-        "vectors/v2.json": vectors_page(),
+        "vectors/v3.json": vectors_page(),
     }
 
 

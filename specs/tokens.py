@@ -8,12 +8,16 @@ from typing import Any, Final, cast
 
 from roundtrip.claims import audience_digest, claims_of, principal_claim
 from roundtrip.errors import TokenRejected
-from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, digest, from_text
+from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, from_text
+from roundtrip.machine.pins import Pinner, digest
 from roundtrip.tokens import JournalCodec, KeyRing, Sealer, TokenCodec
 
-__all__ = ["VECTORS", "Vector", "read_vectors", "vectors_page"]
+__all__ = ["REFUSED", "VECTORS", "Vector", "read_vectors", "vectors_page"]
 
-VECTORS: Final = Path(__file__).resolve().parent / "vectors" / "v2.json"
+VECTORS: Final = Path(__file__).resolve().parent / "vectors" / "v3.json"
+
+REFUSED: Final = VECTORS.with_name("v2.json")
+"""Tokens of the format before, which no version reads any more: its pins could be made to collide."""
 
 _OLD: Final = "3919fa587bac6fb29f361ef9093d9aaf66045d4c70ecdcdd95800bb8ac4bf9f0"
 _NEW: Final = "b33cff1f671537a291ed598495553c3ed2504199406cc5a85de94a8dd367fe30"
@@ -88,16 +92,25 @@ def _spent(nonce: str) -> Callable[[int], bytes]:
     return entropy
 
 
+_CALL: Final = "Zm9vYmFyYmF6"
+
+
+def _pin(message: str, schema: str, key: str | None = _NEW, call: str = _CALL) -> bytes:
+    """The pin of a question as a server with this key makes it."""
+    keys = KeyRing([bytes.fromhex(key)]).derive(b"pin") if key is not None else ()
+    return Pinner(keys).pin(call, digest(message), digest(schema))
+
+
 def _vectors() -> Iterator[Vector]:
-    bare = Journal("Zm9vYmFyYmF6", born=_BORN, deadline=_BORN + 600, leg=1, round=1, written=_BORN)
+    bare = Journal(_CALL, born=_BORN, deadline=_BORN + 600, end=_BORN + 3600, leg=1, round=1, written=_BORN)
     plain = replace(
         bare,
         leg=2,
         round=2,
         fingerprint="0123ab",
         build="89cdef",
-        entries={"size": Entry(Action.ACCEPT, digest("Which size?"), digest("size"), {"cm": 80})},
-        asked={"confirm": Asked(digest("Sure?"), digest("consent"))},
+        entries={"size": Entry(Action.ACCEPT, _pin("Which size?", "size"), {"cm": 80})},
+        asked={"confirm": Asked(_pin("Sure?", "consent"))},
         written=_BORN + 1.5,
     )
     yield Vector(name="plain", journal=plain)
@@ -105,18 +118,18 @@ def _vectors() -> Iterator[Vector]:
     yield Vector(
         name="bound to a principal, by the older of two keys", journal=plain, principal="ann", keys=(_OLD, _NEW)
     )
-    alike = replace(plain, asked={"confirm": Asked(digest("Sure of that size?"), digest("size"))})
+    alike = replace(plain, asked={"confirm": Asked(_pin("Sure of that size?", "size"))})
     yield Vector(
         name="of a prompt, its forms alike", journal=alike, method="prompts/get", arguments={"b": "2", "a": "ä"}
     )
     yield Vector(name="of a resource", journal=plain, method="resources/read", target="book://dune")
     answers = {
         f"question_{n}": Entry(
-            Action(n % 3), digest(f"{n}?"), digest("text"), {"text": f"answer {n} " * 4} if n % 3 == 0 else None
+            Action(n % 3), _pin(f"{n}?", "text"), {"text": f"answer {n} " * 4} if n % 3 == 0 else None
         )
         for n in range(8)
     }
-    tried = {"confirm": Asked(digest("Sure?"), digest("consent"), attempts=2, discards=1)}
+    tried = {"confirm": Asked(_pin("Sure?", "consent"), attempts=2, discards=1)}
     yield Vector(name="deflated", journal=replace(plain, entries=answers, asked=tried), deflated=True)
     sealed = replace(plain, computed={"quote": Computed({"price": "9.50"})})
     yield Vector(name="with a sealed part", journal=sealed)
@@ -124,10 +137,21 @@ def _vectors() -> Iterator[Vector]:
     yield Vector(name="encrypted", journal=replace(sealed, entries=answers), encrypt=True, principal="ann")
     traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     yield Vector(name="of a leg that is a span", journal=replace(sealed, traceparent=traceparent))
-    seeds = {"address": Entry(Action.ACCEPT, digest("Where to?"), digest("address"), {"city": "Oslo"})}
+    expired = "ZXhwaXJlZGNh"
+    seeds = {"address": Entry(Action.ACCEPT, _pin("Where to?", "address", call=expired), {"city": "Oslo"})}
+    asked = {"confirm": Asked(_pin("Sure?", "consent", call=expired))}
     yield Vector(
-        name="in the place of an expired call", journal=replace(bare, seeds=seeds, asked=plain.asked), principal="ann"
+        name="in the place of an expired call",
+        journal=replace(bare, seeds=seeds, asked=asked, recover=86400.0, origin=expired),
+        principal="ann",
     )
+    salted = {key: entry._replace(pin=_pin("Which size?", "size", None)) for key, entry in plain.entries.items()}
+    yield Vector(
+        name="with pins that no key made",
+        journal=replace(plain, entries=salted, asked={"confirm": Asked(_pin("Sure?", "consent", None))}),
+    )
+    turned = replace(plain, entries={"size": plain.entries["size"]._replace(pin=_pin("Which size?", "size", _OLD))})
+    yield Vector(name="with pins of two keys", journal=turned, keys=(_NEW, _OLD))
     odd = replace(
         plain,
         call_id="a call",
@@ -137,6 +161,7 @@ def _vectors() -> Iterator[Vector]:
         leg=300,
         round=256,
         deadline=_BORN + 5e6,
+        end=_BORN + 6e6,
     )
     yield Vector(name="of fields that do not fit the head", journal=odd)
 
@@ -185,15 +210,18 @@ def _told(vector: Vector) -> dict[str, Any]:
             "born": journal.born,
             "written": journal.written,
             "deadline": journal.deadline,
+            "end": journal.end,
+            "recover": journal.recover,
+            "origin": journal.origin,
             "leg": journal.leg,
             "round": journal.round,
             "plan": journal.fingerprint,
             "build": journal.build,
             "version": journal.version,
             "traceparent": journal.traceparent,
-            "entries": {key: list(entry) for key, entry in journal.entries.items()},
-            "asked": {key: list(asked) for key, asked in journal.asked.items()},
-            "seeds": {key: list(entry) for key, entry in journal.seeds.items()},
+            "entries": {key: _row(entry) for key, entry in journal.entries.items()},
+            "asked": {key: _row(asked) for key, asked in journal.asked.items()},
+            "seeds": {key: _row(entry) for key, entry in journal.seeds.items()},
             "computed": {key: kept.value for key, kept in journal.computed.items()},
             "authored": journal.authored,
         },
@@ -206,20 +234,23 @@ def _heard(told: Mapping[str, Any]) -> Vector:
     said = cast("dict[str, Any]", told["journal"])
     journal = Journal(
         said["call"],
-        said["born"],
-        said["deadline"],
-        said["leg"],
-        said["round"],
-        said["plan"],
-        said["build"],
-        said["version"],
-        {key: _entry(row) for key, row in said["entries"].items()},
-        {key: Asked(*row) for key, row in said["asked"].items()},
-        {key: Computed(value) for key, value in said["computed"].items()},
-        said["authored"],
-        said["traceparent"],
-        {key: _entry(row) for key, row in said["seeds"].items()},
-        said["written"],
+        born=said["born"],
+        deadline=said["deadline"],
+        end=said["end"],
+        leg=said["leg"],
+        round=said["round"],
+        fingerprint=said["plan"],
+        build=said["build"],
+        version=said["version"],
+        entries={key: _entry(row) for key, row in said["entries"].items()},
+        asked={key: Asked(bytes.fromhex(row[0]), *row[1:]) for key, row in said["asked"].items()},
+        computed={key: Computed(value) for key, value in said["computed"].items()},
+        authored=said["authored"],
+        traceparent=said["traceparent"],
+        seeds={key: _entry(row) for key, row in said["seeds"].items()},
+        written=said["written"],
+        recover=said["recover"],
+        origin=said["origin"],
     )
     return Vector(
         name=told["name"],
@@ -233,6 +264,10 @@ def _heard(told: Mapping[str, Any]) -> Vector:
     )
 
 
+def _row(pinned: Entry | Asked) -> list[Any]:
+    return [value.hex() if isinstance(value, bytes) else value for value in pinned]
+
+
 def _entry(row: list[Any]) -> Entry:
-    action, *pinned = row
-    return Entry(Action(action), *pinned)
+    action, pin, data = row
+    return Entry(Action(action), bytes.fromhex(pin), data)

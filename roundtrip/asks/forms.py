@@ -17,7 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticSerializationError, core_schema, to_jsonable_python
 
 from roundtrip.errors import SchemaNotRenderable
-from roundtrip.machine.journal import digest
+from roundtrip.machine.pins import digest
 
 __all__ = ["AnswerInvalid", "Form", "digest_of_form", "explain", "form_of"]
 
@@ -37,7 +37,7 @@ class Form:
     """One rendered schema: what the client shows, its digest, and the validator of what comes back."""
 
     schema: Mapping[str, Any]
-    digest: str
+    digest: bytes
     adapter: TypeAdapter[Any]
     single: bool = False
     """Whether the answer is the form's one field, `value`, and not an object."""
@@ -202,8 +202,8 @@ def _form_of_choices(choices: tuple[_Choice, ...], *, several: bool) -> Form:
     return Form(form, digest_of_form(form), adapter, single=True, choices=True)
 
 
-def digest_of_form(form: Mapping[str, Any]) -> str:
-    """What a form is pinned by, given what the client shows."""
+def digest_of_form(form: Mapping[str, Any]) -> bytes:
+    """The digest of a form, given what the client shows."""
     return digest(json.dumps(form, sort_keys=True, separators=(",", ":")))
 
 

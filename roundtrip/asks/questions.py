@@ -1,4 +1,4 @@
-"""One question ready to be put: the request it sends, what it is pinned to, and how its answer is read."""
+"""One question ready to be put: the request it sends, the digests it is pinned by, and how its answer is read."""
 
 import json
 import re
@@ -40,9 +40,10 @@ from roundtrip.asks.outcomes import Outcome
 from roundtrip.asks.reviews import Review, ReviewForm
 from roundtrip.asks.samples import read_structured, text_of
 from roundtrip.errors import CapabilityMissing
-from roundtrip.machine.journal import Action, digest
+from roundtrip.machine.journal import Action
+from roundtrip.machine.pins import LIST_ROOTS, PAGE, SAMPLE, SAMPLE_WITH_TOOLS, digest
 
-__all__ = ["TICKET", "URL_SCHEMA", "FormQuestion", "ModelQuestion", "Question", "UrlQuestion", "question_of"]
+__all__ = ["TICKET", "FormQuestion", "ModelQuestion", "Question", "UrlQuestion", "question_of"]
 
 _SENT = ("properties", "required", "type")
 """What 2026-07-28 has room for in a form's schema."""
@@ -55,14 +56,14 @@ class FormQuestion(NamedTuple):
 
     text: str
     form: Form | ReviewForm
-    message: str
+    message: bytes
     attempts: int = ATTEMPTS
     volatile_ok: bool = False
     otherwise: Any = NOTHING
 
     @property
-    def schema(self) -> str:
-        """What its schema is pinned by."""
+    def schema(self) -> bytes:
+        """The digest of its schema."""
         return self.form.digest
 
     @property
@@ -135,8 +136,8 @@ class ModelQuestion:
 
     wire: InputRequest
     result_type: type[BaseModel]
-    message: str
-    schema: str
+    message: bytes
+    schema: bytes
     attempts: int = ATTEMPTS
     volatile_ok: bool = False
     otherwise: Any = NOTHING
@@ -206,8 +207,8 @@ class UrlQuestion:
 
     text: str
     url: str
-    message: str
-    schema: str
+    message: bytes
+    schema: bytes
     done: Callable[..., Any] | None
     wait: float
     volatile_ok: bool = False
@@ -296,8 +297,7 @@ Question = FormQuestion | UrlQuestion | ModelQuestion
 TICKET = re.compile(r"rt1\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{43}", re.ASCII)
 """How a ticket is spelled. Another key spells it differently, so what a URL question is pinned to leaves it out."""
 
-URL_SCHEMA = digest("url")
-_ROOTS = ModelQuestion(ListRootsRequest(), ListRootsResult, digest("roots/list"), digest("ListRootsResult"))
+_ROOTS = ModelQuestion(ListRootsRequest(), ListRootsResult, digest("roots/list"), LIST_ROOTS)
 
 
 def question_of(marker: Marker | Review) -> Question:
@@ -325,7 +325,7 @@ def question_of(marker: Marker | Review) -> Question:
             marker.message,
             marker.url,
             digest(f"{marker.message}\0{TICKET.sub('rt1', marker.url)}"),
-            URL_SCHEMA,
+            PAGE,
             marker.done,
             marker.wait,
             marker.volatile_ok,
@@ -338,7 +338,7 @@ def question_of(marker: Marker | Review) -> Question:
         result_type = CreateMessageResultWithTools if with_tools else CreateMessageResult
         params: Mapping[str, Any] = marker.params.model_dump(mode="json", by_alias=True, exclude_none=True)
         text = json.dumps(params, sort_keys=True, separators=(",", ":"))
-        message, schema = digest(text), digest(result_type.__name__)
+        message, schema = digest(text), SAMPLE_WITH_TOOLS if with_tools else SAMPLE
         if not isinstance(marker, Sample):
             return ModelQuestion(request, result_type, message, schema)
         return ModelQuestion(

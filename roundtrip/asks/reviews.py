@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roundtrip.asks.forms import AnswerInvalid, Form
-from roundtrip.machine.journal import digest
+from roundtrip.machine.pins import digest
 
 __all__ = ["Review", "ReviewForm"]
 
@@ -37,7 +37,7 @@ class ReviewForm:
         self.schema: Mapping[str, Any] = {"type": "object", "properties": properties}
         if required:
             self.schema = {**self.schema, "required": required}
-        self.digest = digest(json.dumps([[key, form.digest] for key, (form, _) in parts.items()]))
+        self.digest = digest(json.dumps([[key, form.digest.hex()] for key, (form, _) in parts.items()]))
 
     def parse(self, content: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
         """The content of each part's answer, as the user left it.

@@ -106,13 +106,13 @@ class _Check:
             await self._compare(0, await self._go_on(0, None, ()))
             return
         round_ = self._rounds[done - 1]
-        asked = {key: _asked(question) for key, question in round_.questions.items()}
+        asked = {key: self._asked(question) for key, question in round_.questions.items()}
         journal = self._journal(round_, asked=asked, entries=self._entries(self._rounds[: done - 1]))
         await self._compare(done, await self._go_on(done, journal, [*round_.answers.values()]))
 
     async def _check_waiting(self, round_: Round) -> None:
         """Check that answers which are still to come would count."""
-        asked = {key: _asked(question) for key, question in round_.questions.items()}
+        asked = {key: self._asked(question) for key, question in round_.questions.items()}
         journal = self._journal(round_, asked=asked, entries=self._entries(self._rounds[:-1]))
         played = await self._go_on(len(self._rounds), journal, ())
         if played is None:
@@ -209,7 +209,7 @@ class _Check:
                 extra.append(waiting)
         for waiting in extra:
             # Under another name. Whether answers find it shows when they come.
-            same = [key for key, question in missing.items() if question.pins == _pins(waiting)]
+            same = [key for key, question in missing.items() if question.digests == _digests(waiting)]
             if not same:
                 return all(question.reason is Reason.INVALID for question in expected)
             del missing[same[0]]
@@ -217,6 +217,9 @@ class _Check:
 
     def _again(self, waiting: Open, before: Question) -> None:
         cause = _CAUSES.get(waiting.reason, Cause.UNKNOWN)
+        if waiting.reason is Reason.KEY_GONE:
+            # The pin is this server's own, so something has changed, though its two plain bytes do not show it.
+            cause = Cause.REWORDED if before.digests[1] == _digests(waiting)[1] else Cause.SCHEMA_CHANGED
         complaint = waiting.complaint if cause is Cause.INVALID else None
         self._checked.note_again(AskedAgain(cause, before, Question.of(waiting), complaint))
 
@@ -242,10 +245,17 @@ class _Check:
     def _entries(self, rounds: Sequence[Round]) -> dict[str, Entry]:
         """The answers that counted, as the journal had them."""
         return {
-            key: Entry(answer.action, *answer.question.pins, answer.data)
+            key: Entry(answer.action, self._pin(answer.question), answer.data)
             for key, answer in self._answers(rounds).items()
             if answer.action is not None
         }
+
+    def _asked(self, question: Question) -> Asked:
+        return Asked(self._pin(question), attempts=question.attempt - 1)
+
+    def _pin(self, question: Question) -> bytes:
+        """The pin that the server, which has none of the recorded keys, would have made."""
+        return self._stage.pinner.pin(self._call.id, *question.digests)
 
     def _journal(self, round_: Round, *, asked: Mapping[str, Asked], entries: Mapping[str, Entry]) -> Journal:
         """What the call remembered when a round of questions was out."""
@@ -253,6 +263,7 @@ class _Check:
             call_id=self._call.id,
             born=self._now,
             deadline=self._now + _AGE,
+            end=self._now + _AGE,
             leg=round_.leg,
             round=round_.number,
             # Whatever this build is called, it is not the one that asked.
@@ -264,12 +275,8 @@ class _Check:
         )
 
 
-def _asked(question: Question) -> Asked:
-    return Asked(*question.pins, attempts=question.attempt - 1)
-
-
-def _pins(waiting: Open) -> tuple[str, str]:
-    return waiting.asked.message, waiting.asked.schema
+def _digests(waiting: Open) -> tuple[bytes, bytes]:
+    return waiting.question.message, waiting.question.schema
 
 
 def _said(answer: Answer) -> tuple[Action | None, Any, Any]:

@@ -14,7 +14,8 @@ from roundtrip.asks.forms import digest_of_form
 from roundtrip.asks.markers import ElicitUrl, ListRoots
 from roundtrip.asks.questions import question_of
 from roundtrip.errors import CapabilityMissing, QuestionVolatile, ToolTimedOut
-from roundtrip.machine.journal import Action, digest
+from roundtrip.machine.journal import Action
+from roundtrip.machine.pins import SAMPLE, SAMPLE_WITH_TOOLS, digest
 from roundtrip.recording.lines import AskedLine, Digested, EndedLine, Kept, ReadAnswer, Revealed, ShownQuestion
 from roundtrip.runtime.answers import Open
 from roundtrip.runtime.reasons import Reason
@@ -65,8 +66,8 @@ class Question:
     """What was wrong with the answer before; known of calls that are recorded as a whole."""
 
     @property
-    def pins(self) -> tuple[str, str]:
-        """The digests of wording and schema that an answer to it is pinned to."""
+    def digests(self) -> tuple[bytes, bytes]:
+        """The digests of message and schema, which the pin of an answer to it is made of."""
         if self.kind == "form":
             return digest(str(self.message)), digest_of_form(self.form or {})
         if self.kind == "page":
@@ -76,8 +77,7 @@ class Question:
             roots = question_of(ListRoots())
             return roots.message, roots.schema
         text = json.dumps(self.message, sort_keys=True, separators=(",", ":"))
-        result = "CreateMessageResultWithTools" if self.with_tools else "CreateMessageResult"
-        return digest(text), digest(result)
+        return digest(text), SAMPLE_WITH_TOOLS if self.with_tools else SAMPLE
 
     @property
     def with_tools(self) -> bool:

@@ -28,6 +28,7 @@ from pydantic import BaseModel, ValidationError
 from roundtrip.checking.recorded import Answer, Kind, NotReplayable, RecordedCall
 from roundtrip.clients.legs import Era, Leg, Method, send
 from roundtrip.machine.journal import Action, Journal
+from roundtrip.machine.pins import Pinner
 from roundtrip.runtime.answers import Open
 from roundtrip.server.rehearsal import End, Rehearsal, rehearsing
 from roundtrip.server.server import Server
@@ -59,6 +60,11 @@ class Stage:
         self._open = clients
         self._seconds = seconds
         self._clients: dict[frozenset[Kind], Client] = {}
+
+    @property
+    def pinner(self) -> Pinner:
+        """Makes the pins that the server takes."""
+        return self._server.journal_codec.pinner
 
     def names_of(self, call: RecordedCall, key: str) -> tuple[str, ...]:
         """A question's name and its former ones, as the code says now."""

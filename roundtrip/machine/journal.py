@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,21 +10,16 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 __all__ = [
-    "DIGEST_BYTES",
-    "DIGEST_CHARS",
     "Action",
     "Asked",
     "Computed",
     "Entry",
     "Journal",
-    "digest",
     "from_text",
     "to_json",
     "to_text",
 ]
 
-DIGEST_BYTES: Final = 6
-DIGEST_CHARS: Final = 8
 SEALED_BLOCK: Final = 64
 """What sizes of sealed values are rounded up to where they are told."""
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
@@ -40,26 +34,24 @@ class Action(IntEnum):
 
 
 class Entry(NamedTuple):
-    """One answer the client gave, pinned to the wording it was shown under.
+    """One answer the client gave, with the pin of the wording it was shown under (`roundtrip.machine.pins`).
 
     `data` is exactly what the client sent, so that restoring validates the same value again.
     """
 
     action: Action
-    message: str
-    schema: str
+    pin: bytes
     data: Any = None
 
 
 class Asked(NamedTuple):
-    """One question that is out: the wording the client was shown, and how it went so far.
+    """One question that is out: the pin of the wording that the client was shown, and how it went so far.
 
     `attempts` counts answers that were not valid, `discards` consecutive legs on which an answer came for another
     wording.
     """
 
-    message: str
-    schema: str
+    pin: bytes
     attempts: int = 0
     discards: int = 0
 
@@ -88,16 +80,20 @@ def _empty_computed() -> Mapping[str, Computed]:
 class Journal:
     """The memory of one call. A new one is written for each leg that ends with questions.
 
-    `born`, `deadline` and `written` are seconds since the epoch; `fingerprint` is the plan's and `build` the
-    application's, both of the leg that wrote it. `authored` is the `request_state` of an author who asks by hand.
+    `born`, `deadline`, `end` and `written` are seconds since the epoch. The deadline is that of the awaited leg; no leg
+    of the call can come after its end. `recover` says for how many seconds after a deadline its answers may fill in a
+    new call. The build that began the call sets both, and no other build changes them.
+    `fingerprint` is the plan's and `build` the application's, both of the leg that wrote it. `authored` is the
+    `request_state` of an author who asks by hand.
     `traceparent` names the span of the leg that wrote it, where there was one, in the words of W3C Trace Context.
     `seeds` are accepted answers of an expired call that this one takes the place of: its questions show them as
-    defaults, and they answer nothing.
+    defaults, and they answer nothing. `origin` is the call for which the pins are made, where that is the expired one.
     """
 
     call_id: str
     born: float
     deadline: float
+    end: float
     leg: int
     round: int
     fingerprint: str = ""
@@ -110,6 +106,13 @@ class Journal:
     traceparent: str | None = None
     seeds: Mapping[str, Entry] = field(default_factory=_empty_entries)
     written: float = 0.0
+    recover: float = 0.0
+    origin: str | None = None
+
+    @property
+    def pinned_for(self) -> str:
+        """The id of the call for which its pins are made."""
+        return self.call_id if self.origin is None else self.origin
 
     @property
     def has_secrets(self) -> bool:
@@ -131,13 +134,6 @@ class Journal:
 def _in_blocks(size: int) -> int:
     # The length of a short secret is a secret, also in an error.
     return -(-size // SEALED_BLOCK) * SEALED_BLOCK
-
-
-def digest(text: str) -> str:
-    """What a wording or a schema is pinned by: six bytes of its SHA-256, as text."""
-    short = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:DIGEST_BYTES]
-    # As `to_text` does, but six bytes need no padding that would have to go.
-    return binascii.b2a_base64(short, newline=False).translate(_URL_SAFE).decode()
 
 
 def to_text(raw: bytes) -> str:

@@ -15,42 +15,34 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from roundtrip.errors import RejectionReason, TokenRejected, TokenTooLarge
-from roundtrip.machine.journal import (
-    DIGEST_BYTES,
-    DIGEST_CHARS,
-    Action,
-    Asked,
-    Computed,
-    Entry,
-    Journal,
-    to_json,
-    to_text,
-)
+from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, to_json, to_text
+from roundtrip.machine.pins import MAC_BYTES, MARKS_BYTES, SALTED_BYTES
 
 __all__ = ["FORMAT", "MAX_JOURNAL_BYTES", "Seal", "call_of", "pack", "unpack", "unpack_open"]
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Version of the binary form. Bytes of another version are refused, not guessed at."""
 
 MAX_JOURNAL_BYTES: Final = 256 * 1024
 """How large a journal may be before it is deflated, where nothing else is said."""
 
-_HEAD: Final = struct.Struct(">B6sIIBB9s3s3sH")
-"""Format and flags, born, written, deadline, leg, round, call, plan, build, how many pins."""
+_HEAD: Final = struct.Struct(">B6sIIIBB9s3s3sH")
+"""Format and flags, born, written, deadline, end, leg, round, call, plan, build, how many pins."""
 _FORMAT_SHIFT: Final = 4
 _DEFLATED: Final = 1
 _SEALED: Final = 2
 _LINKED: Final = 4
 _ALIKE: Final = 8
-"""All pins have the same schema."""
+"""All pins have the same mark of a schema."""
 _FLAG_BITS: Final = 0x0F
 
 _MOST_MILLISECONDS: Final = 0xFFFF_FFFF
 _MOST_COUNTED: Final = 0xFF
-_MOST_PINS: Final = 0xFFFF
-_MOST_SCHEMAS: Final = 0xFF
+_MOST_PINS: Final = 0x7FFF
+_SALTED: Final = 0x8000
+"""Beside the number of pins: they are long, as they were made without a key."""
 _BORN_BYTES: Final = 6
-_CALL_AT: Final = 17
+_CALL_AT: Final = 21
 _CALL_BYTES: Final = 9
 _SHORT_BYTES: Final = 3
 _LINK_BYTES: Final = 25
@@ -92,8 +84,10 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
     born = round(journal.born * 1000)
     # Nor is a token written later than it was: clocks that are just near enough would be too far apart.
     written, span = max(0, int(journal.written * 1000) - born), max(0, int(journal.deadline * 1000) - born)
-    if written > _MOST_MILLISECONDS or span > _MOST_MILLISECONDS:
-        odd["spans"], written, span = [written, span], 0, 0
+    # The end is written again by each leg as well.
+    whole = max(0, round(journal.end * 1000) - born)
+    if max(written, span, whole) > _MOST_MILLISECONDS:
+        odd["spans"], written, span, whole = [written, span, whole], 0, 0, 0
     leg, round_ = journal.leg, journal.round
     if leg > _MOST_COUNTED or round_ > _MOST_COUNTED:
         odd["counts"], leg, round_ = [leg, round_], 0, 0
@@ -112,7 +106,7 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
         odd["build"] = journal.build
 
     pinned = [*journal.entries.values(), *journal.asked.values(), *journal.seeds.values()]
-    pins, alike = _pack_pins(pinned)
+    pins, count, alike = _pack_pins([one.pin for one in pinned])
     text = _pack_text(journal, odd)
     flags, link, blocks, sealed = FORMAT << _FORMAT_SHIFT | (_ALIKE if alike else 0), b"", b"", b""
     if journal.traceparent is not None:
@@ -130,34 +124,23 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
         if len(deflated) < len(text):
             flags, text = flags | _DEFLATED, deflated
     head = _HEAD.pack(
-        flags, born.to_bytes(_BORN_BYTES, "big"), written, span, leg, round_, call, plan, build, len(pinned)
+        flags, born.to_bytes(_BORN_BYTES, "big"), written, span, whole, leg, round_, call, plan, build, count
     )
     return b"".join((head, link, blocks, pins, text, sealed))
 
 
-def _pack_pins(pinned: Sequence[Entry | Asked]) -> tuple[bytes, bool]:
-    """The digests of all messages, then those of the schemas, and whether there is one schema for all.
-
-    Forms are often alike: where there are several, how many comes first, and which is whose after them. Where there are
-    too many to number, their number is 0, and each pin has its own.
-    """
-    messages = "".join([pin.message for pin in pinned])
-    schemas = [pin.schema for pin in pinned]
-    places = {schema: place for place, schema in enumerate(dict.fromkeys(schemas))}
-    digests = _digests(messages)
-    if len(places) == 1:
-        return digests + _digests(schemas[0]), True
-    if len(places) > _MOST_SCHEMAS:
-        return digests + b"\0" + _digests("".join(schemas)), False
-    if not places:
-        return b"", False
-    whose = bytes([places[schema] for schema in schemas])
-    return b"".join((digests, bytes([len(places)]), _digests("".join(places)), whose)), False
-
-
-def _digests(text: str) -> bytes:
-    # Each is a whole number of groups of base64, so they are decoded as one.
-    return base64.urlsafe_b64decode(text)
+def _pack_pins(pins: Sequence[bytes]) -> tuple[bytes, int, bool]:
+    """All keyed parts, then the marks of the messages, then those of the schemas: one for all if they are alike."""
+    count, size = len(pins), MAC_BYTES
+    if not pins:
+        return b"", 0, False
+    if any(len(pin) > MAC_BYTES + MARKS_BYTES for pin in pins):
+        # One that a key made is filled up. That happens only where a server is given its first key, or loses its last.
+        count, size = count | _SALTED, SALTED_BYTES
+    macs = b"".join([pin[:-MARKS_BYTES].ljust(size, b"\0") for pin in pins])
+    schemas = bytes([pin[-1] for pin in pins])
+    alike = schemas.count(schemas[0]) == len(schemas)
+    return b"".join((macs, bytes([pin[-2] for pin in pins]), schemas[:1] if alike else schemas)), count, alike
 
 
 def _pack_text(journal: Journal, odd: dict[str, Any]) -> bytes:
@@ -170,6 +153,10 @@ def _pack_text(journal: Journal, odd: dict[str, Any]) -> bytes:
     tries = {key: [one.attempts, one.discards] for key, one in journal.asked.items() if one.attempts or one.discards}
     if tries:
         odd["tries"] = tries
+    if journal.recover:
+        odd["recover"] = journal.recover
+    if journal.origin is not None:
+        odd["origin"] = journal.origin
     if journal.seeds:
         odd["seeds"] = {key: entry.data for key, entry in journal.seeds.items()}
     if odd:
@@ -186,7 +173,7 @@ def _pack_sealed(journal: Journal, seal: Seal | None) -> bytes:
 
 def _bound_to(call_id: str) -> bytes:
     # A sealed part must not open inside another call's journal.
-    return b"roundtrip/journal/2/" + call_id.encode("utf-8", "surrogatepass")
+    return b"roundtrip/journal/3/" + call_id.encode("utf-8", "surrogatepass")
 
 
 def _deflate(raw: bytes) -> bytes:
@@ -266,7 +253,7 @@ def unpack_open(packed: bytes, *, limit: int = MAX_JOURNAL_BYTES) -> tuple[Journ
 def _unpack(packed: bytes, limit: int) -> tuple[Journal, bytes | None]:
     if packed[0] >> _FORMAT_SHIFT != FORMAT:
         raise ValueError(f"unknown journal format {packed[0] >> _FORMAT_SHIFT}")
-    tag, born_at, written, span, leg, round_, call, plan, build, count = _HEAD.unpack_from(packed)
+    tag, born_at, written, span, whole, leg, round_, call, plan, build, many = _HEAD.unpack_from(packed)
     flags = tag & _FLAG_BITS
     at, end = _HEAD.size, len(packed)
     traceparent = sealed = None
@@ -278,7 +265,8 @@ def _unpack(packed: bytes, limit: int) -> tuple[Journal, bytes | None]:
         at += _BLOCKS_BYTES
         end -= blocks * _BLOCK + _AROUND_BLOCKS
         sealed = packed[max(end, 0) :]
-    pins, at = _unpack_pins(packed, at, count, alike=bool(flags & _ALIKE))
+    count, size = many & _MOST_PINS, SALTED_BYTES if many & _SALTED else MAC_BYTES
+    pins, at = _unpack_pins(packed, at, count, alike=bool(flags & _ALIKE), size=size)
     if at > end:
         raise ValueError("cut short")
     text = packed[at:end]
@@ -292,9 +280,9 @@ def _unpack(packed: bytes, limit: int) -> tuple[Journal, bytes | None]:
     if len(answers) + len(asked) + len(seeds) != count or any(type(key) is not str for key in asked):
         raise ValueError("names and pins do not match")
     if "spans" in odd:
-        written, span = _numbers(odd.pop("spans"))
+        written, span, whole = _numbers(odd.pop("spans"), 3)
     if "counts" in odd:
-        leg, round_ = _numbers(odd.pop("counts"))
+        leg, round_ = _numbers(odd.pop("counts"), 2)
     version = _text(odd.pop("version")) if "version" in odd else None
     born = int.from_bytes(born_at, "big")
     each = iter(pins)
@@ -302,20 +290,23 @@ def _unpack(packed: bytes, limit: int) -> tuple[Journal, bytes | None]:
         call_id=_text(odd.pop("call")) if "call" in odd else to_text(call),
         born=born / 1000,
         deadline=(born + span) / 1000,
+        end=(born + whole) / 1000,
         leg=leg,
         round=round_,
         fingerprint=_text(odd.pop("plan")) if "plan" in odd else plan.hex(),
         build=_text(odd.pop("build")) if "build" in odd else build.hex(),
         version=version,
         entries=MappingProxyType(
-            {key: Entry(Action(actions.pop(key, 0)), *next(each), data) for key, data in answers.items()}
+            {key: Entry(Action(actions.pop(key, 0)), next(each), data) for key, data in answers.items()}
         ),
         asked=MappingProxyType(
-            {key: Asked(*next(each), *(_numbers(tries.pop(key)) if key in tries else ())) for key in asked}
+            {key: Asked(next(each), *(_numbers(tries.pop(key), 2) if key in tries else ())) for key in asked}
         ),
         traceparent=traceparent,
-        seeds=MappingProxyType({key: Entry(Action.ACCEPT, *next(each), data) for key, data in seeds.items()}),
+        seeds=MappingProxyType({key: Entry(Action.ACCEPT, next(each), data) for key, data in seeds.items()}),
         written=(born + written) / 1000,
+        recover=_number(odd.pop("recover")) if "recover" in odd else 0.0,
+        origin=_text(odd.pop("origin")) if "origin" in odd else None,
     )
     if odd or actions or tries:
         raise ValueError("unknown fields")
@@ -330,27 +321,23 @@ def _unpack_link(raw: bytes) -> str:
     return traceparent
 
 
-def _unpack_pins(packed: bytes, at: int, count: int, *, alike: bool) -> tuple[list[tuple[str, str]], int]:
-    """The digests of message and schema of each answer and question in turn, and where they end."""
-    messages, at = _unpack_digests(packed, at, count)
-    if alike:
-        schemas, at = _unpack_digests(packed, at, 1)
-        return [(message, schemas[0]) for message in messages], at
+def _unpack_pins(packed: bytes, at: int, count: int, *, alike: bool, size: int) -> tuple[list[bytes], int]:
+    """The pins of each answer and question in turn, and where they end."""
     if not count:
+        if alike:
+            raise ValueError("alike, and there are none")
         return [], at
-    several = packed[at]
-    schemas, at = _unpack_digests(packed, at + 1, several or count)
-    if several:
-        whose = packed[at : at + count]
-        schemas, at = [schemas[place] for place in whose], at + count
-    return list(zip(messages, schemas, strict=True)), at
-
-
-def _unpack_digests(packed: bytes, at: int, count: int) -> tuple[list[str], int]:
-    end = at + count * DIGEST_BYTES
-    text = to_text(packed[at:end])
-    digests = [text[place : place + DIGEST_CHARS] for place in range(0, count * DIGEST_CHARS, DIGEST_CHARS)]
-    return digests, end
+    messages = at + count * size
+    schemas = messages + count
+    end = schemas + (1 if alike else count)
+    if end > len(packed):
+        raise ValueError("cut short")
+    marks = packed[schemas:end] * (count if alike else 1)
+    if not alike and marks.count(marks[0]) == count:
+        raise ValueError("alike, and not written so")
+    return [
+        packed[at + n * size : at + (n + 1) * size] + bytes((packed[messages + n], marks[n])) for n in range(count)
+    ], end
 
 
 def _parse(raw: bytes) -> Any:
@@ -366,11 +353,17 @@ def _fields(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _numbers(pair: Any) -> tuple[int, int]:
-    first, second = pair
-    if type(first) is not int or type(second) is not int:
+def _numbers(row: Any, many: int) -> list[int]:
+    numbers = cast("list[Any]", row)
+    if type(row) is not list or len(numbers) != many or any(type(number) is not int for number in numbers):
         raise ValueError("no numbers")
-    return first, second
+    return numbers
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise ValueError("no number")
+    return float(value)
 
 
 def _text(value: Any) -> str:

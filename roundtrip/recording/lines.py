@@ -111,7 +111,7 @@ class ShownQuestion(_Part):
     key: str
     kind: Literal["form", "page", "sample", "roots"]
     reason: Reason
-    changed: tuple[Literal["message", "schema"], ...] = Field(
+    changed: tuple[Literal["message", "schema", "key"], ...] = Field(
         default=(), description="What differs from when the client was shown it before."
     )
     former: str | None = Field(default=None, description="The name under which an answer to this question is known.")

@@ -56,7 +56,7 @@ class Redaction:
     def __init__(self, key: bytes, revealed: frozenset[Revealable]) -> None:
         self._key = key
         self._revealed = revealed
-        self._known: dict[str, str] = {}
+        self._known: dict[bytes, str] = {}
 
     def put(self, kind: Revealable, value: Any) -> str:
         """A value of some kind."""
@@ -78,7 +78,7 @@ class Redaction:
         """A text that names questions."""
         return _UNNAMED.sub(lambda found: self.name(found[0]), text) if UNNAMED in text else text
 
-    def put_known(self, kind: Revealable, name: str, value: Any) -> str:
+    def put_known(self, kind: Revealable, name: bytes, value: Any) -> str:
         """As `put`, for a value that comes often and has a name of its own, such as a form's schema."""
         known = self._known.get(name)
         if known is None:

@@ -23,12 +23,13 @@ from pydantic_core import PydanticSerializationError
 from roundtrip.asks.forms import AnswerInvalid, Form, form_of
 from roundtrip.asks.markers import NOTHING, Marker, SdkElicit, SdkListRoots, SdkSample
 from roundtrip.asks.outcomes import Outcome
-from roundtrip.asks.questions import URL_SCHEMA, FormQuestion, Question, UrlQuestion, question_of
+from roundtrip.asks.questions import FormQuestion, Question, UrlQuestion, question_of
 from roundtrip.asks.reviews import Review
 from roundtrip.errors import AnswerRejected, QuestionVolatile, SchemaNotRenderable, ValueNotStorable
 from roundtrip.graph.plan import Node, Plan
 from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored, Fixed, Watch
-from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, digest
+from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, to_text
+from roundtrip.machine.pins import Pinner, digest, has_form, is_by_software, is_page, may_use_tools
 from roundtrip.runtime.reasons import Reason
 
 __all__ = ["UNNAMED", "VOLATILE_AFTER", "Answers", "Noted", "Open", "seeds_of", "without_value"]
@@ -43,11 +44,7 @@ VOLATILE_AFTER = 2
 """On how many legs in a row an answer may be lost to a changed wording before the question counts as volatile."""
 
 _ACTIONS = {"decline": Action.DECLINE, "cancel": Action.CANCEL}
-_WITH_TOOLS = digest(CreateMessageResultWithTools.__name__)
-_BY_SOFTWARE = {_WITH_TOOLS, digest(CreateMessageResult.__name__), digest(ListRootsResult.__name__)}
-"""What questions are pinned by that the client's software answers."""
-_FORMLESS = {*_BY_SOFTWARE, URL_SCHEMA}
-"""What questions without a form are pinned by."""
+_ELICITATION_ID_BYTES: Final = 12
 
 
 @dataclass(slots=True)
@@ -105,9 +102,13 @@ class Answers:
         call_id: str = "",
         watch: Watch | None = None,
         seeds: Mapping[str, Entry] | None = None,
+        pinner: Pinner | None = None,
+        pinned_for: str | None = None,
     ) -> None:
         self._plan = plan
         self._call_id = call_id
+        self._pinner = pinner if pinner is not None else Pinner()
+        self._pinned_for = call_id if pinned_for is None else pinned_for
         self._watch = watch
         self._same_build = journal is not None and journal.build == build
         self._other_build = journal is not None and journal.build != build
@@ -197,7 +198,8 @@ class Answers:
             self.forms[key] = question.form
         if isinstance(question, UrlQuestion):
             if not question.elicitation_id:
-                question = replace(question, elicitation_id=digest(f"{self._call_id}/{key}"))
+                named = to_text(digest(f"{self._call_id}/{key}")[:_ELICITATION_ID_BYTES])
+                question = replace(question, elicitation_id=named)
             if question.done is not None:
                 return self._settle_page(names, question, decisive=decisive)
         restored = self._restore(names, question) if self.entries or self.computed else None
@@ -209,17 +211,18 @@ class Answers:
         if name is None:
             return self._leave_new(names, question, decisive=decisive)
         asked, answered = self._asked[name], name in self._responses
-        changed = _changes(asked, question)
+        changed = self._changes(asked, question)
         if changed:
-            lost = answered and self._same_build and not question.volatile_ok
-            again = Asked(question.message, question.schema, discards=asked.discards + 1 if lost else 0)
+            lost = answered and self._same_build and not question.volatile_ok and changed != _KEY_GONE
+            again = Asked(self._pin(question), discards=asked.discards + 1 if lost else 0)
             if answered:
                 self._tell_read(key, self._responses[name], "lost")
             return self._leave_open(
                 Open(key, question, again, _reworded(changed), changed, decisive=decisive, lost=changed if lost else ())
             )
         if not answered:
-            return self._leave_open(Open(key, question, asked._replace(discards=0), Reason.MISSING, decisive=decisive))
+            again = asked._replace(pin=self._pin(question), discards=0)
+            return self._leave_open(Open(key, question, again, Reason.MISSING, decisive=decisive))
         response = self._responses.pop(name)
         try:
             outcome, data = self._read(question, response)
@@ -228,7 +231,7 @@ class Answers:
         self._tell_read(key, response, "taken")
         for former in names[1:]:
             self.entries.pop(former, None)
-        self.entries[key] = Entry(outcome.action, question.message, question.schema, data)
+        self.entries[key] = Entry(outcome.action, self._pin(question), data)
         self._fresh.add(key)
         self.open.pop(key, None)
         return outcome
@@ -249,8 +252,8 @@ class Answers:
                 self._tell_reused(key)
                 return outcome
         name = next((name for name in names if name in self._asked), key)
-        asked = self._asked.get(name) or Asked(question.message, question.schema)
-        changed = _changes(asked, question)
+        asked = self._asked.get(name) or Asked(self._pin(question))
+        changed = self._changes(asked, question)
         if name in self._responses and changed:
             self._tell_read(key, self._responses[name], "lost")
         elif name in self._responses:
@@ -259,7 +262,7 @@ class Answers:
                 outcome, _ = self._read(question, response)
             except AnswerInvalid as error:
                 known = next((self.entries[name] for name in names if name in self.entries), None)
-                consented = known is not None and not _changes(known, question)
+                consented = known is not None and not self._changes(known, question)
                 return self._leave_invalid(
                     key, question, asked, response, error, consented=consented, decisive=decisive
                 )
@@ -269,18 +272,21 @@ class Answers:
             # Agreeing a second time is no news: the page is still not done.
             if outcome.action is not Action.ACCEPT or key not in self.entries:
                 self._fresh.add(key)
-            self.entries[key] = Entry(outcome.action, question.message, question.schema)
-        entry = next((self.entries[name] for name in names if name in self.entries), None)
-        agreed = entry is not None and not _changes(entry, question)
+            self.entries[key] = Entry(outcome.action, self._pin(question))
+        known = next((name for name in names if name in self.entries), key)
+        entry = self.entries.get(known)
+        agreed = entry is not None and not self._changes(entry, question)
         if entry is not None and agreed and entry.action is not Action.ACCEPT:
             self.open.pop(key, None)
             return Outcome(action=entry.action)
         if name not in self._asked and not agreed:
             return self._leave_new(names, question, decisive=decisive)
-        if entry is not None and not agreed:
-            changed = changed or _changes(entry, question)
+        if entry is not None and agreed:
+            self._renew(known, question)
+        elif entry is not None:
+            changed = changed or self._changes(entry, question)
         reason = Reason.UNFINISHED if agreed else _reworded(changed) if changed else Reason.MISSING
-        again = Asked(question.message, question.schema)
+        again = Asked(self._pin(question))
         return self._leave_open(
             Open(key, question, again, reason, () if agreed else changed, consented=agreed, decisive=decisive)
         )
@@ -309,7 +315,7 @@ class Answers:
             Open(
                 key,
                 question,
-                Asked(question.message, question.schema, attempts=attempts),
+                Asked(self._pin(question), attempts=attempts),
                 Reason.INVALID,
                 complaint=str(error),
                 consented=consented,
@@ -341,7 +347,7 @@ class Answers:
                     for name, pinned in known.items()
                     if name.partition("@")[0] == node.bare_key
                     and name not in self._plan.names
-                    and not _changes(pinned, waiting.question)
+                    and not self._changes(pinned, waiting.question)
                 ]
                 if len(names) == 1:
                     known[node.key] = known.pop(names[0])  # type: ignore[assignment]
@@ -373,7 +379,7 @@ class Answers:
         entry = self.entries.get(node.key)
         if entry is None:
             return node.key in self.computed
-        return entry.action is Action.ACCEPT and entry.schema != URL_SCHEMA
+        return entry.action is Action.ACCEPT and not is_page(entry.pin)
 
     def form_of(self, key: str) -> Form | None:
         """The form that a question of this call was answered in, for a review of the answer."""
@@ -398,7 +404,7 @@ class Answers:
                     return Outcome(value)
                 if name in self.entries:
                     entry = self.entries[name]
-                    if entry.schema == URL_SCHEMA:
+                    if is_page(entry.pin):
                         # To agree to a page is not yet its outcome; the function asks again for that.
                         continue
                     value = _restore_answer(node, entry) if entry.action is Action.ACCEPT else None
@@ -461,11 +467,11 @@ class Answers:
             wire = response.model_dump(mode="json", by_alias=True, exclude_none=True)
             data = wire.get("content") if "action" in wire else wire
             asked = self._asked[key]
-            if isinstance(response, ElicitResult) is (asked.schema in _BY_SOFTWARE):
+            if isinstance(response, ElicitResult) is is_by_software(asked.pin):
                 # The answer to another kind of question: kept, it could count as consent.
                 continue
             action = _ACTIONS.get(wire.get("action", ""), Action.ACCEPT)
-            entries[key] = Entry(action, asked.message, asked.schema, data)
+            entries[key] = Entry(action, asked.pin, data)
         return entries
 
     def still_asked(self) -> dict[str, Asked]:
@@ -496,7 +502,7 @@ class Answers:
             # Its wording is its name, so an answer lost to a change shows as one to a name that nobody asks any more.
             lost = [name for name in self._responses if name.startswith(UNNAMED)]
             discards = max((self._asked[name].discards + 1 for name in lost), default=0)
-        asked = Asked(question.message, question.schema, discards=discards)
+        asked = Asked(self._pin(question), discards=discards)
         if self.entries or self._asked or self._revised:
             reason, changed, former = self._why_new(names, question)
         else:
@@ -520,7 +526,7 @@ class Answers:
             return Reason.REVISED, (), None
         entry = next((self.entries[name] for name in names if name in self.entries), None)
         if entry is not None:
-            changed = _changes(entry, question)
+            changed = self._changes(entry, question)
             if changed:
                 return _reworded(changed), changed, None
             # An answer that once fitted this very form, and does not now.
@@ -529,7 +535,7 @@ class Answers:
             return Reason.NEW, (), None
         known: dict[str, Entry | Asked] = {**self._asked, **self.entries}
         for name, pinned in known.items():
-            if name not in self._plan.names and name not in self._seen and not _changes(pinned, question):
+            if name not in self._plan.names and name not in self._seen and not self._changes(pinned, question):
                 return Reason.RENAMED, (), name
         return (Reason.OTHER_BUILD if self._was_in_reach(names[0]) else Reason.NEW), (), None
 
@@ -558,7 +564,7 @@ class Answers:
     def _leave_open(self, waiting: Open) -> None:
         seed = self._seeds.get(waiting.key) if waiting.seed is None else None
         # Another wording may mean another thing by the same words.
-        if seed is not None and not _changes(seed, waiting.question):
+        if seed is not None and not self._changes(seed, waiting.question):
             waiting.seed = seed.data
         self.open[waiting.key] = waiting
 
@@ -609,7 +615,7 @@ class Answers:
                     del self.computed[_STAND_IN + name]
             entry = self.entries.get(name)
             # An entry for another wording stays: a later leg may land on the build that has that wording.
-            if entry is None or _changes(entry, question):
+            if entry is None or self._changes(entry, question):
                 continue
             try:
                 outcome = question.restore(entry.action, entry.data)
@@ -617,13 +623,26 @@ class Answers:
                 continue
             if name != names[0]:
                 self.entries[names[0]] = self.entries.pop(name)
+            self._renew(names[0], question)
             return outcome
         return None
 
     def _fits(self, node: Node, question: Question) -> bool:
         """Whether another open node asks this very question."""
         waiting = self.open.get(node.key)
-        return waiting is not None and not _changes(waiting.asked, question)
+        return waiting is not None and not self._changes(waiting.asked, question)
+
+    def _pin(self, question: Question) -> bytes:
+        return self._pinner.pin(self._pinned_for, question.message, question.schema)
+
+    def _renew(self, name: str, question: Question) -> None:
+        """Pin an answer with the newest key, so that it still counts when the key of its pin has left the ring."""
+        if self._pinner.rotates:
+            self.entries[name] = self.entries[name]._replace(pin=self._pin(question))
+
+    def _changes(self, known: Entry | Asked, question: Question) -> tuple[str, ...]:
+        """Return what differs from when the client was shown the question: its message, its schema, or only the key."""
+        return self._pinner.changes(known.pin, self._pinned_for, question.message, question.schema)
 
 
 def seeds_of(journal: Journal, responses: Mapping[str, object]) -> dict[str, Entry]:
@@ -640,24 +659,22 @@ def seeds_of(journal: Journal, responses: Mapping[str, object]) -> dict[str, Ent
         except ValidationError:
             continue
         if response.action == "accept" and response.content:
-            seeds[key] = Entry(Action.ACCEPT, asked.message, asked.schema, response.content)
-    return {
-        key: entry for key, entry in seeds.items() if isinstance(entry.data, dict) and entry.schema not in _FORMLESS
-    }
+            seeds[key] = Entry(Action.ACCEPT, asked.pin, response.content)
+    return {key: entry for key, entry in seeds.items() if isinstance(entry.data, dict) and has_form(entry.pin)}
 
 
 _UNKNOWN: Final = (Reason.NEW, Reason.RENAMED, Reason.OTHER_BUILD)
 """Why a question may be put of which this call has no answer under its name."""
 
 
+_KEY_GONE: Final = ("key",)
+"""Of a pin that no key verifies, and that shows no other difference."""
+
+
 def _reworded(changed: tuple[str, ...]) -> Reason:
+    if changed == _KEY_GONE:
+        return Reason.KEY_GONE
     return Reason.SCHEMA_CHANGED if "schema" in changed else Reason.REWORDED
-
-
-def _changes(known: Entry | Asked, question: Question) -> tuple[str, ...]:
-    """Which of wording and schema differ from when the client was shown them."""
-    message = () if known.message == question.message else ("message",)
-    return message if known.schema == question.schema else (*message, "schema")
 
 
 def _adapter(node: Node) -> TypeAdapter[Any]:
@@ -692,7 +709,7 @@ def _restore_answer(node: Node, entry: Entry) -> Any:
     form = _form_asked_by(node)
     if form is not None:
         return form.parse(entry.data)
-    kind = CreateMessageResultWithTools if entry.schema == _WITH_TOOLS else CreateMessageResult
+    kind = CreateMessageResultWithTools if may_use_tools(entry.pin) else CreateMessageResult
     return kind.model_validate(entry.data)
 
 

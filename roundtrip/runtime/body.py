@@ -33,6 +33,7 @@ from roundtrip.graph.signatures import hints_of, is_async
 from roundtrip.graph.walk import RunInThread
 from roundtrip.machine.facts import StepBegan, StepEnded, Watch
 from roundtrip.machine.journal import Action, Computed
+from roundtrip.machine.pins import label_of
 from roundtrip.runtime.answers import UNNAMED, Answers, Noted, without_value
 from roundtrip.runtime.endings import Revision, Suspension
 from roundtrip.runtime.rounds import Rounds
@@ -135,7 +136,7 @@ class Body:
     def name(self, marker: Marker) -> str:
         """The name of a question whose author gave none: what it says, and how often that was said before."""
         question = question_of(marker)
-        stem = f"{UNNAMED}{question.message}{question.schema}"
+        stem = f"{UNNAMED}{label_of(question.message)}{label_of(question.schema)}"
         number = 1
         while f"{stem}-{number}" in self._used:
             number += 1

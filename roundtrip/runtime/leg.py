@@ -25,6 +25,7 @@ from roundtrip.graph.walk import Enter, Refusal, RunInThread, Walk, enter_nothin
 from roundtrip.machine.call import Call
 from roundtrip.machine.facts import BodyBegan
 from roundtrip.machine.journal import Action, Entry, Journal
+from roundtrip.machine.pins import Pinner
 from roundtrip.machine.table import Event, State
 from roundtrip.runtime.answers import Answers, Open
 from roundtrip.runtime.body import Body
@@ -121,6 +122,8 @@ class Leg:
     plan: Plan
     client: Client
     born: float
+    end: float
+    """When no leg of the call can come any more, as the build that began it has set it."""
     clock: Callable[[], float]
     limits: Limits
     write: Callable[[Journal], str]
@@ -142,6 +145,10 @@ class Leg:
     responses: Mapping[str, InputResponse] | None = None
     seeds: Mapping[str, Entry] | None = None
     """What was answered in an expired call that this new one takes the place of."""
+    origin: str | None = None
+    """That expired call: its pins stay good, so this one makes its own for the same id."""
+    pinner: Pinner | None = None
+    """Makes the pins of questions; without it they are only salted."""
     once: Once | None = None
     """Keeps the books, where the body must run once."""
     begin_uncovered: Callable[[], None] | None = None
@@ -158,9 +165,14 @@ class Leg:
         """Who keeps the books, once a token has given the call a name."""
         return self.once if self.journal is not None else None
 
+    @property
+    def recover(self) -> float:
+        """For how many seconds after a deadline the call's answers may fill in a new one."""
+        return self.limits.recover if self.journal is None else self.journal.recover
+
     def left(self) -> float:
         """Seconds until the call is older than its calls may get."""
-        return self.born + self.limits.max_age - self.clock()
+        return self.end - self.clock()
 
     def remember(self, answers: Answers | None = None, *, authored: str | None = None) -> str:
         """The state that tells the next leg what it has to know.
@@ -173,7 +185,8 @@ class Leg:
             call_id=self.call.id,
             born=self.born,
             # No leg outlives the call's whole age, however late it starts.
-            deadline=min(now + self.limits.ttl, self.born + self.limits.max_age),
+            deadline=min(now + self.limits.ttl, self.end),
+            end=self.end,
             leg=self.call.leg,
             round=self.call.round,
             fingerprint=self.plan.fingerprint,
@@ -185,6 +198,8 @@ class Leg:
             authored=authored,
             seeds=answers.unused_seeds() if answers is not None else {},
             written=now,
+            recover=self.recover,
+            origin=self.origin,
         )
         try:
             return self.write(journal)
@@ -232,7 +247,16 @@ async def serve(
     call = leg.call
     if silent and not leg.plan.nodes and leg.gate is None and leg.managers is None and leg.once is None:
         return await _serve_silent(leg, execute)
-    answers = Answers(leg.plan, leg.journal, build=leg.build, call_id=call.id, watch=call.watch, seeds=leg.seeds)
+    answers = Answers(
+        leg.plan,
+        leg.journal,
+        build=leg.build,
+        call_id=call.id,
+        watch=call.watch,
+        seeds=leg.seeds,
+        pinner=leg.pinner,
+        pinned_for=leg.origin,
+    )
 
     run = _Run(leg, answers, make_context)
     leg.offer(run.context)

@@ -18,6 +18,8 @@ class Reason(StrEnum):
     """Its message differs from the one that was answered."""
     SCHEMA_CHANGED = "schema changed"
     """Its form differs from the one that was answered; its message may, too."""
+    KEY_GONE = "key gone"
+    """The key that its answer was pinned with has left the ring, so nobody can tell whether its wording changed."""
     RENAMED = "renamed away"
     """An answer to this very question is known under a name that nothing asks by any more."""
     VOLATILE = "volatile"

@@ -126,7 +126,7 @@ class RequestBoundary:
         except TokenRejected as error:
             request.reason = error.reason
             raise refusal() from error
-        request.replaces = journal.call_id
+        request.replaces, request.origin = journal.call_id, journal.pinned_for
         return payload[:size], replace(ctx, params={**params, "requestState": None, "inputResponses": None})
 
     def _unseal(self, ctx: Request, token: object, request: InFlight) -> bytes:

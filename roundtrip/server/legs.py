@@ -168,6 +168,16 @@ class LegRunner:
         wire = request.context if request is not None else incoming.request
 
         call = open_call(journal, fresh_id=_fresh_id)
+        # In milliseconds, as the journal keeps them: every leg must reckon with the same birth and the same end.
+        seeds = origin = None
+        if journal is not None:
+            born, end, origin = journal.born, journal.end, journal.origin
+        else:
+            born = int(time.time() * 1000) / 1000
+            end = round((born + function.limits.max_age) * 1000) / 1000
+            # Another version may serve the new call than the one that was begun, and its author has a say too.
+            if request is not None and outermost and function.limits.recover:
+                seeds, origin = request.seeds, request.origin
         watch: Watch | None = None
         effects = self._effects
         if effects.tracers:
@@ -194,8 +204,8 @@ class LegRunner:
             call=call,
             plan=function.plan,
             client=RequestClient(wire),
-            # In milliseconds, as the journal keeps it: every leg must reckon with the same birth.
-            born=journal.born if journal is not None else int(time.time() * 1000) / 1000,
+            born=born,
+            end=end,
             clock=time.time,
             limits=function.limits,
             write=write,
@@ -205,9 +215,10 @@ class LegRunner:
             version=function.version,
             journal=journal,
             responses=incoming.responses if journal is not None else None,
-            # Another version may serve the new call than the one that was begun, and its author has a say too.
-            seeds=request.seeds if request is not None and outermost and function.limits.recover else None,
-            once=self._books(function, call, once, wire) if outermost and _is_retry(wire) else None,
+            seeds=seeds,
+            origin=origin,
+            pinner=self._protection.journals.pinner,
+            once=self._books(function, call, journal, once, wire) if outermost and _is_retry(wire) else None,
             begin_uncovered=self._uncovered(function, call, once, wire) if once is not None else None,
             timeout=function.timeout,
             page_wait=self._page_wait,
@@ -238,8 +249,7 @@ class LegRunner:
             # In a rehearsal nobody is authenticated, and nobody gets the ticket.
             if principal is None and not unbound and effects.rehearsal is None:
                 return None
-            expires = leg.born + leg.limits.max_age
-            return self._protection.ticket_office().issue(leg.call.id, purpose, expires=expires, principal=principal)
+            return self._protection.ticket_office().issue(leg.call.id, purpose, expires=leg.end, principal=principal)
 
         # A leg that runs nothing that could ask makes no context of its own.
         offered = offer(lambda: make_context(None))
@@ -298,14 +308,18 @@ class LegRunner:
         self,
         function: AskingFunction,
         call: Call,
+        journal: Journal | None,
         once: OncePolicy | None,
         wire: ServerRequestContext[Any, Any] | None,
     ) -> Booked | None:
         if once is None:
             return None
-        limits = function.limits
+        keep = function.limits.max_age + function.limits.recover
+        if journal is not None:
+            # Another build may have begun the call, and its tokens live as long as that one has said.
+            keep = max(0.0, journal.end - time.time()) + journal.recover
         ledger = self._effects.ledger
-        booked = Booked(ledger, call.id, function.name, limits.max_age + limits.recover, once.on_unknown)
+        booked = Booked(ledger, call.id, function.name, keep, once.on_unknown)
         if ledger.reach > Reach.PROCESS:
             # What never leaves this process need not be sealed, and only there is room scarce.
             booked.sealer = self._protection.ledger_sealer
@@ -324,10 +338,12 @@ class LegRunner:
         call = open_call(journal, fresh_id=_fresh_id)
         now = time.time()
         born = journal.born if journal is not None else now
+        end = journal.end if journal is not None else born + self._limits.max_age
         note = Journal(
             call_id=call.id,
             born=born,
-            deadline=min(now + self._limits.ttl, born + self._limits.max_age),
+            deadline=min(now + self._limits.ttl, end),
+            end=end,
             leg=call.leg,
             round=call.round,
             authored=state,

@@ -50,7 +50,8 @@ class Recovery:
         if ctx.method != "tools/call" or journal.authored is not None or not self._protection.principal(ctx):
             return None
         tool = self._tool_of(str(params.get("name")), journal.version)
-        if tool is None or now >= journal.deadline + tool.function.limits.recover:
+        # Of the build that began the call as well: no other knows for how long its result is kept.
+        if tool is None or now >= journal.deadline + min(journal.recover, tool.function.limits.recover):
             return None
         if tool.spec.exactly_once and await self._has_begun(journal.call_id, tool.name):
             return None

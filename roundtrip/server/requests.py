@@ -39,6 +39,8 @@ class InFlight:
     """What was answered in the expired call that this request begins again."""
     replaces: str | None = None
     """That call."""
+    origin: str | None = None
+    """The call for which the pins of those answers were made."""
     minted: str | None = None
     """The state that the request's own leg returned, as opposed to one an author wrote by hand."""
     packed: bytes | None = None

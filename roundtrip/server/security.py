@@ -16,6 +16,7 @@ from mcp.server.request_state import (
 from roundtrip.claims import MOST_CLAIMS_BYTES
 from roundtrip.errors import InvalidSignature, RejectionReason, TokenRejected
 from roundtrip.machine.journal import Journal
+from roundtrip.machine.pins import Pinner
 from roundtrip.runtime.leg import Limits
 from roundtrip.server.key_files import EnvironmentKeys, keys_of
 from roundtrip.tickets import TicketOffice
@@ -157,7 +158,7 @@ def protect(
             bind_principal=given.bind_principal,
             audience=given.audience,
         )
-        journals = JournalCodec(_sealer(ring), max_bytes=max_journal_bytes)
+        journals = JournalCodec(_sealer(ring), pinner=_pinner(ring), max_bytes=max_journal_bytes)
         tickets = TicketOffice(ring) if ring is not None else None
         return Protection(
             policy,
@@ -186,7 +187,7 @@ def protect(
         raise TypeError(f"principal= takes a function of the request's context, or False, not {principal!r}")
     bind = None if principal is False else (principal or authenticated_principal)
     policy = RequestStateSecurity(codec=tokens, ttl=ttl, bind_principal=bind, audience=audience)
-    journals = JournalCodec(_sealer(ring), max_bytes=max_journal_bytes)
+    journals = JournalCodec(_sealer(ring), pinner=_pinner(ring), max_bytes=max_journal_bytes)
     return Protection(
         policy,
         journals,
@@ -223,3 +224,7 @@ def _hints(ring: KeyRing | None) -> tuple[str, ...]:
 
 def _sealer(ring: KeyRing | None, purpose: bytes = b"seal") -> Sealer | None:
     return Sealer(ring, purpose=purpose, entropy=os.urandom) if ring is not None else None
+
+
+def _pinner(ring: KeyRing | None) -> Pinner:
+    return Pinner(ring.derive(b"pin") if ring is not None else ())

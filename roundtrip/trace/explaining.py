@@ -79,6 +79,10 @@ QUESTIONS: Final[Mapping[Reason, Advice]] = MappingProxyType(
             "its form is another than the one that was answered",
             "keep the fields of a form as they are while calls that put it may be in flight",
         ),
+        Reason.KEY_GONE: Advice(
+            "no key of the server can tell whether its answer was given to this wording",
+            "keep a key among keys= until every call that began under it has reached its max_age",
+        ),
         Reason.RENAMED: Advice(
             "its answer is known under a name that nothing asks by any more",
             "tell the question its former name",
@@ -343,6 +347,17 @@ def _schema_changed(call: TracedCall, round_: Round, question: ShownQuestion, ad
     return cause, _cure_of_change(before, builds, advice)
 
 
+def _key_gone(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
+    before = call.shown_before(round_, question)
+    if before is not None:
+        # A token tells of two changes in 256 only that something has changed; the transcript may know more.
+        if _change_of(before[1].message, question.message) is not None:
+            return _reworded(call, round_, question, QUESTIONS[Reason.REWORDED])
+        if _field_changes(before[1].form, question.form):
+            return _schema_changed(call, round_, question, QUESTIONS[Reason.SCHEMA_CHANGED])
+    return advice.cause, advice.cure
+
+
 def _renamed(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
     del call
     if question.former is None:
@@ -410,6 +425,7 @@ _EXACTLY: Final = MappingProxyType(
         Reason.INVALID: _invalid,
         Reason.REWORDED: _reworded,
         Reason.SCHEMA_CHANGED: _schema_changed,
+        Reason.KEY_GONE: _key_gone,
         Reason.RENAMED: _renamed,
         Reason.VOLATILE: _volatile,
         Reason.OTHER_BUILD: _other_build,

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from roundtrip.claims import Claims, read_claims
 from roundtrip.errors import RejectionReason, TokenRejected
-from roundtrip.machine.journal import Journal
+from roundtrip.machine.journal import Asked, Entry, Journal
 from roundtrip.machine.packing import unpack_open
+from roundtrip.machine.pins import MARKS_BYTES
 from roundtrip.tokens import JournalCodec, KeyRing, Sealer, TokenCodec, read_unverified
 
 __all__ = ["Sealed", "Signature", "TokenView", "foreign_kind", "told", "view_token"]
@@ -176,23 +177,30 @@ def _told_journal(journal: Journal) -> dict[str, Any]:
         "born": journal.born,
         "written": journal.written,
         "deadline": journal.deadline,
+        "end": journal.end,
         "plan": journal.fingerprint,
         "build": journal.build,
         "version": journal.version,
         "answers": [
-            {"key": key, "action": entry.action.name.lower(), "data": entry.data, **_digests(entry)}
+            {"key": key, "action": entry.action.name.lower(), "data": entry.data, **_pins(entry)}
             for key, entry in journal.entries.items()
         ],
         "asked": [
-            {"key": key, "attempts": asked.attempts, "discards": asked.discards, **_digests(asked)}
+            {"key": key, "attempts": asked.attempts, "discards": asked.discards, **_pins(asked)}
             for key, asked in journal.asked.items()
         ],
-        "defaults": [{"key": key, "data": entry.data, **_digests(entry)} for key, entry in journal.seeds.items()],
+        "defaults": [{"key": key, "data": entry.data, **_pins(entry)} for key, entry in journal.seeds.items()],
     }
 
 
-def _digests(pinned: Any) -> dict[str, str]:
-    return {"message": pinned.message, "schema": pinned.schema}
+def _pins(pinned: Entry | Asked) -> dict[str, str]:
+    """The keyed part, and the byte each that tells whether the message or the schema has changed."""
+    marks = len(pinned.pin) - MARKS_BYTES
+    return {
+        "pin": pinned.pin[:marks].hex(),
+        "message": pinned.pin[marks : marks + 1].hex(),
+        "schema": pinned.pin[marks + 1 :].hex(),
+    }
 
 
 def _told_sealed(view: TokenView) -> dict[str, Any]:

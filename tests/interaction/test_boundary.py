@@ -262,7 +262,7 @@ async def test_what_a_middleware_answers_in_the_place_of_a_tool_is_sealed_as_wel
     server = shop(middleware=[short])
     hopper = LegByLeg([server])
     await hopper.leg("order", {})
-    assert hopper.token.startswith("r2s")
+    assert hopper.token.startswith("r3s")
     assert "by hand" not in hopper.token
     await hopper.leg("order", {}, state=hopper.token)
     assert seen == [None, "by hand"]
@@ -281,7 +281,7 @@ async def test_an_explicit_null_is_no_token() -> None:
             Request[dict[str, Any], str](method="tools/call", params=params), Stateful
         )
     assert seen[-1] is None
-    assert (asked.request_state or "").startswith("r2s")
+    assert (asked.request_state or "").startswith("r3s")
 
 
 async def test_the_length_of_an_encrypted_token_tells_nothing_of_its_answers() -> None:

@@ -76,7 +76,7 @@ async def test_only_three_methods_ever_answer_with_questions() -> None:
     async with served(shop(), stateless_http=True) as url, wire(url) as post:
         answers = [await post.post(method, params) for method, params in OTHERS]
         # A state and answers make no difference to a method that has no use for them.
-        extra: Json = {"requestState": "r2s.x", "inputResponses": {"q": accept(ok=True)}}
+        extra: Json = {"requestState": "r3s.x", "inputResponses": {"q": accept(ok=True)}}
         answers += [await post.post(method, {**params, **extra}) for method, params in OTHERS]
         asking = [
             await post.post("tools/call", {"name": "order", "arguments": {}}),

@@ -105,11 +105,12 @@ SPOILED: dict[str, tuple[Callable[[str], str], str]] = {
     "without its signature": (lambda token: token.rpartition(".")[0], "malformed"),
     "a bit of the body flipped": (lambda token: flip(token, 10), "tampered"),
     "a bit of the signature flipped": (lambda token: flip(token, -20), "tampered"),
-    "of another kind": (lambda token: "r2e" + token[3:], "tampered"),
+    "of another kind": (lambda token: "r3e" + token[3:], "tampered"),
     "with the hint of another key": (lambda token: flip(token, 3), "unknown key"),
     "without its hint": (lambda token: token[:3] + token[7:], "malformed"),
-    "of the format before": (lambda token: "r1p" + token[3:], "malformed"),
-    "of a later format": (lambda token: "r3" + token[2:], "malformed"),
+    "of the format before": (lambda token: "r2" + token[2:], "malformed"),
+    "of the first format": (lambda token: "r1p" + token[3:], "malformed"),
+    "of a later format": (lambda token: "r4" + token[2:], "malformed"),
     "padded": (lambda token: token + "=", "malformed"),
     "padded twice": (lambda token: token + "==", "malformed"),
     "with foreign characters": (lambda token: token + "!!!!", "malformed"),
@@ -119,8 +120,8 @@ SPOILED: dict[str, tuple[Callable[[str], str], str]] = {
     "beyond ASCII": (lambda token: token[:-1] + "\u00e9", "malformed"),
     "oversized": (lambda token: token[:10] + "A" * 70_000 + token[10:], "oversized"),
     "invented": (lambda token: "let me in", "malformed"),
-    "invented without a hint": (lambda token: "r2s." + "A" * 40 + "." + "A" * 22, "malformed"),
-    "invented with a hint": (lambda token: "r2sAAAA." + "A" * 40 + "." + "A" * 22, "unknown key"),
+    "invented without a hint": (lambda token: "r3s." + "A" * 40 + "." + "A" * 22, "malformed"),
+    "invented with a hint": (lambda token: "r3sAAAA." + "A" * 40 + "." + "A" * 22, "unknown key"),
     "invented under the true hint": (lambda token: token[:8] + "A" * 40 + "." + "A" * 22, "tampered"),
     "signed at full length": (lambda token: token + "A" * 21, "malformed"),
     "a journal without a signature": (
@@ -325,7 +326,7 @@ async def test_over_http_every_refusal_is_the_same_to_the_byte() -> None:
         spoilt: list[Any] = [spoil(token) for spoil, _ in SPOILED.values()]
         errors = [
             await post.error("order", ARGUMENTS, requestState=state, inputResponses=answers)
-            for state in [*spoilt, 7, ["r2s"], {"state": token}]
+            for state in [*spoilt, 7, ["r3s"], {"state": token}]
             if state is not None
         ]
         errors.append(await post.error("buy", ARGUMENTS, requestState=token, inputResponses=answers))

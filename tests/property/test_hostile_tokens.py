@@ -17,7 +17,7 @@ Mutation = Callable[[str], str]
 
 
 def tokenlike(kind: str, hint: str, body: str, signature: str) -> str:
-    return f"r2{kind}{hint}.{body}.{signature}"
+    return f"r3{kind}{hint}.{body}.{signature}"
 
 
 INVENTED: st.SearchStrategy[str] = st.one_of(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from roundtrip.claims import read_claims
 from roundtrip.errors import TokenRejected
-from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, digest, from_text, to_text
+from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, from_text, to_text
 from roundtrip.machine.packing import unpack
 from roundtrip.tokens import KeyRing, TokenCodec
 from tests.property.vault import json_of
@@ -59,24 +59,27 @@ def test_base64url_text_has_one_spelling(raw: bytes) -> None:
     assert from_text(to_text(raw)) == raw
 
 
-DIGESTS = st.text(max_size=5).map(digest)
+PINS = st.binary(min_size=10, max_size=10)
 KEYS = TEXT
 JOURNALS = st.builds(
     Journal,
     call_id=st.text("abcXYZ019-_", min_size=1) | st.binary(min_size=9, max_size=9).map(to_text) | TEXT,
     born=st.integers(0, 2**33).map(float),
     deadline=st.integers(2**33, 2**34).map(float),
+    end=st.integers(2**33, 2**34).map(float),
+    recover=st.integers(0, 9999).map(float),
+    origin=st.none() | TEXT,
     leg=st.integers(1, 999),
     round=st.integers(0, 999),
     fingerprint=TEXT | st.text("0123456789abcdef", min_size=5, max_size=7),
     build=TEXT | st.text("0123456789abcdef", min_size=5, max_size=7),
     version=st.none() | TEXT,
-    entries=st.dictionaries(KEYS, st.builds(Entry, st.sampled_from(Action), DIGESTS, DIGESTS, JSON), max_size=4),
-    asked=st.dictionaries(KEYS, st.builds(Asked, DIGESTS, DIGESTS, st.integers(0, 9), st.integers(0, 9)), max_size=3),
+    entries=st.dictionaries(KEYS, st.builds(Entry, st.sampled_from(Action), PINS, JSON), max_size=4),
+    asked=st.dictionaries(KEYS, st.builds(Asked, PINS, st.integers(0, 9), st.integers(0, 9)), max_size=3),
     computed=st.dictionaries(KEYS, st.builds(Computed, JSON), max_size=3),
     authored=st.none() | TEXT,
     written=st.integers(2**33, 2**34).map(float),
-    seeds=st.dictionaries(KEYS, st.builds(Entry, st.just(Action.ACCEPT), DIGESTS, DIGESTS, JSON), max_size=3),
+    seeds=st.dictionaries(KEYS, st.builds(Entry, st.just(Action.ACCEPT), PINS, JSON), max_size=3),
     traceparent=st.none()
     | st.from_regex(r"\A00-[1-9a-f]{32}-[1-9a-f]{16}-[0-9a-f]{2}\Z", alphabet="0123456789abcdef-"),
 )

@@ -5,7 +5,9 @@ from itertools import count
 from typing import Any, Final
 
 from roundtrip.claims import audience_digest, claims_of, principal_claim
-from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, digest
+from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal
+from roundtrip.machine.packing import MAX_JOURNAL_BYTES
+from roundtrip.machine.pins import Pinner, digest
 from roundtrip.tokens import JournalCodec, KeyRing, Sealer, TokenCodec
 
 OLD: Final = b"old key, thirty-two bytes long.."
@@ -13,6 +15,11 @@ NEW: Final = b"new key, thirty-two bytes long.."
 OTHER: Final = b"a key that no server here knows."
 
 BORN: Final = 1_700_000_000.0
+
+
+def pinned(message: str, schema: str = "schema", *, call: str = "call-1", key: bytes = NEW) -> bytes:
+    """The pin of a question, as a server with this key makes it."""
+    return Pinner(KeyRing([key]).derive(b"pin")).pin(call, digest(message), digest(schema))
 
 
 class CountedEntropy:
@@ -31,8 +38,8 @@ def codec(*keys: bytes, encrypt: bool = False, **limits: int) -> TokenCodec:
     return TokenCodec(KeyRing(keys or (NEW,)), entropy=CountedEntropy(), encrypt=encrypt, **limits)
 
 
-def journals(*keys: bytes, **limits: int) -> JournalCodec:
-    return JournalCodec(sealer(*keys), **limits)
+def journals(*keys: bytes, max_bytes: int = MAX_JOURNAL_BYTES) -> JournalCodec:
+    return JournalCodec(sealer(*keys), max_bytes=max_bytes)
 
 
 def sealer(*keys: bytes) -> Sealer:
@@ -42,19 +49,20 @@ def sealer(*keys: bytes) -> Sealer:
 def journal(*, answers: int = 1, chars: int = 10, computed: str | None = None, authored: str | None = None) -> Journal:
     """A journal with some answers, an open question, and optionally something to seal."""
     entries = {
-        f"question_{number}": Entry(Action.ACCEPT, digest(str(number)), digest("schema"), {"text": "a" * chars})
+        f"question_{number}": Entry(Action.ACCEPT, pinned(str(number)), {"text": "a" * chars})
         for number in range(answers)
     }
     return Journal(
         "call-1",
         born=BORN,
         deadline=BORN + 600,
+        end=BORN + 3600,
         leg=2,
         round=2,
         fingerprint="f00dab",
         build="b001",
         entries=entries,
-        asked={"confirm": Asked(digest("message"), digest("schema"), attempts=1)},
+        asked={"confirm": Asked(pinned("message"), attempts=1)},
         computed={"quote": Computed(computed)} if computed is not None else {},
         authored=authored,
         written=BORN,

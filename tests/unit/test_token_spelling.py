@@ -131,7 +131,7 @@ def test_parts_of_two_authentic_tokens_do_not_make_a_third() -> None:
     assert refused(".".join([one[0], one[1] + two[1], one[2]]))
 
 
-@pytest.mark.parametrize("kind", ["r2s", "r2e", "r2p", "r1p", "r3s"])
+@pytest.mark.parametrize("kind", ["r3s", "r3e", "r3p", "r1p", "r2s", "r2e", "r4s"])
 def test_the_kind_of_a_token_is_under_its_signature(kind: str) -> None:
     """Shows S4."""
     assert all(refused(kind + token[3:]) for token in TOKENS.values() if token[:3] != kind)
@@ -157,21 +157,21 @@ def test_a_signature_of_another_length_is_refused_though_it_begins_with_the_true
 @pytest.mark.parametrize(
     "token",
     [
-        *("", ".", "r2s", "r2s.", "r2s..", "r2sAAAA", "v1.AAAA", "\x00", "\ud800", "." * 1000),
+        *("", ".", "r3s", "r3s.", "r3s..", "r3sAAAA", "v1.AAAA", "\x00", "\ud800", "." * 1000),
         *(
             f"{head}.{'A' * length}"
             for length in (22, 43)
             for head in (
-                "r2s.AAAA",
-                "r2sAAA.AAAA",
-                "r2sAAAAA.AAAA",
-                "r2sAAAA.AAAA",
-                "r2sAAAA.",
+                "r3s.AAAA",
+                "r3sAAA.AAAA",
+                "r3sAAAAA.AAAA",
+                "r3sAAAA.AAAA",
+                "r3sAAAA.",
                 "r2xAAAA.AAAA",
                 "r1pAAAA.AAAA",
                 "R2SAAAA.AAAA",
-                "r2sAAAA.ÄÄÄÄ",
-                "r2sAAAA.\u0661\u0661",
+                "r3sAAAA.ÄÄÄÄ",
+                "r3sAAAA.\u0661\u0661",
             )
         ),
     ],

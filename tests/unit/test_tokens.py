@@ -39,8 +39,8 @@ def test_a_server_that_signs_reads_what_one_that_encrypts_wrote_and_the_other_wa
 
 
 def test_a_token_names_its_kind() -> None:
-    assert codec().seal(PAYLOADS["plain"])[:3] == "r2s"
-    assert codec(encrypt=True).seal(PAYLOADS["plain"])[:3] == "r2e"
+    assert codec().seal(PAYLOADS["plain"])[:3] == "r3s"
+    assert codec(encrypt=True).seal(PAYLOADS["plain"])[:3] == "r3e"
 
 
 def test_a_token_is_its_payload_in_base64url_and_31_characters() -> None:
@@ -82,12 +82,12 @@ def test_a_changed_token_of_a_key_that_is_known_was_tampered_with(encrypt: bool)
 def test_a_token_that_names_a_key_is_verified_with_that_one_alone() -> None:
     """Shows S4."""
     old = KeyRing([OLD])
-    swapped = resigned(f"r2s{old.hints()[0]}.{to_text(b'[]')}")
+    swapped = resigned(f"r3s{old.hints()[0]}.{to_text(b'[]')}")
     assert refusal(swapped, NEW, OLD) is RejectionReason.TAMPERED
 
 
 def test_a_token_without_a_hint_is_malformed() -> None:
-    assert refusal(resigned(f"r2s.{to_text(b'[]')}"), NEW) is RejectionReason.MALFORMED
+    assert refusal(resigned(f"r3s.{to_text(b'[]')}"), NEW) is RejectionReason.MALFORMED
 
 
 def test_two_keys_of_one_hint_both_verify() -> None:
@@ -230,7 +230,7 @@ def test_a_small_token_that_inflates_beyond_the_limit_is_refused() -> None:
     assert caught.value.reason is RejectionReason.OVERSIZED
 
 
-@pytest.mark.parametrize("kind", ["r2s", "r2e"])
+@pytest.mark.parametrize("kind", ["r3s", "r3e"])
 @pytest.mark.parametrize("body", ["A", "AB", "AAB", "AAAAA"])
 def test_even_a_signed_token_whose_body_is_spelt_otherwise_is_refused(kind: str, body: str) -> None:
     """Shows S4."""
@@ -242,7 +242,7 @@ def test_even_a_signed_token_whose_body_is_spelt_otherwise_is_refused(kind: str,
 def test_even_a_signed_token_that_nobody_encrypted_is_refused(body: str) -> None:
     """Shows S4."""
     hint = KeyRing([NEW]).hints()[0]
-    assert refusal(resigned(f"r2e{hint}.{body}"), NEW) is RejectionReason.SEAL
+    assert refusal(resigned(f"r3e{hint}.{body}"), NEW) is RejectionReason.SEAL
 
 
 def test_a_journal_over_its_limit_is_not_written_and_its_largest_entries_are_named() -> None:
@@ -276,9 +276,9 @@ def test_an_encrypted_token_cannot_be_read_without_a_key() -> None:
 @pytest.mark.parametrize(
     ("token", "reason"),
     [
-        ("r2sAAAA." + "A" * 70_000 + "." + "A" * 22, RejectionReason.OVERSIZED),
-        ("r2sAAAA.A." + "A" * 22, RejectionReason.FORMAT),
-        ("r2sAAAA.AB." + "A" * 22, RejectionReason.FORMAT),
+        ("r3sAAAA." + "A" * 70_000 + "." + "A" * 22, RejectionReason.OVERSIZED),
+        ("r3sAAAA.A." + "A" * 22, RejectionReason.FORMAT),
+        ("r3sAAAA.AB." + "A" * 22, RejectionReason.FORMAT),
         ("r1pAAAA.AAAA." + "A" * 43, RejectionReason.MALFORMED),
         ("let me in", RejectionReason.MALFORMED),
     ],

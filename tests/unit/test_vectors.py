@@ -1,13 +1,15 @@
 """The tokens of `specs/vectors`: each is read as what stands beside it, and is what that is written as."""
 
 import json
+from typing import Any
 
 import pytest
 
-from roundtrip.errors import TokenRejected
+from roundtrip.claims import read_claims
+from roundtrip.errors import RejectionReason, TokenRejected
 from roundtrip.machine.packing import unpack_open
-from roundtrip.tokens import KeyRing, TokenCodec, read_unverified
-from specs.tokens import VECTORS, Vector, read_vectors, vectors_page
+from roundtrip.tokens import JournalCodec, KeyRing, TokenCodec, read_unverified
+from specs.tokens import REFUSED, VECTORS, Vector, read_vectors, vectors_page
 
 FROZEN = read_vectors()
 
@@ -15,7 +17,7 @@ every_vector = pytest.mark.parametrize("vector", FROZEN, ids=[vector.name for ve
 
 
 def test_there_is_a_vector_of_every_shape() -> None:
-    assert {vector.token[:3] for vector in FROZEN} == {"r2s", "r2e"}
+    assert {vector.token[:3] for vector in FROZEN} == {"r3s", "r3e"}
     assert {vector.method for vector in FROZEN} == {"tools/call", "prompts/get", "resources/read"}
     flags = [vector.payload[len(vector.claims)] & 0x0F for vector in FROZEN]
     assert all(any(each & flag for each in flags) for flag in (1, 2, 4, 8))
@@ -66,3 +68,20 @@ def test_what_is_sealed_in_a_frozen_token_is_not_read_without_its_key(vector: Ve
 
 def test_the_file_is_what_is_generated() -> None:
     assert json.loads(vectors_page()) == json.loads(VECTORS.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("told", json.loads(REFUSED.read_text(encoding="utf-8")), ids=lambda told: told["name"])
+def test_a_token_of_the_format_before_is_refused(told: dict[str, Any]) -> None:
+    """Shows S4. By every part of it, as another codec sees only the payload."""
+    keys = KeyRing([bytes.fromhex(key) for key in told["keys"]])
+    payload = bytes.fromhex(told["payload"])
+    found: list[RejectionReason] = []
+    for read in (
+        lambda: TokenCodec(keys, entropy=bytes).unseal(told["token"]),
+        lambda: read_claims(payload),
+        lambda: JournalCodec(None).read(payload[33 if told["request"]["principal"] is not None else 21 :]),
+    ):
+        with pytest.raises(TokenRejected) as refused:
+            read()
+        found.append(refused.value.reason)
+    assert found == [RejectionReason.MALFORMED, RejectionReason.FORMAT, RejectionReason.FORMAT]

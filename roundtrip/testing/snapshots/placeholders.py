@@ -23,7 +23,7 @@ _END: Final = r"(?![A-Za-z0-9_-])"
 _UUID: Final = r"(?<![0-9A-Za-z])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![0-9A-Za-z])"
 _KINDS: Final = {
     "ticket": TICKET.pattern,
-    "token": rf"{_EDGE}r2[se][A-Za-z0-9_-]{{4}}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{{22}}{_END}",
+    "token": rf"{_EDGE}r3[se][A-Za-z0-9_-]{{4}}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{{22}}{_END}",
     "time": r"(?<![0-9])\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[Zz]|[+-]\d\d:?\d\d)?(?![0-9])",
     "uuid": _UUID,
     # One each, as a look-behind is of one width.

@@ -447,7 +447,7 @@ async def test_metrics_are_told_apart_by_tool_state_and_reason_alone(era: Era, c
     server = bookshop(trace=collected.telemetry)
     await User(server, ROUNDS, era=era).call("order", ARGUMENTS)
     with pytest.raises(MCPError):
-        await LegByLeg([server]).leg("order", ARGUMENTS, answers={}, state="r2s.x.y")
+        await LegByLeg([server]).leg("order", ARGUMENTS, answers={}, state="r3s.x.y")
     assert collected.points
     names = {name for points in collected.points.values() for point in points for name in told(point)}
     assert names == {"roundtrip.tool", "roundtrip.state", "roundtrip.reason"}

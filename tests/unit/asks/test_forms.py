@@ -216,7 +216,7 @@ def test_a_schema_is_rendered_once() -> None:
 
 
 def test_equal_schemas_have_equal_digests_and_any_visible_difference_another() -> None:
-    def digest(annotation: Any, default: Any = ..., name: str = "field") -> str:
+    def digest(annotation: Any, default: Any = ..., name: str = "field") -> bytes:
         fields: dict[str, Any] = {name: (annotation, default)}
         return form_of(create_model("Form", **fields)).digest
 

@@ -36,7 +36,8 @@ from roundtrip.asks.markers import (
 from roundtrip.asks.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation, Outcome
 from roundtrip.asks.questions import FormQuestion, ModelQuestion, question_of
 from roundtrip.errors import CapabilityMissing
-from roundtrip.machine.journal import Action, digest
+from roundtrip.machine.journal import Action
+from roundtrip.machine.pins import digest
 
 
 class Choice(BaseModel):

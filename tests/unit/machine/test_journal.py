@@ -1,24 +1,23 @@
-"""What a call remembers: its digests, their text, and which of its entries are large."""
+"""What a call remembers: its text, and which of its entries are large."""
 
 from dataclasses import replace
 from typing import Final
 
 import pytest
 
-from roundtrip.machine.journal import Action, Computed, Entry, Journal, digest, from_text, to_json, to_text
+from roundtrip.machine.journal import Action, Computed, Entry, Journal, from_text, to_json, to_text
 
-D1: Final = digest("one")
-D2: Final = digest("two")
-BARE: Final = Journal("call-1", born=1_700_000_000.0, deadline=1_700_000_600.0, leg=1, round=1)
+P1: Final = bytes(10)
+BARE: Final = Journal("call-1", born=1_700_000_000.0, deadline=1_700_000_600.0, end=1_700_003_600.0, leg=1, round=1)
 
 
 def test_sizes_name_the_largest_entry_first_and_count_a_key_once() -> None:
     journal = replace(
         BARE,
-        entries={"small": Entry(Action.DECLINE, D1, D2), "big": Entry(Action.ACCEPT, D1, D2, "x" * 500)},
+        entries={"small": Entry(Action.DECLINE, P1), "big": Entry(Action.ACCEPT, P1, "x" * 500)},
         computed={"small": Computed("y" * 200)},
         authored="z" * 300,
-        seeds={"seed": Entry(Action.ACCEPT, D1, D2, "s" * 100)},
+        seeds={"seed": Entry(Action.ACCEPT, P1, "s" * 100)},
     )
     sizes = journal.sizes()
     assert [key for key, _ in sizes] == ["big", "request_state", "small", "seed"]
@@ -27,7 +26,7 @@ def test_sizes_name_the_largest_entry_first_and_count_a_key_once() -> None:
 
 
 def test_what_one_key_takes_is_the_sum_of_its_answer_its_value_and_what_an_expired_call_left() -> None:
-    entry = Entry(Action.ACCEPT, D1, D2, "x" * 500)
+    entry = Entry(Action.ACCEPT, P1, "x" * 500)
     parts: list[Journal] = [
         replace(BARE, entries={"k": entry}),
         replace(BARE, computed={"k": Computed("y" * 200)}),
@@ -40,15 +39,8 @@ def test_what_one_key_takes_is_the_sum_of_its_answer_its_value_and_what_an_expir
 
 
 def test_of_entries_of_one_size_the_alphabetically_first_comes_first() -> None:
-    entries = {key: Entry(Action.DECLINE, D1, D2) for key in ("b", "a", "c")}
+    entries = {key: Entry(Action.DECLINE, P1) for key in ("b", "a", "c")}
     assert [key for key, _ in replace(BARE, entries=entries).sizes()] == ["a", "b", "c"]
-
-
-def test_a_digest_is_six_bytes_in_eight_characters_of_which_any_number_can_be_read_at_once() -> None:
-    assert len(D1) == len(D2) == 8
-    assert from_text(D1 + D2) == from_text(D1) + from_text(D2)
-    assert len(from_text(D1)) == 6
-    assert digest("\ud800") != digest("\ud801")
 
 
 def test_json_is_compact_and_takes_half_characters() -> None:

@@ -8,14 +8,24 @@ from typing import Any, Final
 import pytest
 
 from roundtrip.errors import RejectionReason, TokenRejected, TokenTooLarge
-from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, digest, from_text, to_json
+from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, to_json
 from roundtrip.machine.packing import pack, unpack, unpack_open
+from roundtrip.machine.pins import Pinner, digest
 
-D1: Final = digest("one")
-D2: Final = digest("two")
+CALL: Final = "AAECAwQFBgcI"
+PINNER: Final = Pinner([b"a key of thirty-two bytes, or so"])
+P1: Final = PINNER.pin(CALL, digest("one"), digest("two"))
+P2: Final = PINNER.pin(CALL, digest("two"), digest("one"))
+P3: Final = PINNER.pin(CALL, digest("two"), digest("two"))
 
 BARE: Final = Journal(
-    "AAECAwQFBgcI", born=1_700_000_000.0, deadline=1_700_000_600.0, leg=1, round=1, written=1_700_000_000.0
+    CALL,
+    born=1_700_000_000.0,
+    deadline=1_700_000_600.0,
+    end=1_700_003_600.0,
+    leg=1,
+    round=1,
+    written=1_700_000_000.0,
 )
 FULL: Final = replace(
     BARE,
@@ -25,25 +35,30 @@ FULL: Final = replace(
     build="89cdef",
     version="2.0",
     entries={
-        "confirm": Entry(Action.ACCEPT, D1, D2, {"ok": True}),
-        "address": Entry(Action.DECLINE, D1, D2),
-        "name": Entry(Action.CANCEL, D2, D1),
+        "confirm": Entry(Action.ACCEPT, P1, {"ok": True}),
+        "address": Entry(Action.DECLINE, P1),
+        "name": Entry(Action.CANCEL, P2),
     },
-    asked={"size": Asked(D1, D2), "color": Asked(D2, D1, attempts=2, discards=1)},
+    asked={"size": Asked(P1), "color": Asked(P2, attempts=2, discards=1)},
     written=1_700_000_001.5,
 )
 LINKED: Final = replace(FULL, traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-SEEDED: Final = replace(FULL, seeds={"city": Entry(Action.ACCEPT, D1, D2, {"name": "Oslo"})})
+SEEDED: Final = replace(FULL, seeds={"city": Entry(Action.ACCEPT, P1, {"name": "Oslo"})})
 SECRET: Final = replace(FULL, computed={"quote": Computed({"price": 9.5})}, authored="step-2")
 ALIKE: Final = replace(
     BARE,
-    entries={"a": Entry(Action.ACCEPT, D1, D2, {"text": "x" * 100})},
-    asked={"b": Asked(D2, D2)},
+    entries={"a": Entry(Action.ACCEPT, P1, {"text": "x" * 100})},
+    asked={"b": Asked(P3)},
+)
+SALTED: Final = replace(
+    BARE,
+    entries={"a": Entry(Action.CANCEL, Pinner().pin(CALL, digest("one"), digest("one")))},
+    asked={"b": Asked(Pinner().pin(CALL, digest("two"), digest("two")))},
 )
 ODD: Final = replace(
     FULL, call_id="call 1", fingerprint="", build="2026-11", leg=300, round=256, deadline=BARE.born + 5e6
 )
-LONG: Final = replace(FULL, entries={f"key_{n}": Entry(Action.ACCEPT, D1, D2, {"text": "a" * 90}) for n in range(9)})
+LONG: Final = replace(FULL, entries={f"key_{n}": Entry(Action.ACCEPT, P1, {"text": "a" * 90}) for n in range(9)})
 JOURNALS: Final = {
     "bare": BARE,
     "full": FULL,
@@ -52,10 +67,12 @@ JOURNALS: Final = {
     "secret": SECRET,
     "secret, linked and seeded": replace(SECRET, traceparent=LINKED.traceparent, seeds=SEEDED.seeds),
     "of one schema": ALIKE,
+    "salted": SALTED,
+    "begun again": replace(SEEDED, origin="BAECAwQFBgcI", recover=600.0),
     "odd": ODD,
     "long": LONG,
 }
-HEAD: Final = 34
+HEAD: Final = 38
 PINS: Final = slice(HEAD, None)
 
 every_journal = pytest.mark.parametrize("journal", JOURNALS.values(), ids=JOURNALS)
@@ -130,7 +147,7 @@ def test_a_changed_byte_gives_another_journal_or_none_and_no_other_error(journal
     "text", ["plain", "größe", "日本", "\ud83d", "\udc00 alone", "\ud83d\ude00", "\U0001f600", "\x00\n"]
 )
 def test_whatever_a_client_wrote_comes_back_to_the_letter(text: str) -> None:
-    journal = replace(SECRET, entries={text: Entry(Action.ACCEPT, D1, D2, {text: [text]})}, authored=text)
+    journal = replace(SECRET, entries={text: Entry(Action.ACCEPT, P1, {text: [text]})}, authored=text)
     assert unpack(pack(journal, seal), unseal) == journal
 
 
@@ -154,27 +171,28 @@ def test_what_is_usual_takes_no_more_than_the_head_pins_names_and_answers() -> N
     journal = replace(BARE, fingerprint="0123ab", build="89cdef", entries=ALIKE.entries, asked=ALIKE.asked)
     packed = pack(journal)
     text = to_json([{"a": {"text": "x" * 100}}, "b"])
-    assert packed[PINS] == from_text(D1 + D2 + D2) + text
-    assert len(packed) == HEAD + 3 * 6 + len(text)
+    assert packed[PINS] == P1[:8] + P3[:8] + P1[8:9] + P3[8:9] + P1[9:] + text
+    assert len(packed) == HEAD + 2 * 9 + 1 + len(text)
 
 
 def test_what_is_deflated_is_the_text_alone() -> None:
     plain, deflated = pack(LONG), pack(LONG, deflate=True)
     assert len(deflated) < len(plain) / 3
-    assert from_text(D1 * 9) in deflated
-    assert zlib.decompress(deflated[deflated.index(bytes(10) + b"\1") + 11 :], wbits=-15)[:8] == b'[{"key_0'
+    assert P1[:8] * 9 + P1[:8] + P2[:8] + P1[8:9] * 10 in deflated
+    assert zlib.decompress(deflated[HEAD + 11 * 10 :], wbits=-15)[:8] == b'[{"key_0'
 
 
 def test_a_text_that_deflating_does_not_shorten_is_left_as_it_is() -> None:
-    noise = replace(BARE, entries={"k": Entry(Action.ACCEPT, D1, D2, "".join(map(chr, range(0x4E00, 0x4E00 + 200))))})
-    short = replace(BARE, entries={"k": Entry(Action.ACCEPT, D1, D2, "a" * 20)})
+    noise = replace(BARE, entries={"k": Entry(Action.ACCEPT, P1, "".join(map(chr, range(0x4E00, 0x4E00 + 200))))})
+    short = replace(BARE, entries={"k": Entry(Action.ACCEPT, P1, "a" * 20)})
     assert pack(short, deflate=True) == pack(short)
     assert len(pack(noise, deflate=True)) <= len(pack(noise))
 
 
 @pytest.mark.parametrize("many", [255, 256, 300])
 def test_many_schemas_are_kept_apart(many: int) -> None:
-    asked = {f"q{n}": Asked(digest(f"m{n}"), digest(f"s{n % many}")) for n in range(many + 3)}
+    pins = [PINNER.pin(CALL, digest(f"m{n}"), digest(f"s{n % many}")) for n in range(many + 3)]
+    asked = {f"q{n}": Asked(pin) for n, pin in enumerate(pins)}
     journal = replace(BARE, asked=asked)
     assert unpack(pack(journal)) == journal
 
@@ -207,7 +225,7 @@ def test_a_sealed_part_opens_in_no_other_call() -> None:
         unpack(ours[: -len(sealed)] + sealed, unseal)
 
 
-@pytest.mark.parametrize("format_", [0, 1, 3, 15])
+@pytest.mark.parametrize("format_", [0, 1, 2, 15])
 def test_an_unknown_format_is_refused_by_its_number(format_: int) -> None:
     packed = bytearray(pack(FULL))
     packed[0] = packed[0] & 0x0F | format_ << 4
@@ -302,14 +320,23 @@ def test_what_does_not_fit_answers_and_questions_is_refused(odd: Any) -> None:
         unpack(packed.removesuffix(to_json(content)) + to_json([*content, odd]))
 
 
-def test_a_schema_that_is_none_of_those_that_there_are_is_refused() -> None:
-    """Shows S4."""
+def test_marks_that_are_alike_are_written_once() -> None:
+    """Shows S4: a journal has one spelling."""
     packed = bytearray(pack(FULL))
-    whose = HEAD + 5 * 6 + 1 + 2 * 6
-    assert list(packed[whose : whose + 5]) == [0, 0, 1, 0, 1]
-    packed[whose] = 2
-    with pytest.raises(ValueError, match="not a journal"):
+    marks = HEAD + 5 * 9
+    assert bytes(packed[marks : marks + 5]) == bytes([P1[9], P1[9], P2[9], P1[9], P2[9]])
+    packed[marks : marks + 5] = bytes(5)
+    with pytest.raises(ValueError, match="alike"):
         unpack(bytes(packed))
+
+
+def test_a_pin_of_a_key_beside_a_salted_one_is_filled_up() -> None:
+    """Where a server is given its first key, calls in flight have pins of both lengths."""
+    salted = Pinner().pin(CALL, digest("one"), digest("two"))
+    journal = unpack(pack(replace(BARE, entries={"a": Entry(Action.ACCEPT, salted)}, asked={"b": Asked(P1)})))
+    assert journal.entries["a"].pin == salted
+    assert PINNER.changes(journal.asked["b"].pin, CALL, digest("one"), digest("two")) == ()
+    assert pack(journal) == pack(unpack(pack(journal)))
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,7 @@ class Rounds:
             call_id="call-1",
             born=0.0,
             deadline=600.0,
+            end=3600.0,
             leg=before.leg + 1 if before is not None else 1,
             round=before.round + 1 if before is not None else 1,
             build=self.build,

@@ -194,9 +194,9 @@ def test_a_changed_wording_starts_counting_invalid_answers_anew() -> None:
 def test_the_complaint_does_not_count_as_a_changed_wording() -> None:
     rounds = Rounds(alone(measure))
     rounds.round({"measure": BIG})
-    before = rounds.asked["measure"].message
+    before = rounds.asked["measure"].pin
     rounds.round({"measure": BIG}, {"measure": None})
-    assert rounds.asked["measure"].message == before
+    assert rounds.asked["measure"].pin == before
 
 
 def question(number: int, **options: Any) -> Elicit[Choice]:

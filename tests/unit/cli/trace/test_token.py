@@ -18,9 +18,9 @@ from mcp.server.request_state import AESGCMRequestStateCodec
 from roundtrip.cli import main
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.trace.token import configure, run
-from roundtrip.machine.journal import Action, Entry, Journal, digest
+from roundtrip.machine.journal import Action, Entry, Journal
 from tests.forks import start
-from tests.unit.secrets import BORN, NEW, OTHER, claims, codec, journal, payload
+from tests.unit.secrets import BORN, NEW, OTHER, claims, codec, journal, payload, pinned
 
 SECRET = "the quoted price is 9.50"
 TOKEN = codec().seal(payload(journal(computed=SECRET), audience="shop"))
@@ -176,9 +176,9 @@ def test_missing_empty_and_unusable_keys_are_errors(tmp_path: Path, monkeypatch:
         (b" \n", "there is no token", 2),
         (b"let me in", "(malformed)", 1),
         (b"\xff\xfe", "(malformed)", 1),
-        (b"r2sAAAA." + b"A" * 66_000 + b"." + b"A" * 22, "(oversized)", 1),
+        (b"r3sAAAA." + b"A" * 66_000 + b"." + b"A" * 22, "(oversized)", 1),
         (b"A" * 100_000, "more than 65.0 KiB", 2),
-        (b"r2sAAAA.A." + b"A" * 22, "(unknown format)", 1),
+        (b"r3sAAAA.A." + b"A" * 22, "(unknown format)", 1),
         (
             AESGCMRequestStateCodec([NEW]).seal(b"state").encode(),
             "this is not a roundtrip token, but a token of the SDK",
@@ -196,7 +196,7 @@ def test_what_is_no_token_is_an_error_with_its_reason(
 
 
 def deep(levels: int) -> str:
-    entries = {"k": Entry(Action.ACCEPT, digest("m"), digest("s"), 7)}
+    entries = {"k": Entry(Action.ACCEPT, pinned("m"), 7)}
     empty = payload(replace(journal(), entries=entries), deflate=False)
     assert empty.count(b'{"k":7}') == 1
     return codec().seal(empty.replace(b'{"k":7}', b'{"k":' + b"[" * levels + b"]" * levels + b"}"))
@@ -246,8 +246,10 @@ def test_a_state_that_is_no_journal_is_said_to_be_none(
 
 
 def hostile_token() -> str:
-    entries = {HOSTILE: Entry(Action.ACCEPT, digest("m"), digest("s"), {HOSTILE: HOSTILE})}
-    return codec().seal(payload(Journal(HOSTILE, BORN, BORN, 1, 1, build=HOSTILE, entries=entries), deflate=False))
+    entries = {HOSTILE: Entry(Action.ACCEPT, pinned("m"), {HOSTILE: HOSTILE})}
+    return codec().seal(
+        payload(Journal(HOSTILE, BORN, BORN, BORN, 1, 1, build=HOSTILE, entries=entries), deflate=False)
+    )
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])

@@ -66,7 +66,7 @@ def test_what_changes_from_run_to_run_is_replaced(text: str, told: str) -> None:
         "/srv/reports/Quarterly/Summary",
         "a@b.example, c@d.example",
         "0x7f3a5c0d1e80",
-        "r2sAAAA.short",
+        "r3sAAAA.short",
         "10.0.0.1:8080",
     ],
 )

@@ -1,0 +1,129 @@
+"""Pins: what ties an answer to the exact question that it was given to.
+
+A pin is a keyed digest of the call, the message and the form, and one plain byte each of message and form. The keyed
+part decides whether an answer counts. The plain bytes only tell which of the two changed, and what kind of question it
+was. Without a key the digest is longer, and salted with the call's id alone.
+
+Why these lengths suffice is worked out in `specs/token.md`.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from typing import Final
+
+from roundtrip.machine.journal import to_text
+
+__all__ = [
+    "LIST_ROOTS",
+    "MAC_BYTES",
+    "MARKS_BYTES",
+    "PAGE",
+    "SALTED_BYTES",
+    "SAMPLE",
+    "SAMPLE_WITH_TOOLS",
+    "Pinner",
+    "digest",
+    "has_form",
+    "is_by_software",
+    "is_page",
+    "label_of",
+    "may_use_tools",
+]
+
+MAC_BYTES: Final = 8
+SALTED_BYTES: Final = 16
+MARKS_BYTES: Final = 2
+_LABEL_BYTES: Final = 6
+
+
+def digest(text: str) -> bytes:
+    """Return the SHA-256 of a wording or a schema, which `Pinner` makes a pin of."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def label_of(digested: bytes) -> str:
+    """Return the beginning of a digest as text, to call something by. It is no proof of anything."""
+    return to_text(digested[:_LABEL_BYTES])
+
+
+# The schemas of questions that show no form.
+PAGE: Final = digest("url")
+LIST_ROOTS: Final = digest("ListRootsResult")
+SAMPLE: Final = digest("CreateMessageResult")
+SAMPLE_WITH_TOOLS: Final = digest("CreateMessageResultWithTools")
+
+_FORMLESS: Final = {PAGE: 0, LIST_ROOTS: 1, SAMPLE: 2, SAMPLE_WITH_TOOLS: 3}
+"""Their marks. A form's mark is the first byte of its digest, and at least 4."""
+_LEAST_OF_FORMS: Final = len(_FORMLESS)
+
+
+class Pinner:
+    """Makes pins with the newest of some keys, and checks them with all."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self, keys: Sequence[bytes] = ()) -> None:
+        self._keys = tuple(keys)
+
+    @property
+    def rotates(self) -> bool:
+        """Return True if pins of other keys than the newest are accepted."""
+        return len(self._keys) > 1
+
+    def pin(self, call: str, message: bytes, schema: bytes) -> bytes:
+        """Return the pin of a question, given the digests of its message and its schema."""
+        told = _told(call, message, schema)
+        # Without a key only the salt keeps clients from searching beforehand, so it takes twice the length.
+        digested = hmac.digest(self._keys[0], told, "sha256")[:MAC_BYTES] if self._keys else _salted(told)
+        return digested + bytes((message[0], _mark_of(schema)))
+
+    def changes(self, pin: bytes, call: str, message: bytes, schema: bytes) -> tuple[str, ...]:
+        """Return what differs between a question and the one that was pinned: nothing, or some of three.
+
+        They are `message`, `schema`, and `key`: the pin fits neither key, and shows no other difference.
+        """
+        told = _told(call, message, schema)
+        if not self._keys:
+            if pin.startswith(_salted(told)):
+                return ()
+        elif any(pin.startswith(hmac.digest(key, told, "sha256")[:MAC_BYTES]) for key in self._keys):
+            return ()
+        changed = ("message",) if pin[-2] != message[0] else ()
+        if pin[-1] != _mark_of(schema):
+            return (*changed, "schema")
+        return changed or ("key",)
+
+
+def is_page(pin: bytes) -> bool:
+    """Return True for the pin of a page."""
+    return pin[-1] == _FORMLESS[PAGE]
+
+
+def has_form(pin: bytes) -> bool:
+    """Return True for the pin of a question that shows a form."""
+    return pin[-1] >= _LEAST_OF_FORMS
+
+
+def is_by_software(pin: bytes) -> bool:
+    """Return True for the pin of a question that the client's software answers: a sample, or roots."""
+    return _FORMLESS[PAGE] < pin[-1] < _LEAST_OF_FORMS
+
+
+def may_use_tools(pin: bytes) -> bool:
+    """Return True for the pin of a sample whose answer may use tools."""
+    return pin[-1] == _FORMLESS[SAMPLE_WITH_TOOLS]
+
+
+def _mark_of(schema: bytes) -> int:
+    mark = _FORMLESS.get(schema)
+    return mark if mark is not None else max(schema[0], _LEAST_OF_FORMS)
+
+
+def _told(call: str, message: bytes, schema: bytes) -> bytes:
+    # Both digests are 32 bytes, so no two triples are told alike.
+    return message + schema + call.encode("utf-8", "surrogatepass")
+
+
+def _salted(told: bytes) -> bytes:
+    return hashlib.sha256(told).digest()[:SALTED_BYTES]

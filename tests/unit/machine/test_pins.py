@@ -1,0 +1,108 @@
+"""Pins: which answers count for which questions, and what can be told of a change."""
+
+import hashlib
+from itertools import count
+from typing import Final
+
+import pytest
+
+from roundtrip.machine.pins import (
+    LIST_ROOTS,
+    PAGE,
+    SAMPLE,
+    SAMPLE_WITH_TOOLS,
+    Pinner,
+    digest,
+    has_form,
+    is_by_software,
+    is_page,
+    label_of,
+    may_use_tools,
+)
+
+OLD: Final = b"old key, thirty-two bytes long.."
+NEW: Final = b"new key, thirty-two bytes long.."
+CALL: Final = "AAECAwQFBgcI"
+PAY: Final = digest("Pay 20?")
+FORM: Final = digest("form")
+
+PINNERS: Final = {"keyed": Pinner([NEW]), "rotating": Pinner([NEW, OLD]), "salted": Pinner()}
+
+every_pinner = pytest.mark.parametrize("pinner", PINNERS.values(), ids=PINNERS)
+
+
+@every_pinner
+def test_a_pin_fits_its_own_question_alone(pinner: Pinner) -> None:
+    pin = pinner.pin(CALL, PAY, FORM)
+    assert pinner.changes(pin, CALL, PAY, FORM) == ()
+    assert pinner.changes(pin, CALL, digest("Pay 98,000?"), FORM) == ("message",)
+    assert pinner.changes(pin, CALL, PAY, digest("another form")) == ("schema",)
+    assert pinner.changes(pin, CALL, digest("Pay 98,000?"), digest("another form")) == ("message", "schema")
+    assert pinner.changes(pin, "BAECAwQFBgcI", PAY, FORM) == ("key",)
+
+
+@every_pinner
+def test_a_change_that_its_plain_byte_hides_still_counts(pinner: Pinner) -> None:
+    pin = pinner.pin(CALL, PAY, FORM)
+    alike = next(other for n in count() if (other := digest(f"Pay {n}, all of it?"))[0] == PAY[0])
+    assert pinner.changes(pin, CALL, alike, FORM) == ("key",)
+
+
+def test_digests_that_begin_alike_have_pins_that_do_not() -> None:
+    """What was pinned by the first six bytes of a digest could be found twice within seconds."""
+    one, other = digest("one"), digest("one")[:6] + digest("other")[6:]
+    for pinner in PINNERS.values():
+        assert pinner.changes(pinner.pin(CALL, one, FORM), CALL, other, FORM)
+        assert pinner.changes(pinner.pin(CALL, FORM, one), CALL, FORM, other)
+
+
+def test_message_and_form_do_not_change_places() -> None:
+    pinner = Pinner([NEW])
+    assert pinner.changes(pinner.pin(CALL, PAY, FORM), CALL, FORM, PAY)
+
+
+def test_every_key_of_a_ring_verifies_and_the_newest_makes() -> None:
+    old, turning = Pinner([OLD]), Pinner([NEW, OLD])
+    assert not old.rotates
+    assert turning.rotates
+    assert turning.changes(old.pin(CALL, PAY, FORM), CALL, PAY, FORM) == ()
+    assert Pinner([OLD, NEW]).changes(turning.pin(CALL, PAY, FORM), CALL, PAY, FORM) == ()
+    assert turning.pin(CALL, PAY, FORM) == Pinner([NEW]).pin(CALL, PAY, FORM)
+
+
+def test_a_pin_of_a_key_that_has_gone_fits_nothing() -> None:
+    pin = Pinner([OLD]).pin(CALL, PAY, FORM)
+    assert Pinner([NEW]).changes(pin, CALL, PAY, FORM) == ("key",)
+    assert Pinner().changes(pin, CALL, PAY, FORM) == ("key",)
+    assert Pinner([NEW]).changes(Pinner().pin(CALL, PAY, FORM), CALL, PAY, FORM) == ("key",)
+
+
+def test_a_pin_has_eight_keyed_or_sixteen_salted_bytes() -> None:
+    told = PAY + FORM + CALL.encode()
+    assert len(Pinner([NEW]).pin(CALL, PAY, FORM)) == 8 + 2
+    assert Pinner().pin(CALL, PAY, FORM) == hashlib.sha256(told).digest()[:16] + PAY[:1] + FORM[:1]
+
+
+@every_pinner
+def test_the_kind_of_a_question_can_be_told_by_its_pin(pinner: Pinner) -> None:
+    kinds = {
+        schema: (is_page(pin), is_by_software(pin), has_form(pin), may_use_tools(pin))
+        for schema in (PAGE, LIST_ROOTS, SAMPLE, SAMPLE_WITH_TOOLS, FORM, bytes(32))
+        if (pin := pinner.pin(CALL, PAY, schema))
+    }
+    assert kinds == {
+        PAGE: (True, False, False, False),
+        LIST_ROOTS: (False, True, False, False),
+        SAMPLE: (False, True, False, False),
+        SAMPLE_WITH_TOOLS: (False, True, False, True),
+        FORM: (False, False, True, False),
+        bytes(32): (False, False, True, False),
+    }
+
+
+def test_a_label_is_the_first_six_bytes_as_text() -> None:
+    assert label_of(digest("one")) == "dpLDrTVA"
+
+
+def test_half_characters_have_digests_of_their_own() -> None:
+    assert digest("\ud800") != digest("\ud801")
