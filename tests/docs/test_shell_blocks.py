@@ -212,7 +212,7 @@ def test_shell_blocks_on_traces_run_in_order(shell: Shell) -> None:
     assert (shell.folder / "machine.html").exists()
 
 
-PAGES: Final = [page for page in pages() if page.name != "CHANGELOG.md" and shell_blocks(page)]
+PAGES: Final = [page for page in [*pages(), *sorted(ROOT.glob("examples/*/README.md"))] if shell_blocks(page)]
 NAMES: Final = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
@@ -223,6 +223,7 @@ def test_shell_blocks_are_shell_and_have_no_prompts(page: Path) -> None:
         assert checked.returncode == 0, f"{page.name}:{block.line}: {checked.stderr}"
         for line in lines_of(block):
             assert not re.match(r"[$%>] |\(.*\) \$ ", line), f"{page.name}:{block.line}: {line}"
+            assert "path/to" not in line, f"{page.name}:{block.line}: {line}"
 
 
 @pytest.mark.parametrize("page", [README, TRACE], ids=lambda page: page.name)
