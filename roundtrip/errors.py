@@ -7,6 +7,7 @@
     ├── TokenRejected        the peer's token: not ours, not now, not for this request
     ├── TicketRejected       the ticket that a browser brought to the page behind a URL question
     ├── AnswerRejected       the user's answer: invalid, and asked often enough
+    │   └── GuessesSpent          more different answers than a call may be sent
     ├── QuestionVolatile     a question that changes whenever it is asked
     ├── QuestionRefused      the user's outcome, where a body wanted the bare value
     ├── BodyMistake          a body asks in a way that cannot work
@@ -25,6 +26,7 @@
     │   ├── StillRunning          another instance is at it
     │   │   └── CallTakenOver         and has taken over what this one was at
     │   └── LedgerUnavailable     nobody can tell whether it has run
+    │       └── GuessUncounted        or how many answers a call has been sent
     ├── CannotAsk            the client cannot be asked this way
     │   ├── CapabilityMissing     it did not declare the capability
     │   ├── ChannelMissing        its connection cannot carry a question
@@ -58,6 +60,8 @@ __all__ = [
     "ChannelMissing",
     "ConnectionLost",
     "DependencyEndedCall",
+    "GuessUncounted",
+    "GuessesSpent",
     "IllegalTransition",
     "InvalidSignature",
     "KeyUsedTwice",
@@ -171,6 +175,18 @@ class AnswerRejected(RoundtripError):
         self.key = key
         self.attempts = attempts
         self.reason = reason
+
+
+class GuessesSpent(AnswerRejected):
+    """A question with `guesses=` was answered in more different ways than it allows, on whatever legs of the call."""
+
+    def __init__(self, key: str, *, guesses: int) -> None:
+        RoundtripError.__init__(
+            self, f"question {key!r} takes no other answer in this call, which has sent {guesses} already; call again"
+        )
+        self.key = key
+        self.attempts = guesses
+        self.reason = "too many different answers"
 
 
 class QuestionVolatile(RoundtripError):
@@ -336,6 +352,17 @@ class LedgerUnavailable(OnceRefused):
         super().__init__(
             f"{owner} cannot be run now, as nothing can tell whether it has run before; send the same request again "
             "later",
+            owner=owner,
+        )
+
+
+class GuessUncounted(LedgerUnavailable):
+    """The ledger could not count an answer to a question with `guesses=`, so nobody looked at it."""
+
+    def __init__(self, owner: str) -> None:
+        OnceRefused.__init__(
+            self,
+            f"{owner} cannot take this answer now, as nothing can count it; send the same request again later",
             owner=owner,
         )
 

@@ -69,7 +69,11 @@ class Elicit(SdkElicit[Any], Generic[T]):
             one value: `bool`, `int`, `float`, `str`, `date`, `datetime`, an `Enum`, a `Literal`, a list of these two,
             or any of them with `Annotated[..., Field(...)]`; or a mapping of values to titles (in a list to choose
             several).
-        attempts: How often to ask before an invalid answer ends the call.
+        attempts: How often to ask before an invalid answer ends the call. A convenience and not a lock: a client can
+            send an earlier leg again, and have attempts again.
+        guesses: How many different answers the call may be sent in all, replays of its legs included. The ledger counts
+            them before they are validated; while it is down, none is. For a secret that was made for this call alone:
+            a client can begin another call, with guesses of its own.
         otherwise: The value, or a function that makes it, for a client that cannot be asked.
         volatile_ok: Accept that the wording changes from leg to leg (it must settle for an answer to count).
 
@@ -87,6 +91,7 @@ class Elicit(SdkElicit[Any], Generic[T]):
         schema: type[T],
         *,
         attempts: int = ...,
+        guesses: int | None = ...,
         otherwise: Otherwise[T] = ...,
         volatile_ok: bool = ...,
     ) -> None: ...
@@ -97,6 +102,7 @@ class Elicit(SdkElicit[Any], Generic[T]):
         schema: Mapping[T, str],
         *,
         attempts: int = ...,
+        guesses: int | None = ...,
         otherwise: Otherwise[T] = ...,
         volatile_ok: bool = ...,
     ) -> None: ...
@@ -107,6 +113,7 @@ class Elicit(SdkElicit[Any], Generic[T]):
         schema: list[Mapping[ChoiceT, str]],
         *,
         attempts: int = ...,
+        guesses: int | None = ...,
         otherwise: Otherwise[list[ChoiceT]] = ...,
         volatile_ok: bool = ...,
     ) -> None: ...
@@ -117,6 +124,7 @@ class Elicit(SdkElicit[Any], Generic[T]):
         schema: TypeForm[ChoiceT],
         *,
         attempts: int = ...,
+        guesses: int | None = ...,
         otherwise: None,
         volatile_ok: bool = ...,
     ) -> None: ...
@@ -127,6 +135,7 @@ class Elicit(SdkElicit[Any], Generic[T]):
         schema: TypeForm[T],
         *,
         attempts: int = ...,
+        guesses: int | None = ...,
         otherwise: Otherwise[T] = ...,
         volatile_ok: bool = ...,
     ) -> None: ...
@@ -136,13 +145,17 @@ class Elicit(SdkElicit[Any], Generic[T]):
         schema: Any,
         *,
         attempts: int = ATTEMPTS,
+        guesses: int | None = None,
         otherwise: Any = NOTHING,
         volatile_ok: bool = False,
     ) -> None:
         super().__init__(message, schema)
         if attempts < 1:
             raise ValueError(f"Elicit(attempts={attempts}): a question is asked at least once")
+        if guesses is not None and (isinstance(guesses, bool) or guesses < 1):
+            raise ValueError(f"Elicit(guesses=...) must be a whole number of at least 1, got {guesses!r}")
         self.attempts = attempts
+        self.guesses = guesses
         self.otherwise = otherwise
         self.volatile_ok = volatile_ok
 

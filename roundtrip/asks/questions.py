@@ -60,6 +60,8 @@ class FormQuestion(NamedTuple):
     attempts: int = ATTEMPTS
     volatile_ok: bool = False
     otherwise: Any = NOTHING
+    guesses: int | None = None
+    """How many different answers a call may be sent."""
 
     @property
     def schema(self) -> bytes:
@@ -318,6 +320,7 @@ def question_of(marker: Marker | Review) -> Question:
                 marker.attempts,
                 marker.volatile_ok,
                 marker.otherwise,
+                marker.guesses,
             )
         return FormQuestion(marker.message, form, digest(marker.message))
     if isinstance(marker, ElicitUrl):

@@ -107,6 +107,20 @@ class Ledger(Protocol):
         """Take a claim back, as it was not done after all. Notes stay."""
         ...
 
+    async def count(self, key: str, item: str, *, most: int, keep: float, account: str | None = None) -> bool:
+        """Count an item, and return True if it is one of the first `most` different ones of its key.
+
+        To count the same item again changes nothing, and has the same answer.
+
+        Args:
+            key: What is counted; no claim has this key.
+            item: One of its items, in ASCII.
+            most: How many different items there may be.
+            keep: Seconds after which the items may be forgotten, counted from the last one.
+            account: As for `claim`.
+        """
+        ...
+
     async def wait(self, key: str, *, patience: float) -> Claim | None:
         """How it stands when nobody is at it any more, or when the patience ends; None where there is no entry."""
         ...

@@ -30,6 +30,7 @@ class _Entry:
     account: str | None = None
     result: str | None = None
     notes: dict[str, str] = field(default_factory=dict[str, str])
+    """Of a key that is counted, its items."""
 
     @property
     def size(self) -> int:
@@ -136,6 +137,26 @@ class MemoryLedger:
             before = entry.notes.get(name)
             self._count(entry, len(value) + (len(name) if before is None else -len(before)))
             entry.notes[name] = value
+        return True
+
+    async def count(self, key: str, item: str, *, most: int, keep: float, account: str | None = None) -> bool:
+        """As the contract says."""
+        now = self._clock()
+        with self._lock:
+            self._forget(now)
+            entry = self._entries.get(key)
+            if entry is not None and item in entry.notes:
+                return True
+            if entry is None:
+                self._require_room(account)
+                entry = self._entries[key] = _Entry("", "", None, now, now + keep, account=account)
+                self._count(entry, entry.size)
+            if len(entry.notes) >= most:
+                return False
+            entry.notes[item] = ""
+            self._count(entry, len(item))
+            entry.expires = now + keep
+            heapq.heappush(self._expiries, (entry.expires, key))
         return True
 
     async def release(self, key: str, *, holder: str) -> None:

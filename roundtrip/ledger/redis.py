@@ -64,6 +64,13 @@ if (e[1] ~= 'running' and e[1] ~= 'held') or e[2] ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[1], ':' .. ARGV[2], ARGV[3])
 return 1
 """)
+_COUNT: Final = RedisScript("""
+if redis.call('SISMEMBER', KEYS[1], ARGV[1]) == 1 then return 1 end
+if redis.call('SCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
+redis.call('SADD', KEYS[1], ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+return 1
+""")
 _RELEASE: Final = RedisScript("""
 local e = redis.call('HMGET', KEYS[1], 'standing', 'holder')
 if (e[1] ~= 'running' and e[1] ~= 'held') or e[2] ~= ARGV[1] then return 0 end
@@ -140,6 +147,11 @@ class RedisLedger:
     async def note(self, key: str, name: str, value: str, *, holder: str) -> bool:
         """As the contract says."""
         return bool(await self._run(_NOTE, key, [holder, name, value]))
+
+    async def count(self, key: str, item: str, *, most: int, keep: float, account: str | None = None) -> bool:
+        """As the contract says."""
+        del account
+        return bool(await self._run(_COUNT, key, [item, most, _ms(keep)]))
 
     async def release(self, key: str, *, holder: str) -> None:
         """As the contract says."""

@@ -50,6 +50,13 @@ CREATE TABLE IF NOT EXISTS notes (
 ) WITHOUT ROWID;
 CREATE TRIGGER IF NOT EXISTS entries_forgotten AFTER DELETE ON entries
 BEGIN DELETE FROM notes WHERE key = OLD.key; END;
+CREATE TABLE IF NOT EXISTS counted (
+    key TEXT NOT NULL,
+    item TEXT NOT NULL,
+    expires REAL NOT NULL,
+    PRIMARY KEY (key, item)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS counted_expires ON counted (expires);
 """
 
 # One statement, so one atomic step: a SELECT before it would let two processes begin.
@@ -84,9 +91,18 @@ SELECT standing, terms, result, lapses FROM entries
 WHERE key = :key AND expires > :now AND standing <> 'free' AND (standing <> 'held' OR lapses > :now)
 """
 # Bounded, as whoever claims waits for it: four times what can have been added since the last time.
-_FORGET: Final = """
-DELETE FROM entries WHERE key IN (SELECT key FROM entries WHERE expires <= :now ORDER BY expires LIMIT :most)
+_FORGET: Final = (
+    "DELETE FROM entries WHERE key IN (SELECT key FROM entries WHERE expires <= :now ORDER BY expires LIMIT :most)",
+    """DELETE FROM counted WHERE (key, item) IN
+    (SELECT key, item FROM counted WHERE expires <= :now ORDER BY expires LIMIT :most)""",
+)
+# One statement again: of those who count at once, each sees what the others have counted.
+_COUNT: Final = """
+INSERT INTO counted (key, item, expires) SELECT :key, :item, :expires
+WHERE (SELECT count(*) FROM counted WHERE key = :key) < :most
+ON CONFLICT DO NOTHING
 """
+_COUNTED: Final = "SELECT 1 FROM counted WHERE key = :key AND item = :item"
 
 
 class SqliteLedger:
@@ -141,7 +157,7 @@ class SqliteLedger:
             now = time.time()
             self._claims += 1
             if self._claims % _FORGET_EVERY == 0:
-                connection.execute(_FORGET, {"now": now, "most": _FORGET_EVERY * 4})
+                _forget(connection, now)
             given = {
                 "key": key,
                 "terms": terms,
@@ -176,6 +192,21 @@ class SqliteLedger:
         """As the contract says."""
         given = {"key": key, "name": name, "value": value, "holder": holder}
         return await self._run(lambda db: db.execute(_NOTE, given).rowcount > 0)
+
+    async def count(self, key: str, item: str, *, most: int, keep: float, account: str | None = None) -> bool:
+        """As the contract says."""
+        del account
+        given = {"key": key, "item": item, "most": most}
+
+        def count(connection: sqlite3.Connection) -> bool:
+            now = time.time()
+            self._claims += 1
+            if self._claims % _FORGET_EVERY == 0:
+                _forget(connection, now)
+            connection.execute(_COUNT, {**given, "expires": now + keep})
+            return connection.execute(_COUNTED, {"key": key, "item": item}).fetchone() is not None
+
+        return await self._run(count)
 
     async def release(self, key: str, *, holder: str) -> None:
         """As the contract says."""
@@ -259,6 +290,11 @@ class SqliteLedger:
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
         connection.executescript(_SCHEMA)
         return connection
+
+
+def _forget(connection: sqlite3.Connection, now: float) -> None:
+    for statement in _FORGET:
+        connection.execute(statement, {"now": now, "most": _FORGET_EVERY * 4})
 
 
 def _look(connection: sqlite3.Connection, key: str) -> Claim | None:

@@ -5,6 +5,7 @@ two functions share a name and are told apart by their paths, `adopt` finds what
 """
 
 import inspect
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
@@ -66,6 +67,8 @@ class Open:
     """Whether a user who declines this has ended the call, as somebody needs the bare value."""
     lost: tuple[str, ...] = ()
     """What changed, if an answer was lost to the change."""
+    guess: Any = NOTHING
+    """An answer that has come and has to be counted before anybody looks at it."""
     seed: Any = None
     """What it was answered with in an expired call, or invalidly in this one: shown as its defaults, but no answer."""
 
@@ -126,6 +129,9 @@ class Answers:
         self._revision = 0
         self._noted: Mapping[int, Mapping[str, Any]] = {}
         self._due: list[Noted] = []
+        self._counted: set[tuple[str, str]] = set()
+        self.guarded: set[str] = set()
+        """The names of questions whose answers are counted."""
         self.open: dict[str, Open] = {}
         self.forms: dict[str, Form] = {}
         """The forms of the questions that came up on this leg, for a review of their answers."""
@@ -202,6 +208,12 @@ class Answers:
                 question = replace(question, elicitation_id=named)
             if question.done is not None:
                 return self._settle_page(names, question, decisive=decisive)
+        if isinstance(question, FormQuestion) and question.guesses is not None:
+            self.guarded.add(key)
+            guess = self._uncounted(names, question)
+            if guess is not NOTHING:
+                asked = Asked(self._pin(question))
+                return self._leave_open(Open(key, question, asked, Reason.MISSING, decisive=decisive, guess=guess))
         restored = self._restore(names, question) if self.entries or self.computed else None
         if restored is not None:
             self.open.pop(key, None)
@@ -235,6 +247,28 @@ class Answers:
         self._fresh.add(key)
         self.open.pop(key, None)
         return outcome
+
+    def counted(self, key: str, guess: Any) -> None:
+        """Let an answer be looked at that the ledger has counted."""
+        self._counted.add((key, json.dumps(guess, sort_keys=True)))
+
+    def _uncounted(self, names: tuple[str, ...], question: FormQuestion) -> Any:
+        """Return the answer that would be looked at next and has not been counted, wherever it comes from."""
+        if any(_STAND_IN + name in self.computed for name in names):
+            return NOTHING
+        known = [self.entries[name] for name in names if name in self.entries]
+        for entry in known:
+            accepted = entry.action is Action.ACCEPT and not self._changes(entry, question)
+            if accepted and (names[0], json.dumps(entry.data, sort_keys=True)) not in self._counted:
+                return entry.data
+        name = next((name for name in names if name in self._asked), None)
+        if name is None or self._changes(self._asked[name], question):
+            return NOTHING
+        response = self._responses.get(name)
+        if not isinstance(response, ElicitResult) or response.action != "accept":
+            return NOTHING
+        counted = (names[0], json.dumps(response.content, sort_keys=True)) in self._counted
+        return NOTHING if counted else response.content
 
     def _settle_page(self, names: tuple[str, ...], question: UrlQuestion, *, decisive: bool) -> Outcome | None:
         """The outcome of a question whose answer comes from elsewhere, once the user has agreed to go there."""
@@ -562,6 +596,10 @@ class Answers:
             self._watch(AnswerRead(key, "accept", how, response))
 
     def _leave_open(self, waiting: Open) -> None:
+        if waiting.key in self.guarded:
+            # A form that shows the valid fields of what was sent before would tell which are.
+            self.open[waiting.key] = waiting
+            return
         seed = self._seeds.get(waiting.key) if waiting.seed is None else None
         # Another wording may mean another thing by the same words.
         if seed is not None and not self._changes(seed, waiting.question):

@@ -189,6 +189,10 @@ class Body:
         self._enter(key)
         parts: dict[str, tuple[Form, Mapping[str, Any]]] = {}
         for name in of:
+            if name in self._answers.guarded:
+                raise BodyMistake(
+                    f"ctx.review({key!r}) cannot show {name!r}: it has guesses=, and a change there is not counted"
+                )
             form, entry = self._answers.form_of(name), self._answers.entries.get(name)
             if form is None or entry is None or entry.action is not Action.ACCEPT:
                 raise BodyMistake(

@@ -34,7 +34,7 @@ from roundtrip.runtime.eras import Client, is_retry_era
 from roundtrip.runtime.managers import Managers, Report
 from roundtrip.runtime.once import Once, kept_in, terms_of
 from roundtrip.runtime.outlasting import Outlasting
-from roundtrip.runtime.rounds import Rounds
+from roundtrip.runtime.rounds import Guess, Rounds
 from roundtrip.runtime.timeouts import within
 
 __all__ = ["DONE", "Authored", "Finished", "Leg", "LegEnd", "Limits", "Refused", "Suspended", "open_call", "serve"]
@@ -153,6 +153,8 @@ class Leg:
     """Keeps the books, where the body must run once."""
     begin_uncovered: Callable[[], None] | None = None
     """Told of a body that should run once and begins without a token; without this, an empty round gets it one."""
+    guess: Guess | None = None
+    """Counts answers to questions with `guesses=`; without it there can be none."""
     timeout: float | None = None
     """Seconds that its work may take; while somebody is asked, nothing is counted."""
     page_wait: float = math.inf
@@ -273,7 +275,7 @@ async def serve(
         return await managers.around(finishing, ended_by=lambda value: None)
 
     cancelled = cancel_requests()
-    rounds = run.rounds = Rounds(call, leg.client, answers, finish, leg.left, leg.page_wait)
+    rounds = run.rounds = Rounds(call, leg.client, answers, finish, leg.left, leg.page_wait, leg.guess)
     try:
         _begin(call)
         once = leg.books

@@ -13,7 +13,14 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 import anyio
 from mcp_types import InputRequiredResult, InputResponse
 
-from roundtrip.errors import AnswerRejected, CallTakenOver, CannotAsk, QuestionRefused, ToolTimedOut
+from roundtrip.errors import (
+    AnswerRejected,
+    CallTakenOver,
+    CannotAsk,
+    GuessUncounted,
+    QuestionRefused,
+    ToolTimedOut,
+)
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import State
@@ -24,6 +31,8 @@ __all__ = ["Once", "Recalled", "kept_in", "terms_of"]
 
 T = TypeVar("T")
 
+_ENDS_NO_CALL: Final = (QuestionRefused, CannotAsk, AnswerRejected, CallTakenOver, GuessUncounted)
+"""Raised in a body by what it asks: another answer, client or time may get further."""
 _TERMS_BYTES: Final = 16
 _LAST_WORDS: Final = 15.0
 """Seconds for telling what came of a call, which no cancellation cuts short."""
@@ -146,7 +155,7 @@ async def kept_in(
                 finally:
                     # Even if noting is cut short: a claim that is not taken back is renewed for ever.
                     await once.release()
-            elif not begun or isinstance(verdict, QuestionRefused | CannotAsk | AnswerRejected | CallTakenOver):
+            elif not begun or isinstance(verdict, _ENDS_NO_CALL):
                 # What the client said ended the leg, or another leg did, and not what the body did.
                 await once.release()
             elif isinstance(verdict, Exception) and not isinstance(verdict, ToolTimedOut):

@@ -12,8 +12,8 @@ import anyio
 from mcp_types import ClientCapabilities
 
 from roundtrip.asks.markers import NOTHING
-from roundtrip.asks.questions import UrlQuestion
-from roundtrip.errors import CallOutlived, CannotAsk, UrlRequired
+from roundtrip.asks.questions import FormQuestion, UrlQuestion
+from roundtrip.errors import BodyMistake, CallOutlived, CannotAsk, GuessesSpent, UrlRequired
 from roundtrip.machine.call import Call
 from roundtrip.machine.table import Event, State
 from roundtrip.runtime.answers import Answers, Open
@@ -21,12 +21,15 @@ from roundtrip.runtime.endings import Suspension
 from roundtrip.runtime.eras import Client, ask_live, is_retry_era, require_channel
 from roundtrip.runtime.timeouts import clock_standing, end_after
 
-__all__ = ["Rounds"]
+__all__ = ["Guess", "Rounds"]
 
 
 _POLL = 0.25
 _DONE_TAKES = 30.0
 """Seconds a `done` function may take, however short its page's `wait` is."""
+
+Guess = Callable[[str, Any, int], Awaitable[bool]]
+"""Counts an answer to a question, of which the call may have so many; whether it is one of those."""
 
 Finish = Callable[[Any], Awaitable[Any]]
 """Calls the `done` function of a page, with what it asks for."""
@@ -35,7 +38,7 @@ Finish = Callable[[Any], Awaitable[Any]]
 class Rounds:
     """Puts questions for one leg; `batch` holds those the leg will end with."""
 
-    __slots__ = ("_answers", "_call", "_client", "_finish", "_left", "_page_wait", "batch", "retry")
+    __slots__ = ("_answers", "_call", "_client", "_finish", "_guess", "_left", "_page_wait", "batch", "retry")
 
     def __init__(
         self,
@@ -45,8 +48,10 @@ class Rounds:
         finish: Finish,
         left: Callable[[], float],
         page_wait: float = math.inf,
+        guess: Guess | None = None,
     ) -> None:
         self._finish = finish
+        self._guess = guess
         self._page_wait = page_wait
         self._left = left
         self._call = call
@@ -64,7 +69,11 @@ class Rounds:
             Suspension: The answers will come with the next leg.
             CannotAsk: The client cannot be asked, and nothing stands in for the answer.
             CallOutlived: The call is too old to be asked for, or gets so while the client is silent.
+            GuessesSpent: A question was answered in too many different ways.
+            GuessUncounted: Nothing can count such an answer now.
         """
+        if any([await self._count(waiting) for waiting in batch if waiting.guess is not NOTHING]):
+            return
         if any(isinstance(waiting.question, UrlQuestion) for waiting in batch) and await self._visit_pages(batch):
             return
         capabilities = self._client.capabilities
@@ -96,6 +105,18 @@ class Rounds:
         if executing:
             self._call.apply(Event.EXECUTE)
         self._answers.deliver(responses, {waiting.key: waiting.asked for waiting in batch})
+
+    async def _count(self, waiting: Open) -> bool:
+        """Count an answer that may then be looked at; its question is settled again."""
+        guesses = waiting.question.guesses if isinstance(waiting.question, FormQuestion) else None
+        if self._guess is None or guesses is None:
+            raise BodyMistake(
+                f"question {waiting.key!r} has guesses=, which only the ledger of a roundtrip Server counts"
+            )
+        if not await self._guess(waiting.key, waiting.guess, guesses):
+            raise GuessesSpent(waiting.key, guesses=guesses)
+        self._answers.counted(waiting.key, waiting.guess)
+        return True
 
     async def _visit_pages(self, batch: Sequence[Open]) -> bool:
         """See whether pages that users agreed to go to are done with, waiting a while; True if one is."""

@@ -3,6 +3,9 @@
 # The functions that `run` makes on each leg would evaluate their annotations each time.
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
 import logging
 import math
 import os
@@ -19,8 +22,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, InputResponseRequestParams, InputResponses
 
 from roundtrip.asks.markers import Marker
-from roundtrip.errors import ChannelMissing, RoundtripError, ToolTimedOut
-from roundtrip.ledger.contract import Reach
+from roundtrip.errors import ChannelMissing, GuessUncounted, RoundtripError, ToolTimedOut
+from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.machine.call import Call
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal, to_text
@@ -38,7 +41,7 @@ from roundtrip.server.effects import Effects
 from roundtrip.server.exactly_once import Booked, OncePolicy
 from roundtrip.server.functions import AskingFunction
 from roundtrip.server.limited_logs import LimitedLog
-from roundtrip.server.requests import InFlight, asking_request
+from roundtrip.server.requests import SKEW, InFlight, asking_request
 from roundtrip.server.security import Protection
 from roundtrip.server.threads import LeavingThreads, StayingThreads
 
@@ -111,6 +114,8 @@ class LegRunner:
         self._limits = limits
         self.no_empty_rounds = NO_EMPTY_ROUNDS
         """Names of clients that are sent no round without questions."""
+        self.warns_of_guesses = False
+        """Whether to tell that other processes may count guesses for themselves."""
         self._page_waits: list[float] = []
         self._page_wait = math.inf
 
@@ -200,6 +205,10 @@ class LegRunner:
 
         threads = LeavingThreads(function.owner) if function.timeout is not None else None
         in_thread = threads.run if threads is not None else StayingThreads(function.owner).run
+
+        async def guess(key: str, answer: Any, guesses: int) -> bool:
+            return await self._guess(function, call, journal, wire, key, answer, guesses)
+
         leg = Leg(
             call=call,
             plan=function.plan,
@@ -220,6 +229,7 @@ class LegRunner:
             pinner=self._protection.journals.pinner,
             once=self._books(function, call, journal, once, wire) if outermost and _is_retry(wire) else None,
             begin_uncovered=self._uncovered(function, call, once, wire) if once is not None else None,
+            guess=guess,
             timeout=function.timeout,
             page_wait=self._page_wait,
             run_in_thread=in_thread,
@@ -314,19 +324,59 @@ class LegRunner:
     ) -> Booked | None:
         if once is None:
             return None
-        keep = function.limits.max_age + function.limits.recover
-        if journal is not None:
-            # Another build may have begun the call, and its tokens live as long as that one has said.
-            keep = max(0.0, journal.end - time.time()) + journal.recover
         ledger = self._effects.ledger
-        booked = Booked(ledger, call.id, function.name, keep, once.on_unknown)
+        booked = Booked(ledger, call.id, function.name, _keep(function, journal), once.on_unknown)
         if ledger.reach > Reach.PROCESS:
             # What never leaves this process need not be sealed, and only there is room scarce.
             booked.sealer = self._protection.ledger_sealer
         else:
-            principal = self._protection.principal(wire)
-            booked.account = f"tool {function.name}" if principal is None else f"caller {principal}"
+            booked.account = self._account(function, wire)
         return booked
+
+    def _account(self, function: AskingFunction, wire: ServerRequestContext[Any, Any] | None) -> str:
+        principal = self._protection.principal(wire)
+        return f"tool {function.name}" if principal is None else f"caller {principal}"
+
+    async def _guess(
+        self,
+        function: AskingFunction,
+        call: Call,
+        journal: Journal | None,
+        wire: ServerRequestContext[Any, Any] | None,
+        key: str,
+        answer: Any,
+        guesses: int,
+    ) -> bool:
+        """Count an answer to a question of a call; return False if it is one more than the call may have.
+
+        A rotation of keys may count an answer again that is sent again, and never forgets one.
+
+        Raises:
+            GuessUncounted: The ledger cannot.
+        """
+        counted = json.dumps([call.id, key, answer], sort_keys=True).encode()
+        item = hmac.digest(self._protection.guess_key or b"", counted, "sha256").hex()
+        question = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_ID_BYTES).hexdigest()
+        ledger = self._effects.ledger
+        if ledger.reach is Reach.PROCESS and self.warns_of_guesses:
+            self.warns_of_guesses = False
+            logger.warning(
+                "%s has a question with guesses=, and other processes may have the keys of its calls and count for "
+                "themselves; give all of them one ledger= (a SqliteLedger or a RedisLedger), or say "
+                "ledger=MemoryLedger() if this process is alone",
+                function.owner,
+            )
+        try:
+            return await ledger.count(
+                f"{call.id}/guesses/{question}",
+                item,
+                most=guesses,
+                keep=_keep(function, journal) + SKEW,
+                account=self._account(function, wire),
+            )
+        except LedgerDown as error:
+            logger.error("%s", error)
+            raise GuessUncounted(function.owner) from error
 
     def wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: InFlight, state: str) -> bytes:
         """Put a state that a function outside roundtrip returned by hand into a journal, under the seal.
@@ -383,6 +433,14 @@ class LegRunner:
             within=request.call_id if request is not None and not outermost else None,
             replaces=brought.replaces if brought is not None else None,
         )
+
+
+def _keep(function: AskingFunction, journal: Journal | None) -> float:
+    """Return the seconds after which no leg of a call can arrive any more."""
+    if journal is None:
+        return function.limits.max_age + function.limits.recover
+    # Another build may have begun the call, and its tokens live as long as that one has said.
+    return max(0.0, journal.end - time.time()) + journal.recover
 
 
 def _is_retry(wire: ServerRequestContext[Any, Any] | None) -> bool:

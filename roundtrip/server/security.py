@@ -50,6 +50,8 @@ class Protection(NamedTuple):
     """What the keys are known by, the one that signs first."""
     ledger_sealer: Sealer | None = None
     """Seals what is kept in ledgers outside this process."""
+    guess_key: bytes | None = None
+    """What answers that are counted are told apart by in ledgers, so that nobody reads them there."""
     own_key: bool = False
     """Whether the key was made here, and is known to no other process."""
 
@@ -165,9 +167,10 @@ def protect(
             journals,
             None,
             tickets,
-            _trace_key(ring),
+            _derived(ring, b"trace"),
             (*_codec_hint(given.codec), *_hints(ring)),
             _sealer(ring, b"ledger"),
+            _derived(ring, b"guess"),
         )
     if seal_keys is not None:
         raise ValueError("seal_keys= goes with request_state_security=; keys= seals by itself")
@@ -193,15 +196,16 @@ def protect(
         journals,
         tokens,
         TicketOffice(ring),
-        _trace_key(ring),
+        _derived(ring, b"trace"),
         _hints(ring),
         _sealer(ring, b"ledger"),
+        _derived(ring, b"guess"),
         own_key=keys is None and found is None,
     )
 
 
-def _trace_key(ring: KeyRing | None) -> bytes | None:
-    return ring.derive(b"trace")[0] if ring is not None else None
+def _derived(ring: KeyRing | None, purpose: bytes) -> bytes | None:
+    return ring.derive(purpose)[0] if ring is not None else None
 
 
 def _ring_of(found: EnvironmentKeys) -> KeyRing:

@@ -217,6 +217,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         self._legs = LegRunner(self, protection=self._protection, effects=self._effects, limits=self._limits)
         if isinstance(no_empty_rounds, str):
             raise TypeError(f"no_empty_rounds must be a list of names of clients, got {no_empty_rounds!r}")
+        self._legs.warns_of_guesses = ledger is None and not self._protection.own_key
         self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
         self._probe = self._make_probe() if probe_wanted(probe, environment=os.environ) else None
         for tool in tools or ():

@@ -554,3 +554,53 @@ async def test_many_copies_of_a_waiting_leg_ask_a_ledger_little(ledger: Ledger) 
             await anyio.wait_all_tasks_blocked()
             await ledger.settle("call", holder="one", result="r", keep=LONG)
     assert told == [SETTLED] * 60
+
+
+async def test_different_items_are_counted_up_to_a_number(ledger: Ledger) -> None:
+    counted = [await ledger.count("call/guesses", item, most=3, keep=LONG) for item in ("a", "b", "a", "c", "d", "c")]
+    assert counted == [True, True, True, True, False, True]
+    assert await ledger.count("call/other", "d", most=3, keep=LONG)
+    assert not await ledger.count("call/guesses", "d", most=3, keep=LONG)
+    assert (await claim(ledger)).standing is Standing.GRANTED
+
+
+async def test_of_many_who_count_at_once_no_more_than_the_number_are_counted(ledger: Ledger) -> None:
+    counted: list[bool] = []
+
+    async def count(item: str) -> None:
+        counted.append(await ledger.count("call/guesses", item, most=5, keep=LONG))
+
+    async with anyio.create_task_group() as group:
+        for number in range(40):
+            group.start_soon(count, str(number))
+    assert counted.count(True) == 5
+
+
+async def test_what_was_counted_is_forgotten_after_its_time(ledger: Ledger) -> None:
+    if isinstance(ledger, SqliteLedger):
+        pytest.skip("forgets when it is used; see the test of its file")
+    assert await ledger.count("call/guesses", "a", most=1, keep=SHORT)
+    with anyio.fail_after(20):
+        while not await ledger.count("call/guesses", "b", most=1, keep=LONG):  # noqa: ASYNC110 - no event
+            await anyio.sleep(SHORT)
+
+
+async def test_a_file_does_not_fill_up_with_what_was_counted(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "ledger.db", durable=False)
+    assert await ledger.count("kept", "a", most=1, keep=LONG)
+    for number in range(300):
+        assert await ledger.count(str(number), "a", most=1, keep=0)
+    await ledger.aclose()
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as file:
+        keys = [key for (key,) in file.execute("SELECT key FROM counted")]
+    assert ("kept" in keys, len(keys) < 100) == (True, True)
+
+
+async def test_memory_counts_what_it_counts_as_held() -> None:
+    ledger = MemoryLedger(max_bytes=8 * 1024)
+    for number in range(8):
+        assert await ledger.count(str(number), "a", most=1, keep=LONG)
+    with pytest.raises(LedgerDown):
+        await ledger.count("one more", "a", most=1, keep=LONG)
+    assert await ledger.count("0", "a", most=1, keep=LONG)
+    assert not await ledger.count("0", "b", most=1, keep=LONG)
