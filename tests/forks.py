@@ -63,6 +63,8 @@ def _run(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    # A suite that runs in the background has been told to ignore it, and so would what it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = [program.__module__, *arguments]
     sys.stdin = _opened(0, "r")
     sys.stdout = _opened(1, "w", line_buffering=os.isatty(1))

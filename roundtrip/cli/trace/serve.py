@@ -1,5 +1,6 @@
 """`roundtrip trace serve`: calls as pages in a browser, while they happen."""
 
+import signal
 from argparse import ArgumentParser, Namespace
 
 from roundtrip.cli.command import Command, CommandFailed
@@ -30,6 +31,8 @@ def _run(arguments: Namespace) -> int:
         raise CommandFailed(str(error)) from error
     except OSError as error:
         raise CommandFailed(f"cannot serve on {HOST}:{port}: {error.strerror}; try another --port") from error
+    # A shell that starts it in the background has it ignored; whoever sends it means this server.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with server:
         print(f"{server.url}\n(the calls are shown there until Ctrl-C; the address is a secret)", flush=True)
         server.serve_forever()
