@@ -10,38 +10,98 @@ import inspect
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import CodeType
-from typing import Any, cast
+from typing import Any, Final, cast
 
-__all__ = ["build_of"]
+from anyio.lowlevel import current_token
+
+__all__ = ["Build"]
+
+_digests: Final[dict[str, str | None]] = {}
+"""Of files that were read; None for one that cannot be."""
 
 
-def build_of(functions: Iterable[Callable[..., Any]]) -> str:
-    """A short digest of the modules that define some functions."""
-    digests = sorted({_digest_of(function) for function in functions})
-    return hashlib.sha256("".join(digests).encode()).hexdigest()[:6]
+class Build:
+    """The build that some functions belong to.
+
+    Files are read at once, as they may be replaced later; but on an event loop only when `read` is called, which may be
+    done in a thread.
+
+    Args:
+        functions: The functions.
+        given: What the author says it is.
+    """
+
+    __slots__ = ("_functions", "_text")
+
+    def __init__(self, functions: Iterable[Callable[..., Any]], given: str | None = None) -> None:
+        self._functions = tuple(functions)
+        self._text = given
+        if given is None and (not _is_on_event_loop() or all(map(_is_known, self._functions))):
+            self.read()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether `read` reads no files any more."""
+        return self._text is not None
+
+    def read(self) -> str:
+        """A short digest of the modules that define the functions."""
+        if self._text is None:
+            digests = sorted({_digest_of(function) for function in self._functions})
+            self._text = hashlib.sha256("".join(digests).encode()).hexdigest()[:6]
+        return self._text
+
+
+def _is_on_event_loop() -> bool:
+    try:
+        current_token()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _target_of(function: Callable[..., Any]) -> Any:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.unwrap(function)
+
+
+def _defining(target: Any) -> Any:
+    """Return the function or class that a file defines."""
+    return target if hasattr(target, "__code__") or inspect.isclass(target) else cast("object", target).__class__
+
+
+def _file_of(defining: Any) -> str | None:
+    try:
+        return inspect.getfile(defining)
+    except (TypeError, OSError):  # built in, or typed into an interpreter
+        return None
+
+
+def _is_known(function: Callable[..., Any]) -> bool:
+    file = _file_of(_defining(_target_of(function)))
+    return file is None or file in _digests
 
 
 def _digest_of(function: Callable[..., Any]) -> str:
-    while isinstance(function, functools.partial):
-        function = function.func
-    target: Any = inspect.unwrap(function)
+    target = _target_of(function)
+    defining = _defining(target)
+    file = _file_of(defining)
+    if file is not None:
+        if file not in _digests:
+            _digests[file] = _digest_of_file(inspect.getsourcefile(defining))
+        if (digest := _digests[file]) is not None:
+            return digest
     code = getattr(target, "__code__", None)
-    is_defined = code is not None or inspect.isclass(target)
-    defining: Any = target if is_defined else cast("object", target).__class__
-    try:
-        path = inspect.getsourcefile(defining)
-    except TypeError:  # built in
-        path = None
-    if path is not None and (digest := _digest_of_file(path)) is not None:
-        return digest
     return _digest_of_code(code) if isinstance(code, CodeType) else str(getattr(target, "__qualname__", defining))
 
 
-@functools.lru_cache(maxsize=256)
-def _digest_of_file(path: str) -> str | None:
+def _digest_of_file(path: str | None) -> str | None:
+    if path is None:
+        return None
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except OSError:  # typed into an interpreter, or run from an archive
+    except OSError:  # run from an archive
         return None
 
 

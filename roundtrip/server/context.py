@@ -42,6 +42,7 @@ from roundtrip.runtime.body import Body
 from roundtrip.runtime.timeouts import clock_standing
 from roundtrip.server.blocking import BlockingAsks
 from roundtrip.server.calls import CallInfo
+from roundtrip.server.changes import announced_by_author
 from roundtrip.server.seams import session_id_of
 
 __all__ = ["Asking", "Context"]
@@ -88,6 +89,7 @@ class Context(SdkContext[LifespanContextT, RequestT]):
 
     _body: Body | None
     _call: CallInfo | None
+    _publishes_on: SubscriptionBus | None
 
     def __init__(
         self,
@@ -109,6 +111,7 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         )
         self._body = body
         self._call = call
+        self._publishes_on = subscriptions
 
     @property
     def call(self) -> CallInfo:
@@ -421,6 +424,21 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         """The client that the request's access token was issued to; None on a server without authentication."""
         token = get_access_token()
         return token.client_id if token is not None else None
+
+    async def notify_tools_changed(self) -> None:
+        """Tell clients that the tools have changed; a change that this request made is not announced again."""
+        with announced_by_author("tools", self._publishes_on):
+            await super().notify_tools_changed()
+
+    async def notify_prompts_changed(self) -> None:
+        """Tell clients that the prompts have changed; a change that this request made is not announced again."""
+        with announced_by_author("prompts", self._publishes_on):
+            await super().notify_prompts_changed()
+
+    async def notify_resources_changed(self) -> None:
+        """Tell clients that the resources have changed; a change that this request made is not announced again."""
+        with announced_by_author("resources", self._publishes_on):
+            await super().notify_resources_changed()
 
     @property
     def session_id(self) -> str | None:

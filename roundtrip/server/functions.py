@@ -26,7 +26,7 @@ from roundtrip.graph.signatures import (
 )
 from roundtrip.recording.tracing import Subject
 from roundtrip.runtime.leg import DONE, Limits
-from roundtrip.server.builds import build_of
+from roundtrip.server.builds import Build
 from roundtrip.server.overrides import Planned
 from roundtrip.server.threads import SHARED, Pool, RunInPool, run_in_thread
 
@@ -95,7 +95,7 @@ class Signature(NamedTuple):
             unpassed=self.unpassed,
             resolves=any(isinstance(marker, SdkResolve) for marker, _ in self.resolved.values()),
             limits=limits,
-            build=build if build is not None else build_of([self.fn, *(node.fn for node in planned.plan.nodes)]),
+            source=Build([self.fn, *(node.fn for node in planned.plan.nodes)], build),
             arguments=arguments,
             timeout=timeout,
             version=version,
@@ -155,7 +155,7 @@ class AskingFunction(NamedTuple):
     resolves: bool
     """Whether a `Resolve` fills any of its parameters: then it is that which asks, and not the body by hand."""
     limits: Limits
-    build: str
+    source: Build
     arguments: Mapping[str, str]
     """The names by which resolvers may ask for the client's arguments, with the names they are passed under."""
     timeout: float | None
@@ -169,6 +169,11 @@ class AskingFunction(NamedTuple):
     def owner(self) -> str:
         """What it is registered as, for error messages: `tool 'order'`."""
         return f"{self.kind} {self.name!r}"
+
+    @property
+    def build(self) -> str:
+        """The build it belongs to; where `source` is not known yet, files are read."""
+        return self.source.read()
 
     @property
     def plan(self) -> Plan:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
+import anyio.to_thread
 from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context as SdkContext
@@ -159,6 +160,9 @@ class LegRunner:
             RoundtripError: The call cannot go on.
             Exception: What the author's code raised.
         """
+        if not function.source.is_known:
+            # Registered on the event loop.
+            await anyio.to_thread.run_sync(function.source.read)
         request = asking_request()
         # What a middleware or a gate calls comes first: without the context of the request, or as another tool.
         outermost = request is not None and not request.claimed and incoming.request is not None

@@ -290,6 +290,42 @@ async def test_what_is_added_and_removed_in_a_request_is_announced(era: Era) -> 
             assert bus.published == [EVENTS[listing]]
 
 
+@pytest.mark.parametrize("ways", ["session", "event", "session event", "event session"])
+async def test_change_that_its_tool_announces_is_announced_once(era: Era, ways: str) -> None:
+    bus = Bus()
+    server = shop(bus)
+
+    @server.tool()
+    async def change_and_announce(ctx: Context) -> str:
+        flip(server, "tools")
+        for way in dict.fromkeys(ways.split()):
+            await (ctx.session.send_tool_list_changed() if way == "session" else ctx.notify_tools_changed())
+        return "announced"
+
+    async with hearing(server, era) as (client, ears):
+        await client.call_tool("change_and_announce", {})
+        assert bus.published == [ToolsListChanged()]
+    assert ears.heard == ["tools"]
+
+
+async def test_change_after_an_announcement_is_announced(era: Era) -> None:
+    bus = Bus()
+    server = shop(bus)
+
+    @server.tool()
+    async def announce_and_change(ctx: Context) -> str:
+        flip(server, "tools")
+        await ctx.session.send_tool_list_changed()
+        await ctx.notify_tools_changed()
+        server.enable(tags="tools")
+        return "changed"
+
+    async with hearing(server, era) as (client, ears):
+        await client.call_tool("announce_and_change", {})
+        assert bus.published == [ToolsListChanged()] * 2
+    assert ears.heard == ["tools"] * 2
+
+
 async def test_a_live_client_is_told_before_its_answer() -> None:
     heard: list[str] = []
     async with hearing(shop(), Era.LIVE) as (client, ears):
