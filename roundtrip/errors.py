@@ -260,6 +260,29 @@ class AskNotAwaited(BodyMistake):
         self.key = key
 
 
+class UsedUnawaited(BodyMistake, AttributeError):
+    """A question, or the coroutine that would put it, was used as if it were the answer."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} must be awaited before its result is used; write `await`, and in a plain `def` function use "
+            "ctx.blocking, which waits for it"
+        )
+        self.what = what
+
+
+class OutcomeNotUnwrapped(BodyMistake):
+    """The outcome of a question was used as if it were the value that was answered."""
+
+    def __init__(self, name: str, *, kind: str) -> None:
+        super().__init__(
+            f"the outcome of a question has no {name!r}, got {kind}; ask with unwrap=True for the bare value, or look "
+            "at .action, and of an accepted one at .data"
+        )
+        self.name = name
+        self.kind = kind
+
+
 class SuspensionSwallowed(BodyMistake):
     """A body caught the exception that ends its leg and went on as if it had an answer."""
 

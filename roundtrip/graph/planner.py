@@ -5,14 +5,15 @@ import hashlib
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar, get_args, get_origin
+from typing import Any, NamedTuple, get_args, get_origin
 
 from pydantic import PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 
 from roundtrip.asks.forms import form_of
-from roundtrip.asks.markers import ElicitUrl, SdkElicit, SdkListRoots, SdkSample
+from roundtrip.asks.markers import ElicitUrl
 from roundtrip.errors import InvalidSignature
+from roundtrip.graph.fitting import asking_arms, elicited, misfit, require_no_bare_resolver
 from roundtrip.graph.markers import Dependency, Marker, Resolve
 from roundtrip.graph.plan import EMPTY, Input, Node, Plan, Source
 from roundtrip.graph.signatures import (
@@ -30,7 +31,7 @@ from roundtrip.graph.signatures import (
     wants_outcome,
 )
 
-__all__ = ["Replacements", "ResolvedParameters", "asking_arms", "find_resolved", "make_plan"]
+__all__ = ["Replacements", "ResolvedParameters", "find_resolved", "make_plan"]
 
 ResolvedParameters = Mapping[str, tuple[Marker, bool]]
 """A function's parameters that are filled: the marker, and whether the consumer wants the outcome."""
@@ -52,6 +53,7 @@ def find_resolved(fn: Callable[..., Any], *, owner: str | None = None) -> dict[s
     for name, parameter in inspect.signature(fn).parameters.items():
         annotation = hints.get(name)
         require_annotated(annotation, parameter.default, parameter=name, function=display_name(fn), owner=owner)
+        require_no_bare_resolver(annotation, parameter=name, function=display_name(fn), owner=owner)
         marker, filled = marker_of(annotation, parameter.default)
         require_top_level(filled, parameter=name, function=display_name(fn), owner=owner)
         if marker is not None and name not in given:
@@ -112,6 +114,9 @@ class _Planner:
         }
         for parameter, mention in roots.items():
             self._visit(mention, (parameter,))
+        self._check_fit(roots, self._owner)
+        for draft in self._drafts.values():
+            self._check_fit(draft.mentions, f"{self._owner}: {draft.label!r}")
         self._shorten_paths(roots)
         keys = self._name()
         places = {who: index for index, who in enumerate(self._order)}
@@ -275,6 +280,7 @@ class _Planner:
         name = parameter.name
         positional = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
         require_annotated(annotation, parameter.default, parameter=name, function=draft.label, owner=self._owner)
+        require_no_bare_resolver(annotation, parameter=name, function=draft.label, owner=self._owner)
         marker, filled = marker_of(annotation, parameter.default)
         require_top_level(filled, parameter=name, function=draft.label, owner=self._owner)
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
@@ -314,7 +320,7 @@ class _Planner:
                 f"{self._owner}, parameter {parameter!r}: the return annotation of resolver {label!r} has "
                 f"{len(asking)} asking arms; a resolver asks one question. Split it into one resolver per question"
             )
-        schema = _elicited(asking[0]) if asking and not _is_page(asking[0]) else None
+        schema = elicited(asking[0]) if asking and not _is_page(asking[0]) else None
         # A list may stand for a mapping of titles, which an annotation cannot spell: that is left to the call.
         if isinstance(schema, type):
             try:
@@ -323,6 +329,21 @@ class _Planner:
                 raise InvalidSignature(
                     f"{self._owner}, parameter {parameter!r}, resolver {label!r}: {error}"
                 ) from error
+
+    def _check_fit(self, mentions: Mapping[str, _Mention], consumer: str) -> None:
+        """Refuse a parameter whose resolver asks for something else than it takes."""
+        for parameter, mention in mentions.items():
+            if identity(mention.marker.fn) in self._replacements:
+                # A test's own may return what it likes.
+                continue
+            draft = self._drafts[mention.who]
+            unfit = misfit(draft.returns, mention.filled)
+            if unfit is not None:
+                asked, taken = unfit
+                raise InvalidSignature(
+                    f"{consumer}: parameter {parameter!r} must take what its resolver {draft.label!r} asks for, "
+                    f"{asked}, got {taken}; annotate it with {asked}, or ask for {taken}"
+                )
 
     # Names, paths and consumers.
 
@@ -509,30 +530,12 @@ def _options(marker: Marker) -> tuple[str | None, tuple[str, ...], bool]:
     return (marker.key, marker.was, marker.once) if isinstance(marker, Resolve) else (None, (), False)
 
 
-def asking_arms(returns: Any) -> list[Any]:
-    """The members of a return annotation that are questions."""
-    kinds = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots)
-    found: list[Any] = []
-    for arm in arms_of(returns):
-        kind = get_origin(arm) or arm
-        if isinstance(kind, type) and issubclass(kind, kinds):
-            found.append(arm)
-    return found
-
-
 def _is_page(arm: Any) -> bool:
     return (get_origin(arm) or arm) is ElicitUrl
 
 
-def _elicited(arm: Any) -> Any:
-    """The schema in `Elicit[Schema]`, where the annotation tells; None where it does not."""
-    parameters = get_args(arm)
-    told = bool(parameters) and parameters[0] is not Any and not isinstance(parameters[0], TypeVar)
-    return parameters[0] if told else None
-
-
 def _asked_type(arm: Any) -> Any:
-    return _elicited(arm) if get_args(arm) else arm
+    return elicited(arm) if get_args(arm) else arm
 
 
 def _group(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:

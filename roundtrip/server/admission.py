@@ -27,9 +27,10 @@ from roundtrip.asks.markers import Marker as Question
 from roundtrip.asks.outcomes import Outcome
 from roundtrip.errors import BodyMistake, InvalidSignature
 from roundtrip.graph.cancelling import cancel_requests, is_cancelled
+from roundtrip.graph.fitting import asking_arms
 from roundtrip.graph.markers import Dependency, Marker, SdkResolve
 from roundtrip.graph.plan import Node, Plan
-from roundtrip.graph.planner import Replacements, asking_arms, make_plan
+from roundtrip.graph.planner import Replacements, make_plan
 from roundtrip.graph.signatures import hints_of, returns_input_required
 from roundtrip.graph.walk import Walk
 from roundtrip.runtime.body import Body

@@ -1,7 +1,7 @@
 """`Context`: the SDK's, with questions and steps that work on every protocol revision."""
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, ParamSpec, TypeVar, cast, overload
 
 from mcp.server import MCPServer
 from mcp.server.auth.middleware.auth_context import get_access_token
@@ -36,7 +36,7 @@ from roundtrip.asks.markers import (
 )
 from roundtrip.asks.outcomes import ElicitationResult, Outcome
 from roundtrip.asks.samples import Sampled, read_structured, text_of
-from roundtrip.errors import AskedTooLate, BodyMistake, QuestionRefused
+from roundtrip.errors import AskedTooLate, BodyMistake, QuestionRefused, UsedUnawaited
 from roundtrip.machine.journal import Action
 from roundtrip.runtime.body import Body
 from roundtrip.runtime.timeouts import clock_standing
@@ -67,6 +67,23 @@ class Asking(Generic[T]):
     def __await__(self) -> Generator[Any, Any, T]:
         self._body.put(self._key)
         return self._read((yield from self._run().__await__()))
+
+    # Type checkers see none of these, so that they complain of the same mistakes.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Never:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise UsedUnawaited(repr(self._key))
+
+        def __getitem__(self, place: object) -> Never:
+            raise UsedUnawaited(repr(self._key))
+
+        def __iter__(self) -> Never:
+            raise UsedUnawaited(repr(self._key))
+
+        def __bool__(self) -> Never:
+            raise UsedUnawaited(repr(self._key))
 
 
 class Context(SdkContext[LifespanContextT, RequestT]):

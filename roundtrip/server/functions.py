@@ -7,12 +7,13 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from mcp.server.mcpserver import Context as SdkContext
 from mcp_types import InputRequiredResult
 
-from roundtrip.errors import InvalidSignature
+from roundtrip.asks.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
+from roundtrip.errors import BodyMistake, InvalidSignature, OutcomeNotUnwrapped, UsedUnawaited
 from roundtrip.graph.markers import Marker, SdkResolve
 from roundtrip.graph.plan import Plan
 from roundtrip.graph.planner import ResolvedParameters, find_resolved, make_plan
@@ -36,6 +37,8 @@ Kind = Literal["tool", "prompt", "resource"]
 
 _METHODS: Final[Mapping[Kind, str]] = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
 _WAITING_THREADS: Final = 128
+_ASKING: Final = frozenset(f"Context.{name}" for name in ("elicit", "elicit_url", "sample", "list_roots"))
+"""Methods of a context that give a plain coroutine."""
 
 
 class Signature(NamedTuple):
@@ -217,12 +220,18 @@ class AskingFunction(NamedTuple):
             unfinished = isinstance(result, InputRequiredResult) or inspect.isawaitable(result)
             return result if unfinished or convert is None else convert(result)
 
-        if self.is_async:
-            result = finish(await call())
-        else:
-            result = await run_in_thread(lambda: finish(call()), pool=self.threads)
-            if inspect.isawaitable(result):
-                result = finish(await result)
+        try:
+            if self.is_async:
+                result = finish(await call())
+            else:
+                result = await run_in_thread(lambda: finish(call()), pool=self.threads)
+                if inspect.isawaitable(result):
+                    result = finish(await result)
+        except AttributeError as error:
+            mistake = _mistake_in(error)
+            if mistake is None:
+                raise
+            raise mistake from error
         if isinstance(result, InputRequiredResult) and self.resolves:
             raise InvalidSignature(
                 f"{self.owner} returned an InputRequiredResult, but its parameters are filled by Resolve(...): the "
@@ -235,6 +244,18 @@ class AskingFunction(NamedTuple):
 def subject_of(kind: Kind, name: str, version: str | None, build: str, plan: str) -> Subject:
     """One object for each function and plan: tracers may keep what they make of it."""
     return Subject(_METHODS[kind], name, version, build, plan)
+
+
+def _mistake_in(error: AttributeError) -> BodyMistake | None:
+    """Tell of an answer that was used too early, or an outcome that was taken for its value."""
+    used = error.obj
+    if inspect.iscoroutine(used) and used.__qualname__ in _ASKING:
+        used.close()
+        return UsedUnawaited(f"ctx.{used.__name__}()")
+    if isinstance(used, AcceptedElicitation | DeclinedElicitation | CancelledElicitation):
+        kind = type(cast("object", used)).__name__.partition("[")[0]
+        return OutcomeNotUnwrapped(str(error.name), kind=kind)
+    return None
 
 
 def _is_context(hint: Any) -> bool:

@@ -58,7 +58,7 @@ from roundtrip.server.security import Keys, Principal, limits_of, protect
 from roundtrip.server.spans import spans_where_seen
 from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.server.tools.arguments import ArgumentsRejected
-from roundtrip.server.tools.options import ToolDetails, ToolOptions, ToolSpec
+from roundtrip.server.tools.options import ToolDetails, ToolOptions, spec_from
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, unknown_tool
 from roundtrip.server.tools.versions import requested_version
@@ -305,15 +305,17 @@ class Server(PromptsAndResources[LifespanResultT]):
             InvalidSignature: A parameter or a resolver of it can never be filled, or no schema can describe it.
             ValueError: An option has no usable value, or there is such a tool already and that is an error here.
         """
-        spec = ToolSpec(
-            name=name,
-            title=title,
-            description=description,
-            annotations=annotations,
-            icons=icons,
-            meta=meta,
-            structured_output=structured_output,
-            **options,
+        spec = spec_from(
+            {
+                "name": name,
+                "title": title,
+                "description": description,
+                "annotations": annotations,
+                "icons": icons,
+                "meta": meta,
+                "structured_output": structured_output,
+                **options,
+            }
         )
         tool = register(fn, spec, defaults=self._defaults, since=self._visibility.stamp())
         self._adopt(tool.function)

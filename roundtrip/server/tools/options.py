@@ -1,6 +1,7 @@
 """What an author says of a tool: by the arguments of `@server.tool` and `add_tool`, or by the standalone `@tool`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple, TypedDict, TypeVar, cast, overload
 
 from mcp_types import Icon, ToolAnnotations
@@ -11,7 +12,7 @@ from roundtrip.graph.markers import Dependency
 from roundtrip.server.admission import Enabled
 from roundtrip.server.exactly_once import OnUnknown
 
-__all__ = ["ToolDetails", "ToolOptions", "ToolSpec", "spec_of", "tool"]
+__all__ = ["ToolDetails", "ToolOptions", "ToolSpec", "spec_from", "spec_of", "tool"]
 
 _ATTACHED = "__roundtrip_tool__"
 
@@ -159,7 +160,7 @@ def tool(target: Any = None, /, *, name: str | None = None, **details: Unpack[To
     """
     if isinstance(target, str):
         name, target = name if name is not None else target, None
-    spec = ToolSpec(name=name, **details)
+    spec = spec_from({"name": name, **details})
 
     def attach(fn: Any) -> Any:
         # In a class body a static or class method is still a wrapper; its function is what binding passes on.
@@ -167,6 +168,20 @@ def tool(target: Any = None, /, *, name: str | None = None, **details: Unpack[To
         return fn
 
     return attach if target is None else attach(target)
+
+
+def spec_from(said: Mapping[str, Any]) -> ToolSpec:
+    """Read what was said of a tool.
+
+    Raises:
+        TypeError: There is no such option.
+    """
+    for name in said:
+        if name not in ToolSpec._fields:
+            near = get_close_matches(name.replace("-", "_").lower(), ToolSpec._fields, n=1)
+            meant = f"; did you mean {near[0]}=?" if near else f"; there are {', '.join(ToolSpec._fields)}"
+            raise TypeError(f"tools have no option {name!r}{meant}")
+    return ToolSpec(**said)
 
 
 def spec_of(fn: Any) -> ToolSpec:
