@@ -3,9 +3,10 @@
 All but `ElicitUrl` extend the SDK's classes of the same names, so a function written with either runs on either server.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import Enum
-from typing import Any, Generic, Literal, TypeAlias, TypeGuard, overload
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeGuard, overload
 
 from mcp.server.mcpserver.resolve import Elicit as SdkElicit
 from mcp.server.mcpserver.resolve import ListRoots as SdkListRoots
@@ -160,6 +161,34 @@ class Elicit(SdkElicit[Any], Generic[T]):
         self.volatile_ok = volatile_ok
 
 
+WEB: Final = ("https", "http")
+"""The schemes of web addresses."""
+
+_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*):(.*)", re.IGNORECASE | re.ASCII | re.DOTALL)
+_NOT_IN_URLS: Final = re.compile(r"[\s\x00-\x20\x7f\\]")
+"""Parsers of clients skip these, or take a backslash for a slash, and so may find another scheme or host."""
+
+
+def require_scheme(url: str, schemes: Collection[str]) -> None:
+    """Check where a page would send its user.
+
+    Raises:
+        ValueError: The URL is not absolute, has another scheme than these, or holds spaces or control characters.
+    """
+    # Neither the URL nor anything of it is repeated: it may hold a ticket.
+    if _NOT_IN_URLS.search(url) is not None:
+        raise ValueError("the url of a page must have no spaces, control characters or backslashes; quote them")
+    found = _SCHEME.fullmatch(url)
+    allowed = [scheme.lower() for scheme in schemes]
+    if found is None or found[1].lower() not in allowed:
+        raise ValueError(
+            f"the url of a page must begin with {' or '.join(f'{scheme}:' for scheme in allowed)}, and this one does "
+            "not; give a web address, or allow its scheme with schemes=[...]"
+        )
+    if found[1].lower() in WEB and re.match(r"//[^/?#]", found[2]) is None:
+        raise ValueError("the url of a page must name a host, as https://shop.example/pay does")
+
+
 class ElicitUrl(Generic[T]):
     """Send the user to a page, for what must not pass through the client: a login, a payment, a secret.
 
@@ -174,6 +203,11 @@ class ElicitUrl(Generic[T]):
         otherwise: The value, or a function that makes it, for a client that cannot be sent to pages.
         volatile_ok: Accept that the wording changes from leg to leg.
         elicitation_id: The page's id for its client, for an author who tells of its completion; by default its own.
+        schemes: The schemes that its URL may have. Only web addresses by default, as a client opens what it is given:
+            a URL that is made of what somebody else said must not become a script or a file.
+
+    Raises:
+        ValueError: The URL is not absolute, has another scheme, or holds spaces or control characters.
     """
 
     @overload
@@ -187,6 +221,7 @@ class ElicitUrl(Generic[T]):
         otherwise: Otherwise[bool] = ...,
         volatile_ok: bool = ...,
         elicitation_id: str | None = ...,
+        schemes: Collection[str] = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -199,6 +234,7 @@ class ElicitUrl(Generic[T]):
         otherwise: Otherwise[T] = ...,
         volatile_ok: bool = ...,
         elicitation_id: str | None = ...,
+        schemes: Collection[str] = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -211,6 +247,7 @@ class ElicitUrl(Generic[T]):
         otherwise: Otherwise[T] = ...,
         volatile_ok: bool = ...,
         elicitation_id: str | None = ...,
+        schemes: Collection[str] = ...,
     ) -> None: ...
     def __init__(
         self,
@@ -222,9 +259,11 @@ class ElicitUrl(Generic[T]):
         otherwise: Any = NOTHING,
         volatile_ok: bool = False,
         elicitation_id: str | None = None,
+        schemes: Collection[str] = WEB,
     ) -> None:
         if not wait >= 0:
             raise ValueError(f"ElicitUrl(wait={wait}): seconds, not less than none")
+        require_scheme(url, schemes)
         self.message = message
         self.url = url
         self.done = done

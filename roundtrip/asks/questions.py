@@ -43,7 +43,7 @@ from roundtrip.errors import CapabilityMissing
 from roundtrip.machine.journal import Action
 from roundtrip.machine.pins import LIST_ROOTS, PAGE, SAMPLE, SAMPLE_WITH_TOOLS, digest
 
-__all__ = ["TICKET", "FormQuestion", "ModelQuestion", "Question", "UrlQuestion", "question_of"]
+__all__ = ["TICKET", "FormQuestion", "ModelQuestion", "Question", "UrlQuestion", "digest_of_page", "question_of"]
 
 _SENT = ("properties", "required", "type")
 """What 2026-07-28 has room for in a form's schema."""
@@ -302,6 +302,11 @@ TICKET = re.compile(r"rt1\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{43}", re.ASCII)
 _ROOTS = ModelQuestion(ListRootsRequest(), ListRootsResult, digest("roots/list"), LIST_ROOTS)
 
 
+def digest_of_page(message: str, url: str) -> bytes:
+    """The digest of a page's message and URL, without the tickets in it."""
+    return digest(f"{message}\0{TICKET.sub('rt1', url)}")
+
+
 def question_of(marker: Marker | Review) -> Question:
     """The question a marker stands for.
 
@@ -327,7 +332,7 @@ def question_of(marker: Marker | Review) -> Question:
         return UrlQuestion(
             marker.message,
             marker.url,
-            digest(f"{marker.message}\0{TICKET.sub('rt1', marker.url)}"),
+            digest_of_page(marker.message, marker.url),
             PAGE,
             marker.done,
             marker.wait,

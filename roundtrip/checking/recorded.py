@@ -11,11 +11,11 @@ from mcp_types import ListRootsRequest
 from pydantic import JsonValue
 
 from roundtrip.asks.forms import digest_of_form
-from roundtrip.asks.markers import ElicitUrl, ListRoots
-from roundtrip.asks.questions import question_of
+from roundtrip.asks.markers import ListRoots
+from roundtrip.asks.questions import digest_of_page, question_of
 from roundtrip.errors import CapabilityMissing, QuestionVolatile, ToolTimedOut
 from roundtrip.machine.journal import Action
-from roundtrip.machine.pins import SAMPLE, SAMPLE_WITH_TOOLS, digest
+from roundtrip.machine.pins import PAGE, SAMPLE, SAMPLE_WITH_TOOLS, digest
 from roundtrip.recording.lines import AskedLine, Digested, EndedLine, Kept, ReadAnswer, Revealed, ShownQuestion
 from roundtrip.runtime.answers import Open
 from roundtrip.runtime.reasons import Reason
@@ -71,8 +71,7 @@ class Question:
         if self.kind == "form":
             return digest(str(self.message)), digest_of_form(self.form or {})
         if self.kind == "page":
-            page = question_of(ElicitUrl(str(self.message), self.url or ""))
-            return page.message, page.schema
+            return digest_of_page(str(self.message), self.url or ""), PAGE
         if self.kind == "roots":
             roots = question_of(ListRoots())
             return roots.message, roots.schema

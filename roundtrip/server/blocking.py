@@ -1,6 +1,6 @@
 """`ctx.blocking`: what a `Context` has to be awaited for, for plain functions in worker threads."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overload
 
 import anyio
@@ -97,6 +97,7 @@ class BlockingAsks:
         key: str | None = ...,
         done: None = ...,
         wait: float = ...,
+        schemes: Collection[str] = ...,
     ) -> UrlElicitationResult: ...
     @overload
     def elicit_url(
@@ -108,6 +109,7 @@ class BlockingAsks:
         key: str | None = ...,
         done: Callable[..., Awaitable[T | None]],
         wait: float = ...,
+        schemes: Collection[str] = ...,
     ) -> ElicitationResult[T]: ...
     @overload
     def elicit_url(
@@ -119,6 +121,7 @@ class BlockingAsks:
         key: str | None = ...,
         done: Callable[..., T | None],
         wait: float = ...,
+        schemes: Collection[str] = ...,
     ) -> ElicitationResult[T]: ...
     def elicit_url(
         self, message: str, url: str, elicitation_id: str | None = None, **options: Any

@@ -67,6 +67,7 @@ class RequestBoundary:
         recover: Recover,
         effects: Effects,
         subject_of: Callable[[Request], str | None],
+        knows_client_alone: Callable[[], bool],
         make_context: Callable[[Request], Any],
     ) -> None:
         self._security = security
@@ -77,6 +78,8 @@ class RequestBoundary:
         self._recover = recover
         self._effects = effects
         self._subject_of = subject_of
+        self._knows_client_alone = knows_client_alone
+        self._warned = False
         self._make_context = make_context
 
     async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
@@ -182,6 +185,13 @@ class RequestBoundary:
         if principal is not None and not isinstance(principal, str):
             logger.error("principal= gave %s on %s, and not text or None", type(principal).__name__, ctx.method)
             raise _PrincipalUnknown
+        if not self._warned and self._knows_client_alone():
+            self._warned = True
+            logger.warning(
+                "access tokens have no subject, so the users of one client id cannot be told apart: each of them may "
+                "resume the calls of the others; have the token verifier give AccessToken(subject=...), or say who "
+                "calls with principal="
+            )
         return principal
 
     def _let_out(self, ctx: Request, request: InFlight, result: HandlerResult, claims: bytes | None) -> HandlerResult:

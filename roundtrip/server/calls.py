@@ -40,15 +40,17 @@ class CallInfo:
 
         Args:
             purpose: What it is for, such as the question's name.
-            unbound: Issue it although nobody is authenticated; then whoever has the link can use it.
+            unbound: Issue it although no user is known; then whoever has the link can use it.
 
         Raises:
-            BodyMistake: Nobody is authenticated, and `unbound` was not given.
+            BodyMistake: No user is authenticated, or their access token has no subject, and `unbound` was not given.
         """
         ticket = self._issue(purpose, unbound)
         if ticket is None:
             raise BodyMistake(
-                f"a ticket for {purpose!r} would be bound to nobody, as this request is not authenticated: whoever "
-                "gets the link could use it. Authenticate the server, or say ticket(..., unbound=True)"
+                f"a ticket for {purpose!r} would be bound to nobody, as this request is not authenticated, or its "
+                "access token has no subject and all users of its client look alike: whoever got the link could use "
+                "it. Authenticate users, with a token verifier that gives AccessToken(subject=...) or with principal=, "
+                "or say ticket(..., unbound=True)"
             )
         return ticket

@@ -1,6 +1,6 @@
 """`Context`: the SDK's, with questions and steps that work on every protocol revision."""
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, ParamSpec, TypeVar, cast, overload
 
 from mcp.server import MCPServer
@@ -24,6 +24,7 @@ from pydantic import AnyUrl, BaseModel
 from typing_extensions import TypeForm, Unpack
 
 from roundtrip.asks.markers import (
+    WEB,
     Elicit,
     ElicitUrl,
     ListRoots,
@@ -33,6 +34,7 @@ from roundtrip.asks.markers import (
     SdkElicit,
     SdkListRoots,
     SdkSample,
+    require_scheme,
 )
 from roundtrip.asks.outcomes import ElicitationResult, Outcome
 from roundtrip.asks.samples import Sampled, read_structured, text_of
@@ -305,6 +307,7 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         key: str | None = ...,
         done: None = ...,
         wait: float = ...,
+        schemes: Collection[str] = ...,
     ) -> UrlElicitationResult: ...
     @overload
     async def elicit_url(
@@ -316,6 +319,7 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         key: str | None = ...,
         done: Callable[..., Awaitable[T | None]],
         wait: float = ...,
+        schemes: Collection[str] = ...,
     ) -> ElicitationResult[T]: ...
     @overload
     async def elicit_url(
@@ -327,6 +331,7 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         key: str | None = ...,
         done: Callable[..., T | None],
         wait: float = ...,
+        schemes: Collection[str] = ...,
     ) -> ElicitationResult[T]: ...
     async def elicit_url(
         self,
@@ -337,6 +342,7 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         key: str | None = None,
         done: Callable[..., Any] | None = None,
         wait: float = 20.0,
+        schemes: Collection[str] = WEB,
     ) -> UrlElicitationResult | ElicitationResult[Any]:
         """Send the user to a page; as `ask` with an `ElicitUrl`.
 
@@ -347,7 +353,9 @@ class Context(SdkContext[LifespanContextT, RequestT]):
             key: The question's name; by default made of what it says.
             done: Decides whether the user has finished; without it, agreeing to go there is the whole answer.
             wait: Seconds a leg waits for `done` before it asks again.
+            schemes: The schemes that the URL may have, as `ElicitUrl` takes them.
         """
+        require_scheme(url, schemes)
         if self._body is None or not self._body.is_running:
             self._refuse_outside_a_body("elicit_url")
             if done is not None:
@@ -360,7 +368,7 @@ class Context(SdkContext[LifespanContextT, RequestT]):
             with clock_standing():
                 return await super().elicit_url(message, url, elicitation_id)
         outcome = await self._body.ask(
-            key, ElicitUrl(message, url, done=done, wait=wait, elicitation_id=elicitation_id)
+            key, ElicitUrl(message, url, done=done, wait=wait, elicitation_id=elicitation_id, schemes=schemes)
         )
         if done is None and outcome.action is Action.ACCEPT:
             return AcceptedUrlElicitation()

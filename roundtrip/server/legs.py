@@ -259,7 +259,7 @@ class LegRunner:
             )
 
         def issue(purpose: str, unbound: bool) -> str | None:
-            principal = None if unbound else self._protection.principal(wire)
+            principal = None if unbound else self._protection.user(wire)
             # In a rehearsal nobody is authenticated, and nobody gets the ticket.
             if principal is None and not unbound and effects.rehearsal is None:
                 return None

@@ -47,7 +47,7 @@ class Recovery:
             MCPError: Nobody knows whether its body has run.
         """
         params = ctx.params or {}
-        if ctx.method != "tools/call" or journal.authored is not None or not self._protection.principal(ctx):
+        if ctx.method != "tools/call" or journal.authored is not None or not self._protection.user(ctx):
             return None
         tool = self._tool_of(str(params.get("name")), journal.version)
         # Of the build that began the call as well: no other knows for how long its result is kept.

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
+from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.context import ServerRequestContext
 from mcp.server.request_state import (
     AESGCMRequestStateCodec,
@@ -59,6 +60,18 @@ class Protection(NamedTuple):
         """Whom a request comes from, as tokens are bound to them."""
         bind = self.policy.bind_principal
         return bind(request) if bind is not None and request is not None else None
+
+    def user(self, request: ServerRequestContext[Any, Any] | None) -> str | None:
+        """Return the principal of a request if it is one user's, and not all those of one client."""
+        return None if self.knows_client_alone else self.principal(request)
+
+    @property
+    def knows_client_alone(self) -> bool:
+        """Return True if the access token of this request names its client and no subject."""
+        if self.policy.bind_principal is not authenticated_principal:
+            return False
+        token = get_access_token()
+        return token is not None and not token.subject
 
     def ticket_office(self) -> TicketOffice:
         """Issues and verifies tickets.

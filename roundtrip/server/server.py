@@ -264,6 +264,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             recover=Recovery(self._tools.begun_by, protection=self._protection, effects=self._effects),
             effects=self._effects,
             subject_of=self._subject_of,
+            knows_client_alone=lambda: self._protection.knows_client_alone,
             make_context=lambda ctx: Context(request_context=ctx, mcp_server=self, subscriptions=self._effects.bus),
         )
         spans_where_seen(self.middleware)

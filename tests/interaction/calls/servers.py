@@ -42,7 +42,7 @@ def login() -> ElicitUrl[bool]:
 
 
 def odd_login() -> ElicitUrl[bool]:
-    return ElicitUrl("Please log in.", "file:///etc/passwd")
+    return ElicitUrl("Please log in.", "file:///etc/passwd", schemes=["file"])
 
 
 def verse() -> Sample:
@@ -158,7 +158,10 @@ def trap() -> Elicit[Trap]:
 
 
 def bad_page() -> ElicitUrl[bool]:
-    return ElicitUrl(f"P{HOSTILE}", "https://bank.example\u202e@evil.example/\x1b[2J")
+    page = ElicitUrl(f"P{HOSTILE}", "https://bank.example")
+    # Roundtrip refuses to send this, and not every server is roundtrip's.
+    page.url = "https://bank.example\u202e@evil.example/\x1b[2J"
+    return page
 
 
 def bad_prompt() -> Sample:

@@ -204,3 +204,25 @@ async def test_whose_ticket_it_is_may_be_the_author_s_own_text() -> None:
         with pytest.raises(TicketRejected) as caught:
             server.verify_ticket(ticket, principal=other)
         assert caught.value.reason is TicketReason.PRINCIPAL
+
+
+async def test_builds_with_other_clocks_show_the_same_ticket() -> None:
+    def build(max_age: float) -> Server[Any]:
+        server = Server[Any]("shop", keys=[KEY], ttl=60, max_age=max_age)
+        return add_export(
+            server,
+            "body",
+            lambda ctx: ElicitUrl(
+                "Log in.",
+                f"https://bookshop.example/?t={ctx.call.ticket('login', unbound=True)}",
+                done=lambda: None,
+                wait=0,
+            ),
+        )
+
+    hopper = LegByLeg([build(3600), build(60), build(7200)])
+    await hopper.leg("export", BOOK)
+    first = page_of(hopper.questions["login"]).url
+    for _ in range(2):
+        await hopper.leg("export", BOOK, answers=AGREED, state=hopper.token)
+        assert page_of(hopper.questions["login"]).url == first
