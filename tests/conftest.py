@@ -1,10 +1,38 @@
 """Fixtures of all tests: the event loop, the two eras of the protocol, and no certificates."""
 
+import os
 from collections.abc import Generator
+from typing import Final
 
 import pytest
 
 from roundtrip.testing import Era
+from tests.nightly import VARIABLE
+
+_NIGHTLY_SECONDS: Final = 1800
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the profile that takes minutes: see CONTRIBUTING.md."""
+    parser.addoption("--nightly", action="store_true", help="run what takes too long for every change, too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have property tests try more, where there is time."""
+    if config.getoption("--nightly"):
+        os.environ[VARIABLE] = "1"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked `nightly`. It is not skipped: in CI a skipped test means that something is missing."""
+    if config.getoption("--nightly"):
+        for item in items:
+            item.add_marker(pytest.mark.timeout(_NIGHTLY_SECONDS))
+        return
+    left_out = [item for item in items if item.get_closest_marker("nightly") is not None]
+    if left_out:
+        items[:] = [item for item in items if item.get_closest_marker("nightly") is None]
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture

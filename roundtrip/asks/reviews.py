@@ -33,7 +33,9 @@ class ReviewForm:
                 properties[name] = {**shape, "title": title}
                 if content.get(field) is not None:
                     properties[name]["default"] = content[field]
-            required += [_name(key, field, form) for field in form.schema.get("required", ())]
+            # What has been answered may be left out: the user leaves it alone then.
+            unanswered = [field for field in form.schema.get("required", ()) if content.get(field) is None]
+            required += [_name(key, field, form) for field in unanswered]
         self.schema: Mapping[str, Any] = {"type": "object", "properties": properties}
         if required:
             self.schema = {**self.schema, "required": required}

@@ -21,6 +21,7 @@ from roundtrip import Context, Depends, Elicit, ElicitationResult, Resolve, Serv
 from roundtrip.clients.legs import ERAS
 from roundtrip.testing import Era
 from tests.hosts import WAIT
+from tests.nightly import examples
 from tests.players import Person, connect, text_of
 from tests.property.graphs import Answer, shown
 
@@ -429,7 +430,7 @@ def end_of(text: str) -> str:
 
 
 @settings(
-    max_examples=100,
+    max_examples=examples(100),
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

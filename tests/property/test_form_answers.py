@@ -17,6 +17,7 @@ from pydantic import BaseModel, EmailStr, Field, HttpUrl, create_model
 from roundtrip.asks.forms import AnswerInvalid, Form, form_of
 from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_answer
 from roundtrip.testing.strategies import answers, outcomes
+from tests.nightly import examples
 from tests.property.test_forms import TOLD
 
 
@@ -95,7 +96,7 @@ SCHEMAS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         lambda required: {**form, "required": required}
     )
 )
-RUN = settings(max_examples=60, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+RUN = settings(max_examples=examples(60), deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def accepts(schema: Mapping[str, Any], content: dict[str, Any]) -> bool:
@@ -181,7 +182,7 @@ ORDER: dict[str, Any] = {
 }
 SIMPLEST = {"name": "text", "count": 1, "sizes": ["s"]}
 # To explain what was found, which nobody reads here, takes longer than to find it.
-SEARCH = settings(max_examples=1000, database=None, deadline=None, phases=[Phase.generate, Phase.shrink])
+SEARCH = settings(max_examples=examples(1000), database=None, deadline=None, phases=[Phase.generate, Phase.shrink])
 
 
 def test_answers_shrink_to_the_samples() -> None:

@@ -11,6 +11,7 @@ from pydantic import AnyUrl, BaseModel, Field, create_model
 
 from roundtrip.asks.forms import AnswerInvalid, Form, form_of
 from roundtrip.testing.strategies import outcomes
+from tests.nightly import examples
 
 
 class Color(enum.Enum):
@@ -89,7 +90,7 @@ def outcome(form: Form, content: Any) -> BaseModel | str:
         return str(error)
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=examples(100), deadline=None, database=None)
 @given(model=MODELS)
 def test_a_form_is_flat_and_says_only_what_the_protocol_knows(model: type[BaseModel]) -> None:
     """Shows F1, F2, F3, F4."""
@@ -107,7 +108,7 @@ def test_a_form_is_flat_and_says_only_what_the_protocol_knows(model: type[BaseMo
     ElicitResult(action="accept", content=defaults)
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=examples(100), deadline=None, database=None)
 @given(model=MODELS, data=st.data())
 def test_any_answer_becomes_a_value_or_a_short_reason(model: type[BaseModel], data: st.DataObject) -> None:
     """Shows S9."""
@@ -118,14 +119,14 @@ def test_any_answer_becomes_a_value_or_a_short_reason(model: type[BaseModel], da
         assert isinstance(result, model)
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=examples(100), deadline=None, database=None)
 @given(model=MODELS, data=st.data())
 def test_reading_an_answer_twice_gives_the_same(model: type[BaseModel], data: st.DataObject) -> None:
     content = data.draw(contents(model))
     assert repr(outcome(form_of(model), content)) == repr(outcome(form_of(model), content))
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=examples(100), deadline=None, database=None)
 @given(model=MODELS)
 def test_the_defaults_alone_are_an_answer_where_nothing_is_required(model: type[BaseModel]) -> None:
     """Shows F3."""

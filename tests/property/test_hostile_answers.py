@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from roundtrip.asks.forms import form_of
 from roundtrip.testing.strategies import outcomes
+from tests.nightly import examples
 from tests.property.vault import Choice, Send, Vault, besiege, is_the_frozen_refusal, json_of
 
 TEXT: st.SearchStrategy[str] = st.one_of(
@@ -68,7 +69,7 @@ def fits(schema: type[BaseModel], rounds: list[Any]) -> bool:
     return False
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=examples(100), deadline=None, database=None)
 @given(rounds=st.lists(RESPONSES, min_size=1, max_size=4))
 def test_whatever_comes_as_an_answer_is_taken_asked_again_or_refused(rounds: list[Any]) -> None:
     """Shows S7, S8, S9."""
@@ -92,7 +93,7 @@ def test_whatever_comes_as_an_answer_is_taken_asked_again_or_refused(rounds: lis
     besiege(vault, play)
 
 
-@settings(max_examples=50, deadline=None, database=None)
+@settings(max_examples=examples(50), deadline=None, database=None)
 @given(responses=RESPONSES)
 def test_answers_without_a_state_are_answers_to_nothing(responses: Any) -> None:
     """Shows S8, S9."""

@@ -9,6 +9,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from roundtrip.machine.journal import to_text
+from tests.nightly import examples
 from tests.property.vault import VALID, Reply, Send, Vault, besiege, is_the_frozen_refusal
 
 ALPHABET = "ABCabc019-_.=~+/ \n\x00é"
@@ -64,7 +65,7 @@ MUTATIONS: st.SearchStrategy[Mutation] = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None, database=None)
+@settings(max_examples=examples(25), deadline=None, database=None)
 @given(
     invented=st.lists(INVENTED, min_size=20, max_size=30),
     mutations=st.lists(MUTATIONS, min_size=20, max_size=30),
@@ -97,7 +98,7 @@ OTHER_TYPES: st.SearchStrategy[Any] = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None, database=None)
+@settings(max_examples=examples(40), deadline=None, database=None)
 @given(state=OTHER_TYPES)
 def test_a_state_that_is_no_text_gets_an_error_and_nothing_runs(state: Any) -> None:
     """Shows S4."""
@@ -112,7 +113,7 @@ def test_a_state_that_is_no_text_gets_an_error_and_nothing_runs(state: Any) -> N
     besiege(vault, play)
 
 
-@settings(max_examples=25, deadline=None, database=None)
+@settings(max_examples=examples(25), deadline=None, database=None)
 @given(arguments=st.dictionaries(st.text(max_size=5), st.text(max_size=5), min_size=1, max_size=2))
 def test_a_true_token_is_refused_with_arguments_that_are_not_its_own(arguments: dict[str, str]) -> None:
     """Shows S5."""

@@ -19,6 +19,7 @@ from mcp_types import INVALID_PARAMS, CallToolResult, ElicitResult, InputRequire
 from roundtrip import Event, Server, State, Step
 from roundtrip.machine.table import FINAL, follow
 from roundtrip.testing import LegByLeg
+from tests.nightly import examples
 from tests.players import text_of
 from tests.property.graphs import Built, Expected, Graph, Kind, accepted, graphs, interpret
 
@@ -172,7 +173,7 @@ class Journey(RuleBasedStateMachine):
 
 TestJourneys = Journey.TestCase
 TestJourneys.settings = settings(
-    max_examples=40,
+    max_examples=examples(40),
     stateful_step_count=8,
     deadline=None,
     database=None,

@@ -14,6 +14,7 @@ from roundtrip.graph.plan import Node
 from roundtrip.graph.planner import make_plan
 from roundtrip.graph.walk import Walk
 from roundtrip.machine.journal import Action
+from tests.nightly import examples
 from tests.property.graphs import Answer, Built, Expected, Graph, graphs, interpret
 
 ANSWERS = st.one_of(st.integers(0, 99), st.sampled_from(["decline", "cancel"]))
@@ -64,7 +65,7 @@ async def walked(built: Built, guess: list[bool], replies: Replies) -> tuple[Wal
     return walk, values, tool
 
 
-@settings(max_examples=150, deadline=None, database=None)
+@settings(max_examples=examples(150), deadline=None, database=None)
 @given(
     graph=graphs(most=10),
     answers=st.dictionaries(st.integers(0, 9), ANSWERS),
@@ -95,7 +96,7 @@ def test_a_walk_ends_as_the_interpreter_says_and_runs_each_node_once(
     anyio.run(compare)
 
 
-@settings(max_examples=60, deadline=None, database=None)
+@settings(max_examples=examples(60), deadline=None, database=None)
 @given(graph=graphs(asking=False, most=12), guess=st.lists(st.booleans(), min_size=1))
 def test_a_graph_without_questions_gives_the_same_values_on_every_walk(graph: Graph, guess: list[bool]) -> None:
     async def compare() -> None:
@@ -108,7 +109,7 @@ def test_a_graph_without_questions_gives_the_same_values_on_every_walk(graph: Gr
     anyio.run(compare)
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=examples(100), deadline=None, database=None)
 @given(graph=graphs(most=12))
 def test_a_plan_is_in_an_order_in_which_each_node_comes_after_all_it_needs(graph: Graph) -> None:
     plan = make_plan(Built(graph).tool(), owner="tool", arguments={}, context_types=())

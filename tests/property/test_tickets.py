@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from roundtrip.errors import TicketRejected
 from roundtrip.tickets import Ticket, TicketOffice
 from roundtrip.tokens import KeyRing
+from tests.nightly import examples
 
 OFFICE = TicketOffice(KeyRing([b"k" * 32]))
 NAMES = st.text(max_size=12)
@@ -29,7 +30,7 @@ def mutations(draw: st.DrawFn, ticket: str) -> str:
     return ticket[:start] + middle + ticket[end:]
 
 
-@settings(max_examples=150, deadline=None, database=None)
+@settings(max_examples=examples(150), deadline=None, database=None)
 @given(call_id=NAMES, purpose=NAMES, principal=PRINCIPALS, data=st.data())
 def test_a_changed_ticket_never_verifies(
     call_id: str, purpose: str, principal: str | None, data: st.DataObject
@@ -42,7 +43,7 @@ def test_a_changed_ticket_never_verifies(
         assert verified(changed, principal) is None
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=examples(100), deadline=None, database=None)
 @given(principal=PRINCIPALS, other=PRINCIPALS, now=st.floats(0, 200))
 def test_a_ticket_verifies_for_its_person_and_its_time_alone(
     principal: str | None, other: str | None, now: float
@@ -52,7 +53,7 @@ def test_a_ticket_verifies_for_its_person_and_its_time_alone(
     assert (verified(ticket, other, now=now) is not None) == (other == principal and now < 100)
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=examples(100), deadline=None, database=None)
 @given(
     text=st.one_of(st.text(max_size=80), st.from_regex(r"rt1\.[A-Za-z0-9_-]{1,40}\.[A-Za-z0-9_-]{43}", fullmatch=True))
 )

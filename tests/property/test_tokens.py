@@ -10,10 +10,11 @@ from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, from_text, to_text
 from roundtrip.machine.packing import unpack
 from roundtrip.tokens import KeyRing, TokenCodec
+from tests.nightly import examples
 from tests.property.vault import json_of
 from tests.unit.secrets import NEW, OLD, CountedEntropy, claims, codec, journals
 
-bounded = settings(max_examples=120, deadline=None, database=None)
+bounded = settings(max_examples=examples(120), deadline=None, database=None)
 
 TEXT: st.SearchStrategy[str] = st.one_of(st.text(max_size=20), st.text('"\\~]./\n\ud800é', max_size=8))
 JSON = json_of(TEXT, leaves=6)

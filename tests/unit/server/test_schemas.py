@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
 from roundtrip.server.tools.schemas import SchemaMismatch, checker, inlined, input_checker, with_descriptions
+from tests.nightly import examples
 
 
 class Address(BaseModel):
@@ -483,7 +484,7 @@ def schemas(draw: st.DrawFn) -> dict[str, Any]:
     return namespace[draw(st.sampled_from(NAMES))].model_json_schema()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(schemas(), st.lists(VALUES, min_size=1, max_size=12))
 def test_an_inlined_schema_allows_what_the_other_allows(schema: dict[str, Any], values: list[Any]) -> None:
     found = inlined(schema)

@@ -1,0 +1,43 @@
+"""A travel agency: what its instances share, and what they have done."""
+
+from collections import Counter
+from typing import Any
+
+from roundtrip import Server
+from roundtrip.testing import Visit
+from roundtrip.testing.networks.fleet import KEYS
+from tests.interaction.secrecy.markers import Markers
+
+__all__ = ["Agency"]
+
+
+class Agency:
+    """What the instances of one agency share: its books, and words that must show up nowhere else."""
+
+    def __init__(self) -> None:
+        self.plant = Markers()
+        self.counted: Counter[str] = Counter()
+        self.booked: Counter[str] = Counter()
+        """How often each call has been booked."""
+        self.paid: set[str] = set()
+        self.traveller = self.plant("argument")
+        self.secret_quote = self.plant("once")
+        self.secret_receipt = self.plant("done")
+        self.secret_reservation = self.plant("step")
+
+    @property
+    def secrets(self) -> list[str]:
+        """What clients must not read."""
+        return [self.secret_quote, self.secret_receipt, self.secret_reservation]
+
+    def count(self, what: str) -> None:
+        self.counted[what] += 1
+
+    def book(self, call_id: str) -> None:
+        self.booked[call_id] += 1
+
+    def visit(self, visit: Visit) -> None:
+        """Pay, on the page that a question sends its user to."""
+        # The page is on any instance, whatever keys calls are signed with by now.
+        door = Server[Any]("agency", keys=list(KEYS))
+        self.paid.add(door.verify_ticket(visit.query["t"], principal=None, purpose="pay").call_id)

@@ -1,0 +1,177 @@
+"""What surrounds a call: servers with their ledger, trace and keys, a client, and the network between them."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from mcp.client.stdio import StdioServerParameters
+
+from roundtrip import Recorder, Server
+from roundtrip.ledger import Ledger, MemoryLedger, RedisLedger, SqliteLedger
+from roundtrip.testing import Conversation, Eavesdrop, Era, Hop, Network, User
+from roundtrip.testing.networks.choosing import NETWORKS
+from roundtrip.testing.networks.fleet import KEYS
+from tests.combinations.agency import Agency
+from tests.combinations.features import FEATURES, Feature, compose
+from tests.combinations.rows import HONEST, Row
+from tests.hosts import stdio
+from tests.interaction.secrecy.markers import everything_logged
+
+__all__ = ["ROW_VARIABLE", "Environment", "Played", "make_over_stdio", "play"]
+
+ROW_VARIABLE: Final = "ROUNDTRIP_TESTS_FEATURES"
+_NIGHTS: Final = 3
+_ROUNDS: Final = 30
+
+
+@dataclass
+class Played:
+    """What came of a row: one call as the row says, and what it left behind."""
+
+    row: Row
+    environment: "Environment"
+    call: Conversation
+    logged: list[str]
+
+
+@dataclass
+class Environment:
+    """The servers of one row, and how a user of theirs speaks to them."""
+
+    row: Row
+    folder: Path
+    redis: Callable[[], str]
+    agency: Agency = field(default_factory=Agency)
+    _ledger: Ledger | None = None
+
+    def __post_init__(self) -> None:
+        self.features: Sequence[Feature] = [FEATURES[name](self.agency) for name in self.row.features]
+
+    @property
+    def transcript(self) -> Path:
+        return self.folder / "calls.jsonl"
+
+    @property
+    def ledger(self) -> Ledger:
+        """The one that all instances share."""
+        if self._ledger is None:
+            kind = self.row.ledger
+            self._ledger = (
+                MemoryLedger()
+                if kind == "memory"
+                else SqliteLedger(self.folder / "calls.db")
+                if kind == "sqlite"
+                else RedisLedger(self.redis(), prefix=self.folder.name)
+            )
+        return self._ledger
+
+    async def aclose(self) -> None:
+        """Close what the instances share."""
+        if self._ledger is not None:
+            await self._ledger.aclose()
+            self._ledger = None
+
+    def make(self, keys: Sequence[bytes] = KEYS[:1]) -> Server[Any]:
+        """One more instance."""
+        options: dict[str, Any] = {}
+        if self.row.trace != "off":
+            reveal = "all" if self.row.trace == "all" else ()
+            options["trace"] = Recorder(self.transcript, reveal=reveal)
+        if self.row.subject != "nobody" and self.row.over == "http":
+            options["principal"] = _is_ada
+        server = Server[Any](
+            "agency", keys=list(keys), ledger=self.ledger, mask_error_details=self.row.errors == "masked", **options
+        )
+        register(server, self.row.kind, self.agency, self.features)
+        return server
+
+    def user(self, *, era: Era | None = None, network: Sequence[Network | str] = ()) -> User:
+        """A user who answers what the features ask."""
+        answers = {pattern: answer for feature in self.features for pattern, answer in feature.answers.items()}
+        visits = {pattern: visit for feature in self.features for pattern, visit in feature.visits.items()}
+        return User(
+            self.target(),
+            answers,
+            visits=visits,
+            era=era or self.row.era,
+            network=list(network),
+            over="http" if self.row.over == "http" else "memory",
+            principal=self.row.subject if self.row.subject != "nobody" and self.row.over == "memory" else None,
+            allow_error=True,
+            allow_unused=True,
+            # All features together ask more often than real clients would let them.
+            max_rounds=_ROUNDS,
+        )
+
+    def target(self) -> Any:
+        """What a user speaks to."""
+        if self.row.over != "stdio":
+            return self.make
+        command = stdio(make_over_stdio)
+        told = {ROW_VARIABLE: ",".join([self.row.kind, self.row.errors, *self.row.features])}
+        return StdioServerParameters(command=command.command, args=command.args, cwd=command.cwd, env=told)
+
+    def network(self) -> list[Network]:
+        """What the row's requests go through."""
+        through: list[Network] = [Hop()] if self.row.instances == "several" else []
+        if self.row.network == "eavesdrop":
+            through.append(Eavesdrop(self.agency.secrets))
+        elif self.row.network != HONEST:
+            through.append(NETWORKS[self.row.network]())
+        return through
+
+    async def call(self, user: User) -> Conversation:
+        """One whole call by a user."""
+        arguments: dict[str, Any] = {"traveller": self.agency.traveller, "nights": _NIGHTS}
+        if self.row.kind == "tool":
+            return await user.call("book", arguments)
+        if self.row.kind == "prompt":
+            return await user.get_prompt("book", {name: str(value) for name, value in arguments.items()})
+        return await user.read_resource(f"trip://{self.agency.traveller}/{_NIGHTS}")
+
+
+def _is_ada(request: object) -> str:
+    del request
+    return "ada"
+
+
+def register(server: Server[Any], kind: str, agency: Agency, features: Sequence[Feature]) -> None:
+    """Register a booking with some features."""
+    options: dict[str, Any] = {}
+    for feature in features:
+        options |= feature.options
+    book = compose(agency, features)
+    if kind == "prompt":
+        server.prompt(name="book", **options)(book)
+    elif kind == "template":
+        server.resource("trip://{traveller}/{nights}", name="book", **options)(book)
+    else:
+        if "version" in options:
+            server.add_tool(_book_as_before, name="book", version="1.0")
+        server.add_tool(book, name="book", **options)
+
+
+def _book_as_before(traveller: str) -> str:
+    """Book a trip."""
+    return f"a night for {traveller}"
+
+
+def make_over_stdio() -> Server[Any]:
+    """The server of a process of its own; an environment variable names the features."""
+    kind, errors, *names = os.environ[ROW_VARIABLE].split(",")
+    agency = Agency()
+    server = Server[Any]("agency", keys=list(KEYS[:1]), ledger=MemoryLedger(), mask_error_details=errors == "masked")
+    register(server, kind, agency, [FEATURES[name](agency) for name in names if name])
+    return server
+
+
+async def play(environment: Environment) -> Played:
+    """Make the call that a row says, and listen to all that is logged."""
+    with everything_logged() as logged:
+        call = await environment.call(environment.user(network=environment.network()))
+    environment.agency.plant.note("token", call.tokens)
+    for question in call.questions:
+        environment.agency.plant.note_tickets(question.url or "")
+    return Played(environment.row, environment, call, logged)

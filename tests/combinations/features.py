@@ -1,0 +1,309 @@
+"""The vocabulary of combinations: each feature is a part of one booking, and parts make one tool.
+
+A feature may add parameters that roundtrip fills, options of the registration, and a passage of the body. It says how a
+user answers what it asks. `compose` makes the function.
+"""
+
+import inspect
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, Field
+
+from roundtrip import AcceptedElicitation, Context, Depends, Elicit, ElicitUrl, Resolve
+from roundtrip.testing import ACCEPT
+from tests.combinations.agency import Agency
+
+__all__ = ["FEATURES", "Feature", "compose"]
+
+
+PAGE: Final = re.compile("^Please pay")
+
+
+class Seat(BaseModel):
+    row: Literal["front", "middle", "back"]
+    window: bool = False
+
+
+class Traveller(BaseModel):
+    name: str = Field(min_length=1, max_length=60)
+    age: int = Field(ge=0, le=130, default=30)
+
+
+class Meal(BaseModel):
+    dish: str = Field(max_length=60)
+
+
+class Consent(BaseModel):
+    agreed: bool
+
+
+class Verdict(BaseModel):
+    fit: bool
+    why: str
+
+
+Passage = Callable[[Context, Mapping[str, Any]], Any]
+"""A passage of the body: given the context and what fills the parameters, it returns what it has to say."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One feature, made for one agency."""
+
+    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    passage: Passage | None = None
+    answers: Mapping[re.Pattern[str], Any] = field(default_factory=dict[re.Pattern[str], Any])
+    """By patterns, as a server in another process tells no names on the live era."""
+    visits: Mapping[re.Pattern[str], Any] = field(default_factory=dict[re.Pattern[str], Any])
+
+
+def by_resolver(agency: Agency) -> Feature:
+    """Two resolvers ask: the second depends on what the first was answered."""
+
+    async def choose_seat(traveller: str) -> Elicit[Seat]:
+        return Elicit(f"Which seat for {traveller}?", Seat)
+
+    async def choose_meal(seat: Annotated[Seat, Resolve(choose_seat)]) -> Elicit[Meal]:
+        return Elicit(f"What shall we serve in the {seat.row}?", Meal)
+
+    async def tell(ctx: Context, filled: Mapping[str, Any]) -> str:
+        del ctx
+        return f"seat {filled['seat'].row}, {filled['meal'].dish}"
+
+    return Feature(
+        parameters={"seat": Annotated[Seat, Resolve(choose_seat)], "meal": Annotated[Meal, Resolve(choose_meal)]},
+        passage=tell,
+        answers={
+            re.compile("^Which seat"): {"row": "middle"},
+            re.compile("^What shall we serve"): {"dish": agency.plant("answer")},
+        },
+    )
+
+
+def once(agency: Agency) -> Feature:
+    """A price that is fixed for the call, sealed, and shown to be agreed to."""
+
+    async def quote() -> str:
+        agency.count("quotes")
+        return agency.secret_quote
+
+    async def agree(nights: int, quote: Annotated[str, Resolve(quote, once=True)]) -> Elicit[Consent]:
+        del quote
+        return Elicit(f"Agree to the price of {nights} nights?", Consent)
+
+    async def tell(ctx: Context, filled: Mapping[str, Any]) -> str:
+        del ctx
+        return "agreed" if filled["consent"].agreed else "not agreed"
+
+    return Feature(
+        parameters={"consent": Annotated[Consent, Resolve(agree)]},
+        passage=tell,
+        answers={re.compile("^Agree to"): {"agreed": True}},
+    )
+
+
+def in_body(agency: Agency) -> Feature:
+    """The body asks, and what it asks next depends on the answer."""
+
+    async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
+        del filled
+        guest = await ctx.ask("guest", Elicit("Who else travels?", Traveller), unwrap=True)
+        if guest.age < 12 and not await ctx.ask("child", Elicit("Is a child's bed needed?", bool), unwrap=True):
+            return f"with {guest.name}"
+        return f"with {guest.name} in a small bed"
+
+    return Feature(
+        passage=ask,
+        answers={re.compile("^Who else"): {"name": agency.plant("answer"), "age": 9}, re.compile("^Is a child"): True},
+    )
+
+
+def ask_all(agency: Agency) -> Feature:
+    """Several questions in one round, one of them not of the user."""
+
+    async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
+        del filled
+        got = await ctx.ask_all({"luggage": Elicit("How many bags?", int), "dog": Elicit("Is there a dog?", bool)})
+        match list(got.values()):
+            case [AcceptedElicitation(data=int() as bags), AcceptedElicitation(data=bool() as dog)]:
+                return f"{bags} bags, {'a dog' if dog else 'no dog'}"
+            case _:
+                return "no bags"
+
+    del agency
+    return Feature(passage=ask, answers={re.compile("^How many bags"): 2, re.compile("^Is there a dog"): False})
+
+
+def page(agency: Agency) -> Feature:
+    """The user pays on a page, which tells the server and not the client."""
+
+    def paid(ctx: Context) -> str | None:
+        return agency.secret_receipt if ctx.call.id in agency.paid else None
+
+    async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
+        del filled
+        url = f"https://agency.example/pay?t={ctx.call.ticket('pay', unbound=True)}"
+        receipt = await ctx.ask("pay", ElicitUrl("Please pay.", url, done=paid, wait=0), unwrap=True)
+        return "paid" if receipt == agency.secret_receipt else "not paid"
+
+    return Feature(passage=ask, answers={PAGE: ACCEPT}, visits={PAGE: agency.visit})
+
+
+def confirmation(agency: Agency) -> Feature:
+    """Nothing runs before the user has confirmed what was called."""
+    del agency
+    return Feature(options={"confirm": "Book {nights} nights for {traveller}?"}, answers={re.compile("^Book "): ACCEPT})
+
+
+def review(agency: Agency) -> Feature:
+    """The user may change what they have said, and what depended on it is asked again."""
+
+    async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
+        del filled
+        payer = await ctx.ask("payer", Elicit("Who pays?", Traveller), unwrap=True)
+        address = await ctx.ask("address", Elicit(f"Where to send the bill of {payer.name}?", str), unwrap=True)
+        await ctx.review("right", "Is this right?", of=["payer"])
+        return f"billed to {payer.name} at {address}"
+
+    changed = {"payer.name": "Ada", "payer.age": 40}
+    return Feature(
+        passage=ask,
+        answers={
+            re.compile("^Who pays"): {"name": "Alan", "age": 40},
+            re.compile("^Where to send"): [agency.plant("answer"), "a street"],
+            re.compile("^Is this right"): changed,
+        },
+    )
+
+
+def sample(agency: Agency) -> Feature:
+    """The client's model is asked for JSON."""
+
+    async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
+        del filled
+        told = await ctx.sample("Is the hotel fit for children?", result_type=Verdict, key="verdict")
+        return "fit for children" if told.result.fit else "not for children"
+
+    verdict = Verdict(fit=True, why=agency.plant("sample"))
+    return Feature(passage=ask, answers={re.compile("fit for children"): verdict.model_dump_json()})
+
+
+def step(agency: Agency) -> Feature:
+    """What is computed on the way is computed once, and its name is asked for afterwards."""
+
+    async def reserve(nights: int) -> dict[str, str]:
+        agency.count("reservations")
+        return {"number": agency.secret_reservation, "nights": str(nights)}
+
+    async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
+        held = await ctx.step("reserve", reserve, filled["nights"])
+        label = await ctx.ask("label", Elicit("What to call it?", str), unwrap=True)
+        return f"{label} for {held['nights']}"
+
+    return Feature(passage=ask, answers={re.compile("^What to call it"): agency.plant("answer")})
+
+
+def exactly_once(agency: Agency) -> Feature:
+    """The body runs once for the call."""
+    del agency
+    return Feature(options={"exactly_once": True})
+
+
+def timeout(agency: Agency) -> Feature:
+    """The work of a leg may take so long; no person is that slow here."""
+    del agency
+    return Feature(options={"timeout": 60.0})
+
+
+def entered(agency: Agency) -> Feature:
+    """A dependency is entered for each leg, and left."""
+
+    async def connection() -> AsyncGenerator[str]:
+        agency.count("entered")
+        try:
+            yield "connected"
+        finally:
+            agency.count("left")
+
+    async def tell(ctx: Context, filled: Mapping[str, Any]) -> str:
+        del ctx
+        return filled["connection"]
+
+    return Feature(parameters={"connection": str}, defaults={"connection": Depends(connection)}, passage=tell)
+
+
+def gate(agency: Agency) -> Feature:
+    """A function decides for each request whether the tool is there."""
+
+    async def is_open(ctx: Context) -> bool:
+        agency.count("gate")
+        return bool(ctx.protocol_version)
+
+    return Feature(options={"enabled": is_open})
+
+
+def version(agency: Agency) -> Feature:
+    """There is an older version of it, too; calls go to the newest."""
+    del agency
+    return Feature(options={"version": "2.0"})
+
+
+FEATURES: Final[Mapping[str, Callable[[Agency], Feature]]] = {
+    made.__name__: made
+    for made in (
+        by_resolver,
+        once,
+        in_body,
+        ask_all,
+        page,
+        confirmation,
+        review,
+        sample,
+        step,
+        exactly_once,
+        timeout,
+        entered,
+        gate,
+        version,
+    )
+}
+
+
+def compose(agency: Agency, features: Sequence[Feature]) -> Callable[..., Any]:
+    """The function that books a trip with some features, in their order."""
+
+    async def book(ctx: Context, **filled: Any) -> str:
+        said = [f"{filled['nights']} nights for {filled['traveller']}"]
+        for feature in features:
+            if feature.passage is not None:
+                passage = await feature.passage(ctx, filled)
+                said.append(passage)
+        agency.book(ctx.call.id)
+        return ", ".join(said)
+
+    parameters = {"traveller": str, "nights": int}
+    defaults: dict[str, Any] = {}
+    for feature in features:
+        parameters |= feature.parameters
+        defaults |= feature.defaults
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    book.__annotations__ = {**parameters, "ctx": Context, "return": str}
+    book.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter("ctx", keyword, annotation=Context),
+            *(
+                inspect.Parameter(
+                    name, keyword, annotation=annotation, default=defaults.get(name, inspect.Parameter.empty)
+                )
+                for name, annotation in parameters.items()
+            ),
+        ],
+        return_annotation=str,
+    )
+    book.__doc__ = "Book a trip."
+    return book

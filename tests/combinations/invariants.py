@@ -1,0 +1,187 @@
+"""What has to hold of every combination, each a function that raises `AssertionError` where it does not."""
+
+import contextlib
+import io
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from mcp_types import CallToolResult, GetPromptResult, ReadResourceResult
+
+from roundtrip.cli import main
+from roundtrip.testing import Conversation, Era
+from roundtrip.trace.calls import TracedCall
+from tests.combinations import target
+from tests.combinations.environment import Environment, Played
+from tests.interaction.secrecy.markers import text_of_files
+from tests.interaction.trace.transcribed import calls_of
+
+__all__ = ["INVARIANTS", "LATER"]
+
+
+def nothing_fails(played: Played) -> None:
+    """No call ends in an error that it should not, and nothing is logged as an error."""
+    assert not played.call.is_error, played.call.failure
+    failures = [line for line in played.logged if line.startswith(("ERROR", "CRITICAL"))]
+    assert failures == []
+
+
+def the_promised_result_comes(played: Played) -> None:
+    """The result tells of each feature what its passage has to say."""
+    text = result_of(played.call)
+    assert text.startswith(f"3 nights for {played.environment.agency.traveller}")
+    expected = sum(feature.passage is not None for feature in played.environment.features)
+    assert text.count(", ") >= expected
+
+
+def effects_are_as_often_as_promised(played: Played) -> None:
+    """A body that runs once has run once, and on an honest network every body and every step has."""
+    booked = played.environment.agency.booked
+    if played.row.is_exactly_once:
+        assert max(booked.values(), default=0) <= 1, booked
+    if played.row.over == "stdio":
+        return
+    assert booked.total() >= 1
+    if played.row.is_honest:
+        assert booked.total() == 1
+        assert played.environment.agency.counted["reservations"] == ("step" in played.row.features)
+
+
+def what_is_entered_is_left(played: Played) -> None:
+    """Every dependency that was entered has been left, however its leg ended."""
+    counted = played.environment.agency.counted
+    assert counted["entered"] == counted["left"]
+    if "entered" in played.row.features and played.row.over != "stdio":
+        assert counted["entered"] > 0
+
+
+def no_value_is_logged(played: Played) -> None:
+    """No argument, answer, token, ticket or secret is in a log."""
+    assert played.environment.agency.plant.lines_with("\n".join(played.logged)) == []
+
+
+def transcripts_keep_what_is_not_revealed(played: Played) -> None:
+    """No value is in a transcript that reveals none, and no token or ticket in any."""
+    if played.row.trace == "off":
+        return
+    told = text_of_files(played.environment.folder) if played.row.ledger != "sqlite" else _transcript(played)
+    revealed = frozenset({"argument", "answer", "sample", "once", "step", "done"})
+    kept = revealed if played.row.trace == "all" else frozenset[str]()
+    assert played.environment.agency.plant.lines_with(told, but=kept) == []
+
+
+def the_trace_shows_and_explains_it(played: Played) -> None:
+    """`trace show` shows what was asked, and `trace explain` explains what was not plain."""
+    call = _genuine(played)
+    if call is None:
+        return
+    shown = _command("trace", "show", call.id, str(played.environment.transcript))
+    for name in {question.key for question in played.call.questions if question.key is not None}:
+        assert name in shown, f"{name} is not shown in\n{shown}"
+    assert "completed" in shown
+    explained = _command("trace", "explain", call.id, str(played.environment.transcript), may_find=True)
+    assert explained.strip()
+
+
+def unchanged_code_is_compatible(played: Played) -> None:
+    """`roundtrip check` says compatible of the recording."""
+    call = _genuine(played)
+    if played.row.trace != "all" or call is None:
+        return
+    booked = played.environment.agency.booked.copy()
+    with target.serving(played.environment):
+        told = _command(
+            "check", "--json", "tests.combinations.target:make", str(played.environment.transcript), may_find=True
+        )
+    verdicts = {one["call"]: one for one in json.loads(told)}
+    verdict = verdicts[call.id]
+    assert verdict["verdict"] == "compatible", json.dumps(verdict, indent=1)
+    assert played.environment.agency.booked == booked, "a body ran"
+
+
+async def both_eras_return_the_same(environment: Environment) -> None:
+    """The same call on both eras: the same result, the same questions, the same states."""
+    if environment.row.over == "stdio":
+        return
+    retry, live = [await environment.call(environment.user(era=era)) for era in (Era.RETRY, Era.LIVE)]
+    told = {"results": result_of, "questions": _messages, "forms": _shown, "states": _states}
+    if "exactly_once" in environment.row.features:
+        # The retry era has an empty round more where nothing is asked before the body.
+        del told["states"]
+    for what, of in told.items():
+        assert of(retry) == of(live), f"{what} differ:\n  retry: {of(retry)}\n  live:  {of(live)}"
+
+
+async def a_second_instance_continues_it(environment: Environment) -> None:
+    """Every leg on an instance that has just been made, as after a restart."""
+    if environment.row.over == "stdio":
+        return
+    call = await environment.call(environment.user(era=Era.RETRY, network=["restart"]))
+    assert result_of(call).startswith("3 nights")
+
+
+Invariant = Callable[[Played], None]
+Later = Callable[[Environment], Awaitable[None]]
+
+INVARIANTS: Final[tuple[Invariant, ...]] = (
+    nothing_fails,
+    the_promised_result_comes,
+    effects_are_as_often_as_promised,
+    what_is_entered_is_left,
+    no_value_is_logged,
+    transcripts_keep_what_is_not_revealed,
+    the_trace_shows_and_explains_it,
+    unchanged_code_is_compatible,
+)
+"""Of what was played."""
+
+LATER: Final[tuple[Later, ...]] = (both_eras_return_the_same, a_second_instance_continues_it)
+"""Of the same servers, with other calls."""
+
+
+def result_of(call: Conversation) -> str:
+    """The text of a booking, of whatever kind."""
+    assert not call.is_error, call.failure
+    result: Any = call.result
+    if isinstance(result, CallToolResult):
+        return call.text
+    if isinstance(result, GetPromptResult):
+        content: Any = result.messages[0].content
+        return content.text
+    assert isinstance(result, ReadResourceResult)
+    contents: Any = result.contents[0]
+    return contents.text
+
+
+def _messages(call: Conversation) -> list[str]:
+    return [question.message for question in call.questions]
+
+
+def _shown(call: Conversation) -> Any:
+    return [round_ for round_ in call.shown if round_]
+
+
+def _states(call: Conversation) -> Any:
+    return call.states
+
+
+def _transcript(played: Played) -> str:
+    return "\n".join(path.read_text() for path in played.environment.folder.glob("*.jsonl*"))
+
+
+def _genuine(played: Played) -> TracedCall | None:
+    """The call that was played, in a transcript of all that a hostile network made of it."""
+    if played.row.trace == "off":
+        return None
+    # Of a lost response and of attacks there are others, which were begun and never came to their end.
+    booked = played.environment.agency.booked
+    (genuine,) = [call for call in calls_of(played.environment.transcript) if call.id in booked]
+    return genuine
+
+
+def _command(*arguments: str, may_find: bool = False) -> str:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(list(arguments))
+    assert code in ((0, 1) if may_find else (0,)), f"{' '.join(arguments)}: {code}\n{out.getvalue()}{err.getvalue()}"
+    return out.getvalue()

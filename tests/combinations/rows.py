@@ -1,0 +1,112 @@
+"""The combinations: a covering array over the features of a tool and what surrounds its calls.
+
+Every two values of two factors come together in some row, as far as they can. An array is the same each time: its
+generator orders by a hash. One array runs by default, and `--nightly` runs several, in which other three come together.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal, cast
+
+import covertable
+
+from roundtrip.testing import Era
+from roundtrip.testing.networks.choosing import NETWORKS
+from tests.combinations.features import FEATURES
+
+__all__ = ["Row", "rows"]
+
+HONEST: Final = "honest"
+OF_TOOLS: Final = ("confirmation", "exactly_once", "timeout", "version")
+"""Features that only tools have."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One combination."""
+
+    kind: Literal["tool", "prompt", "template"]
+    features: tuple[str, ...]
+    era: Era
+    over: Literal["memory", "http", "stdio"]
+    instances: Literal["one", "several"]
+    ledger: Literal["memory", "sqlite", "redis"]
+    subject: Literal["nobody", "ada"]
+    trace: Literal["off", "hidden", "all"]
+    errors: Literal["shown", "masked"]
+    network: str
+
+    @property
+    def id(self) -> str:
+        """What it is called on a command line."""
+        rest = [str(getattr(self, one.name)) for one in fields(self) if one.name not in ("features", "era")]
+        return "-".join([self.era.name.lower(), *rest, "+".join(self.features) or "plain"])
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return "exactly_once" in self.features and self.era is Era.RETRY
+
+    @property
+    def is_honest(self) -> bool:
+        return self.network == HONEST
+
+
+_ENVIRONMENT: Final[dict[str, list[Any]]] = {
+    "kind": ["tool", "prompt", "template"],
+    "era": ["retry", "live"],
+    "over": ["memory", "http", "stdio"],
+    "instances": ["one", "several"],
+    "ledger": ["memory", "sqlite", "redis"],
+    "subject": ["nobody", "ada"],
+    "trace": ["all", "hidden", "off"],
+    "errors": ["shown", "masked"],
+    "network": [HONEST, *NETWORKS],
+}
+
+
+def rows(array: int = 0) -> list[Row]:
+    """The rows of one array; each number has another, whose rows put other pairs together."""
+    factors = _ENVIRONMENT | {name: [True, False] for name in FEATURES}
+    salt = str(array) if array else ""
+    made: list[dict[str, Any]] = cast("Any", covertable).make(factors, salt=salt, constraints=_CONSTRAINTS)
+    return [_row(one) for one in made]
+
+
+def _row(made: dict[str, Any]) -> Row:
+    chosen = tuple(name for name in FEATURES if made[name])
+    environment = {name: made[name] for name in _ENVIRONMENT}
+    return Row(**cast("dict[str, Any]", environment | {"era": Era[made["era"].upper()], "features": chosen}))
+
+
+def _where(name: str, value: Any, *then: dict[str, Any]) -> dict[str, Any]:
+    """If a factor has a value, all of these have to hold."""
+    return {
+        "operator": "or",
+        "conditions": [
+            {"operator": "ne", "left": name, "value": value},
+            {"operator": "and", "conditions": list(then)},
+        ],
+    }
+
+
+def _is(name: str, value: Any) -> dict[str, Any]:
+    return {"operator": "eq", "left": name, "value": value}
+
+
+_PLAIN: Final = [_is(name, False) for name in OF_TOOLS]
+_CONSTRAINTS: Final = [
+    # Requests of the live era are not delivered twice, nor to another instance, and cannot be attacked leg by leg.
+    _where("era", "live", _is("network", HONEST), _is("instances", "one")),
+    _where("kind", "prompt", *_PLAIN),
+    _where("kind", "template", *_PLAIN),
+    # A process of its own has neither our trace nor our books.
+    _where(
+        "over",
+        "stdio",
+        _is("network", HONEST),
+        _is("instances", "one"),
+        _is("subject", "nobody"),
+        _is("trace", "off"),
+        _is("page", False),
+        _is("ledger", "memory"),
+    ),
+]

@@ -1,0 +1,74 @@
+"""Every promise holds where features meet.
+
+A row that fails says its id; `pytest tests/combinations -k 0-17` runs the row of that number alone. With `--nightly`
+there are more arrays of rows.
+"""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final
+
+import anyio
+import pytest
+
+from tests.combinations.environment import Environment, Played, play
+from tests.combinations.invariants import INVARIANTS, LATER
+from tests.combinations.rows import Row, rows
+from tests.redis_server import RedisServer, redis_server
+
+NIGHTLY: Final = 8
+"""How many arrays run at night."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make a test of each row."""
+    arrays = NIGHTLY if metafunc.config.getoption("--nightly") else 1
+    metafunc.parametrize(
+        "row",
+        [
+            pytest.param(row, id=f"{array}-{number:02}-{row.id}")
+            for array in range(arrays)
+            for number, row in enumerate(rows(array))
+        ],
+    )
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Generator[RedisServer]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+def test_every_promise_holds(row: Row, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    broken: list[str] = []
+
+    def environment(name: str) -> Environment:
+        folder = tmp_path / name
+        folder.mkdir()
+        return Environment(row, folder, lambda: request.getfixturevalue("redis").url)
+
+    async def playing() -> Played:
+        made = environment("played")
+        try:
+            return await play(made)
+        finally:
+            await made.aclose()
+
+    async def later() -> None:
+        for invariant in LATER:
+            made = environment(invariant.__name__)
+            try:
+                await invariant(made)
+            except AssertionError as error:
+                broken.append(f"{invariant.__name__}: {error}")
+            finally:
+                await made.aclose()
+
+    played = anyio.run(playing)
+    for invariant in INVARIANTS:
+        try:
+            invariant(played)
+        except AssertionError as error:
+            broken.append(f"{invariant.__name__}: {error}")
+    anyio.run(later)
+    assert not broken, "\n\n".join([f"{len(broken)} promises do not hold of {row}", *broken])
