@@ -5,23 +5,30 @@ Nothing that was answered counts: what it says are the defaults of the questions
 """
 
 import logging
+import os
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from mcp.server.context import ServerRequestContext
 
 from roundtrip.errors import LedgerUnavailable
-from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.contract import LedgerDown, Reach, Standing
 from roundtrip.machine.journal import Entry, Journal
 from roundtrip.runtime.answers import seeds_of
 from roundtrip.server.effects import Effects
 from roundtrip.server.failures import tool_failure
+from roundtrip.server.requests import SKEW
 from roundtrip.server.security import Protection
 from roundtrip.server.tools.registered import RegisteredTool
 
 __all__ = ["Recovery"]
 
 logger = logging.getLogger("roundtrip")
+
+_EXPIRED: Final = "expired"
+"""With what a call is claimed in the ledger by one that takes its place: no leg has such terms."""
+_LEASE: Final = 30.0
+_HOLDER_BYTES: Final = 12
 
 
 class Recovery:
@@ -53,17 +60,34 @@ class Recovery:
         # Of the build that began the call as well: no other knows for how long its result is kept.
         if tool is None or now >= journal.deadline + min(journal.recover, tool.function.limits.recover):
             return None
-        if tool.spec.exactly_once and await self._has_begun(journal.call_id, tool.name):
+        if tool.spec.exactly_once and not await self._ends(ctx, journal, now, tool.name):
             return None
         responses = params.get("inputResponses")
         given: Mapping[str, object] = cast("Any", responses) if isinstance(responses, Mapping) else {}
         logger.info("call %s of tool %r has expired, and is begun again", journal.call_id, tool.name)
         return seeds_of(journal, given)
 
-    async def _has_begun(self, call_id: str, tool: str) -> bool:
-        """Whether its body has run, or may have."""
+    async def _ends(self, ctx: ServerRequestContext[Any, Any], journal: Journal, now: float, tool: str) -> bool:
+        """Whether the expired call has not run its body, and never will.
+
+        An instance whose clock is behind may still take the leg for one in time, so the call is ended in the ledger.
+        After that nobody takes it, and a copy that is very late ends no call that has gone on meanwhile.
+        """
+        ledger = self._effects.ledger
         try:
-            return await self._effects.ledger.wait(call_id, patience=0.0) is not None
+            if now >= journal.deadline + SKEW:
+                found = await ledger.wait(journal.call_id, patience=0.0)
+                return found is None or found.terms == _EXPIRED
+            holder = os.urandom(_HOLDER_BYTES).hex()
+            keep = max(0.0, journal.end - now) + journal.recover + SKEW
+            account = None if ledger.reach > Reach.PROCESS else f"caller {self._protection.principal(ctx)}"
+            claim = await ledger.claim(
+                journal.call_id, _EXPIRED, holder=holder, lease=_LEASE, keep=keep, account=account
+            )
+            if claim.standing is Standing.GRANTED:
+                await ledger.settle(journal.call_id, holder=holder, result=_EXPIRED, keep=keep)
+            # Its place may be taken again, by whoever has not heard that it was.
+            return claim.terms == _EXPIRED
         except LedgerDown as error:
             logger.error("%s", error)
             raise tool_failure(tool, LedgerUnavailable(f"tool {tool!r}"), mask=False) from error

@@ -352,16 +352,48 @@ async def test_a_call_that_must_run_once_and_has_not_is_begun_again(agency: Agen
     assert defaults(again, "stay")["hotel"] == "Ritz"
 
 
+async def test_a_call_begun_again_does_not_run_where_clocks_are_behind(agency: Agency, clock: Clock) -> None:
+    legs = await begun(agency.server(once=True, ledger=MemoryLedger(clock=clock)))
+    await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
+    late: dict[str, Any] = {"answers": {"agree": {"yes": True}}, "state": legs.token}
+    clock.advance(TTL + 1)
+    # The second is for somebody who has not heard the answer to the first.
+    for _ in range(2):
+        assert defaults(await legs.leg("book", TRIP, **late), "stay")["hotel"] == "Ritz"
+    await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
+    await legs.leg("book", TRIP, answers={"agree": {"yes": True}}, state=legs.token)
+    assert len(agency.booked) == 1
+    clock.advance(-31)
+    assert "has ended already" in text_of(await legs.leg("book", TRIP, **late))
+    assert len(agency.booked) == 1
+
+
+async def test_a_very_late_copy_ends_no_call_that_went_on(agency: Agency, clock: Clock) -> None:
+    legs = await begun(agency.server(once=True, ledger=MemoryLedger(clock=clock)))
+    late: dict[str, Any] = {"answers": {"stay": ANN}, "state": legs.token}
+    clock.advance(TTL - 1)
+    await legs.leg("book", TRIP, **late)
+    gone_on = legs.token
+    clock.advance(62)
+    assert defaults(await legs.leg("book", TRIP, **late), "stay")["hotel"] == "Ritz"
+    result = await legs.leg("book", TRIP, answers={"agree": {"yes": True}}, state=gone_on)
+    assert text_of(result) == "booked, accept"
+
+
 class Broken(MemoryLedger):
     """A ledger that cannot be reached."""
+
+    async def claim(self, *args: Any, **options: Any) -> Claim:
+        raise LedgerDown("it is gone")
 
     async def wait(self, key: str, *, patience: float) -> Claim | None:
         raise LedgerDown("it is gone")
 
 
-async def test_where_the_ledger_cannot_say_nothing_is_begun_again(agency: Agency, clock: Clock) -> None:
+@pytest.mark.parametrize("late", [1, 100])
+async def test_where_the_ledger_cannot_say_nothing_is_begun_again(agency: Agency, clock: Clock, late: float) -> None:
     legs = await begun(agency.server(once=True, ledger=Broken()))
-    clock.advance(TTL + 1)
+    clock.advance(TTL + late)
     with pytest.raises(MCPError) as caught:
         await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
     assert caught.value.error.data == {"reason": "ledger_unavailable", "tool": "book"}
