@@ -4,12 +4,12 @@ The schema comes from a stranger, so nothing about its shape is taken for grante
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from roundtrip.calling.fields import FORMATS, Choice, Field, FieldInvalid, Kind
 
-__all__ = ["check_content", "fields_of"]
+__all__ = ["check_content", "fields_of", "is_single_value"]
 
 _KINDS: Final = {
     "string": Kind.TEXT,
@@ -24,6 +24,11 @@ def fields_of(schema: Mapping[str, Any]) -> list[Field]:
     required = schema.get("required")
     names = cast("list[object]", required) if isinstance(required, list) else []
     return [_field(name, shape, name in names) for name, shape in _mapping(schema.get("properties")).items()]
+
+
+def is_single_value(fields: Sequence[Field]) -> bool:
+    """Return True if a form asks for one value, whose name says nothing that the question does not."""
+    return len(fields) == 1 and fields[0].required and fields[0].label.casefold() == "value"
 
 
 def check_content(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from mcp_types import (
 )
 
 from roundtrip.calling.fields import Field, FieldInvalid, Kind
-from roundtrip.calling.forms import fields_of
+from roundtrip.calling.forms import fields_of, is_single_value
 from roundtrip.calling.showing import can_be_opened, show_messages, show_page
 from roundtrip.calling.terminal import Terminal
 from roundtrip.safe_text import printable
@@ -50,7 +50,7 @@ class PersonAtTerminal:
             if not fields:
                 await self._agree("Accept? [y/n]")
             for field in fields:
-                filled, value = await self._field(field)
+                filled, value = await self._field(field, alone=is_single_value(fields))
                 if filled:
                     content[field.name] = value
         except _Refused as refused:
@@ -95,8 +95,9 @@ class PersonAtTerminal:
             role="assistant", content=text, model="a person at a terminal", stop_reason="endTurn"
         )
 
-    async def _field(self, field: Field) -> tuple[bool, Any]:
-        self._terminal.say(f"{field.label}{' (required)' if field.required else ''}")
+    async def _field(self, field: Field, *, alone: bool) -> tuple[bool, Any]:
+        if not alone:
+            self._terminal.say(f"{field.label}{' (required)' if field.required else ''}")
         if field.description and field.description != field.title:
             self._terminal.say(f"  {printable(field.description)}", style="dim")
         for number, choice in enumerate(field.choices, 1):

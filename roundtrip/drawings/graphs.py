@@ -86,19 +86,26 @@ def _graph(tool: str, plan: Plan, prefix: str) -> Graph:
 
 def _node(node: Node, prefix: str) -> Box:
     remarks = [] if node.key == node.label else [node.label]
-    if node.asked is not None:
-        remarks.append(_asking(node.asked))
+    asking = _asking(node)
+    if asking is not None:
+        remarks.append(asking)
     if node.once:
         remarks.append("once per call")
-    kind = Kind.VALUE if node.asked is None else Kind.QUESTION
+    kind = Kind.VALUE if asking is None else Kind.QUESTION
     return Box(f"{prefix}_n{node.index}", kind, node.key, ", ".join(remarks))
 
 
-def _asking(asked: type) -> str:
+def _asking(node: Node) -> str | None:
+    asked = node.asked
+    if node.asks_page:
+        return "sends the user to a page"
+    if asked is None:
+        return None
+    if not isinstance(asked, type):
+        # A choice, or a list of choices: too long to be written out.
+        return "asks the user"
     if issubclass(asked, SdkSample):
         return "asks the client's model"
     if issubclass(asked, SdkListRoots):
         return "asks for the client's roots"
-    if issubclass(asked, SdkElicit):
-        return "asks the user"
-    return f"asks the user for {asked.__name__}"
+    return "asks the user" if issubclass(asked, SdkElicit) else f"asks the user for {asked.__name__}"

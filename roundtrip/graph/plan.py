@@ -65,6 +65,8 @@ class Node:
     """Turns a value into JSON and back, for `once`."""
     asked: Any
     """The schema or result type that its annotation says it asks for, for `once`."""
+    asks_page: bool = False
+    """Whether its annotation says that it sends the user to a page; `asked` is what that yields."""
 
     @property
     def shared_as(self) -> Hashable:

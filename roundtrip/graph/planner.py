@@ -464,6 +464,7 @@ class _Planner:
             consumer=draft.consumer,
             computed=computed,
             asked=_asked_type(asking[0]) if asking else None,
+            asks_page=bool(asking) and _is_page(asking[0]),
         )
 
     def _once_adapter(self, draft: _Draft) -> TypeAdapter[Any]:

@@ -187,3 +187,18 @@ def hostile() -> MCPServer[Any]:
         raise ToolError(f"E{HOSTILE}")
 
     return server
+
+
+def counting() -> Server[Any]:
+    """A tool that asks for a single value."""
+    server = Server[Any]("counting")
+
+    async def how_many() -> Elicit[int]:
+        return Elicit("How many trains?", int)
+
+    @server.tool()
+    async def count(trains: Annotated[int, Resolve(how_many)]) -> str:
+        return f"{trains} trains"
+
+    del count
+    return server

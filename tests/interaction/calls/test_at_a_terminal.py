@@ -10,7 +10,7 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("Windows has no pseudo-terminals", allow_module_level=True)
 
-from tests.interaction.calls.servers import ours, sdk
+from tests.interaction.calls.servers import counting, ours, sdk
 from tests.interaction.calls.sessions import AtTerminal, command, person, served
 
 ERAS = ("retry", "live")
@@ -209,3 +209,14 @@ def test_the_thinking_of_the_person_is_not_waiting_for_the_server(railway: str) 
     with person(railway, "enter", "--era", "live", "--timeout", "20") as at:
         at.reply("breaks off):", "m")
         assert at.end().code == 0
+
+
+@each_era
+def test_single_value_is_asked_for_without_its_name(era: str) -> None:
+    with served(counting) as url, person(url, "count", "--era", era) as at:
+        shown = at.wait_for("a whole number:")
+        at.type("3")
+        ended = at.end()
+    assert "| How many trains?" in shown
+    assert "Value" not in shown
+    assert (ended.code, ended.out) == (0, "3 trains\n")

@@ -1,13 +1,13 @@
 """The drawings of tools show what fills each parameter, and stay valid whatever things are called."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from mcp_types import CreateMessageResult, ListRootsResult
 from pydantic import BaseModel, Field
 
-from roundtrip import Context, Elicit, ElicitationResult, ListRoots, Resolve, Sample, Server
+from roundtrip import Context, Elicit, ElicitationResult, ElicitUrl, ListRoots, Resolve, Sample, Server
 from roundtrip.drawings.machine import Format
 from roundtrip.drawings.plans import draw_plans
 
@@ -127,3 +127,29 @@ def test_an_argument_known_by_an_alias_is_drawn_under_the_name_that_the_function
     del order
     assert "title <- title (argument)" in draw_plans(server.plans, Format.TEXT)
     assert re.search(r'^    t0_a0\(\["title<br/>', draw_plans(server.plans, Format.MERMAID), re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [ElicitUrl[str], ElicitUrl])
+def test_page_is_drawn_as_a_page(page: Any) -> None:
+    assert "login: sends the user to a page" in drawn(page)
+
+
+@pytest.mark.parametrize("question", [Elicit[Literal["a", "b"]], Elicit[list[Literal["a", "b"]]], Elicit])
+def test_choice_is_drawn_as_a_question(question: Any) -> None:
+    assert "login: asks the user" in drawn(question)
+
+
+def drawn(returns: Any) -> str:
+    server: Server[Any] = Server("shop")
+
+    async def login() -> Any:
+        raise NotImplementedError
+
+    login.__annotations__["return"] = returns
+
+    @server.tool()
+    def order(account: Annotated[Any, Resolve(login)]) -> str:
+        return str(account)
+
+    del order
+    return draw_plans(server.plans, Format.TEXT)

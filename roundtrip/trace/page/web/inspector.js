@@ -65,7 +65,9 @@ function questionCard(question) {
     form.append(make("p", "quiet", "A page to open (not a link here):"), shownValue(question.url));
   }
   if (question.fields) {
-    form.append(...question.fields.map(fieldOf));
+    const [only] = question.fields;
+    const single = question.fields.length === 1 && only.required && only.name === "value" && only.label === "Value";
+    form.append(...question.fields.map((field) => fieldOf(field, single)));
   } else if (question.form) {
     form.append(make("p", "quiet", "The form:"), shownValue(question.form));
   }
@@ -76,12 +78,13 @@ function questionCard(question) {
   return card;
 }
 
-function fieldOf(field) {
+// The name of a single value says nothing that the question does not.
+function fieldOf(field, single) {
   const label = make("p", "label", make("b", "", field.label), field.required ? " (required)" : "");
   if (field.label !== field.name) {
     label.append(make("code", "quiet", ` ${readable(field.name)}`));
   }
-  const box = make("div", "field", label);
+  const box = single ? make("div", "field") : make("div", "field", label);
   if (field.about) {
     box.append(make("p", "quiet", field.about));
   }
