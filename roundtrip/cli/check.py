@@ -54,6 +54,7 @@ def _run(arguments: Namespace) -> int:
     from roundtrip.cli.trace.sources import json_text, load
     from roundtrip.clients.trouble import innermost
     from roundtrip.safe_text import printable
+    from roundtrip.server.probe import PROBE_TOOL
 
     traced = load(arguments)
     calls = [call for call in traced.calls.values() if arguments.tool in (None, call.tool)]
@@ -61,6 +62,9 @@ def _run(arguments: Namespace) -> int:
         of = "" if arguments.tool is None else f" of {arguments.tool!r}"
         raise CommandFailed(f"these transcripts tell of no call{of}")
     server = _load(arguments.target, arguments.overrides)
+    if server.plan_of(PROBE_TOOL) is None:
+        # Transcripts of earlier versions have the probe's.
+        calls = [call for call in calls if call.tool != PROBE_TOOL]
     found: list[Checked] = []
 
     def tell(checked: "Checked") -> None:

@@ -15,6 +15,7 @@ __all__ = ["Began", "Facts", "Instance", "Journey", "Live", "Look", "Observed", 
 _WORD: Final = 200
 _LAST: Final = 1e11
 """Seconds since 1970 that no clock shows."""
+_MOST_WORKERS: Final = 1024
 _INSTANCE: Final = r"^[0-9a-f]{12}$"
 
 _Word = Annotated[str, StringConstraints(max_length=_WORD)]
@@ -45,6 +46,10 @@ class Facts(BaseModel):
     exactly_once: bool
     caller: _Word | None
     """A digest of whom it takes the doctor for."""
+    group: _Word | None = None
+    """What it has in common with the other workers of one `roundtrip serve`."""
+    workers: Annotated[int, Field(ge=1, le=_MOST_WORKERS)] | None = None
+    """How many workers those are."""
 
 
 class Said(Facts):
@@ -133,6 +138,8 @@ class Place:
     live_detail: str = ""
     probes: int = 0
     """How many requests went out to look around."""
+    quiet: int = 0
+    """How many of them, at last, met no instance that had not been met."""
     failures: list[str] = field(default_factory=list[str])
     """What became of those that failed."""
     ready: int | None = None
@@ -165,6 +172,19 @@ class Observed:
     """How many instances there should be, if somebody has said so."""
     marker: str | None = None
     """The instance that put something down in its ledger for the others to see."""
+
+    @property
+    def announced(self) -> int:
+        """How many instances there are at least, by what those that were met say of their fellow workers."""
+        groups: dict[str, list[Instance]] = {}
+        for name, instance in self.instances.items():
+            groups.setdefault(instance.facts.group or f"alone {name}", []).append(instance)
+        return sum(max(len(some), *(one.facts.workers or 1 for one in some)) for some in groups.values())
+
+    @property
+    def sought(self) -> int:
+        """How many instances are looked for."""
+        return max(self.announced, self.expected or 0)
 
     def label(self, instance: str | None) -> str:
         """What an instance is called in this report."""

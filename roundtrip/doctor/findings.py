@@ -112,6 +112,20 @@ def _number(seen: Observed) -> Iterator[Finding]:
     if seen.expected is not None and met < seen.expected:
         text = f"{met} of {seen.expected} instances were met"
         yield Finding(Level.PROBLEM, "instances", text, "Are the others running, and does the balancer know of them?")
+    elif met < seen.announced:
+        text = f"{met} of {seen.announced} workers were met, and the others were not compared with them"
+        advice = "Run this again: one socket may give all requests to a few workers, as long as those are not busy."
+        yield Finding(Level.NOTE, "instances", text, advice)
+    elif met > 1:
+        quiet = min((place.quiet for place in seen.places if place.trouble is None), default=0)
+        how = (
+            "as many as the servers say there are"
+            if any(facts.workers is not None for facts in _facts(seen))
+            else f"and the last {quiet} requests met no other"
+            if len(seen.places) == 1
+            else f"and at each address the last {quiet} requests met no other"
+        )
+        yield Finding(Level.OK, "instances", f"{met} were met, {how}")
     if met != 1 or seen.expected == 1:
         return
     advice = "To compare instances, give the address of each, or of a balancer that spreads requests over them."

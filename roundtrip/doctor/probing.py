@@ -45,12 +45,13 @@ __all__ = ["observe"]
 T = TypeVar("T")
 
 _AT_ONCE: Final = 8
-_MOST: Final = 160
+_MOST_AT_ONCE: Final = 32
+_MOST: Final = 256
 """Requests to one place, however many instances it shows."""
 _LONE_PATIENCE: Final = 16
 _PATIENCE: Final = 8
 _PATIENCE_PER_INSTANCE: Final = 8
-_EXPECTED_PATIENCE: Final = 64
+_EXPECTED_PATIENCE: Final = 128
 _JOURNEYS_PER_INSTANCE: Final = 6
 _MOST_BYTES: Final = 8 * 1024 * 1024
 """Of one answer."""
@@ -154,20 +155,24 @@ class _Observer:
     async def _look_around(self, number: int) -> None:
         place = self._seen.places[number]
         sent = quiet = 0
+        at_once = _AT_ONCE
         while quiet < self._patience(number) and sent < _MOST:
             before = len(self._seen.behind(number))
-            failures = await _all(partial(self._look, number) for _ in range(_AT_ONCE))
+            failures = await _all(partial(self._look, number) for _ in range(at_once))
             place.failures += failures
-            sent += _AT_ONCE
-            quiet = quiet + _AT_ONCE if len(self._seen.behind(number)) == before else 0
-            if len(failures) == _AT_ONCE:
+            sent += at_once
+            quiet = quiet + at_once if len(self._seen.behind(number)) == before else 0
+            if len(failures) == at_once:
                 break
+            if quiet and len(self._seen.instances) < self._seen.sought:
+                # Of workers that accept from one socket, the others get what the first is too busy for.
+                at_once = min(at_once * 2, _MOST_AT_ONCE)
         place.probes += sent
+        place.quiet = quiet
 
     def _patience(self, number: int) -> int:
         """How many requests in a row must bring nothing new."""
-        expected = self._seen.expected
-        if expected is not None and len(self._seen.instances) < expected:
+        if len(self._seen.instances) < self._seen.sought:
             return _EXPECTED_PATIENCE
         met = len(self._seen.behind(number))
         least = _LONE_PATIENCE if len(self._targets) == 1 else _PATIENCE

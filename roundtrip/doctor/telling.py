@@ -43,6 +43,8 @@ def as_lines(seen: Observed, findings: Sequence[Finding]) -> Iterator[Line]:
 def _summary(seen: Observed, findings: Sequence[Finding]) -> str:
     problems = sum(finding.level is Level.PROBLEM for finding in findings)
     met = f"{len(seen.instances)} instance{'s' if len(seen.instances) != 1 else ''} met"
+    if len(seen.instances) < seen.sought:
+        met = f"{len(seen.instances)} of {seen.sought} instances met"
     if not problems:
         return f"{met}: no problems"
     return f"{met}: {problems} problem{'s' if problems != 1 else ''}"
@@ -51,6 +53,8 @@ def _summary(seen: Observed, findings: Sequence[Finding]) -> str:
 def as_data(seen: Observed, findings: Sequence[Finding]) -> dict[str, Any]:
     """The same as JSON would have it."""
     return {
+        "met": len(seen.instances),
+        "sought": seen.sought,
         "places": [
             {
                 "url": place.url,
@@ -59,6 +63,7 @@ def as_data(seen: Observed, findings: Sequence[Finding]) -> dict[str, Any]:
                 "instances": seen.behind(number),
                 "revisions": list(place.revisions),
                 "probes": place.probes,
+                "quiet": place.quiet,
                 "failures": place.failures,
                 "ready": place.ready,
                 "older_clients": place.live.value,

@@ -68,6 +68,7 @@ class RequestBoundary:
         effects: Effects,
         subject_of: Callable[[Request], str | None],
         knows_client_alone: Callable[[], bool],
+        is_probe: Callable[[str | None], bool],
         make_context: Callable[[Request], Any],
     ) -> None:
         self._security = security
@@ -80,6 +81,7 @@ class RequestBoundary:
         self._subject_of = subject_of
         self._knows_client_alone = knows_client_alone
         self._warned = False
+        self._is_probe = is_probe
         self._make_context = make_context
 
     async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
@@ -232,7 +234,7 @@ class RequestBoundary:
         # A name that nothing here has may be anything that a client wants to see in a log.
         subject = self._subject_of(ctx)
         logger.warning("request state refused on %s %r: %s%s", ctx.method, subject or "(unknown)", reason.value, said)
-        if not self._effects.tracers:
+        if not self._effects.tracers or self._is_probe(subject):
             return
         try:
             principal = self._principal(ctx)

@@ -142,6 +142,7 @@ class LegRunner:
         convert: Callable[[Any], Any] | None = None,
         admission: Admission | None = None,
         once: OncePolicy | None = None,
+        traced: bool = True,
     ) -> Finished | Suspended | Authored:
         """Serve one leg, to the function's (converted) result or to questions.
 
@@ -153,6 +154,7 @@ class LegRunner:
             convert: Makes the result of what the function returns.
             admission: What the gate has found out and entered for it, if it has one.
             once: If its body must run once, what its author says of that.
+            traced: Whether tracers are told of it.
 
         Raises:
             RefusedByUser: The user would not answer.
@@ -189,7 +191,7 @@ class LegRunner:
                 seeds, origin = request.seeds, request.origin
         watch: Watch | None = None
         effects = self._effects
-        if effects.tracers:
+        if traced and effects.tracers:
             watch = call.watch = effects.tracers.begin(
                 self._beginning(function, call, journal, arguments, request, wire, outermost=outermost)
             )

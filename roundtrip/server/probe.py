@@ -94,6 +94,8 @@ class Probe:
         self._registered = registered
         self._protection = protection
         self._effects = effects
+        self.fellows: tuple[str, int] | None = None
+        """What this process has in common with the other workers of its service, and how many those are with it."""
         self._pid = -1
         self._instance = ""
         self._marked: deque[float] = deque()
@@ -141,6 +143,8 @@ class Probe:
             "exactly_once": identity.exactly_once,
             "caller": self._caller(ctx),
         }
+        if self.fellows is not None:
+            facts["group"], facts["workers"] = self.fellows
         if identity.exactly_once and claim:
             facts["mark"], facts["marked"] = await self._mark()
         if identity.exactly_once and look:

@@ -265,6 +265,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             effects=self._effects,
             subject_of=self._subject_of,
             knows_client_alone=lambda: self._protection.knows_client_alone,
+            is_probe=lambda name: name == PROBE_TOOL and self._probe is not None and name not in self._tools,
             make_context=lambda ctx: Context(request_context=ctx, mcp_server=self, subscriptions=self._effects.bus),
         )
         spans_where_seen(self.middleware)
@@ -555,6 +556,8 @@ class Server(PromptsAndResources[LifespanResultT]):
                 once=OncePolicy(tool.spec.on_unknown or "fail", tool.spec.exactly_once == "when_possible")
                 if tool.spec.exactly_once
                 else None,
+                # What a doctor asks is no call of the service's.
+                traced=self._probe is None or tool is not self._probe.tool,
             )
         except Exception as error:
             failure = tool_failure(tool.name, error, mask=not self.shows_error_details)
@@ -696,6 +699,16 @@ class Server(PromptsAndResources[LifespanResultT]):
             effects=self._effects,
             defaults=self._defaults,
         )
+
+    def is_one_of(self, workers: int, *, group: str) -> None:
+        """Tell the probe how many workers serve together.
+
+        Args:
+            workers: How many, this process included.
+            group: What all of them have in common, and no others.
+        """
+        if self._probe is not None:
+            self._probe.fellows = (group, workers)
 
     @property
     def effects(self) -> Effects:

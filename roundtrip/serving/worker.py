@@ -1,5 +1,6 @@
 """A worker: a process that tells its supervisor who it is, waits for its word, and serves."""
 
+import hashlib
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ IDENTITY: Final = "identity"
 READY: Final = "ready"
 FAILED: Final = "failed"
 SERVE: Final = b"serve\n"
+_GROUP_CHARS: Final = 12
 _LONGEST: Final = 2000
 """Characters of a failure that are told."""
 
@@ -38,6 +40,8 @@ def work(
         server = load()
         set_up_logging(settings)
         identity = server.identity()
+        supervisor = f"{socket.gethostname()} {os.getppid()}"
+        server.is_one_of(settings.workers, group=hashlib.sha256(supervisor.encode()).hexdigest()[:_GROUP_CHARS])
     except Exception as error:  # noqa: BLE001 - whatever the author's module does, the supervisor tells of it
         _tell(channel, FAILED, printable(str(error)[:_LONGEST] or type(error).__name__))
         return 1

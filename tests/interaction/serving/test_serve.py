@@ -357,3 +357,21 @@ async def test_errors_are_shown_where_the_author_or_the_flag_says_so(
     said = "".join(service.log)
     for warning in ("has no authentication", "--show-errors shows nothing"):
         assert (warning in said) is (warning == logged)
+
+
+def test_a_doctor_counts_the_workers_and_is_in_no_transcript(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "calls.jsonl"
+    variables = {"ROUNDTRIP_KEYS": KEY, "ROUNDTRIP_PROBE": "1", "ROUNDTRIP_TRACE": str(path)}
+    with Service("shop", "--workers", "3", folder=tmp_path, **variables) as service:
+        assert main(["doctor", "--json", "--timeout", "30", service.url]) == 0
+        told = json.loads(capsys.readouterr().out)
+        anyio.run(call, service.url, Era.RETRY, "agree", {}, {"value": True})
+    assert told["sought"] == 3
+    (finding,) = [finding for finding in told["findings"] if finding["topic"] == "instances"]
+    # Which of them accept is for the system to decide, as long as those that were met are counted.
+    met = "3 were met, as many as the servers say there are"
+    assert finding["text"] in (met, f"{told['met']} of 3 workers were met, and the others were not compared with them")
+    assert (told["met"] == 3) is (finding["text"] == met)
+    assert [json.loads(line)["tool"] for line in path.read_text().splitlines() if '"began"' in line] == ["agree"] * 2

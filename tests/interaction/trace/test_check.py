@@ -316,6 +316,15 @@ def test_it_goes_on_past_the_first_and_can_be_told_to_look_at_one_tool(
     assert "no call of 'sell'" in capsys.readouterr().err
 
 
+def test_calls_of_the_probe_are_left_out(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+    recording.call()
+    text = recording.file.read_text(encoding="utf-8")
+    call = json.loads(text.splitlines()[0])["call"]
+    probes = text.replace('"tool":"order"', '"tool":"roundtrip_probe"').replace(call, "probe")
+    recording.file.write_text(text + probes, encoding="utf-8")
+    assert checked(recording, capsys).endswith("order: compatible\n1 call: 1 compatible, 0 asking again, 0 diverging\n")
+
+
 def test_what_was_recorded_without_reveal_is_told_with_what_would_help(
     recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:

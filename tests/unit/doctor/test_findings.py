@@ -179,3 +179,23 @@ def test_a_report_of_nobody_says_so() -> None:
     observed = Observed([])
     (_, last) = list(as_lines(observed, findings_of(observed)))
     assert last == (0, (("0 instances met: no problems", "bold"),))
+
+
+def test_workers_that_were_not_met_are_counted() -> None:
+    observed = seen(facts(1, group="g", workers=4), facts(2, group="g", workers=4), facts(3))
+    assert observed.announced == 5
+    note = next(finding for finding in findings_of(observed) if finding.topic == "instances")
+    assert (note.level, note.text) == (
+        Level.NOTE,
+        "3 of 5 workers were met, and the others were not compared with them",
+    )
+    *_, (_, ((summary, _),)) = as_lines(observed, [])
+    assert summary == "3 of 5 instances met: no problems"
+
+
+def test_the_stopping_rule_is_told() -> None:
+    observed = seen(facts(1), facts(2))
+    for place, quiet in zip(observed.places, (8, 16), strict=True):
+        place.quiet = quiet
+    ok = next(finding for finding in findings_of(observed) if finding.topic == "instances")
+    assert (ok.level, ok.text) == (Level.OK, "2 were met, and at each address the last 8 requests met no other")
