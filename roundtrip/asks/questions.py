@@ -43,7 +43,16 @@ from roundtrip.errors import CapabilityMissing
 from roundtrip.machine.journal import Action
 from roundtrip.machine.pins import LIST_ROOTS, PAGE, SAMPLE, SAMPLE_WITH_TOOLS, digest
 
-__all__ = ["TICKET", "FormQuestion", "ModelQuestion", "Question", "UrlQuestion", "digest_of_page", "question_of"]
+__all__ = [
+    "TICKET",
+    "TICKET_SHOWN",
+    "FormQuestion",
+    "ModelQuestion",
+    "Question",
+    "UrlQuestion",
+    "digest_of_page",
+    "question_of",
+]
 
 _SENT = ("properties", "required", "type")
 """What 2026-07-28 has room for in a form's schema."""
@@ -298,6 +307,9 @@ Question = FormQuestion | UrlQuestion | ModelQuestion
 
 TICKET = re.compile(r"rt1\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{43}", re.ASCII)
 """How a ticket is spelled. Another key spells it differently, so what a URL question is pinned to leaves it out."""
+
+TICKET_SHOWN = "<ticket>"
+"""What stands for a ticket where it must not be shown."""
 
 _ROOTS = ModelQuestion(ListRootsRequest(), ListRootsResult, digest("roots/list"), LIST_ROOTS)
 

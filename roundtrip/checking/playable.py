@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, cast
 
 from pydantic import JsonValue
 
-from roundtrip.asks.questions import TICKET
+from roundtrip.asks.questions import TICKET, TICKET_SHOWN
 from roundtrip.checking.literals import Name, assignment, invocation, is_short, literal
 from roundtrip.checking.recorded import Answer, Ending, NotReplayable, Question, RecordedCall, revealed
 from roundtrip.machine.journal import Action
@@ -95,7 +95,9 @@ def _require_playable(call: RecordedCall, eras: tuple[Era, ...]) -> None:
         raise NotReplayable("its function asks by hand, and the answers to that are not recorded")
     answers = [answer for round_ in call.rounds for answer in round_.answers.values()]
     if any(answer.action is None for answer in answers):
-        raise NotReplayable("an answer of it was malformed, which no client of the SDK's can send")
+        raise NotReplayable(
+            "an answer of it was malformed, or to another kind of question, which a scripted user cannot send"
+        )
     if any(answer.how == "lost" for answer in answers):
         raise NotReplayable("an answer of it was lost between two builds, so it cannot be played on one")
     if "live" in eras and any(not round_.answers for round_ in call.rounds):
@@ -155,13 +157,17 @@ def _shown(question: Question) -> dict[str, Any]:
     if question.kind == "roots":
         return {}
     if question.kind == "page":
-        return {"message": question.message, "url": TICKET.sub("<ticket>", question.url or "")}
+        return {"message": question.message, "url": TICKET.sub(TICKET_SHOWN, question.url or "")}
     if question.kind == "form":
         form = question.form or {}
         again = f"\n\n(The last answer was not valid: {question.complaint})" if question.complaint is not None else ""
+        filled = question.filled or {}
+        fields = cast("dict[str, dict[str, JsonValue]]", form.get("properties", {}))
         return {
             "message": f"{question.message}{again}",
-            "fields": form.get("properties", {}),
+            "fields": {
+                name: {**shape, "default": filled[name]} if name in filled else shape for name, shape in fields.items()
+            },
             "required": form.get("required", []),
         }
     params = dict(question.message) if isinstance(question.message, dict) else {}

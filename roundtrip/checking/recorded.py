@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from roundtrip.asks.forms import digest_of_form
 from roundtrip.asks.markers import ListRoots
-from roundtrip.asks.questions import digest_of_page, question_of
+from roundtrip.asks.questions import TICKET_SHOWN, digest_of_page, question_of
 from roundtrip.errors import CapabilityMissing, QuestionVolatile, ToolTimedOut
 from roundtrip.machine.journal import Action
 from roundtrip.machine.pins import PAGE, SAMPLE, SAMPLE_WITH_TOOLS, digest
@@ -59,6 +59,8 @@ class Question:
     message: JsonValue = None
     """The text; of a sample, its parameters."""
     form: Mapping[str, Any] | None = None
+    filled: Mapping[str, Any] | None = None
+    """The valid fields of an earlier answer, shown as defaults; known of calls that are recorded as a whole."""
     url: str | None = None
     reason: Reason = Reason.NEW
     attempt: int = 1
@@ -71,7 +73,8 @@ class Question:
         if self.kind == "form":
             return digest(str(self.message)), digest_of_form(self.form or {})
         if self.kind == "page":
-            return digest_of_page(str(self.message), self.url or ""), PAGE
+            # A page is pinned by its address without the ticket.
+            return digest_of_page(str(self.message), (self.url or "").replace(TICKET_SHOWN, "rt1")), PAGE
         if self.kind == "roots":
             roots = question_of(ListRoots())
             return roots.message, roots.schema
@@ -269,12 +272,14 @@ def _one(questions: Mapping[str, Question]) -> Iterator[Question]:
 
 def _question(shown: ShownQuestion, *, whole: bool) -> Question:
     complaint = revealed(shown.complaint) if whole and shown.complaint is not None else None
+    filled = revealed(shown.filled) if whole and shown.filled is not None else None
     form, url = (None if kept is None else revealed(kept) for kept in (shown.form, shown.url))
     return Question(
         shown.key,
         shown.kind,
         None if shown.message is None else revealed(shown.message),
         form=cast("Mapping[str, Any]", form) if isinstance(form, dict) else None,
+        filled=cast("Mapping[str, Any]", filled) if isinstance(filled, dict) else None,
         url=url if isinstance(url, str) else None,
         reason=shown.reason,
         attempt=shown.attempt,

@@ -270,6 +270,9 @@ class Chronicle:
                 else put("questions", form.schema)
             )
             shown = f'"kind":"form","message":{put("questions", question.text)},"form":{schema}'
+            filled = form.valid_fields(waiting.seed) if waiting.seed is not None and isinstance(form, Form) else None
+            if filled:
+                shown += f',"filled":{put("answers", filled)}'
         elif isinstance(question, UrlQuestion):
             shown = f'"kind":"page","message":{put("questions", question.text)},"url":{put("questions", question.url)}'
         else:

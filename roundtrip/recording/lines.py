@@ -92,7 +92,9 @@ class ReadAnswer(_Part):
     """An answer of the client's that was read."""
 
     key: str
-    action: Literal["accept", "decline", "cancel"] | None = Field(description="None where it was malformed.")
+    action: Literal["accept", "decline", "cancel"] | None = Field(
+        description="None where it was malformed, or the answer to another kind of question."
+    )
     how: Literal["taken", "invalid", "lost"]
     """`lost` was given to another wording than the question has now."""
     data: Kept | None = None
@@ -118,6 +120,7 @@ class ShownQuestion(_Part):
     attempt: int = Field(default=1, ge=1, description="How often it has been put, counting answers that were invalid.")
     message: Kept | None = None
     form: Kept | None = Field(default=None, description="The schema of the form that is shown.")
+    filled: Kept | None = Field(default=None, description="The valid fields of an earlier answer, shown as defaults.")
     url: Kept | None = None
     complaint: Kept | None = Field(default=None, description="What was wrong with the answer before.")
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
-from roundtrip.asks.questions import TICKET
+from roundtrip.asks.questions import TICKET, TICKET_SHOWN
 from roundtrip.runtime.answers import UNNAMED
 
 __all__ = ["REVEALABLE", "Redaction", "Reveal", "Revealable", "dumps", "read_reveal"]
@@ -63,7 +63,7 @@ class Redaction:
         if kind in self._revealed:
             text = _text_of(value)
             # Whoever has a ticket can open its page, so it is a secret wherever it is shown.
-            return f'{{"value":{TICKET.sub("<ticket>", text) if _TICKET_BEGINS in text else text}}}'
+            return f'{{"value":{TICKET.sub(TICKET_SHOWN, text) if _TICKET_BEGINS in text else text}}}'
         raw = _bytes_of(value)
         # The length of a short secret is a secret.
         return f'{{"digest":"{self._digest(raw)}","bytes":{-(-len(raw) // _STEP) * _STEP}}}'

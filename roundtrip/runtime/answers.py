@@ -341,7 +341,7 @@ class Answers:
         Raises:
             AnswerRejected: It was answered invalidly too often.
         """
-        self._tell_read(key, response, "invalid")
+        self._tell_read(key, response if _is_of_kind(question, response) else None, "invalid")
         attempts = asked.attempts + 1
         if attempts >= question.attempts:
             raise AnswerRejected(key, attempts=attempts, reason=str(error)) from error
@@ -713,6 +713,13 @@ def _reworded(changed: tuple[str, ...]) -> Reason:
     if changed == _KEY_GONE:
         return Reason.KEY_GONE
     return Reason.SCHEMA_CHANGED if "schema" in changed else Reason.REWORDED
+
+
+def _is_of_kind(question: Question, response: InputResponse | None) -> bool:
+    """Return True for an answer to this kind of question, valid or not."""
+    if isinstance(response, ElicitResult | ListRootsResult):
+        return isinstance(response, question.result_type)
+    return question.result_type not in (ElicitResult, ListRootsResult)
 
 
 def _adapter(node: Node) -> TypeAdapter[Any]:

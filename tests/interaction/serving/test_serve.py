@@ -367,7 +367,8 @@ def test_a_doctor_counts_the_workers_and_is_in_no_transcript(
     with Service("shop", "--workers", "3", folder=tmp_path, **variables) as service:
         assert main(["doctor", "--json", "--timeout", "30", service.url]) == 0
         told = json.loads(capsys.readouterr().out)
-        anyio.run(call, service.url, Era.RETRY, "agree", {}, {"value": True})
+        arguments: dict[str, Any] = {}
+        anyio.run(call, service.url, Era.RETRY, "agree", arguments, {"value": True})
     assert told["sought"] == 3
     (finding,) = [finding for finding in told["findings"] if finding["topic"] == "instances"]
     # Which of them accept is for the system to decide, as long as those that were met are counted.

@@ -98,7 +98,9 @@ FEATURES: Final[Mapping[str, Feature]] = {
     "refused": Feature(_order("resolver"), {"guests": CANCEL}, ends="cancel"),
     "refused_late": Feature(_order("resolver"), {"guests": GUESTS, "room": DECLINE}, ends="decline"),
     "invalid": Feature(
-        _order("resolver"), {"guests": [{"adults": 0}, {"adults": 12}, GUESTS], "room": ROOM}, ends="2+1 in Suite"
+        _order("resolver"),
+        {"guests": [{"adults": 0, "children": 3}, {"adults": 12}, GUESTS], "room": ROOM},
+        ends="2+1 in Suite",
     ),
     "invalid_too_often": Feature(_order("resolver"), {"guests": [{"adults": 0}] * 3}, ends="guests"),
     "body": Feature(_order("body"), {"guests": GUESTS, "room": ROOM}, ends="2+1 in Suite"),

@@ -8,16 +8,17 @@ from typing import Any, Final
 
 import anyio
 import pytest
+from mcp_types import CreateMessageResult, ElicitResult, TextContent
 
 from roundtrip.checking.checking import check_calls
 from roundtrip.checking.playable import ServerName, write_test
-from roundtrip.checking.recorded import recorded_call
+from roundtrip.checking.recorded import NotReplayable, recorded_call
 from roundtrip.checking.telling import as_text
 from roundtrip.checking.verdicts import Checked
 from roundtrip.ledger import MemoryLedger
 from roundtrip.machine.table import State
 from roundtrip.recording.recorder import Recorder
-from roundtrip.testing import LegByLeg
+from roundtrip.testing import Leg, LegByLeg
 from roundtrip.trace.calls import TracedCall
 from roundtrip.trace.explaining import Subject, explain
 from tests.interaction.trace.features import GUESTS, ROOM, Effect, serve
@@ -183,7 +184,7 @@ def test_a_leg_that_only_the_ledger_answered_is_no_alarm(tmp_path: Path) -> None
     found: list[Checked] = []
     anyio.run(_check(call, found))
     assert [checked.headline for checked in found] == ["compatible"]
-    with pytest.raises(Exception, match="answered by the ledger"):
+    with pytest.raises(NotReplayable, match="answered by the ledger"):
         recorded_call(call, whole=True)
 
 
@@ -192,3 +193,30 @@ def _check(call: TracedCall, found: list[Checked]) -> Callable[[], Any]:
         await check_calls(serve(MemoryLedger(), Effect()), [call], found.append, now=time.time())
 
     return check
+
+
+OTHER_KINDS: Final = {
+    "form": ("resolver", "guests", CreateMessageResult(role="assistant", content=TextContent(text="2"), model="m")),
+    "sample": ("sample", "idea", ElicitResult(action="accept", content={"adults": 2})),
+    "roots": ("roots", "folders", ElicitResult(action="accept", content={"adults": 2})),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_no_test_is_written_of_an_answer_of_another_kind(tmp_path: Path, kind: str) -> None:
+    tool, key, answer = OTHER_KINDS[kind]
+    path = tmp_path / "calls.jsonl"
+
+    async def scenario() -> None:
+        legs = LegByLeg([serve(MemoryLedger(), Effect(), trace=Recorder(path, reveal="all"))])
+        await legs.leg(tool, {"hotel": "Ritz"})
+        await legs.send(Leg(tool, {"hotel": "Ritz"}, {key: answer}, legs.token))
+
+    anyio.run(scenario)
+    (call,) = calls_of(path)
+    assert [(read.action, read.how, read.data) for read in call.rounds[0].answers] == [(None, "invalid", None)]
+    with pytest.raises(NotReplayable, match="to another kind of question"):
+        write_test(recorded_call(call, whole=True), ServerName("shop:server"), eras=("retry",), with_result=True)
+    found: list[Checked] = []
+    anyio.run(_check(call, found))
+    assert [checked.headline for checked in found] == ["compatible"], as_text(found[0])
