@@ -1,9 +1,8 @@
 """Unchanged code is compatible with its own recordings, whatever features a call uses, and a check changes nothing."""
 
-import itertools
 import time
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any
 
 import anyio
 import pytest
@@ -19,7 +18,6 @@ from roundtrip.ledger import SqliteLedger
 from roundtrip.recording.recorder import Recorder
 from roundtrip.recording.tracing import Beginning, Refusal
 from roundtrip.testing import Era, LegByLeg, User
-from roundtrip.testing.conversations import Conversation
 from roundtrip.trace.calls import TracedCall
 from tests.interaction.trace.features import FEATURES, GUESTS, KEY, ROOTS, Effect, Feature, Heard, serve
 from tests.interaction.trace.test_to_test import Project
@@ -57,12 +55,18 @@ class Site:
         """All that is on the disk."""
         return {file.name: file.read_bytes() for file in sorted(self.folder.iterdir())}
 
-    async def record(self, feature: Feature, era: Era) -> Conversation:
+    async def record(self, era: Era) -> None:
+        """Record a call of each feature."""
         ledger = self.ledger()
-        server = serve(ledger, self.effect, trace=Recorder(self.calls, reveal="all"), principal=_somebody)
-        call = await play(server, feature, era)
+
+        def make() -> Server[Any]:
+            return serve(ledger, self.effect, trace=Recorder(self.calls, reveal="all"), principal=_somebody)
+
+        shared = make()
+        for name, feature in FEATURES.items():
+            # What is fixed once differs from call to call of one server.
+            await play(make() if name.startswith("once") else shared, feature, era)
         await ledger.aclose()
-        return call
 
     async def check(self, **options: Any) -> list[Checked]:
         """Check all calls with another process of the same code; it must have no effect."""
@@ -86,7 +90,7 @@ def _somebody(ctx: Any) -> str:
     return SOMEBODY
 
 
-async def play(server: Server[Any], feature: Feature, era: Era) -> Conversation:
+async def play(server: Server[Any], feature: Feature, era: Era) -> None:
     user = User(
         server,
         feature.answers,
@@ -97,7 +101,6 @@ async def play(server: Server[Any], feature: Feature, era: Era) -> Conversation:
     )
     call = await user.begin(feature.leg)
     assert feature.ends in (call.failure if call.error is not None else str(call.result))
-    return call
 
 
 @pytest.fixture
@@ -107,8 +110,7 @@ def site(tmp_path: Path) -> Site:
 
 def test_unchanged_code_is_compatible_and_nothing_is_changed(site: Site, era: Era) -> None:
     async def scenario() -> None:
-        for feature in FEATURES.values():
-            await site.record(feature, era)
+        await site.record(era)
         found = await site.check()
         told = {name: as_text(checked) for name, checked in zip(FEATURES, found, strict=True)}
         verdicts = {name: checked.headline for name, checked in zip(FEATURES, found, strict=True)}
@@ -169,11 +171,11 @@ def test_a_call_that_needs_the_body_of_another_is_not_replayed(site: Site) -> No
     anyio.run(scenario)
 
 
-def to_test(call: TracedCall, era: Literal["retry", "live"], module: str) -> str:
-    return write_test(recorded_call(call, whole=True), ServerName(f"{module}:server"), eras=(era,), with_result=True)
+def to_test(call: TracedCall, era: Era, module: str) -> str:
+    spoken = "retry" if era is Era.RETRY else "live"
+    return write_test(recorded_call(call, whole=True), ServerName(f"{module}:server"), eras=(spoken,), with_result=True)
 
 
-ERAS: Final[tuple[Literal["retry", "live"], ...]] = ("retry", "live")
 SHOP = """\
 from features import Effect, serve
 from roundtrip.ledger import MemoryLedger
@@ -182,26 +184,19 @@ server = serve(MemoryLedger(), Effect(), principal=lambda ctx: "ada")
 """
 
 
-def test_a_test_of_each_feature_passes(site: Site, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_test_of_each_feature_passes(site: Site, era: Era, tmp_path_factory: pytest.TempPathFactory) -> None:
     project = Project(tmp_path_factory.mktemp("tests") / "project")
     project.serve((Path(__file__).parent / "features.py").read_text(encoding="utf-8"), "features")
     expected: dict[str, set[str]] = {}
-
-    async def scenario() -> None:
-        for era in (Era.RETRY, Era.LIVE):
-            for feature in FEATURES.values():
-                await site.record(feature, era)
-
-    anyio.run(scenario)
-    for (era, name), call in zip(itertools.product(ERAS, FEATURES), calls_of(site.calls), strict=True):
-        module = f"{name}_{era}" if "once" in name or "page" in name else "shop"
-        if FEATURES[name].replayable is not None:
-            with pytest.raises(NotReplayable, match=FEATURES[name].replayable):
+    anyio.run(site.record, era)
+    for (name, feature), call in zip(FEATURES.items(), calls_of(site.calls), strict=True):
+        module = name if name.startswith("once") else "shop"
+        if feature.replayable is not None:
+            with pytest.raises(NotReplayable, match=feature.replayable):
                 to_test(call, era, module)
             continue
-        source = to_test(call, era, module)
         project.serve(SHOP, module)
-        (project.folder / f"test_{name}_{era}.py").write_text(source, encoding="utf-8")
-        expected[f"{name}_{era}"] = {"passed"}
+        (project.folder / f"test_{name}.py").write_text(to_test(call, era, module), encoding="utf-8")
+        expected[name] = {"passed"}
     ended, out = project.run()
     assert ended == expected, out
