@@ -31,7 +31,7 @@ from roundtrip.runtime.answers import Answers, Open
 from roundtrip.runtime.body import Body
 from roundtrip.runtime.endings import Revision, Suspension, cancellations_restored, verdict_on
 from roundtrip.runtime.eras import Client, is_retry_era
-from roundtrip.runtime.managers import Managers, Report
+from roundtrip.runtime.managers import Managers, Outlive, Report
 from roundtrip.runtime.once import Once, kept_in, terms_of
 from roundtrip.runtime.outlasting import Outlasting
 from roundtrip.runtime.rounds import Guess, Rounds
@@ -157,6 +157,8 @@ class Leg:
     """Counts answers to questions with `guesses=`; without it there can be none."""
     timeout: float | None = None
     """Seconds that its work may take; while somebody is asked, nothing is counted."""
+    outlive: Outlive | None = None
+    """Keeps what has been entered for threads that go on after it, where it has a timeout."""
     page_wait: float = math.inf
     """Seconds that it waits for a page at most, whatever the page's `wait=` says."""
     run_in_thread: RunInThread = anyio.to_thread.run_sync
@@ -291,7 +293,7 @@ async def serve(
             work = within(leg.timeout, work)
         if leg.managers is not None:
             # What was entered before the leg is left outside of its clock, as it was entered.
-            work = leg.managers.around(work, ended_by=_ended_by)
+            work = leg.managers.around(work, ended_by=_ended_by, outlive=leg.outlive)
         if once is not None:
             work = kept_in(once, call, work, value_of=_returned, computed=answers.newly_computed)
             work = run.outlasting.around(work)
@@ -347,7 +349,7 @@ async def _work(
             managers = Managers(leg.report)
             once = _run_once(leg, answers, run, arguments, silent, execute, managers.enter)
             with cancellations_restored():
-                return await managers.around(once, ended_by=_ended_by)
+                return await managers.around(once, ended_by=_ended_by, outlive=leg.outlive)
         except (Revision, BaseExceptionGroup) as raised:
             if not isinstance(verdict_on(raised), Revision):
                 raise

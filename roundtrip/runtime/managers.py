@@ -2,6 +2,8 @@
 
 Everything is entered and left in the leg's own task, the last one first. What ends the leg is thrown in, a suspension
 too: to resume a generator that holds a transaction would commit it.
+
+Where a leg ends while a thread of it goes on, what it has entered is left when that thread has ended (`Outlive`).
 """
 
 import inspect
@@ -13,10 +15,10 @@ from typing import Any, Final, TypeVar, cast
 import anyio
 
 from roundtrip.errors import DependencyEndedCall, InvalidSignature
-from roundtrip.graph.cancelling import cancel_requests
+from roundtrip.graph.cancelling import cancel_requests, innermost_scope
 from roundtrip.runtime.endings import cancellations_restored
 
-__all__ = ["Managers", "Report"]
+__all__ = ["Managers", "Outlive", "Report"]
 
 T = TypeVar("T")
 
@@ -27,14 +29,18 @@ _NEVER_YIELDED: Final = "dependency {!r} is a generator that ended before it yie
 
 _Leave = Callable[[BaseException | None], Awaitable[Any]]
 
+Outlive = Callable[[Callable[[], Awaitable[None]]], bool]
+"""Takes what there is to do when the threads of a leg that were left behind have ended; False where there are none."""
+
 
 class Managers:
     """The entered dependencies of one leg, or of what comes before it."""
 
-    __slots__ = ("_entered", "_report")
+    __slots__ = ("_entered", "_holds_scope", "_report")
 
     def __init__(self, report: Report) -> None:
         self._entered: list[tuple[str, _Leave]] = []
+        self._holds_scope = False
         self._report = report
 
     async def enter(self, label: str, made: Any) -> Any:
@@ -45,10 +51,12 @@ class Managers:
         """
         if inspect.isasyncgen(made):
             generator = cast("AsyncGenerator[Any]", made)
+            before = innermost_scope()
             try:
                 value = await anext(generator)
             except StopAsyncIteration:
                 raise InvalidSignature(_NEVER_YIELDED.format(label)) from None
+            self._holds_scope |= innermost_scope() is not before
             self._keep_async(label, asynccontextmanager(lambda: generator)())
             return value
         if inspect.isgenerator(made):
@@ -61,7 +69,9 @@ class Managers:
             return value
         if isinstance(made, AbstractAsyncContextManager):
             entered = cast("AbstractAsyncContextManager[Any]", made)
+            before = innermost_scope()
             value = await entered.__aenter__()
+            self._holds_scope |= innermost_scope() is not before
             self._keep_async(label, entered)
             return value
         if isinstance(made, AbstractContextManager):
@@ -80,12 +90,15 @@ class Managers:
 
         self._entered.append((label, leave))
 
-    async def around(self, work: Awaitable[T], *, ended_by: Callable[[T], BaseException | None]) -> T:
+    async def around(
+        self, work: Awaitable[T], *, ended_by: Callable[[T], BaseException | None], outlive: Outlive | None = None
+    ) -> T:
         """Await the work of a leg, and leave all.
 
         Args:
             work: What to await.
             ended_by: Why a result is no success, for what is left to know; None where it is one.
+            outlive: Leaves all later, where a thread of the work still uses it.
 
         Raises:
             BaseException: What ended the work, or what leaving made of that.
@@ -93,6 +106,9 @@ class Managers:
         try:
             result = await work
         except BaseException as raised:
+            # A cancel scope can only be left by the task that entered it, and in the order of entering.
+            if outlive is not None and self._entered and not self._holds_scope and outlive(self._leave_later(raised)):
+                raise
             error = await self.leave(raised)
             if error is raised:
                 raise
@@ -103,6 +119,24 @@ class Managers:
         if error is not None and error is not verdict:
             raise error
         return result
+
+    def _leave_later(self, error: BaseException) -> Callable[[], Awaitable[None]]:
+        """Return what leaves all that has been entered by now, outside of the leg."""
+        entered = self._entered.copy()
+
+        async def leave_all() -> None:
+            self._entered.clear()
+            for label, leave in reversed(entered):
+                try:
+                    await leave(error)
+                except BaseException as raised:
+                    if raised is error or _only_wraps(raised, error):
+                        continue
+                    if not isinstance(raised, Exception | BaseExceptionGroup):
+                        raise
+                    self._report(label, cast("BaseException", raised))
+
+        return leave_all
 
     async def leave(self, error: BaseException | None) -> Any:
         """Leave all, the last first; what ends the call after that, None for nothing."""

@@ -237,6 +237,7 @@ class LegRunner:
             begin_uncovered=self._uncovered(function, call, once, wire) if once is not None else None,
             guess=guess,
             timeout=function.timeout,
+            outlive=threads.outlive if threads is not None else None,
             page_wait=self._page_wait,
             run_in_thread=in_thread,
             report=log_teardown,

@@ -8,11 +8,12 @@ one only while it has less than twice as many as are free, 40 of 60 at most, and
 last 15 are for owners that have none.
 """
 
+import asyncio
 import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Awaitable, Callable, Generator, Hashable
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from enum import Enum
@@ -108,12 +109,13 @@ class StayingThreads:
 class LeavingThreads:
     """Runs the plain functions of one leg, and leaves those behind that are not done when the leg is cancelled."""
 
-    __slots__ = ("_owner", "left")
+    __slots__ = ("_owner", "_running", "left")
 
     def __init__(self, owner: Hashable = None) -> None:
         self._owner = owner
         self.left = 0
         """How many were left behind."""
+        self._running: list[asyncio.Event] = []
 
     async def run(self, call: Callable[[], T], /, *, pool: Pool = SHARED) -> T:
         """Run a function in a worker thread, for as long as it is waited for.
@@ -130,9 +132,36 @@ class LeavingThreads:
             if work.is_left_running():
                 self.left += 1
                 slots.leave(self._owner)
+                self._running.append(work.gone)
             else:
                 slots.give_back(work, self._owner)
         return work.result()
+
+    def outlive(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """Have something done when all threads that were left behind have ended; False where none was.
+
+        It runs in a task of its own. A loop that ends before the threads do does without it.
+        """
+        running = [gone for gone in self._running if not gone.is_set()]
+        leg = asyncio.current_task() if running else None
+        if leg is None:
+            return False
+
+        async def when_ended() -> None:
+            for gone in running:
+                await gone.wait()
+            await work()
+
+        # In the leg's own context where Python tells it (3.12): a context variable is put back in no other.
+        own = getattr(leg, "get_context", lambda: None)()
+        task = asyncio.create_task(when_ended(), name="roundtrip: leave what a thread has used", context=own)
+        _OUTLIVING.add(task)
+        task.add_done_callback(_OUTLIVING.discard)
+        return True
+
+
+_OUTLIVING: Final[set[asyncio.Task[None]]] = set()
+"""Kept here, as the loop itself keeps tasks only weakly."""
 
 
 class _Waiter:
@@ -231,10 +260,11 @@ class _Slots:
                 for waiter in queue:
                     waiter.event.set()
 
-    def end(self, holder: object, owner: Hashable) -> None:
+    def end(self, work: "_Work", owner: Hashable) -> None:
         """Note that a thread that was left behind has ended."""
         _decrease(self._left, owner)
-        self.give_back(holder, owner)
+        self.give_back(work, owner)
+        work.gone.set()
 
 
 def _decrease(counts: dict[Hashable, int], owner: Hashable) -> None:
@@ -257,7 +287,7 @@ class _Stage(Enum):
 class _Work:
     """A function on its way through a thread that may be left behind. It holds the slot."""
 
-    __slots__ = ("_call", "_error", "_lock", "_loop", "_owner", "_scopes", "_slots", "_stage", "_value")
+    __slots__ = ("_call", "_error", "_lock", "_loop", "_owner", "_scopes", "_slots", "_stage", "_value", "gone")
 
     _value: Any
 
@@ -270,6 +300,8 @@ class _Work:
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._scopes: set[anyio.CancelScope] = set()
+        self.gone = asyncio.Event()
+        """Set on the loop when a thread that was left behind has ended."""
 
     def __call__(self) -> None:
         """Run it; in the thread."""
