@@ -51,7 +51,7 @@ class Form:
             AnswerInvalid: The answer does not fit, with a short reason per field.
         """
         if content is None and self.schema["properties"]:
-            raise AnswerInvalid("it was accepted without content")
+            raise AnswerInvalid("it was accepted with no content")
         try:
             answer = self.adapter.validate_python({} if content is None else content)
         except ValidationError as error:

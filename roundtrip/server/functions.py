@@ -135,7 +135,7 @@ def read_signature(fn: Callable[..., Any], *, kind: Kind, name: str, dependencie
     resolved = find_resolved(fn, owner=owner)
     if any(isinstance(marker, SdkResolve) for marker, _ in resolved.values()) and returns_input_required(fn):
         raise InvalidSignature(
-            f"{owner} fills parameters with Resolve(...) and returns an InputRequiredResult: the questions of a call "
+            f"{owner} combines Resolve(...) parameters with a returned InputRequiredResult: the questions of a call "
             "are asked by one of the two, not by both"
         )
     unpassed = {f"dependencies[{number}]": (marker, False) for number, marker in enumerate(dependencies)}

@@ -102,7 +102,7 @@ async def test_a_question_may_allow_a_single_attempt(era: Era) -> None:
 async def test_an_accepted_form_without_content_is_invalid(era: Era) -> None:
     call = await User(shop(), {"once_only": ACCEPT}, era=era).call("strict")
     assert call.is_error
-    assert "accepted without content" in call.text
+    assert "accepted with no content" in call.text
 
 
 async def test_missing_answers_are_asked_again_and_cost_no_attempt() -> None:
