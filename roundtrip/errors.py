@@ -219,11 +219,15 @@ class BodyMistake(RoundtripError):
 class KeyUsedTwice(BodyMistake):
     """Two questions or steps of one call share a name, so neither could find its answer again."""
 
-    def __init__(self, key: str) -> None:
-        super().__init__(
-            f"the name {key!r} is used twice in one call; give each question and each step a name of its own "
-            "(in a loop, number them: f'item-{i}')"
-        )
+    def __init__(self, key: str, *, formerly_of: str | None = None) -> None:
+        if formerly_of is None:
+            told = "give each question and each step a name of its own (in a loop, number them: f'item-{i}')"
+        else:
+            told = (
+                f"question {formerly_of!r} says that it was its own (was=), and an answer in flight could not tell "
+                "whose it is; leave it out of was=, or rename the other"
+            )
+        super().__init__(f"the name {key!r} is used twice in one call; {told}")
         self.key = key
 
 

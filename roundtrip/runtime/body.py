@@ -51,6 +51,7 @@ class Body:
     __slots__ = (
         "_answers",
         "_ended_by",
+        "_former",
         "_lock",
         "_made",
         "_note",
@@ -86,6 +87,8 @@ class Body:
         self._run_in_thread = run_in_thread
         # In order: what came after a changed answer may depend on it.
         self._used: dict[str, None] = {}
+        self._former: dict[str, str] = {}
+        """Names that questions had before, with the names that those have now."""
         self._made: dict[str, int] = {}
         self._unkeyed = False
         self._open = self._over = False
@@ -152,6 +155,9 @@ class Body:
         unkeyed = key is None
         name = self.name(marker) if key is None else key
         self._enter(name)
+        for old in was:
+            if old != name:
+                self._leave_name(old, of=name)
         if not unkeyed:
             return (await self._settle({name: marker}, was))[name]
         if self._unkeyed:
@@ -284,9 +290,19 @@ class Body:
             raise BodyMistake("a question or step needs a name that is not empty")
         if key.startswith("~"):
             raise BodyMistake(f"{key!r} cannot name a question or step; give it a name that does not begin with '~'")
-        if key in self._used or key in self._plan.names:
-            raise KeyUsedTwice(key)
+        if self._is_taken(key):
+            raise KeyUsedTwice(key, formerly_of=self._former.get(key))
         self._used[key] = None
+
+    def _leave_name(self, old: str, *, of: str) -> None:
+        """Note a name that a question had before, and that no other of the call may have, or have had."""
+        if self._is_taken(old):
+            # An answer known by it is perhaps to the other one, which may read alike.
+            raise KeyUsedTwice(old, formerly_of=of)
+        self._former[old] = of
+
+    def _is_taken(self, name: str) -> bool:
+        return name in self._used or name in self._former or name in self._plan.names
 
     async def _settle(self, questions: Mapping[str, Marker | Review], was: tuple[str, ...]) -> dict[str, Outcome]:
         if self.is_live:

@@ -129,6 +129,40 @@ async def test_a_resolver_and_a_body_cannot_share_a_name(era: Era) -> None:
     assert "the name 'left' is used twice in one call" in result.text
 
 
+async def test_a_former_name_is_no_other_questions_name(era: Era) -> None:
+    async def first(ctx: Context[Any, Any]) -> str:
+        await ctx.ask("left", LEFT)
+        await ctx.ask("port", LEFT, was=["left"])
+        return "never"
+
+    async def second(ctx: Context[Any, Any]) -> str:
+        await ctx.ask("port", LEFT, was=["left"])
+        await ctx.ask("left", LEFT)
+        return "never"
+
+    async def both(ctx: Context[Any, Any]) -> str:
+        await ctx.ask("port", LEFT, was=["left"])
+        await ctx.ask("larboard", LEFT, was=["left"])
+        return "never"
+
+    for body, of in ((first, "port"), (second, "port"), (both, "larboard")):
+        user = User(shop(body), {"left": 1, "port": 2}, era=era, allow_unused=True, allow_error=True)
+        told = (await user.call("order")).text
+        assert f"the name 'left' is used twice in one call; question {of!r} says that it was its own" in told
+
+
+async def test_a_former_name_is_no_resolvers_name(era: Era) -> None:
+    async def left() -> Elicit[int]:
+        return LEFT
+
+    async def body(ctx: Context[Any, Any], width: Annotated[int, Resolve(left)]) -> str:
+        await ctx.ask("port", LEFT, was=["left"])
+        return "never"
+
+    result = await User(shop(body), {"left": 1}, era=era, allow_error=True).call("order")
+    assert "the name 'left' is used twice in one call" in result.text
+
+
 async def test_an_empty_name_is_refused(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         await ctx.ask("", LEFT)
