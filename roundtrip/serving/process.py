@@ -15,6 +15,7 @@ import anyio
 import uvicorn
 from sse_starlette.sse import AppStatus
 
+from roundtrip.asks.questions import TICKET
 from roundtrip.server.limited_logs import LimitedFilter
 from roundtrip.server.server import Server
 from roundtrip.serving.application import application_of
@@ -37,7 +38,12 @@ _MARGIN: Final = 3.0
 _SDK_FORMAT: Final = "%(message)s"
 _BACKLOG: Final = 2048
 _ACCEPTS: Final = 64
-_CAUSED_BY_CLIENTS: Final = ("asyncio", "uvicorn.error", "mcp.server.streamable_http")
+_CAUSED_BY_CLIENTS: Final = (
+    "asyncio",
+    "uvicorn.error",
+    "mcp.server.streamable_http",
+    "mcp.server.streamable_http_manager",
+)
 """What logs a line, or a traceback, for each request that is malformed or broken off, and when files run out."""
 
 
@@ -62,6 +68,14 @@ def set_up_logging(settings: ServeSettings) -> None:
             logging.getLogger(name).setLevel(logging.WARNING)
     for name in _CAUSED_BY_CLIENTS:
         logging.getLogger(name).addFilter(LimitedFilter())
+    logging.getLogger("uvicorn.access").addFilter(_without_tickets)
+
+
+def _without_tickets(record: logging.LogRecord) -> bool:
+    """Take the tickets out of the paths in a line of the access log, as whoever reads it could use them."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(TICKET.sub("<ticket>", one) if isinstance(one, str) else one for one in record.args)
+    return True
 
 
 def _is_the_sdks(handler: logging.Handler) -> bool:

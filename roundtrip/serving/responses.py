@@ -8,20 +8,28 @@ having asked, so theirs are always streams.
 
 import asyncio
 import json
+import logging
+import math
 from collections import deque
 from contextvars import ContextVar
 from typing import Any, Final, Literal, cast
 
 import anyio
+from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
+from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import LOG_LEVEL_META_KEY
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from roundtrip.server.limited_logs import LimitedLog
+
 __all__ = ["JsonResponse", "OneByOne", "choose_per_request"]
 
 JsonResponse = Literal["auto", "always", "never"]
+
+_log = LimitedLog(logging.getLogger("roundtrip"))
 
 _VERSION: Final = MCP_PROTOCOL_VERSION_HEADER.lower().encode()
 _UNWATCHED: Final = 0.05
@@ -34,7 +42,33 @@ _CHOICE: ContextVar[bool] = ContextVar("roundtrip_json_response", default=False)
 
 
 class _Choosing(StreamableHTTPSessionManager):
-    """The SDK's manager, which reads once for each request whether to answer with JSON."""
+    """The SDK's manager, which reads once for each request whether to answer with JSON.
+
+    Where as many sessions are open as may be, a new one takes the place of the one that was idle longest: anybody can
+    open sessions, and half an hour would pass before those end that nobody uses. A client whose session has ended opens
+    another, as the protocol has it.
+    """
+
+    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        if self.max_sessions is not None and len(self._server_instances) >= self.max_sessions:
+            self._end_idle_session()
+        return super()._admit_session(requestor)
+
+    def _end_idle_session(self) -> None:
+        idle = [
+            (transport.idle_scope.deadline, session, transport.idle_scope)
+            for session, transport in self._server_instances.items()
+            # While a request is served, or a stream is open, the clock stands still.
+            if transport.idle_scope is not None and transport.idle_scope.deadline < math.inf
+        ]
+        if not idle:
+            return
+        _, session, scope = min(idle, key=lambda one: one[0])
+        # Forgotten at once, for there to be room; the rest of its end is its task's.
+        del self._server_instances[session]
+        self._session_owners.pop(session, None)
+        scope.cancel()
+        _log.warning("%d sessions are open, which is the limit; ended the one that was idle longest", self.max_sessions)
 
     @property
     def json_response(self) -> bool:

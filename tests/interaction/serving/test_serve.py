@@ -376,3 +376,12 @@ def test_a_doctor_counts_the_workers_and_is_in_no_transcript(
     assert finding["text"] in (met, f"{told['met']} of 3 workers were met, and the others were not compared with them")
     assert (told["met"] == 3) is (finding["text"] == met)
     assert [json.loads(line)["tool"] for line in path.read_text().splitlines() if '"began"' in line] == ["agree"] * 2
+
+
+def test_the_access_log_holds_no_ticket(tmp_path: Path) -> None:
+    ticket = f"rt1.WyJjYWxsIl0.{'s' * 43}"
+    with Service("shop", "--access-log", folder=tmp_path) as service:
+        assert service.get(f"/health/live?t={ticket}&page=1")[0] == 200
+    log = "".join(service.log)
+    assert '"GET /health/live?t=<ticket>&page=1 HTTP/1.1" 200' in log
+    assert ticket not in log
