@@ -40,8 +40,9 @@ Each carries its evidence as attributes and a message that says what to do next.
 A user who declines or cancels has given an outcome, which is no error.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 
 from mcp.server.mcpserver.exceptions import InvalidSignature as SdkInvalidSignature
 from mcp.server.request_state import InvalidRequestState
@@ -90,6 +91,9 @@ __all__ = [
 
 class RoundtripError(Exception):
     """Base of every error that roundtrip itself raises."""
+
+    words: Mapping[str, str] = MappingProxyType({})
+    """The words of questions that have no name of their own, by their made-up names: for the client, not for a log."""
 
 
 class InvalidSignature(RoundtripError, SdkInvalidSignature):

@@ -133,6 +133,8 @@ class Answers:
         self.guarded: set[str] = set()
         """The names of questions whose answers are counted."""
         self.open: dict[str, Open] = {}
+        self.words: dict[str, str] = {}
+        """The words of this leg's questions that have no name of their own."""
         self.forms: dict[str, Form] = {}
         """The forms of the questions that came up on this leg, for a review of their answers."""
 

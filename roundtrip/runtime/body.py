@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError
 from roundtrip.asks.forms import Form
 from roundtrip.asks.markers import Marker
 from roundtrip.asks.outcomes import Outcome
-from roundtrip.asks.questions import question_of
+from roundtrip.asks.questions import ModelQuestion, question_of
 from roundtrip.asks.reviews import Review
 from roundtrip.errors import (
     AskedTooLate,
@@ -25,6 +25,7 @@ from roundtrip.errors import (
     BodyMistake,
     KeyUsedTwice,
     QuestionsUnkeyed,
+    RoundtripError,
     SuspensionSwallowed,
     ValueNotStorable,
 )
@@ -121,7 +122,9 @@ class Body:
             self._open = False
             self._over = True
         if self._ended_by:
-            raise SuspensionSwallowed(self._ended_by)
+            swallowed = SuspensionSwallowed(self._ended_by)
+            swallowed.words = self._answers.words
+            raise swallowed
         if self._made:
             raise AskNotAwaited(next(iter(self._made)))
 
@@ -143,7 +146,9 @@ class Body:
         number = 1
         while f"{stem}-{number}" in self._used:
             number += 1
-        return f"{stem}-{number}"
+        name = f"{stem}-{number}"
+        self._answers.words[name] = question.wire.method if isinstance(question, ModelQuestion) else question.text
+        return name
 
     async def ask(self, key: str | None, marker: Marker, *, was: tuple[str, ...] = ()) -> Outcome:
         """The outcome of one question.
@@ -167,9 +172,11 @@ class Body:
             outcomes = await self._settle({name: marker}, was)
         except Suspension:
             raise
-        except BaseException:
+        except BaseException as error:
             # Given up, as by a timeout around the question, it is not out any more.
             self._unkeyed = False
+            if isinstance(error, RoundtripError):
+                error.words = self._answers.words
             raise
         self._unkeyed = False
         return outcomes[name]

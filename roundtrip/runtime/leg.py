@@ -521,6 +521,7 @@ def _suspend(leg: Leg, answers: Answers, rounds: Rounds) -> Suspended:
         rounds.note_ask()
         return Suspended(rounds.batch, leg.remember(answers))
     except RoundtripError as error:
+        error.words = answers.words
         leg.call.apply(Event.FAIL, error=_described(error))
         raise
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from mcp.server.mcpserver.exceptions import (
     ResourceError,
@@ -33,15 +33,18 @@ from roundtrip.errors import (
     UrlRequired,
     ValueNotStorable,
 )
+from roundtrip.safe_text import quoted
 from roundtrip.server.tools.arguments import fields_rejected_by
 
-__all__ = ["Crashed", "log_unread", "prompt_failure", "resource_failure", "tool_failure", "with_failures"]
+__all__ = ["Crashed", "log_unread", "prompt_failure", "resource_failure", "told_by", "tool_failure", "with_failures"]
 
 # The SDK's own: it says of the same failures the same words.
 logger = logging.getLogger("mcp.server.mcpserver.server")
 
 T = TypeVar("T")
 
+_WORDS_CHARS: Final = 80
+"""Characters of a question that stand for its name."""
 _SERVER_ERROR = -32000
 """What the SDK also says of closed connections: `data.reason` tells them apart."""
 
@@ -86,6 +89,24 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
     if foreseen and not isinstance(error, InvalidSignature | NotSendable | ValueNotStorable):
         return ToolError(f"{prefix}: {_sendable(str(error))}")
     return UnexpectedToolError(prefix if mask else f"{prefix}: {_sendable(str(error) or type(error).__name__)}")
+
+
+def told_by(failure: Exception, error: Exception) -> str | None:
+    """The text of a tool's failure with the words of questions that have no name; None where it names no such question.
+
+    The words may hold what nobody wants in a log, which says what `failure` says.
+    """
+    if not isinstance(failure, ToolError) or not isinstance(error, RoundtripError):
+        return None
+    text = _with_words(str(failure), error)
+    return text if text != str(failure) else None
+
+
+def _with_words(text: str, error: RoundtripError) -> str:
+    for name, words in error.words.items():
+        shown = words if len(words) <= _WORDS_CHARS else f"{words[:_WORDS_CHARS]}..."
+        text = text.replace(repr(name), quoted(shown))
+    return _sendable(text)
 
 
 async def with_failures(run: Awaitable[T], *, anticipated: Callable[[str], Exception]) -> T:
@@ -146,10 +167,10 @@ def cannot_ask(error: CannotAsk) -> MCPError:
     if isinstance(error, UrlRequired):
         return UrlElicitationRequiredError([error.request])
     if not isinstance(error, CapabilityMissing):
-        return MCPError(code=INVALID_REQUEST, message=str(error))
+        return MCPError(code=INVALID_REQUEST, message=_with_words(str(error), error))
     data = MissingRequiredClientCapabilityErrorData(required_capabilities=error.required)
     return MCPError(
         code=MISSING_REQUIRED_CLIENT_CAPABILITY,
-        message=str(error),
+        message=_with_words(str(error), error),
         data=data.model_dump(by_alias=True, mode="json", exclude_none=True),
     )

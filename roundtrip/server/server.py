@@ -27,7 +27,7 @@ from mcp.server.mcpserver.resources import Resource
 from mcp.server.mcpserver.tools import Tool as SdkTool
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity, compact_json
 from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
-from mcp_types import CallToolResult, Icon, InputRequiredResult, ToolAnnotations
+from mcp_types import CallToolResult, Icon, InputRequiredResult, TextContent, ToolAnnotations
 from mcp_types import Tool as WireTool
 from typing_extensions import Unpack
 
@@ -46,7 +46,7 @@ from roundtrip.server.changes import Announcer
 from roundtrip.server.context import Context
 from roundtrip.server.effects import Effects
 from roundtrip.server.exactly_once import OncePolicy
-from roundtrip.server.failures import tool_failure
+from roundtrip.server.failures import told_by, tool_failure
 from roundtrip.server.headers import check_headers
 from roundtrip.server.identity import Identity, identity_of
 from roundtrip.server.legs import NO_REQUEST, Incoming, LegRunner, log_teardown, result_of
@@ -563,6 +563,11 @@ class Server(PromptsAndResources[LifespanResultT]):
             failure = tool_failure(tool.name, error, mask=not self.shows_error_details)
             if failure is error:
                 raise
+            told = told_by(failure, error)
+            if told is not None:
+                # As a result, since the text of an error is logged.
+                logger.info("Tool %r failed: %r", tool.name, str(failure))
+                return Finished(CallToolResult(content=[TextContent(text=told)], is_error=True))
             # What is logged of rejected arguments is found in the cause.
             raise failure from (error.fields if isinstance(error, ArgumentsRejected) else error)
 
