@@ -36,6 +36,10 @@ class Meal(BaseModel):
     dish: str = Field(max_length=60)
 
 
+class Bags(BaseModel):
+    number: int = Field(ge=0, le=5)
+
+
 class Consent(BaseModel):
     agreed: bool
 
@@ -124,19 +128,22 @@ def in_body(agency: Agency) -> Feature:
 
 
 def ask_all(agency: Agency) -> Feature:
-    """Several questions in one round, one of them not of the user."""
+    """Several questions in one round, one of which is answered invalidly first."""
 
     async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
         del filled
-        got = await ctx.ask_all({"luggage": Elicit("How many bags?", int), "dog": Elicit("Is there a dog?", bool)})
+        got = await ctx.ask_all({"luggage": Elicit("How many bags?", Bags), "dog": Elicit("Is there a dog?", bool)})
         match list(got.values()):
-            case [AcceptedElicitation(data=int() as bags), AcceptedElicitation(data=bool() as dog)]:
+            case [AcceptedElicitation(data=Bags(number=bags)), AcceptedElicitation(data=bool() as dog)]:
                 return f"{bags} bags, {'a dog' if dog else 'no dog'}"
             case _:
                 return "no bags"
 
     del agency
-    return Feature(passage=ask, answers={re.compile("^How many bags"): 2, re.compile("^Is there a dog"): False})
+    return Feature(
+        passage=ask,
+        answers={re.compile("^How many bags"): [{"number": 9}, {"number": 2}], re.compile("^Is there a dog"): False},
+    )
 
 
 def page(agency: Agency) -> Feature:

@@ -117,6 +117,12 @@ async def test_a_review_walks_the_same_path_on_both_eras(body: Any) -> None:
     assert paths[0] == paths[1]
 
 
+async def test_a_review_requires_no_field_that_was_answered(era: Era) -> None:
+    talk = Talk({"All right?": [{}]})
+    assert (await talk.order(by_body, era)).startswith("accept: Rome, Forum, 3")
+    assert not (talk.questions[-1].schema or {}).get("required")
+
+
 @pytest.mark.parametrize("body", BODIES)
 async def test_a_review_shows_the_earlier_answers_filled_in(era: Era, body: Any) -> None:
     """Shows F3."""
