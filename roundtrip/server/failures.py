@@ -36,7 +36,16 @@ from roundtrip.errors import (
 from roundtrip.safe_text import quoted
 from roundtrip.server.tools.arguments import fields_rejected_by
 
-__all__ = ["Crashed", "log_unread", "prompt_failure", "resource_failure", "told_by", "tool_failure", "with_failures"]
+__all__ = [
+    "Crashed",
+    "log_unknown",
+    "log_unread",
+    "prompt_failure",
+    "resource_failure",
+    "told_by",
+    "tool_failure",
+    "with_failures",
+]
 
 # The SDK's own: it says of the same failures the same words.
 logger = logging.getLogger("mcp.server.mcpserver.server")
@@ -138,6 +147,11 @@ def resource_failure(uri: str, error: ResourceError) -> MCPError:
     """A failure to read a resource, as the SDK's handler answers it."""
     code = INVALID_PARAMS if isinstance(error, ResourceNotFoundError) else INTERNAL_ERROR
     return MCPError(code=code, message=str(error), data={"uri": uri})
+
+
+def log_unknown(kind: str) -> None:
+    """Tell the log that a client wanted what is not there, without its name: that may be anything, of any length."""
+    logger.info("%s %r failed: not found", kind, "(unknown)")
 
 
 def log_unread(registered: str | None, error: ResourceError) -> None:

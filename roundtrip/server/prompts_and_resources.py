@@ -13,8 +13,9 @@ from mcp.server.mcpserver import ResourceSecurity
 from mcp.server.mcpserver.exceptions import ResourceError
 from mcp.server.mcpserver.prompts import Prompt
 from mcp.server.mcpserver.resources import Resource
+from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
-from mcp_types import Annotations, GetPromptResult, Icon, InputRequiredResult
+from mcp_types import INVALID_PARAMS, Annotations, GetPromptResult, Icon, InputRequiredResult
 from mcp_types import Prompt as WirePrompt
 from mcp_types import Resource as WireResource
 from mcp_types import ResourceTemplate as WireTemplate
@@ -26,7 +27,7 @@ from roundtrip.server.admission import Doorkeeper, Enabled, read_enabled
 from roundtrip.server.catalog import Catalog, Listed, Shelf
 from roundtrip.server.changes import Announcer, Listing
 from roundtrip.server.effects import Effects
-from roundtrip.server.failures import log_unread, prompt_failure, resource_failure, with_failures
+from roundtrip.server.failures import log_unknown, log_unread, prompt_failure, resource_failure, with_failures
 from roundtrip.server.functions import AskingFunction, Signature, read_signature
 from roundtrip.server.legs import Incoming, LegRunner, result_of
 from roundtrip.server.overrides import Overrides
@@ -217,6 +218,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         context: SdkContext[LifespanResultT, Any] | None = None,
     ) -> GetPromptResult | InputRequiredResult:
         """Serve one leg of a prompt; as the SDK's. What a client sends for a filled parameter is ignored."""
+        for_client = begins_for_client()
         hidden = self._hidden_of.get(name)
         if hidden and arguments:
             arguments = {key: value for key, value in arguments.items() if key not in hidden}
@@ -228,6 +230,10 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         except ValueError as error:
             fields = fields_rejected_by(error)
             if fields is None:
+                if for_client and str(error) == f"Unknown prompt: {name}":
+                    # The dispatcher would log the name, with a traceback.
+                    log_unknown("Prompt")
+                    raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
                 raise
             # The dispatcher logs it with its causes, and the SDK's quotes what the client sent.
             raise ValueError(str(error)) from rejected_fields(fields)

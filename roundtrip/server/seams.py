@@ -9,7 +9,8 @@ to be missing exactly there: where the SDK finds none, it answers as it does for
 the next template that matches.
 
 `MCPServer._handle_read_resource` logs the URI of what could not be read, and the variables of a template's URI are
-values of the client's. The hook tells `read_resource` that it is called for a client, so that it can log the failure.
+values of the client's. `._handle_call_tool` and `._handle_get_prompt` have the names logged of what is not there. The
+hooks tell `read_resource`, `call_tool` and `get_prompt` that a client wants it, so that they can log the failure.
 
 `MCPServer._lowlevel_server` says who handles `tools/call`, which an extension or its own author may have changed from
 `MCPServer._handle_call_tool`, and how results are stamped with the server's name.
@@ -40,7 +41,16 @@ from mcp.server.mcpserver.resources import Resource, ResourceManager
 from mcp.server.mcpserver.resources.templates import ResourceSecurityError, ResourceTemplate
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.server.session import ServerSession
-from mcp_types import InputRequiredResult, PromptReference, ReadResourceRequestParams, ReadResourceResult
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    GetPromptRequestParams,
+    GetPromptResult,
+    InputRequiredResult,
+    PromptReference,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+)
 from pydantic import AnyUrl, TypeAdapter
 from starlette.routing import Route
 
@@ -51,7 +61,7 @@ __all__ = ["HookedServer", "SdkSpans", "begins_for_client", "connection_of", "ou
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
-_FOR_CLIENT: Final[ContextVar[bool]] = ContextVar("roundtrip_reads_for_client", default=False)
+_FOR_CLIENT: Final[ContextVar[bool]] = ContextVar("roundtrip_serves_client", default=False)
 
 Sees = Callable[[Literal["prompt", "resource"], str], bool]
 """Whether clients may see a prompt of a name, or a resource or a template of a URI."""
@@ -132,12 +142,30 @@ class HookedServer(HttpServer[LifespanResultT]):
         finally:
             _FOR_CLIENT.reset(reset)
 
+    async def _handle_call_tool(
+        self, ctx: ServerRequestContext[LifespanResultT], params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        reset = _FOR_CLIENT.set(True)
+        try:
+            return await super()._handle_call_tool(ctx, params)
+        finally:
+            _FOR_CLIENT.reset(reset)
+
+    async def _handle_get_prompt(
+        self, ctx: ServerRequestContext[LifespanResultT], params: GetPromptRequestParams
+    ) -> GetPromptResult | InputRequiredResult:
+        reset = _FOR_CLIENT.set(True)
+        try:
+            return await super()._handle_get_prompt(ctx, params)
+        finally:
+            _FOR_CLIENT.reset(reset)
+
     def _tool_input_schema(self, name: str) -> dict[str, Any] | None:
         return self.tool_schema(name)
 
 
 def begins_for_client() -> bool:
-    """Return True for the first read of a request, and False for what is read while it is served."""
+    """Return True for what a request itself is for, and False for what is called or read while it is served."""
     begins = _FOR_CLIENT.get()
     if begins:
         _FOR_CLIENT.set(False)

@@ -46,7 +46,7 @@ from roundtrip.server.changes import Announcer
 from roundtrip.server.context import Context
 from roundtrip.server.effects import Effects
 from roundtrip.server.exactly_once import OncePolicy
-from roundtrip.server.failures import told_by, tool_failure
+from roundtrip.server.failures import log_unknown, told_by, tool_failure
 from roundtrip.server.headers import check_headers
 from roundtrip.server.identity import Identity, identity_of
 from roundtrip.server.legs import NO_REQUEST, Incoming, LegRunner, log_teardown, result_of
@@ -54,13 +54,14 @@ from roundtrip.server.overrides import Overrides
 from roundtrip.server.probe import PROBE_TOOL, Probe, probe_wanted
 from roundtrip.server.prompts_and_resources import LISTINGS, PromptsAndResources
 from roundtrip.server.recovery import Recovery
+from roundtrip.server.seams import begins_for_client
 from roundtrip.server.security import Keys, Principal, limits_of, protect
 from roundtrip.server.spans import spans_where_seen
 from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.server.tools.arguments import ArgumentsRejected
 from roundtrip.server.tools.options import ToolDetails, ToolOptions, spec_from
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
-from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, unknown_tool
+from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, UnknownTool, unknown_tool
 from roundtrip.server.tools.versions import requested_version
 from roundtrip.server.visibility import Strings, Visibility
 from roundtrip.tickets import Ticket
@@ -489,7 +490,14 @@ class Server(PromptsAndResources[LifespanResultT]):
             MCPError: A protocol error: one that the tool raised, or that its client cannot be asked.
         """
         incoming = Incoming.by(context) if context is not None else NO_REQUEST
-        return result_of(await self._serve_tool(name, arguments, incoming, version))
+        for_client = begins_for_client()
+        try:
+            return result_of(await self._serve_tool(name, arguments, incoming, version))
+        except UnknownTool as error:
+            if not for_client:
+                raise
+            log_unknown("Tool")
+            return CallToolResult(content=[TextContent(type="text", text=str(error))], is_error=True)
 
     async def _serve_tool(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None

@@ -25,8 +25,9 @@ from mcp_types.methods import serialize_server_result, validate_client_request
 from pydantic import ValidationError
 
 from roundtrip.runtime.leg import Authored, Finished, Suspended
-from roundtrip.server.failures import Crashed
+from roundtrip.server.failures import Crashed, log_unknown
 from roundtrip.server.legs import Incoming
+from roundtrip.server.tools.registry import UnknownTool
 
 __all__ = ["ToolCalls"]
 
@@ -150,7 +151,9 @@ def _failed(text: str) -> CallToolResult:
 
 def _log(name: str, error: Exception) -> None:
     """Tell of a failed tool what the SDK's handler tells."""
-    if isinstance(error.__cause__, Crashed):
+    if isinstance(error, UnknownTool):
+        log_unknown("Tool")
+    elif isinstance(error.__cause__, Crashed):
         logger.info("Tool %r failed again as it did when its body ran", name)
     elif not isinstance(error, ToolError) or isinstance(error, UnexpectedToolError):
         logger.error("Tool %r raised an unexpected exception", name, exc_info=error)

@@ -14,7 +14,7 @@ from roundtrip.server.tools.registered import RegisteredTool
 from roundtrip.server.tools.versions import VersionKey, version_key
 from roundtrip.server.visibility import Visibility
 
-__all__ = ["OnDuplicate", "ToolRegistry", "unknown_tool"]
+__all__ = ["OnDuplicate", "ToolRegistry", "UnknownTool", "unknown_tool"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -275,6 +275,10 @@ def _listed(shown: Sequence[RegisteredTool]) -> WireTool:
     return shown[0].listed_with(shown[1:])
 
 
+class UnknownTool(ToolError):
+    """There is no tool of that name, or none that the client may know of."""
+
+
 def unknown_tool(name: str) -> ToolError:
     """What is said of a tool that is not there, or that the client may not know of."""
-    return ToolError(f"Unknown tool: {name}")
+    return UnknownTool(f"Unknown tool: {name}")

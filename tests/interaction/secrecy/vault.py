@@ -270,7 +270,8 @@ async def arguments_do_not_fit(play: Playing) -> None:
     play.hear(await play.user().get_prompt("story", crate=play.plant("argument")))
     for kind in ("counted", "refused", "broken", "unheard-of"):
         play.hear(await play.user().read_resource(f"vault://{play.plant('argument')}/{kind}"))
-    await play.call("no_such_tool", box=play.plant("argument"))
+    await play.call(play.plant("argument"), box=play.plant("argument"))
+    play.hear(await play.user().get_prompt(play.plant("argument"), box=play.plant("argument")))
 
 
 async def answers_do_not_fit(play: Playing) -> None:
