@@ -13,6 +13,8 @@ _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS: Final = "\u200c\u200d"
 """Format characters that Persian and emoji are spelled with; they move no cursor and turn no text around."""
 
+_BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""Letters and symbols that show nothing: two texts with and without one look alike."""
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{13,}")
 _MAX_DIGEST_CHARS: Final = 12
@@ -33,7 +35,7 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
 
     Line ends stay only if asked for, and then as `\n`.
     """
-    if text.isprintable():
+    if text.isprintable() and (text.isascii() or _BLANK.isdisjoint(text)):
         return text
     if keep_newlines:
         return "\n".join(_spelled_out(line) for line in text.replace("\r\n", "\n").split("\n"))
@@ -48,7 +50,7 @@ def quoted(text: str) -> str:
 def _spelled_out(text: str) -> str:
     return "".join(
         char.encode("unicode_escape").decode("ascii")
-        if unicodedata.category(char) in _INVISIBLE and char not in _JOINERS
+        if (unicodedata.category(char) in _INVISIBLE and char not in _JOINERS) or char in _BLANK
         else char
         for char in text
     )

@@ -37,6 +37,7 @@ def test_what_comes_out_can_be_written_and_is_not_changed_again(text: str) -> No
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
+        ("a\u3164b\u2800\u034f", r"a\u3164b\u2800\u034f"),
         ("\x1b[2J", r"\x1b[2J"),
         ("\x9b31m", r"\x9b31m"),
         ("\x1b]8;;http://evil\x07here\x1b]8;;\x07", r"\x1b]8;;http://evil\x07here\x1b]8;;\x07"),
