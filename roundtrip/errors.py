@@ -424,7 +424,7 @@ class ChannelMissing(CannotAsk):
             settings = (
                 "json_response=False"
                 if in_session
-                else "stateless_http=False, json_response=False (roundtrip serve with one worker, or with --sessions)"
+                else "stateless_http=False, json_response=False (roundtrip serve with one worker)"
             )
             why = (
                 f"a {protocol_version} client is asked over its open connection, and this transport has no way back "

@@ -151,14 +151,19 @@ class Elicit(SdkElicit[Any], Generic[T]):
         volatile_ok: bool = False,
     ) -> None:
         super().__init__(message, schema)
-        if attempts < 1:
-            raise ValueError(f"Elicit(attempts={attempts}): a question is asked at least once")
-        if guesses is not None and (isinstance(guesses, bool) or guesses < 1):
+        if not _is_count(attempts):
+            raise ValueError(f"Elicit(attempts=...) must be a whole number of at least 1, got {attempts!r}")
+        if guesses is not None and not _is_count(guesses):
             raise ValueError(f"Elicit(guesses=...) must be a whole number of at least 1, got {guesses!r}")
         self.attempts = attempts
         self.guesses = guesses
         self.otherwise = otherwise
         self.volatile_ok = volatile_ok
+
+
+def _is_count(value: object) -> bool:
+    """Return True for a whole number of at least 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 WEB: Final = ("https", "http")

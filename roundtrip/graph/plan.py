@@ -67,6 +67,8 @@ class Node:
     """The schema or result type that its annotation says it asks for, for `once`."""
     asks_page: bool = False
     """Whether its annotation says that it sends the user to a page; `asked` is what that yields."""
+    must_ask: bool = False
+    """True if its annotation names questions alone, and its parameter does not take None."""
 
     @property
     def shared_as(self) -> Hashable:

@@ -5,13 +5,14 @@ import hashlib
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any, NamedTuple, get_args, get_origin
 
 from pydantic import PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 
 from roundtrip.asks.forms import form_of
-from roundtrip.asks.markers import ElicitUrl
+from roundtrip.asks.markers import ElicitUrl, is_marker
 from roundtrip.errors import InvalidSignature
 from roundtrip.graph.fitting import asking_arms, elicited, misfit, require_no_bare_resolver
 from roundtrip.graph.markers import Dependency, Marker, Resolve
@@ -216,6 +217,19 @@ class _Planner:
         # It keeps its name, and with it the answers in flight.
         fn = self._replacements.get(who_asked, marker.fn)
         is_replaced = fn is not marker.fn
+        # An author may give anything, whatever the annotation of `Resolve` says.
+        given: object = fn
+        if is_marker(given) or inspect.isawaitable(given):
+            if inspect.iscoroutine(given):
+                given.close()
+            got, cure = (
+                (f"the question {label}(...)", "write a function that returns it, and Resolve(that_function)")
+                if is_marker(given)
+                else (f"the result of calling {label!r}", f"leave out its parentheses: Resolve({label})")
+            )
+            raise InvalidSignature(
+                f"{self._owner}: parameter {path[-1]!r} must be filled by a function, got {got}; {cure}"
+            )
         try:
             signature = inspect.signature(fn)
         except (TypeError, ValueError) as error:
@@ -464,6 +478,7 @@ class _Planner:
             consumer=draft.consumer,
             computed=computed,
             asked=_asked_type(asking[0]) if asking else None,
+            must_ask=_must_ask(draft.returns, draft.filled),
             asks_page=bool(asking) and _is_page(asking[0]),
         )
 
@@ -533,6 +548,17 @@ def _options(marker: Marker) -> tuple[str | None, tuple[str, ...], bool]:
 
 def _is_page(arm: Any) -> bool:
     return (get_origin(arm) or arm) is ElicitUrl
+
+
+def _must_ask(returns: Any, filled: Any) -> bool:
+    """Return True if None can only be a question that its function forgot to return."""
+    arms = arms_of(returns)
+    return (
+        bool(arms)
+        and len(asking_arms(returns)) == len(arms)
+        and not wants_outcome(filled)
+        and not any(taken in (Any, object, None, NoneType) for taken in arms_of(filled))
+    )
 
 
 def _asked_type(arm: Any) -> Any:

@@ -327,6 +327,11 @@ class Walk:
                     return "asked"
                 how = "answered"
             else:
+                if value is None and node.must_ask:
+                    raise InvalidSignature(
+                        f"resolver {node.label!r} must return the question that its annotation names, got None; "
+                        "return it: `return Elicit(...)`"
+                    )
                 if node.once:
                     self._remember(node, value)
                 outcome = Outcome(value)

@@ -14,7 +14,7 @@ from typing_extensions import TypeForm, Unpack
 from roundtrip.asks.markers import Elicit, ElicitUrl, Marker, SampleOptions, SdkElicit, SdkListRoots, SdkSample
 from roundtrip.asks.outcomes import ElicitationResult
 from roundtrip.asks.samples import Sampled
-from roundtrip.errors import AskedTooLate
+from roundtrip.errors import AskedTooLate, BodyMistake
 from roundtrip.server.threads import unless_left
 
 if TYPE_CHECKING:
@@ -206,6 +206,11 @@ class BlockingAsks:
         # have anyio cancel it there for ever.
         if self._context.is_over:
             raise AskedTooLate("ctx.blocking")
+        if _is_on_event_loop():
+            raise BodyMistake(
+                "ctx.blocking must be used in a plain `def` function, got an `async def` one; "
+                "write `await ctx.ask(...)` there, without blocking"
+            )
 
         async def put() -> T:
             # anyio puts this task into the scope of the leg, but if that has been cancelled before, it tells the task
@@ -217,3 +222,12 @@ class BlockingAsks:
             raise AskedTooLate("ctx.blocking")
 
         return anyio.from_thread.run(put)
+
+
+def _is_on_event_loop() -> bool:
+    """Return True in code that an event loop runs, and False in a worker thread."""
+    try:
+        anyio.get_cancelled_exc_class()
+    except RuntimeError:
+        return False
+    return True

@@ -20,6 +20,7 @@ from mcp_types import (
     TextContent,
 )
 
+from roundtrip.asks.markers import is_marker
 from roundtrip.server.media_types import UNKNOWN, extension_of, type_of_format, type_of_name
 from roundtrip.server.sendable import require_sendable, require_sendable_model, require_sendable_text, unsendable
 
@@ -305,6 +306,11 @@ def _stand_in(value: Any) -> Any:
         raise ValueError("a ToolResult is a whole result; return it by itself")
     if isinstance(value, AsyncIterable | Awaitable):
         raise ValueError(f"{type(cast('object', value)).__name__} has to be awaited; return what comes of it")
+    if is_marker(value):
+        raise ValueError(
+            f"{type(value).__name__} is a question, and a body that returns one asks nothing; write "
+            "`await ctx.ask(name, question)`, or return it from a resolver"
+        )
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
     if type(value).__str__ is object.__str__:

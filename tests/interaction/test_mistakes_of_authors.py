@@ -255,7 +255,79 @@ def test_misspelled_option_of_a_tool_is_suggested(option: str, said: str) -> Non
         assert said in str(refused.value)
 
 
+async def seat_of(film: str) -> Elicit[Seat]:
+    return Elicit(f"Which seat for {film}?", Seat)
+
+
+@pytest.mark.parametrize(
+    ("filled_by", "said"),
+    [
+        (
+            lambda: seat_of("Dune"),
+            "parameter 'seat' must be filled by a function, got the result of calling 'seat_of'; leave out its "
+            "parentheses: Resolve(seat_of)",
+        ),
+        (
+            lambda: Elicit("Which seat?", Seat),
+            "parameter 'seat' must be filled by a function, got the question Elicit(...); write a function that "
+            "returns it",
+        ),
+    ],
+    ids=["called", "question"],
+)
+def test_resolve_of_something_else_than_a_function_is_refused(filled_by: Callable[[], Any], said: str) -> None:
+    marker: Any = Resolve(filled_by())
+
+    async def book(seat: Annotated[Seat, marker]) -> str:
+        return seat.row
+
+    with pytest.raises(InvalidSignature) as refused:
+        Server[Any]("cinema").add_tool(book)
+    assert said in str(refused.value)
+
+
+def test_confirmation_that_is_no_text_is_refused() -> None:
+    async def delete(path: str) -> str:
+        return path
+
+    not_text: Any = True
+    with pytest.raises(InvalidSignature, match="tool 'delete': confirm must be the text of a question, got True"):
+        Server[Any]("cinema").add_tool(delete, confirm=not_text)
+
+
+@pytest.mark.parametrize("option", ["attempts", "guesses"])
+@pytest.mark.parametrize("value", [0, True, "5", 1.5])
+def test_number_that_counts_nothing_is_refused(option: str, value: Any) -> None:
+    options: dict[str, Any] = {option: value}
+    with pytest.raises(ValueError, match=rf"{option}=\.\.\.\) must be a whole number of at least 1, got {value!r}"):
+        Elicit("Code?", str, **options)
+
+
 # Calls.
+
+
+async def forgets_return() -> Elicit[Seat]:  # type: ignore[return]
+    Elicit("Which seat?", Seat)
+
+
+async def test_resolver_that_forgets_to_return_says_so(era: Era) -> None:
+    async def book(seat: Annotated[Seat, Resolve(forgets_return)]) -> str:
+        return seat.row
+
+    server = Server[Any]("cinema")
+    server.add_tool(book)
+    call = await User(server, era=era).call("book")
+    assert call.is_error
+    assert "resolver 'forgets_return' must return the question that its annotation names, got None" in call.text
+
+
+async def test_resolver_may_give_none_where_none_is_taken(era: Era) -> None:
+    async def book(seat: Annotated[Seat | None, Resolve(forgets_return)]) -> str:
+        return str(seat)
+
+    server = Server[Any]("cinema")
+    server.add_tool(book)
+    assert (await User(server, era=era).call("book")).value == "None"
 
 
 async def outcome_of(body: Callable[..., Any], era: Era) -> str:
@@ -302,6 +374,26 @@ def elicits_in_a_plain_function(ctx: Context) -> str:
 async def test_coroutine_used_before_it_is_awaited_says_so(era: Era, body: Callable[..., Any]) -> None:
     assert (await outcome_of(body, era)).startswith(
         "Error executing tool book: ctx.elicit() must be awaited before its result is used"
+    )
+
+
+async def test_blocking_in_an_async_function_says_so(era: Era) -> None:
+    async def blocks(ctx: Context) -> str:
+        return ctx.blocking.ask("seat", Elicit("Seat?", Seat), unwrap=True).row
+
+    assert await outcome_of(blocks, era) == (
+        "Error executing tool book: ctx.blocking must be used in a plain `def` function, got an `async def` one; "
+        "write `await ctx.ask(...)` there, without blocking"
+    )
+
+
+async def test_question_returned_from_a_body_says_so(era: Era) -> None:
+    async def returns_its_question() -> Any:
+        return Elicit("Seat?", Seat)
+
+    assert await outcome_of(returns_its_question, era) == (
+        "Error executing tool book: a result has no JSON form: Elicit is a question, and a body that returns one asks "
+        "nothing; write `await ctx.ask(name, question)`, or return it from a resolver"
     )
 
 

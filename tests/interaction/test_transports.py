@@ -67,7 +67,7 @@ async def test_a_call_of_two_rounds_completes_and_a_refused_one_ends(transport: 
 @pytest.mark.parametrize(
     ("options", "settings"),
     [
-        ({"stateless_http": True}, "stateless_http=False, json_response=False (roundtrip serve --sessions)"),
+        ({"stateless_http": True}, "stateless_http=False, json_response=False (roundtrip serve with one worker)"),
         ({"json_response": True}, "json_response=False"),
     ],
     ids=["stateless", "json"],

@@ -40,7 +40,10 @@ def named_files(arguments: Namespace) -> list[str]:
         return list(names)
     found = os.environ.get(TRACE_VARIABLE)
     if not found:
-        raise CommandFailed(f"name a transcript, or a directory of them, last, or set {TRACE_VARIABLE}")
+        id = getattr(arguments, "call", None)
+        if isinstance(id, str) and os.path.exists(id):
+            raise CommandFailed(f"{id!r} is a transcript, and a call must be named before it; write: {LAST} {id}")
+        raise CommandFailed(f"name a transcript, or a directory of them, as the last argument, or set {TRACE_VARIABLE}")
     return [found]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
 from types import NoneType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -60,6 +60,11 @@ class ConfirmationGate(NamedTuple):
         Raises:
             InvalidSignature: The template is empty, or mentions what is not an argument of the tool.
         """
+        if not isinstance(cast("object", template), str):
+            raise InvalidSignature(
+                f"tool {tool!r}: confirm must be the text of a question, got {template!r}; write "
+                "confirm='Run this tool?', and name arguments in braces"
+            )
         if not template.strip():
             # Taken for none, it would leave a dangerous tool without its gate.
             raise InvalidSignature(f"tool {tool!r}: confirm={template!r} asks nothing; leave it out for a tool without")

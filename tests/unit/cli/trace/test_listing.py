@@ -132,9 +132,17 @@ def test_a_directory_and_the_environment_name_transcripts_too(
 
 def test_without_a_transcript_it_says_how_to_name_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "ls"]) == 2
-    assert "name a transcript, or a directory of them, last, or set ROUNDTRIP_TRACE" in capsys.readouterr().err
+    assert (
+        "name a transcript, or a directory of them, as the last argument, or set ROUNDTRIP_TRACE"
+        in capsys.readouterr().err
+    )
     assert main(["trace", "ls", str(tmp_path / "none.jsonl")]) == 2
     assert "there is no file" in capsys.readouterr().err
+
+
+def test_transcript_in_the_place_of_a_call_is_recognized(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "show", str(path)]) == 2
+    assert f"a call must be named before it; write: last {path}" in capsys.readouterr().err
 
 
 def test_lines_that_could_not_be_read_are_told_on_standard_error(
