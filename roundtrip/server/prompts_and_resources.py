@@ -15,7 +15,7 @@ from mcp.server.mcpserver.prompts import Prompt
 from mcp.server.mcpserver.resources import Resource
 from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
-from mcp_types import INVALID_PARAMS, Annotations, GetPromptResult, Icon, InputRequiredResult
+from mcp_types import Annotations, GetPromptResult, Icon, InputRequiredResult
 from mcp_types import Prompt as WirePrompt
 from mcp_types import Resource as WireResource
 from mcp_types import ResourceTemplate as WireTemplate
@@ -45,6 +45,9 @@ _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
 LISTINGS: Final[Mapping[Shelf, Listing]] = {"prompt": "prompts", "resource": "resources"}
 """The list that each kind is in, as clients are told of its changes."""
+
+_UNFORESEEN: Final = 0
+"""What the SDK answers for a prompt that is not there."""
 
 
 class PromptsAndResources(HookedServer[LifespanResultT]):
@@ -233,7 +236,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
                 if for_client and str(error) == f"Unknown prompt: {name}":
                     # The dispatcher would log the name, with a traceback.
                     log_unknown("Prompt")
-                    raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
+                    raise MCPError(code=_UNFORESEEN, message=str(error)) from None
                 raise
             # The dispatcher logs it with its causes, and the SDK's quotes what the client sent.
             raise ValueError(str(error)) from rejected_fields(fields)
