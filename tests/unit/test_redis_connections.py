@@ -12,7 +12,7 @@ from roundtrip.redis_connections import RedisConnections
 def test_the_pool_is_built_for_the_protocol_that_is_read(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """redis-py chooses parsers, and whether to be told of maintenance, when the pool is built."""
     built: list[dict[str, Any]] = []
-    build: Any = ConnectionPool.__init__  # pyright: ignore[reportUnknownMemberType]
+    build: Any = vars(ConnectionPool)["__init__"]
 
     def watched(self: Any, *args: Any, **options: Any) -> None:
         built.append(options)

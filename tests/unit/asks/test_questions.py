@@ -263,7 +263,7 @@ def test_a_form_question_keeps_what_its_marker_says_of_attempts_and_change() -> 
 def test_a_page_s_wording_leaves_its_ticket_out_and_nothing_else() -> None:
     first, second = ("rt1.e30." + letter * 43 for letter in "AB")
 
-    def pinned(message: str, url: str) -> str:
+    def pinned(message: str, url: str) -> bytes:
         return question_of(ElicitUrl(message, url)).message
 
     url = "https://bookshop.example/login"

@@ -199,7 +199,7 @@ def test_what_is_no_question_is_refused_before_anything_is_sent(schema: Any) -> 
 
 
 def test_equal_choices_are_one_question_and_a_new_title_or_order_is_another() -> None:
-    def pinned(schema: Any) -> str:
+    def pinned(schema: Any) -> bytes:
         return question_of(Elicit("?", schema)).schema
 
     assert pinned(dict(TITLES)) == pinned(TITLES)
