@@ -479,11 +479,9 @@ class TokenTooLarge(RoundtripError):
 class ValueNotStorable(RoundtripError):
     """A value that should ride in the token has no JSON form. The value itself is not told: it is not the client's."""
 
-    def __init__(self, key: str, *, reason: str) -> None:
-        super().__init__(
-            f"the value of {key!r} cannot be remembered: {reason}. "
-            "Return something its annotation can turn into JSON, or do not keep it (with once=True or ctx.step)"
-        )
+    def __init__(self, key: str, *, reason: str, cure: str | None = None) -> None:
+        default = "Return something its annotation can turn into JSON, or do not keep it (with once=True or ctx.step)"
+        super().__init__(f"the value of {key!r} cannot be remembered: {reason}. {cure or default}")
         self.key = key
         self.reason = reason
 

@@ -83,7 +83,7 @@ class _Check:
     async def run(self) -> None:
         """Check the call from its beginning, and from each of its rounds."""
         call, rounds = self._call, self._rounds
-        if not rounds and call.ending is Ending.UNKNOWN:
+        if not rounds and call.ending is Ending.UNKNOWN and not call.reached_body:
             raise NotReplayable("it ended before anything was asked, in a way that tells nothing of what it asks")
         for done in range(len(rounds) + 1):
             if done == len(rounds) and call.asked_by_body is None and call.ending is Ending.WAITS:
@@ -175,7 +175,7 @@ class _Check:
         if done < len(self._rounds):
             round_ = self._rounds[done]
             self._diverge(round_.number, Turn("asks", tuple(round_.questions.values())), played)
-        elif self._call.asked_by_body is not None or self._call.ending is Ending.BODY:
+        elif self._call.reached_body:
             self._diverge(number, _RAN, played)
         elif self._call.ending is Ending.REFUSED:
             self._diverge(number, Turn("refuses the call, as the user would not answer"), played)

@@ -19,6 +19,7 @@ Era = Literal["retry", "live"]
 _TOLD: Final = frozenset({"ToolError", "ResourceError", "MCPError"})
 """Errors whose text a client is told, even where it is not told of crashes."""
 _INDENT: Final = "    "
+_PAGES: Final = "# Its pages are only agreed to: where done= waits for what a person does there, give User visits=."
 _BACKEND: Final = '''\
 @pytest.fixture
 def anyio_backend() -> str:
@@ -231,6 +232,7 @@ def _calling(call: RecordedCall, *, may_fail: bool) -> tuple[list[str], list[str
 def _test(call: RecordedCall, eras: Sequence[Era], statements: Sequence[str]) -> str:
     name = re.sub(r"\W+", "_", call.name, flags=re.ASCII).strip("_").lower() or "tool"
     lines = [
+        *([_PAGES] if "page" in call.kinds else []),
         "@pytest.mark.anyio",
         f'@pytest.mark.roundtrip(eras="{eras[0] if len(eras) == 1 else "both"}")',
         f"async def test_{name[:40]}_goes_as_recorded() -> None:",

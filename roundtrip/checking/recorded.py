@@ -171,6 +171,12 @@ class RecordedCall:
         return next((round_ for round_ in self.rounds if round_.by != "resolvers"), None)
 
     @property
+    def reached_body(self) -> bool:
+        """Return True if its parameters were filled, however its body ended."""
+        began = self.ended is not None and self.ended.bodies > 0
+        return began or self.ending is Ending.BODY or self.asked_by_body is not None
+
+    @property
     def kinds(self) -> frozenset[Kind]:
         """The kinds of questions that its client could answer."""
         return frozenset(question.kind for round_ in self.rounds for question in round_.questions.values())

@@ -637,7 +637,9 @@ class Answers:
             waiting.question.restore(Action.ACCEPT, plain)
         except (AnswerInvalid, AttributeError, PydanticSerializationError, ValueError):
             reason = f"{source} gave {type(value).__name__}, which is no answer to the question"
-            raise ValueNotStorable(waiting.key, reason=reason) from None
+            cure = "Give otherwise= what a client could have answered; for a Sample or ListRoots that is a whole result"
+            cure = cure if source == "otherwise=" else None
+            raise ValueNotStorable(waiting.key, reason=reason, cure=cure) from None
         self._fix(_STAND_IN + waiting.key, plain)
 
     def _fix(self, name: str, plain: Any) -> None:

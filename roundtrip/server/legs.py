@@ -314,7 +314,11 @@ class LegRunner:
         """What is told of a body that begins without a token; None where a round without questions gets it one."""
         if not once.when_possible and (not self.no_empty_rounds or announced_name(wire) not in self.no_empty_rounds):
             return None
-        why = "it has to only when possible" if once.when_possible else "its client takes no round without questions"
+        why = (
+            "exactly_once='when_possible', and nobody was asked"
+            if once.when_possible
+            else "its client takes no round without questions"
+        )
 
         def tell() -> None:
             logger.info("%s runs in call %s without running exactly once: %s", function.owner, call.id, why)

@@ -184,7 +184,8 @@ def explain_failure(serving: Serving, ended: EndedLine) -> str:
     )
     error = ended.error
     if ended.refusal is not None:
-        return f"{what}, because {_REFUSED.cause} ({quoted(ended.refusal)}); {_REFUSED.cure}."
+        cure = _cure_of_refusal(serving)
+        return f"{what}, because {_REFUSED.cause} ({quoted(ended.refusal)}); {cure}."
     if error is None:
         cause = "its function returned an error" if ended.is_error else "nothing more was recorded"
         return f"{what}, because {cause}; its result is in `roundtrip trace show`."
@@ -228,9 +229,23 @@ def _place(serving: Serving, ended: EndedLine) -> str:
     steps = [run.key for run in ended.steps if run.how == "failed"]
     if steps:
         return f", in its step {quoted(steps[-1])}"
+    before = _state_before_end(serving)
+    return f", {_PLACES[before]}" if before is not None and before in _PLACES else ""
+
+
+def _state_before_end(serving: Serving) -> State | None:
     moves = [move for line in serving.happened for move in line.moves]
     if not moves:
-        return ""
+        return None
     first = State.RECEIVED if serving.leg == 1 else State.AWAITING_INPUT
-    before = moves[-2][1] if len(moves) > 1 else first
-    return f", {_PLACES[before]}" if before in _PLACES else ""
+    return moves[-2][1] if len(moves) > 1 else first
+
+
+def _cure_of_refusal(serving: Serving) -> str:
+    """Say how its author goes on without the answer, which depends on what asked."""
+    not_given = [read.key for line in serving.happened for read in line.answers if read.action != "accept"]
+    if serving.began is not None and not_given[-1:] == [f"confirm:{serving.began.tool}"]:
+        return "nothing is to be mended: without a yes, confirm= lets nothing run"
+    if _state_before_end(serving) is State.EXECUTING:
+        return FAILURES["QuestionRefused"].cure
+    return _REFUSED.cure

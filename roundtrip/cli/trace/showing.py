@@ -156,7 +156,11 @@ class _Shown:
         heard = "answered" if round_.answered_at is not None else "given up"
         heard = f"{heard} after {duration_text(waited)}" if waited is not None else "not answered"
         by = {"resolvers": "resolvers", "body": "the body", "author": "its author, by hand"}[asked.by]
-        self._screen.line((f"asked by {by}, {heard}", _DIM), indent=2)
+        if asked.questions or asked.by != "resolvers":
+            told = f"asked by {by}"
+        else:
+            told = "a round without questions, as the tool runs exactly once"
+        self._screen.line((f"{told}, {heard}", _DIM), indent=2)
         pending = {question.key for question in self._call.pending} if round_ is self._call.rounds[-1] else set[str]()
         for question in asked.questions:
             is_again = self._call.is_put_again(round_, question)

@@ -116,6 +116,7 @@ async def test_a_fallback_that_is_no_answer_is_an_error_that_says_so(era: Era, o
 
     call = await User(shop(body), era=era, lacks=["elicitation"]).call("order")
     assert "the value of 'sure' cannot be remembered: otherwise= gave str" in call.text
+    assert "Give otherwise= what a client could have answered" in call.text
 
 
 async def test_an_older_client_without_a_way_back_gets_the_fallback_or_an_error_that_says_why() -> None:

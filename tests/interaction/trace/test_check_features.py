@@ -1,5 +1,6 @@
 """Unchanged code is compatible with its own recordings, whatever features a call uses, and a check changes nothing."""
 
+import itertools
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +9,7 @@ import anyio
 import pytest
 from mcp_types import CallToolResult
 
-from roundtrip import Resolve, Server
+from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.checking.checking import check_calls
 from roundtrip.checking.playable import ServerName, write_test
 from roundtrip.checking.recorded import NotReplayable, recorded_call
@@ -171,6 +172,33 @@ def test_a_call_that_needs_the_body_of_another_is_not_replayed(site: Site) -> No
     anyio.run(scenario)
 
 
+def test_a_call_that_failed_in_its_body_is_checked_up_to_there(site: Site) -> None:
+    seconds = itertools.count()
+
+    def make() -> Server[Any]:
+        server: Server[Any] = Server("hotels", keys=[KEY], trace=Recorder(site.calls, reveal="all"))
+
+        @server.tool()
+        async def hurry(hotel: str, ctx: Context) -> str:
+            site.effect.append(hotel)
+            await ctx.ask("ready", Elicit(f"Second {next(seconds)}. Ready?", bool))
+            return "ready"
+
+        return server
+
+    async def scenario() -> None:
+        call = await User(make(), {"ready": [True] * 2}, era=Era.RETRY, allow_error=True).call("hurry", hotel="Ritz")
+        assert "another message each time" in call.failure
+        found: list[Checked] = []
+        await check_calls(make(), calls_of(site.calls), found.append, now=time.time())
+        assert site.effect == ["Ritz"] * call.legs
+        (checked,) = found
+        assert checked.headline == "compatible", as_text(checked)
+        assert checked.notes == ["from round 1 on the body asks, which is not run: checked as far as its parameters go"]
+
+    anyio.run(scenario)
+
+
 def to_test(call: TracedCall, era: Era, module: str) -> str:
     spoken = "retry" if era is Era.RETRY else "live"
     return write_test(recorded_call(call, whole=True), ServerName(f"{module}:server"), eras=(spoken,), with_result=True)
@@ -196,7 +224,9 @@ def test_a_test_of_each_feature_passes(site: Site, era: Era, tmp_path_factory: p
                 to_test(call, era, module)
             continue
         project.serve(SHOP, module)
-        (project.folder / f"test_{name}.py").write_text(to_test(call, era, module), encoding="utf-8")
+        source = to_test(call, era, module)
+        assert ("give User visits=" in source) is name.startswith("page")
+        (project.folder / f"test_{name}.py").write_text(source, encoding="utf-8")
         expected[name] = {"passed"}
     ended, out = project.run()
     assert ended == expected, out

@@ -58,6 +58,15 @@ def cinema(transcript: Path) -> Server[Any]:
         await ctx.step("charge", no_card)
         return "charged"
 
+    @server.tool(confirm="Empty {hall}?")
+    async def empty(hall: str) -> str:
+        return "emptied"
+
+    @server.tool()
+    async def reserve(ctx: Context) -> str:
+        await ctx.ask("seat", Elicit("Which row?", Seat), unwrap=True)
+        return "reserved"
+
     return server
 
 
@@ -86,3 +95,21 @@ async def test_failed_call_says_where_and_why(tmp_path: Path, tool: str, answer:
     assert place in failure.text
     assert cause in failure.text
     assert failure.text.startswith(f"Leg {call.legs} on ")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "question", "cure"),
+    [
+        ("book", {}, "seat", "to go on without the answer, take ElicitationResult[T]"),
+        ("reserve", {}, "seat", "to go on without the answer, ask without unwrap=True"),
+        ("empty", {"hall": "2"}, "confirm:empty", "without a yes, confirm= lets nothing run"),
+    ],
+)
+async def test_declined_call_says_what_could_go_on(
+    tmp_path: Path, tool: str, arguments: dict[str, str], question: str, cure: str
+) -> None:
+    path = tmp_path / "calls.jsonl"
+    assert (await User(cinema(path), {question: DECLINE}).call(tool, arguments)).is_error
+    (call,) = join(read_files(files_of([path])).lines).calls.values()
+    (failure,) = [one for one in explain(call) if one.subject is Subject.FAILURE]
+    assert cure in failure.text

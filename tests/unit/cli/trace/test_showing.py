@@ -54,6 +54,13 @@ def test_each_question_is_marked_by_a_symbol_and_in_words() -> None:
     assert "↻ gift  asked again: missing\n" in shown(*first, *second, *third)
 
 
+def test_a_round_without_questions_is_asked_by_nobody() -> None:
+    empty = asked(1).model_copy(update={"questions": ()})
+    text = shown(began(), empty, began(10, leg=2, round=1), ended(11, leg=2, round=1))
+    assert "  a round without questions, as the tool runs exactly once, answered after 9.0 s\n" in text
+    assert "asked by" not in text
+
+
 def test_a_leg_that_was_begun_and_never_ended_is_told() -> None:
     text = shown(began(), asked(), began(10, leg=2, round=1, instance="b"))
     assert "\nafter round 1 · leg 2 on b · " in text
