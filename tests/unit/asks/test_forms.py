@@ -260,7 +260,7 @@ def test_a_fitting_answer_becomes_the_schemas_own_value() -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (None, "without content"),
+        (None, "with no content"),
         ({}, "name: Field required; age: Field required"),
         ({"name": "A", "age": 36}, "name: String should have at least 2 characters"),
         ({"name": "Ada", "age": 3}, "age: Input should be greater than or equal to 18"),

@@ -137,7 +137,8 @@ async def test_a_server_takes_each_valid_answer_and_asks_again_on_each_invalid_o
     assert invalid or schema is Empty
     for content in valid:
         server, got = asking(schema, attempts=len(invalid) + 1)
-        call = await User(server, {"question": [accept(one) for one in [*invalid, content]]}).call("order")
+        script = {"question": [accept(one) for one in [*invalid, content]]}
+        call = await User(server, script, max_rounds=len(invalid) + 1).call("order")
         assert call.text == "done"
         assert len(call.questions) == len(invalid) + 1
         assert [valid_answer(question.schema) for question in call.questions] == [valid[0]] * len(call.questions)
