@@ -3,6 +3,8 @@
 from collections import Counter
 from typing import Any
 
+from mcp.server.auth.provider import AccessToken
+
 from roundtrip import Server
 from roundtrip.testing import Visit
 from roundtrip.testing.networks.fleet import KEYS
@@ -20,6 +22,8 @@ class Agency:
         self.booked: Counter[str] = Counter()
         """How often each call has been booked."""
         self.paid: set[str] = set()
+        self.user: str | AccessToken | None = None
+        """Who is in front of the browser, where one user can be told from another."""
         self.traveller = self.plant("argument")
         self.secret_quote = self.plant("once")
         self.secret_receipt = self.plant("done")
@@ -40,4 +44,5 @@ class Agency:
         """Pay, on the page that a question sends its user to."""
         # The page is on any instance, whatever keys calls are signed with by now.
         door = Server[Any]("agency", keys=list(KEYS))
-        self.paid.add(door.verify_ticket(visit.query["t"], principal=None, purpose="pay").call_id)
+        ticket = visit.query["t"].partition("#")[0]
+        self.paid.add(door.verify_ticket(ticket, principal=self.user, purpose="pay").call_id)

@@ -1,12 +1,14 @@
 """What surrounds a call: servers with their ledger, trace and keys, a client, and the network between them."""
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from mcp.client.stdio import StdioServerParameters
+from mcp.server.auth.provider import AccessToken
 
 from roundtrip import Recorder, Server
 from roundtrip.ledger import Ledger, MemoryLedger, RedisLedger, SqliteLedger
@@ -24,6 +26,7 @@ __all__ = ["ROW_VARIABLE", "Environment", "Played", "make_over_stdio", "play"]
 ROW_VARIABLE: Final = "ROUNDTRIP_TESTS_FEATURES"
 _NIGHTS: Final = 3
 _ROUNDS: Final = 30
+_SUBJECTS: Final = {"client": None, "ada": "ada"}
 
 
 @dataclass
@@ -34,6 +37,9 @@ class Played:
     environment: "Environment"
     call: Conversation
     logged: list[str]
+    rejected: Conversation | None
+    """A call with arguments that do not fit, made before it, where that costs little."""
+    logged_of_rejected: list[str]
 
 
 @dataclass
@@ -47,7 +53,15 @@ class Environment:
     _ledger: Ledger | None = None
 
     def __post_init__(self) -> None:
+        self.agency.user = self.who
         self.features: Sequence[Feature] = [FEATURES[name](self.agency) for name in self.row.features]
+
+    @property
+    def who(self) -> str | AccessToken | None:
+        """The user whom a server knows; None where it knows none, or only the client."""
+        if self.row.subject != "ada":
+            return None
+        return "ada" if self.row.over == "http" else _access_token("ada")
 
     @property
     def transcript(self) -> Path:
@@ -59,7 +73,8 @@ class Environment:
         if self._ledger is None:
             kind = self.row.ledger
             self._ledger = (
-                MemoryLedger()
+                # By the time of day, so that a test's clock is everybody's.
+                MemoryLedger(clock=lambda: time.time())
                 if kind == "memory"
                 else SqliteLedger(self.folder / "calls.db")
                 if kind == "sqlite"
@@ -73,13 +88,12 @@ class Environment:
             await self._ledger.aclose()
             self._ledger = None
 
-    def make(self, keys: Sequence[bytes] = KEYS[:1]) -> Server[Any]:
+    def make(self, keys: Sequence[bytes] = KEYS[:1], **options: Any) -> Server[Any]:
         """One more instance."""
-        options: dict[str, Any] = {}
         if self.row.trace != "off":
             reveal = "all" if self.row.trace == "all" else ()
             options["trace"] = Recorder(self.transcript, reveal=reveal)
-        if self.row.subject != "nobody" and self.row.over == "http":
+        if self.row.subject == "ada" and self.row.over == "http":
             options["principal"] = _is_ada
         server = Server[Any](
             "agency", keys=list(keys), ledger=self.ledger, mask_error_details=self.row.errors == "masked", **options
@@ -98,12 +112,16 @@ class Environment:
             era=era or self.row.era,
             network=list(network),
             over="http" if self.row.over == "http" else "memory",
-            principal=self.row.subject if self.row.subject != "nobody" and self.row.over == "memory" else None,
+            principal=_access_token(_SUBJECTS[self.row.subject]) if self._shows_token else None,
             allow_error=True,
             allow_unused=True,
             # All features together ask more often than real clients would let them.
             max_rounds=_ROUNDS,
         )
+
+    @property
+    def _shows_token(self) -> bool:
+        return self.row.subject != "nobody" and self.row.over == "memory"
 
     def target(self) -> Any:
         """What a user speaks to."""
@@ -122,14 +140,22 @@ class Environment:
             through.append(NETWORKS[self.row.network]())
         return through
 
-    async def call(self, user: User) -> Conversation:
+    async def call(self, user: User, *, nights: Any = _NIGHTS) -> Conversation:
         """One whole call by a user."""
-        arguments: dict[str, Any] = {"traveller": self.agency.traveller, "nights": _NIGHTS}
+        arguments: dict[str, Any] = {"traveller": self.agency.traveller, "nights": nights}
         if self.row.kind == "tool":
             return await user.call("book", arguments)
         if self.row.kind == "prompt":
             return await user.get_prompt("book", {name: str(value) for name, value in arguments.items()})
-        return await user.read_resource(f"trip://{self.agency.traveller}/{_NIGHTS}")
+        return await user.read_resource(f"trip://{self.agency.traveller}/{nights}")
+
+    async def call_in_vain(self) -> Conversation:
+        """Call with arguments that do not fit."""
+        return await self.call(self.user(), nights=self.agency.plant("argument"))
+
+
+def _access_token(subject: str | None) -> AccessToken:
+    return AccessToken(token="of-the-client", client_id="agency-app", scopes=[], subject=subject)
 
 
 def _is_ada(request: object) -> str:
@@ -169,9 +195,11 @@ def make_over_stdio() -> Server[Any]:
 
 async def play(environment: Environment) -> Played:
     """Make the call that a row says, and listen to all that is logged."""
+    with everything_logged() as logged_of_rejected:
+        rejected = await environment.call_in_vain() if environment.row.over == "memory" else None
     with everything_logged() as logged:
         call = await environment.call(environment.user(network=environment.network()))
     environment.agency.plant.note("token", call.tokens)
     for question in call.questions:
         environment.agency.plant.note_tickets(question.url or "")
-    return Played(environment.row, environment, call, logged)
+    return Played(environment.row, environment, call, logged, rejected, logged_of_rejected)

@@ -12,14 +12,17 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
-from roundtrip import AcceptedElicitation, Context, Depends, Elicit, ElicitUrl, Resolve
+from roundtrip import Context, Depends, Elicit, ElicitUrl, Resolve
+from roundtrip.errors import BodyMistake
 from roundtrip.testing import ACCEPT
 from tests.combinations.agency import Agency
 
-__all__ = ["FEATURES", "Feature", "compose"]
+__all__ = ["FEATURES", "LUGGAGE", "OTHER_LUGGAGE", "PAGE", "Feature", "compose"]
 
 
 PAGE: Final = re.compile("^Please pay")
+OTHER_LUGGAGE: Final = "other luggage"
+LUGGAGE: Final = re.compile("^How many bags")
 
 
 class Seat(BaseModel):
@@ -38,6 +41,7 @@ class Meal(BaseModel):
 
 class Bags(BaseModel):
     number: int = Field(ge=0, le=5)
+    fragile: bool = False
 
 
 class Consent(BaseModel):
@@ -116,7 +120,7 @@ def in_body(agency: Agency) -> Feature:
 
     async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
         del filled
-        guest = await ctx.ask("guest", Elicit("Who else travels?", Traveller), unwrap=True)
+        guest = await ctx.ask("guest", Elicit("Who else travels?", Traveller, attempts=1), unwrap=True)
         if guest.age < 12 and not await ctx.ask("child", Elicit("Is a child's bed needed?", bool), unwrap=True):
             return f"with {guest.name}"
         return f"with {guest.name} in a small bed"
@@ -128,21 +132,33 @@ def in_body(agency: Agency) -> Feature:
 
 
 def ask_all(agency: Agency) -> Feature:
-    """Several questions in one round, one of which is answered invalidly first."""
+    """Several questions in one round, one of which is answered invalidly first, and two with choices that are equal."""
 
     async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
         del filled
-        got = await ctx.ask_all({"luggage": Elicit("How many bags?", Bags), "dog": Elicit("Is there a dog?", bool)})
-        match list(got.values()):
-            case [AcceptedElicitation(data=Bags(number=bags)), AcceptedElicitation(data=bool() as dog)]:
-                return f"{bags} bags, {'a dog' if dog else 'no dog'}"
+        got = await ctx.ask_all(
+            {
+                "luggage": Elicit("How many bags?", Bags),
+                "cots": Elicit("Is a cot needed?", {0: "no", 1: "yes"}),
+                "dog": Elicit("Is there a dog?", {False: "no", True: "yes"}),
+            }
+        )
+        told: list[Any] = [getattr(outcome, "data", None) for outcome in got.values()]
+        match told:
+            case [Bags(number=2), int() as cots, bool() as dog] if not isinstance(cots, bool):
+                return f"2 bags, {cots} cots, {'a dog' if dog else 'no dog'}"
             case _:
-                return "no bags"
+                # Where somebody else's answers were sent.
+                return OTHER_LUGGAGE
 
     del agency
     return Feature(
         passage=ask,
-        answers={re.compile("^How many bags"): [{"number": 9}, {"number": 2}], re.compile("^Is there a dog"): False},
+        answers={
+            LUGGAGE: [{"number": 9, "fragile": True}, {"number": 2}],
+            re.compile("^Is a cot needed"): "1",
+            re.compile("^Is there a dog"): "False",
+        },
     )
 
 
@@ -152,10 +168,24 @@ def page(agency: Agency) -> Feature:
     def paid(ctx: Context) -> str | None:
         return agency.secret_receipt if ctx.call.id in agency.paid else None
 
+    def link_of(ctx: Context, traveller: str) -> str:
+        try:
+            ticket = ctx.call.ticket("pay")
+        except BodyMistake:
+            agency.count("nobody to give a ticket")
+            ticket = ctx.call.ticket("pay", unbound=True)
+        return f"https://agency.example/pay?t={ticket}#{traveller}"
+
+    def question(ctx: Context, traveller: str) -> ElicitUrl[Any]:
+        """The page of the traveller's own bank, if that is an address."""
+        options: dict[str, Any] = {"done": paid, "wait": 0, "elicitation_id": f"pay-{ctx.call.id}"}
+        try:
+            return ElicitUrl("Please pay.", f"javascript:pay('{traveller}')", **options)
+        except ValueError:
+            return ElicitUrl("Please pay.", link_of(ctx, traveller), **options)
+
     async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
-        del filled
-        url = f"https://agency.example/pay?t={ctx.call.ticket('pay', unbound=True)}"
-        receipt = await ctx.ask("pay", ElicitUrl("Please pay.", url, done=paid, wait=0), unwrap=True)
+        receipt = await ctx.ask("pay", question(ctx, filled["traveller"]), unwrap=True)
         return "paid" if receipt == agency.secret_receipt else "not paid"
 
     return Feature(passage=ask, answers={PAGE: ACCEPT}, visits={PAGE: agency.visit})

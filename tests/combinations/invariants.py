@@ -4,15 +4,19 @@ import contextlib
 import io
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
-from mcp_types import CallToolResult, GetPromptResult, ReadResourceResult
+from mcp_types import CallToolResult, ElicitRequestURLParams, GetPromptResult, ReadResourceResult
 
 from roundtrip.cli import main
 from roundtrip.testing import Conversation, Era
+from roundtrip.testing.clocks import Clock
 from roundtrip.trace.calls import TracedCall
 from tests.combinations import target
 from tests.combinations.environment import Environment, Played
+from tests.combinations.features import LUGGAGE, OTHER_LUGGAGE
+from tests.combinations.rollout import SHORT, Rollout
 from tests.interaction.secrecy.markers import text_of_files
 from tests.interaction.trace.transcribed import calls_of
 
@@ -32,6 +36,7 @@ def the_promised_result_comes(played: Played) -> None:
     assert text.startswith(f"3 nights for {played.environment.agency.traveller}")
     expected = sum(feature.passage is not None for feature in played.environment.features)
     assert text.count(", ") >= expected
+    assert OTHER_LUGGAGE not in text
 
 
 def effects_are_as_often_as_promised(played: Played) -> None:
@@ -55,9 +60,42 @@ def what_is_entered_is_left(played: Played) -> None:
         assert counted["entered"] > 0
 
 
+def arguments_that_do_not_fit_are_rejected(played: Played) -> None:
+    """What cannot be served is refused before anything runs or asks."""
+    if played.rejected is not None:
+        assert played.rejected.error is not None or played.rejected.is_error
+        assert not played.rejected.questions
+
+
+def questions_say_what_they_have_to(played: Played) -> None:
+    """Values stand between quotes, pages have their own ids, and what was valid of an answer is shown again."""
+    agency = played.environment.agency
+    for question in played.call.questions:
+        if question.message.startswith("Book "):
+            words = question.message.splitlines()
+            assert f'Book 3 nights for "{agency.traveller}"?' in words, words
+            assert f'traveller: "{agency.traveller}"' in words, words
+        if isinstance(question.params, ElicitRequestURLParams):
+            assert question.params.url.startswith("https:"), question.params.url
+            # On 2026-07-28 pages have no ids.
+            assert (question.params.elicitation_id or "").startswith("pay-") is (played.row.era is Era.LIVE), question
+    if "page" in played.row.features and played.row.over != "stdio":
+        bound = played.row.subject == "ada"
+        assert (agency.counted["nobody to give a ticket"] == 0) is bound, "tickets are bound to users alone"
+    for again in [one for one in played.call.questions if LUGGAGE.match(one.message)][1:]:
+        assert again.shown["fields"]["fragile"].get("default") is True, again.shown
+
+
 def no_value_is_logged(played: Played) -> None:
     """No argument, answer, token, ticket or secret is in a log."""
-    assert played.environment.agency.plant.lines_with("\n".join(played.logged)) == []
+    logged = [*played.logged_of_rejected, *played.logged]
+    assert played.environment.agency.plant.lines_with("\n".join(logged)) == []
+
+
+def no_value_is_readable_in_a_ledger(played: Played) -> None:
+    """What a ledger keeps of a call outside of this process is sealed."""
+    kept = b"".join(path.read_bytes() for path in played.environment.folder.glob("calls.db*"))
+    assert played.environment.agency.plant.found_in(kept.decode("latin-1")) == set()
 
 
 def transcripts_keep_what_is_not_revealed(played: Played) -> None:
@@ -120,6 +158,18 @@ async def a_second_instance_continues_it(environment: Environment) -> None:
     assert result_of(call).startswith("3 nights")
 
 
+async def a_late_duplicate_in_a_rollout_runs_nothing(environment: Environment) -> None:
+    """A build whose calls live less long keeps the results of those that another has begun for as long as that one."""
+    row = environment.row
+    if row.over != "memory" or row.ledger == "redis" or not row.is_exactly_once:
+        return
+    with Clock().set() as clock:
+        rollout = Rollout(partial(environment.make, ttl=SHORT, max_age=SHORT), clock)
+        call = await environment.call(environment.user(era=Era.RETRY, network=[rollout]))
+    assert result_of(call).startswith("3 nights")
+    assert [*environment.agency.booked.values()] == [1]
+
+
 Invariant = Callable[[Played], None]
 Later = Callable[[Environment], Awaitable[None]]
 
@@ -128,14 +178,21 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     the_promised_result_comes,
     effects_are_as_often_as_promised,
     what_is_entered_is_left,
+    arguments_that_do_not_fit_are_rejected,
+    questions_say_what_they_have_to,
     no_value_is_logged,
+    no_value_is_readable_in_a_ledger,
     transcripts_keep_what_is_not_revealed,
     the_trace_shows_and_explains_it,
     unchanged_code_is_compatible,
 )
 """Of what was played."""
 
-LATER: Final[tuple[Later, ...]] = (both_eras_return_the_same, a_second_instance_continues_it)
+LATER: Final[tuple[Later, ...]] = (
+    both_eras_return_the_same,
+    a_second_instance_continues_it,
+    a_late_duplicate_in_a_rollout_runs_nothing,
+)
 """Of the same servers, with other calls."""
 
 

@@ -30,7 +30,7 @@ class Row:
     over: Literal["memory", "http", "stdio"]
     instances: Literal["one", "several"]
     ledger: Literal["memory", "sqlite", "redis"]
-    subject: Literal["nobody", "ada"]
+    subject: Literal["nobody", "client", "ada"]
     trace: Literal["off", "hidden", "all"]
     errors: Literal["shown", "masked"]
     network: str
@@ -56,7 +56,7 @@ _ENVIRONMENT: Final[dict[str, list[Any]]] = {
     "over": ["memory", "http", "stdio"],
     "instances": ["one", "several"],
     "ledger": ["memory", "sqlite", "redis"],
-    "subject": ["nobody", "ada"],
+    "subject": ["nobody", "client", "ada"],
     "trace": ["all", "hidden", "off"],
     "errors": ["shown", "masked"],
     "network": [HONEST, *NETWORKS],
@@ -98,6 +98,8 @@ _CONSTRAINTS: Final = [
     _where("era", "live", _is("network", HONEST), _is("instances", "one")),
     _where("kind", "prompt", *_PLAIN),
     _where("kind", "template", *_PLAIN),
+    # Over HTTP the servers here are told who calls, and in memory they are shown an access token.
+    _where("subject", "client", _is("over", "memory")),
     # A process of its own has neither our trace nor our books.
     _where(
         "over",
