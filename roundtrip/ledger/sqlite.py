@@ -99,10 +99,10 @@ _FORGET: Final = (
 # One statement again: of those who count at once, each sees what the others have counted.
 _COUNT: Final = """
 INSERT INTO counted (key, item, expires) SELECT :key, :item, :expires
-WHERE (SELECT count(*) FROM counted WHERE key = :key) < :most
-ON CONFLICT DO NOTHING
+WHERE (SELECT count(*) FROM counted WHERE key = :key AND expires > :now) < :most
+ON CONFLICT (key, item) DO UPDATE SET expires = :expires WHERE counted.expires <= :now
 """
-_COUNTED: Final = "SELECT 1 FROM counted WHERE key = :key AND item = :item"
+_COUNTED: Final = "SELECT 1 FROM counted WHERE key = :key AND item = :item AND expires > :now"
 
 
 class SqliteLedger:
@@ -196,15 +196,15 @@ class SqliteLedger:
     async def count(self, key: str, item: str, *, most: int, keep: float, account: str | None = None) -> bool:
         """As the contract says."""
         del account
-        given = {"key": key, "item": item, "most": most}
 
         def count(connection: sqlite3.Connection) -> bool:
             now = time.time()
+            given = {"key": key, "item": item, "now": now}
             self._claims += 1
             if self._claims % _FORGET_EVERY == 0:
                 _forget(connection, now)
-            connection.execute(_COUNT, {**given, "expires": now + keep})
-            return connection.execute(_COUNTED, {"key": key, "item": item}).fetchone() is not None
+            connection.execute(_COUNT, {**given, "most": most, "expires": now + keep})
+            return connection.execute(_COUNTED, given).fetchone() is not None
 
         return await self._run(count)
 

@@ -577,8 +577,6 @@ async def test_of_many_who_count_at_once_no_more_than_the_number_are_counted(led
 
 
 async def test_what_was_counted_is_forgotten_after_its_time(ledger: Ledger) -> None:
-    if isinstance(ledger, SqliteLedger):
-        pytest.skip("forgets when it is used; see the test of its file")
     assert await ledger.count("call/guesses", "a", most=1, keep=SHORT)
     with anyio.fail_after(20):
         while not await ledger.count("call/guesses", "b", most=1, keep=LONG):  # noqa: ASYNC110 - no event
@@ -589,7 +587,7 @@ async def test_a_file_does_not_fill_up_with_what_was_counted(tmp_path: Path) -> 
     ledger = SqliteLedger(tmp_path / "ledger.db", durable=False)
     assert await ledger.count("kept", "a", most=1, keep=LONG)
     for number in range(300):
-        assert await ledger.count(str(number), "a", most=1, keep=0)
+        await ledger.count(str(number), "a", most=1, keep=0)
     await ledger.aclose()
     with closing(sqlite3.connect(tmp_path / "ledger.db")) as file:
         keys = [key for (key,) in file.execute("SELECT key FROM counted")]
