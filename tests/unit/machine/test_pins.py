@@ -1,6 +1,7 @@
 """Pins: which answers count for which questions, and what can be told of a change."""
 
 import hashlib
+import hmac
 from itertools import count
 from typing import Final
 
@@ -8,6 +9,7 @@ import pytest
 
 from roundtrip.machine.pins import (
     LIST_ROOTS,
+    MAC_BYTES,
     PAGE,
     SAMPLE,
     SAMPLE_WITH_TOOLS,
@@ -106,3 +108,10 @@ def test_a_label_is_the_first_six_bytes_as_text() -> None:
 
 def test_half_characters_have_digests_of_their_own() -> None:
     assert digest("\ud800") != digest("\ud801")
+
+
+@pytest.mark.parametrize("size", [1, 32, 64, 65, 200])
+def test_keyed_part_is_the_hmac_of_its_parts(size: int) -> None:
+    key, message, schema = bytes(range(size)), digest("Pay?"), digest("{}")
+    pin = Pinner([key]).pin("call", message, schema)
+    assert pin[:MAC_BYTES] == hmac.digest(key, message + schema + b"call", "sha256")[:MAC_BYTES]
