@@ -245,7 +245,8 @@ class Answers:
         self._tell_read(key, response, "taken")
         for former in names[1:]:
             self.entries.pop(former, None)
-        self.entries[key] = Entry(outcome.action, self._pin(question), data)
+        self.entries[key] = Entry(outcome.action, asked.pin, data)
+        self._renew(key, question)
         self._fresh.add(key)
         self.open.pop(key, None)
         return outcome
