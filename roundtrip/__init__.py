@@ -7,26 +7,26 @@ from roundtrip.on_demand import on_demand
 if TYPE_CHECKING:
     from mcp.server.mcpserver.exceptions import ToolError
 
-    from roundtrip.asks.markers import Elicit, ElicitUrl, ListRoots, Sample
-    from roundtrip.asks.outcomes import (
+    from roundtrip.errors import InvalidSignature, RoundtripError
+    from roundtrip.machine.call import Step
+    from roundtrip.machine.table import Event, State
+    from roundtrip.questions.markers import Elicit, ElicitUrl, ListRoots, Sample
+    from roundtrip.questions.outcomes import (
         AcceptedElicitation,
         CancelledElicitation,
         DeclinedElicitation,
         ElicitationResult,
     )
-    from roundtrip.asks.samples import Sampled
-    from roundtrip.errors import InvalidSignature, RoundtripError
-    from roundtrip.graph.markers import Depends, Resolve
-    from roundtrip.machine.call import Step
-    from roundtrip.machine.table import Event, State
-    from roundtrip.recording.recorder import Recorder
-    from roundtrip.recording.telemetry import Telemetry
+    from roundtrip.questions.samples import Sampled
+    from roundtrip.resolvers.markers import Depends, Resolve
     from roundtrip.server.content import Audio, File, Image, ToolResult
     from roundtrip.server.context import Context
     from roundtrip.server.current import get_access_token, get_context, get_http_headers, get_request
     from roundtrip.server.server import Server
     from roundtrip.server.tools.options import tool
-    from roundtrip.tickets import Ticket
+    from roundtrip.tokens.tickets import Ticket
+    from roundtrip.trace.writing.recorder import Recorder
+    from roundtrip.trace.writing.telemetry import Telemetry
 
 __all__ = [
     "AcceptedElicitation",
@@ -68,26 +68,26 @@ if not TYPE_CHECKING:
         __name__,
         {
             "mcp.server.mcpserver.exceptions": ["ToolError"],
-            "roundtrip.asks.markers": ["Elicit", "ElicitUrl", "ListRoots", "Sample"],
-            "roundtrip.asks.outcomes": [
+            "roundtrip.questions.markers": ["Elicit", "ElicitUrl", "ListRoots", "Sample"],
+            "roundtrip.questions.outcomes": [
                 "AcceptedElicitation",
                 "CancelledElicitation",
                 "DeclinedElicitation",
                 "ElicitationResult",
             ],
-            "roundtrip.asks.samples": ["Sampled"],
+            "roundtrip.questions.samples": ["Sampled"],
             "roundtrip.errors": ["InvalidSignature", "RoundtripError"],
-            "roundtrip.graph.markers": ["Depends", "Resolve"],
+            "roundtrip.resolvers.markers": ["Depends", "Resolve"],
             "roundtrip.machine.call": ["Step"],
             "roundtrip.machine.table": ["Event", "State"],
-            "roundtrip.recording.recorder": ["Recorder"],
-            "roundtrip.recording.telemetry": ["Telemetry"],
+            "roundtrip.trace.writing.recorder": ["Recorder"],
+            "roundtrip.trace.writing.telemetry": ["Telemetry"],
             "roundtrip.server.content": ["Audio", "File", "Image", "ToolResult"],
             "roundtrip.server.context": ["Context"],
             "roundtrip.server.current": ["get_access_token", "get_context", "get_http_headers", "get_request"],
             "roundtrip.server.server": ["Server"],
             "roundtrip.server.tools.options": ["tool"],
-            "roundtrip.tickets": ["Ticket"],
+            "roundtrip.tokens.tickets": ["Ticket"],
         },
         modules=["errors", "ledger"],
     )

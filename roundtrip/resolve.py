@@ -12,16 +12,16 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import InputRequiredResult
 
+from roundtrip.engine.leg import DONE, Leg, Limits, Refused, Suspended, open_call, serve
 from roundtrip.errors import InvalidSignature, TokenRejected
-from roundtrip.graph.markers import Marker, Resolve, SdkResolve
-from roundtrip.graph.plan import Node, Plan
-from roundtrip.graph.planner import ResolvedParameters, find_resolved, make_plan
-from roundtrip.graph.signatures import identity, returns_input_required
 from roundtrip.machine.journal import Journal, from_text, to_text
-from roundtrip.runtime.leg import DONE, Leg, Limits, Refused, Suspended, open_call, serve
+from roundtrip.resolvers.markers import Marker, Resolve, SdkResolve
+from roundtrip.resolvers.plan import Node, Plan
+from roundtrip.resolvers.planner import ResolvedParameters, find_resolved, make_plan
+from roundtrip.resolvers.signatures import identity, returns_input_required
 from roundtrip.server.clients import RequestClient
 from roundtrip.server.server import Server
-from roundtrip.tokens import JournalCodec
+from roundtrip.tokens.token import JournalCodec
 
 __all__ = [
     "Resolve",

@@ -15,10 +15,10 @@ from typing import Any, Final
 from pydantic.json_schema import GenerateJsonSchema
 
 from roundtrip import Event, State
-from roundtrip.drawings.machine import machine_mermaid
-from roundtrip.machine.packing import FORMAT
+from roundtrip.machine.journal_bytes import FORMAT
 from roundtrip.machine.table import ARROWS, FINAL
-from roundtrip.recording.lines import LINE
+from roundtrip.trace.drawings.machine import machine_mermaid
+from roundtrip.trace.writing.lines import LINE
 from specs.requirements import REQUIREMENTS, Requirement
 from specs.tokens import vectors_page
 

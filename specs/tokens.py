@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
-from roundtrip.claims import audience_digest, claims_of, principal_claim
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, from_text
 from roundtrip.machine.pins import Pinner, digest
-from roundtrip.tokens import JournalCodec, KeyRing, Sealer, TokenCodec
+from roundtrip.tokens.binding import audience_digest, claims_of, principal_claim
+from roundtrip.tokens.token import JournalCodec, KeyRing, Sealer, TokenCodec
 
 __all__ = ["REFUSED", "VECTORS", "Vector", "read_vectors", "vectors_page"]
 

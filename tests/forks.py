@@ -24,14 +24,14 @@ FORKS: Final = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
         "redis.asyncio",
-        "roundtrip.calling.call",
+        "roundtrip.client.call",
         "roundtrip.cli",
         "roundtrip.demo.tour",
         "roundtrip.ledger",
         "roundtrip.serving.application",
         "roundtrip.serving.supervisor",
         "roundtrip.testing",
-        "roundtrip.trace.serving",
+        "roundtrip.trace.page.serving",
         "tests.hosts",
     ]
 )

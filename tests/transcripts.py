@@ -4,8 +4,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, cast
 
+from roundtrip.engine.reasons import Reason
 from roundtrip.errors import RejectionReason
-from roundtrip.recording.lines import (
+from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.writing.lines import (
     LINE,
     AnsweredLine,
     AskedLine,
@@ -16,8 +18,6 @@ from roundtrip.recording.lines import (
     RefusedLine,
     ShownQuestion,
 )
-from roundtrip.runtime.reasons import Reason
-from roundtrip.trace.calls import TracedCall, join
 
 __all__ = ["AT", "answer", "answered", "asked", "began", "call_of", "ended", "kept", "question", "refused", "write"]
 

@@ -12,12 +12,12 @@ from typing import Any, Final
 from roundtrip.checking.recorded import Answer, Ending, NotReplayable, Question, RecordedCall, Round, recorded_call
 from roundtrip.checking.stage import Played, Stage, open_stage
 from roundtrip.checking.verdicts import AskedAgain, Cause, Checked, Divergence, Turn
+from roundtrip.engine.answers import Open
+from roundtrip.engine.reasons import Reason
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal
-from roundtrip.runtime.answers import Open
-from roundtrip.runtime.reasons import Reason
 from roundtrip.server.rehearsal import End
 from roundtrip.server.server import Server
-from roundtrip.trace.calls import TracedCall
+from roundtrip.trace.reading.calls import TracedCall
 
 __all__ = ["TIMEOUT", "check_calls"]
 

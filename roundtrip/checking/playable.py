@@ -7,10 +7,10 @@ from typing import Any, Final, Literal, cast
 
 from pydantic import JsonValue
 
-from roundtrip.asks.questions import TICKET, TICKET_SHOWN
 from roundtrip.checking.literals import Name, assignment, invocation, is_short, literal
 from roundtrip.checking.recorded import Answer, Ending, NotReplayable, Question, RecordedCall, revealed
 from roundtrip.machine.journal import Action
+from roundtrip.questions.wire import TICKET, TICKET_SHOWN
 
 __all__ = ["Era", "ServerName", "write_test"]
 

@@ -26,10 +26,10 @@ from mcp_types import (
 from pydantic import BaseModel, ValidationError
 
 from roundtrip.checking.recorded import Answer, Kind, NotReplayable, RecordedCall
-from roundtrip.clients.legs import Era, Leg, Method, send
+from roundtrip.client.legs import Era, Leg, Method, send
+from roundtrip.engine.answers import Open
 from roundtrip.machine.journal import Action, Journal
 from roundtrip.machine.pins import Pinner
-from roundtrip.runtime.answers import Open
 from roundtrip.server.rehearsal import End, Rehearsal, rehearsing
 from roundtrip.server.server import Server
 

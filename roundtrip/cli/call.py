@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, Root
     from pydantic import BaseModel
 
-    from roundtrip.calling.endings import Ending
+    from roundtrip.client.endings import Ending
 
 __all__ = ["COMMAND"]
 
@@ -83,7 +83,7 @@ def _configure(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace) -> int:
-    from roundtrip.calling.endings import CallFailed
+    from roundtrip.client.endings import CallFailed
 
     try:
         return _call(arguments)
@@ -96,13 +96,13 @@ def _run(arguments: Namespace) -> int:
 def _call(arguments: Namespace) -> "Ending":
     import anyio
 
-    from roundtrip.calling.answers import NO_ANSWERS, read_answers
-    from roundtrip.calling.call import Called, Plan, carry_out
-    from roundtrip.calling.endings import CallFailed, Ending
-    from roundtrip.calling.showing import text_of_result, text_of_tools
-    from roundtrip.calling.targets import target_of
-    from roundtrip.calling.terminal import Terminal
-    from roundtrip.clients.legs import Era
+    from roundtrip.client.answers import NO_ANSWERS, read_answers
+    from roundtrip.client.call import Called, Plan, carry_out
+    from roundtrip.client.endings import CallFailed, Ending
+    from roundtrip.client.legs import Era
+    from roundtrip.client.showing import text_of_result, text_of_tools
+    from roundtrip.client.targets import target_of
+    from roundtrip.client.terminal import Terminal
 
     if arguments.list and arguments.tool is not None:
         raise CallFailed("--list calls no tool; leave the tool out")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.loading import TARGET_HELP, load_server
 from roundtrip.cli.parsing import add_json, some_seconds
-from roundtrip.recording.variables import TRACE_VARIABLE
+from roundtrip.trace.writing.variables import TRACE_VARIABLE
 
 if TYPE_CHECKING:
     from roundtrip.checking.verdicts import Checked
@@ -52,7 +52,7 @@ def _run(arguments: Namespace) -> int:
     from roundtrip.checking.telling import as_data, as_text, summary
     from roundtrip.checking.verdicts import Verdict
     from roundtrip.cli.trace.sources import json_text, load
-    from roundtrip.clients.trouble import innermost
+    from roundtrip.client.trouble import innermost
     from roundtrip.safe_text import printable
     from roundtrip.server.probe import PROBE_TOOL
 

@@ -57,10 +57,10 @@ def _run(arguments: Namespace) -> int:
     # Other commands need none of this, and should not wait for it.
     import anyio
 
-    from roundtrip.calling.endings import CallFailed
-    from roundtrip.calling.targets import target_of
     from roundtrip.cli.trace.sources import json_text
     from roundtrip.cli.trace.terminal import Screen
+    from roundtrip.client.endings import CallFailed
+    from roundtrip.client.targets import target_of
     from roundtrip.doctor.findings import Level, findings_of
     from roundtrip.doctor.probing import observe
     from roundtrip.doctor.telling import as_data, as_lines

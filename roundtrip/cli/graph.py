@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.loading import TARGET_HELP, load_server
-from roundtrip.recording.variables import TRACE_VARIABLE
+from roundtrip.trace.writing.variables import TRACE_VARIABLE
 
 if TYPE_CHECKING:
-    from roundtrip.drawings.machine import Format
+    from roundtrip.trace.drawings.machine import Format
 
 __all__ = ["COMMAND"]
 
@@ -34,7 +34,7 @@ def _configure(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace) -> int:
-    from roundtrip.drawings.machine import Format
+    from roundtrip.trace.drawings.machine import Format
 
     format = Format(arguments.format)
     if arguments.call is not None:
@@ -57,8 +57,8 @@ def _write(file: str, drawing: str) -> None:
 
 def _draw_call(arguments: Namespace, format: "Format") -> str:
     from roundtrip.cli.trace.sources import find_call, load
-    from roundtrip.drawings.machine import Journey, draw_machine
     from roundtrip.safe_text import printable
+    from roundtrip.trace.drawings.machine import Journey, draw_machine
 
     if arguments.target is not None:
         raise CommandFailed("--call marks the way of a call through the machine; leave MODULE:SERVER out")
@@ -68,8 +68,8 @@ def _draw_call(arguments: Namespace, format: "Format") -> str:
 
 
 def _draw(target: str | None, tool: str | None, format: "Format") -> str:
-    from roundtrip.drawings.machine import draw_machine
-    from roundtrip.drawings.plans import draw_plans
+    from roundtrip.trace.drawings.machine import draw_machine
+    from roundtrip.trace.drawings.plans import draw_plans
 
     if target is None:
         return draw_machine(format)

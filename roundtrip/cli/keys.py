@@ -179,7 +179,7 @@ def _further(keys: KeyFile, *, now: datetime, max_age: float, force: bool) -> tu
 
 
 def _show(keys: KeyFile) -> None:
-    from roundtrip.tokens import KeyRing
+    from roundtrip.tokens.token import KeyRing
 
     hints = KeyRing(keys.keys).hints()
     for hint, one in zip(hints, (keys.signs, keys.other), strict=False):

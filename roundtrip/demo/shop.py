@@ -5,10 +5,10 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
-from roundtrip.asks.markers import Elicit
-from roundtrip.graph.markers import Resolve
-from roundtrip.recording.configuration import Trace
+from roundtrip.questions.markers import Elicit
+from roundtrip.resolvers.markers import Resolve
 from roundtrip.server.server import Server
+from roundtrip.trace.writing.configuration import Trace
 
 __all__ = ["TOOL", "Receipt", "make_shop"]
 

@@ -32,10 +32,10 @@ from mcp_types import (
 )
 from pydantic import TypeAdapter, ValidationError
 
-from roundtrip.calling.targets import Target
-from roundtrip.clients.bounds import TooLarge, bound, uncompressed
-from roundtrip.clients.legs import Era
-from roundtrip.clients.trouble import innermost, quiet
+from roundtrip.client.bounds import TooLarge, bound, uncompressed
+from roundtrip.client.legs import Era
+from roundtrip.client.targets import Target
+from roundtrip.client.trouble import innermost, quiet
 from roundtrip.doctor.facts import Began, Instance, Journey, Live, Look, Observed, Place, Reached, Said, Trouble
 from roundtrip.server.probe import PROBE_TOOL
 from roundtrip.server.refusals import is_refusal

@@ -11,10 +11,10 @@ from mcp_types import CreateMessageResult, ListRootsResult, LoggingLevel, Sampli
 from pydantic import AnyUrl, BaseModel
 from typing_extensions import TypeForm, Unpack
 
-from roundtrip.asks.markers import Elicit, ElicitUrl, Marker, SampleOptions, SdkElicit, SdkListRoots, SdkSample
-from roundtrip.asks.outcomes import ElicitationResult
-from roundtrip.asks.samples import Sampled
 from roundtrip.errors import AskedTooLate, BodyMistake
+from roundtrip.questions.markers import Elicit, ElicitUrl, Marker, SampleOptions, SdkElicit, SdkListRoots, SdkSample
+from roundtrip.questions.outcomes import ElicitationResult
+from roundtrip.questions.samples import Sampled
 from roundtrip.server.threads import unless_left
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Final, Literal, NamedTuple
 
-from roundtrip.server.admission import Gate, Gates
+from roundtrip.server.gates import Gate, Gates
 from roundtrip.server.visibility import Component, Visibility
 
 __all__ = ["Catalog", "Listed", "Shelf"]

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from roundtrip.safe_text import printable
 from roundtrip.server.connections import while_answerable
-from roundtrip.server.seams import session_id_of
+from roundtrip.server.sdk_private import session_id_of
 
 __all__ = ["NO_EMPTY_ROUNDS", "RequestClient", "announced_name", "client_name"]
 

@@ -20,7 +20,7 @@ from mcp_types import (
     TextContent,
 )
 
-from roundtrip.asks.markers import is_marker
+from roundtrip.questions.markers import is_marker
 from roundtrip.server.media_types import UNKNOWN, extension_of, type_of_format, type_of_name
 from roundtrip.server.sendable import require_sendable, require_sendable_model, require_sendable_text, unsendable
 

@@ -23,7 +23,11 @@ from mcp_types import (
 from pydantic import AnyUrl, BaseModel
 from typing_extensions import TypeForm, Unpack
 
-from roundtrip.asks.markers import (
+from roundtrip.engine.body import Body
+from roundtrip.engine.timeouts import clock_standing
+from roundtrip.errors import AskedTooLate, BodyMistake, QuestionRefused, UsedUnawaited
+from roundtrip.machine.journal import Action
+from roundtrip.questions.markers import (
     WEB,
     Elicit,
     ElicitUrl,
@@ -36,16 +40,12 @@ from roundtrip.asks.markers import (
     SdkSample,
     require_scheme,
 )
-from roundtrip.asks.outcomes import ElicitationResult, Outcome
-from roundtrip.asks.samples import Sampled, read_structured, text_of
-from roundtrip.errors import AskedTooLate, BodyMistake, QuestionRefused, UsedUnawaited
-from roundtrip.machine.journal import Action
-from roundtrip.runtime.body import Body
-from roundtrip.runtime.timeouts import clock_standing
+from roundtrip.questions.outcomes import ElicitationResult, Outcome
+from roundtrip.questions.samples import Sampled, read_structured, text_of
 from roundtrip.server.blocking import BlockingAsks
 from roundtrip.server.calls import CallInfo
-from roundtrip.server.changes import announced_by_author
-from roundtrip.server.seams import session_id_of
+from roundtrip.server.notifications import announced_by_author
+from roundtrip.server.sdk_private import session_id_of
 
 __all__ = ["Asking", "Context"]
 

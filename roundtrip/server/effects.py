@@ -12,7 +12,7 @@ from typing import Protocol
 from mcp.server.subscriptions import SubscriptionBus
 
 from roundtrip.ledger.contract import Ledger
-from roundtrip.recording.tracing import Tracers
+from roundtrip.tracing import Tracers
 
 __all__ = ["Effects", "Stopping"]
 

@@ -17,6 +17,8 @@ from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ErrorData
 
+from roundtrip.engine.answers import Noted
+from roundtrip.engine.once import Recalled
 from roundtrip.errors import (
     CallHasEnded,
     CallTakenOver,
@@ -27,11 +29,9 @@ from roundtrip.errors import (
 )
 from roundtrip.ledger.contract import Claim, Ledger, LedgerDown, Standing
 from roundtrip.machine.journal import from_text, to_text
-from roundtrip.runtime.answers import Noted
-from roundtrip.runtime.once import Recalled
 from roundtrip.server.failures import Crashed, tool_failure
 from roundtrip.server.requests import SKEW
-from roundtrip.tokens import Sealer
+from roundtrip.tokens.token import Sealer
 
 __all__ = ["Booked", "OnUnknown", "OncePolicy"]
 

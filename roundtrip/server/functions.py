@@ -12,12 +12,13 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from mcp.server.mcpserver import Context as SdkContext
 from mcp_types import InputRequiredResult
 
-from roundtrip.asks.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
+from roundtrip.engine.leg import DONE, Limits
 from roundtrip.errors import BodyMistake, InvalidSignature, OutcomeNotUnwrapped, UsedUnawaited
-from roundtrip.graph.markers import Marker, SdkResolve
-from roundtrip.graph.plan import Plan
-from roundtrip.graph.planner import ResolvedParameters, find_resolved, make_plan
-from roundtrip.graph.signatures import (
+from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
+from roundtrip.resolvers.markers import Marker, SdkResolve
+from roundtrip.resolvers.plan import Plan
+from roundtrip.resolvers.planner import ResolvedParameters, find_resolved, make_plan
+from roundtrip.resolvers.signatures import (
     arms_of,
     display_name,
     given_by_partials,
@@ -25,11 +26,10 @@ from roundtrip.graph.signatures import (
     is_async,
     returns_input_required,
 )
-from roundtrip.recording.tracing import Subject
-from roundtrip.runtime.leg import DONE, Limits
 from roundtrip.server.builds import Build
 from roundtrip.server.overrides import Planned
 from roundtrip.server.threads import SHARED, Pool, RunInPool, run_in_thread
+from roundtrip.tracing import Subject
 
 __all__ = ["AskingFunction", "Kind", "Signature", "check_timeout", "read_signature"]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from roundtrip.ledger.contract import Ledger, Reach
-from roundtrip.server.security import Protection
+from roundtrip.server.keys import Protection
 from roundtrip.server.tools.registered import RegisteredTool
 
 __all__ = ["Identity", "identity_of"]

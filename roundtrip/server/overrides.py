@@ -5,9 +5,9 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from weakref import WeakSet
 
-from roundtrip.graph.plan import Plan
-from roundtrip.graph.planner import Replacements
-from roundtrip.graph.signatures import display_name, identity
+from roundtrip.resolvers.plan import Plan
+from roundtrip.resolvers.planner import Replacements
+from roundtrip.resolvers.signatures import display_name, identity
 
 __all__ = ["Overrides", "Planned"]
 

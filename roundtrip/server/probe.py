@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from mcp.server.mcpserver.exceptions import ToolError
 
-from roundtrip.asks.markers import Elicit
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.questions.markers import Elicit
 from roundtrip.server.context import Context
 from roundtrip.server.effects import Effects
 from roundtrip.server.identity import Identity
-from roundtrip.server.security import Protection
+from roundtrip.server.keys import Protection
 from roundtrip.server.tools.options import ToolSpec
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
 

@@ -22,17 +22,17 @@ from mcp_types import ResourceTemplate as WireTemplate
 from pydantic import AnyUrl
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.graph.signatures import display_name
-from roundtrip.server.admission import Doorkeeper, Enabled, read_enabled
+from roundtrip.resolvers.signatures import display_name
 from roundtrip.server.catalog import Catalog, Listed, Shelf
-from roundtrip.server.changes import Announcer, Listing
 from roundtrip.server.effects import Effects
 from roundtrip.server.failures import log_unknown, log_unread, prompt_failure, resource_failure, with_failures
 from roundtrip.server.functions import AskingFunction, Signature, read_signature
-from roundtrip.server.legs import Incoming, LegRunner, result_of
+from roundtrip.server.gates import Doorkeeper, Enabled, read_enabled
+from roundtrip.server.keys import Protection
+from roundtrip.server.leg_runner import Incoming, LegRunner, result_of
+from roundtrip.server.notifications import Announcer, Listing
 from roundtrip.server.overrides import Overrides
-from roundtrip.server.seams import HookedServer, begins_for_client
-from roundtrip.server.security import Protection
+from roundtrip.server.sdk_private import HookedServer, begins_for_client
 from roundtrip.server.tools.arguments import fields_rejected_by, rejected_fields
 from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.server.visibility import Strings

@@ -11,14 +11,14 @@ from typing import Any, Final, cast
 
 from mcp.server.context import ServerRequestContext
 
+from roundtrip.engine.answers import seeds_of
 from roundtrip.errors import LedgerUnavailable
 from roundtrip.ledger.contract import LedgerDown, Reach, Standing
 from roundtrip.machine.journal import Entry, Journal
-from roundtrip.runtime.answers import seeds_of
 from roundtrip.server.effects import Effects
 from roundtrip.server.failures import tool_failure
+from roundtrip.server.keys import Protection
 from roundtrip.server.requests import SKEW
-from roundtrip.server.security import Protection
 from roundtrip.server.tools.registered import RegisteredTool
 
 __all__ = ["Recovery"]

@@ -18,17 +18,17 @@ from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
+from roundtrip.engine.answers import Open
 from roundtrip.errors import RoundtripError
 from roundtrip.ledger.memory import MemoryLedger
 from roundtrip.machine.call import Step
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event
-from roundtrip.recording.tracing import Beginning, Raised, Refusal, Refused, Tracers, Wrote
-from roundtrip.runtime.answers import Open
 from roundtrip.server.effects import Effects
 from roundtrip.server.requests import asking_request
 from roundtrip.server.server import Server
+from roundtrip.tracing import Beginning, Raised, Refusal, Refused, Tracers, Wrote
 
 __all__ = ["End", "Rehearsal", "Rehearsed", "rehearsing"]
 

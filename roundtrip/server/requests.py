@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from mcp.server.context import ServerRequestContext
 
-from roundtrip.asks.outcomes import Outcome
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Entry, Journal
+from roundtrip.questions.outcomes import Outcome
 
 __all__ = ["REQUEST", "SKEW", "InFlight", "asking_request"]
 

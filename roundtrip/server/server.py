@@ -31,41 +31,41 @@ from mcp_types import CallToolResult, Icon, InputRequiredResult, TextContent, To
 from mcp_types import Tool as WireTool
 from typing_extensions import Unpack
 
+from roundtrip.engine.leg import Authored, Finished, Suspended
 from roundtrip.errors import TicketReason, TicketRejected
-from roundtrip.graph.plan import Plan
 from roundtrip.ledger.contract import Ledger
 from roundtrip.ledger.memory import MemoryLedger
-from roundtrip.machine.packing import MAX_JOURNAL_BYTES
-from roundtrip.recording.configuration import Trace, tracers_of
-from roundtrip.recording.tracing import Tracer
-from roundtrip.runtime.leg import Authored, Finished, Suspended
-from roundtrip.server.admission import Admission, Doorkeeper, PrivateAnswers
-from roundtrip.server.boundary import RequestBoundary
+from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
+from roundtrip.resolvers.plan import Plan
 from roundtrip.server.catalog import Catalog, Shelf
-from roundtrip.server.changes import Announcer
 from roundtrip.server.context import Context
 from roundtrip.server.effects import Effects
 from roundtrip.server.exactly_once import OncePolicy
 from roundtrip.server.failures import log_unknown, told_by, tool_failure
+from roundtrip.server.fast_path import ToolCalls
+from roundtrip.server.gates import Admission, Doorkeeper, PrivateAnswers
 from roundtrip.server.headers import check_headers
 from roundtrip.server.identity import Identity, identity_of
-from roundtrip.server.legs import NO_REQUEST, Incoming, LegRunner, log_teardown, result_of
+from roundtrip.server.keys import Keys, Principal, limits_of, protect
+from roundtrip.server.leg_runner import NO_REQUEST, Incoming, LegRunner, log_teardown, result_of
+from roundtrip.server.notifications import Announcer
 from roundtrip.server.overrides import Overrides
 from roundtrip.server.probe import PROBE_TOOL, Probe, probe_wanted
 from roundtrip.server.prompts_and_resources import LISTINGS, PromptsAndResources
 from roundtrip.server.recovery import Recovery
-from roundtrip.server.seams import begins_for_client
-from roundtrip.server.security import Keys, Principal, limits_of, protect
+from roundtrip.server.request_state import RequestBoundary
+from roundtrip.server.sdk_private import begins_for_client
 from roundtrip.server.spans import spans_where_seen
-from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.server.tools.arguments import ArgumentsRejected
 from roundtrip.server.tools.options import ToolDetails, ToolOptions, spec_from
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, UnknownTool, unknown_tool
 from roundtrip.server.tools.versions import requested_version
 from roundtrip.server.visibility import Strings, Visibility
-from roundtrip.tickets import Ticket
-from roundtrip.tokens import MAX_TOKEN_BYTES, JournalCodec
+from roundtrip.tokens.tickets import Ticket
+from roundtrip.tokens.token import MAX_TOKEN_BYTES, JournalCodec
+from roundtrip.trace.writing.configuration import Trace, tracers_of
+from roundtrip.tracing import Tracer
 
 __all__ = ["Server"]
 

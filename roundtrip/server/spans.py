@@ -6,7 +6,7 @@ from typing import Any, Final
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 
-from roundtrip.server.seams import SdkSpans
+from roundtrip.server.sdk_private import SdkSpans
 
 __all__ = ["SpansSeen", "spans_where_seen"]
 

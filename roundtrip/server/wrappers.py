@@ -6,7 +6,7 @@ from typing import Any
 
 from mcp.server.mcpserver import Context as SdkContext
 
-from roundtrip.graph.signatures import hints_of
+from roundtrip.resolvers.signatures import hints_of
 from roundtrip.server.functions import Signature
 
 __all__ = ["hide_parameters"]

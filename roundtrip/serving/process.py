@@ -15,7 +15,7 @@ import anyio
 import uvicorn
 from sse_starlette.sse import AppStatus
 
-from roundtrip.asks.questions import TICKET
+from roundtrip.questions.wire import TICKET
 from roundtrip.server.limited_logs import LimitedFilter
 from roundtrip.server.server import Server
 from roundtrip.serving.application import application_of

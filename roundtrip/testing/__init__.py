@@ -1,6 +1,6 @@
 """What a test suite needs for tools that ask: scripted users who speak through a real client, on either era."""
 
-from roundtrip.clients.legs import Era, Leg
+from roundtrip.client.legs import Era, Leg
 from roundtrip.testing.clocks import Clock
 from roundtrip.testing.comparing import assert_same_on_both_eras
 from roundtrip.testing.conversations import Conversation, Question

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from roundtrip.clients.legs import Era
-from roundtrip.recording.recorder import Recorder
+from roundtrip.client.legs import Era
 from roundtrip.testing.networks.network import Network
+from roundtrip.trace.writing.recorder import Recorder
 
 __all__ = ["CHOSEN", "Choice", "Chosen"]
 

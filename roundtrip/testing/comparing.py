@@ -6,7 +6,7 @@ from typing import Any
 from mcp_types import Root
 from pydantic import BaseModel
 
-from roundtrip.clients.legs import ERAS
+from roundtrip.client.legs import ERAS
 from roundtrip.testing.conversations import Conversation
 from roundtrip.testing.networks.fleet import Target
 from roundtrip.testing.scripts import AnswersBy, MatcherT

@@ -17,9 +17,9 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from roundtrip.asks.questions import TICKET
-from roundtrip.clients.legs import Asking, Era, FinalResult, Leg
+from roundtrip.client.legs import Asking, Era, FinalResult, Leg
 from roundtrip.machine.table import State
+from roundtrip.questions.wire import TICKET
 
 __all__ = ["Conversation", "Message", "Question"]
 

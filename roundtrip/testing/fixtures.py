@@ -10,8 +10,8 @@ import pytest
 from roundtrip.server.server import Server
 from roundtrip.testing.chosen import Choice
 from roundtrip.testing.clocks import Clock
-from roundtrip.trace.calls import TracedCall, join
-from roundtrip.trace.reading import read_files
+from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.transcripts import read_files
 
 __all__ = ["Override", "Traces", "clock", "overrides", "trace"]
 

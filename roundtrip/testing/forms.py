@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 
 from jsonschema import Draft202012Validator, FormatChecker, SchemaError
 
-from roundtrip.calling.fields import FORMATS, Field, Kind
-from roundtrip.calling.forms import fields_of
+from roundtrip.client.fields import FORMATS, Field, Kind
+from roundtrip.client.forms import fields_of
 from roundtrip.safe_text import printable
 
 __all__ = [

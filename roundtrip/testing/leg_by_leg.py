@@ -8,7 +8,7 @@ from mcp.client.session import ClientRequestContext
 from mcp.server.auth.provider import AccessToken
 from mcp_types import CallToolResult, ElicitRequestFormParams, InputRequiredResult, InputResponse
 
-from roundtrip.clients.legs import Era, Leg, LegResult, asking, send
+from roundtrip.client.legs import Era, Leg, LegResult, asking, send
 from roundtrip.testing.conversations import Question
 from roundtrip.testing.networks.fleet import Instances, Target, acting_as
 from roundtrip.testing.scripts import Reply, response_to

@@ -7,14 +7,14 @@ from typing import Any, Final, Literal, cast
 
 import pytest
 
-from roundtrip.clients.legs import ERAS, Era
-from roundtrip.recording.recorder import Recorder
+from roundtrip.client.legs import ERAS, Era
 from roundtrip.testing.chosen import CHOSEN, Choice
 from roundtrip.testing.fixtures import clock, overrides, trace
 from roundtrip.testing.networks.choosing import choose, name_of
 from roundtrip.testing.networks.deliveries import Inapplicable
 from roundtrip.testing.networks.fleet import Make
 from roundtrip.testing.snapshots.fixtures import call_snapshot, wire_snapshot
+from roundtrip.trace.writing.recorder import Recorder
 
 __all__ = [
     "call_snapshot",

@@ -21,11 +21,11 @@ from mcp_types import (
     Root,
 )
 
-from roundtrip.asks.questions import TICKET
-from roundtrip.clients.legs import Asking, Era, Leg, asking
+from roundtrip.client.legs import Asking, Era, Leg, asking
+from roundtrip.engine.client_port import CLIENTS_STOP_AFTER_ROUNDS
 from roundtrip.machine.call import Step
 from roundtrip.machine.table import Event, State
-from roundtrip.runtime.eras import CLIENTS_STOP_AFTER_ROUNDS
+from roundtrip.questions.wire import TICKET
 from roundtrip.server.server import Server
 from roundtrip.testing.chosen import CHOSEN
 from roundtrip.testing.conversations import Conversation, Question

@@ -11,7 +11,7 @@ import anyio.to_thread
 import httpx2
 from starlette.applications import Starlette
 
-from roundtrip.asks.questions import TICKET
+from roundtrip.questions.wire import TICKET
 from roundtrip.server.server import Server
 from roundtrip.testing.conversations import Question
 from roundtrip.testing.scripts import MatcherT, fits, is_sequence, matcher_text

@@ -1,1 +1,1 @@
-"""Reading transcripts: what happened to each call, why, and ways to show it."""
+"""Record calls as transcripts, read them, explain them and show them."""

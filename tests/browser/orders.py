@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import anyio
 
-from roundtrip.recording.recorder import Recorder
 from roundtrip.testing import LegByLeg
+from roundtrip.trace.writing.recorder import Recorder
 from tests.browser.shops import after, before
 
 __all__ = ["record_order"]

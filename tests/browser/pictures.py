@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 
-from roundtrip.trace.calls import TracedCall, join
 from roundtrip.trace.page.document import html
-from roundtrip.trace.reading import files_of, read_files
+from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.transcripts import files_of, read_files
 from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.browser.orders import record_order
 

@@ -7,10 +7,10 @@ from typing import Any, Final, Literal
 import pytest
 from playwright.sync_api import Page
 
-from roundtrip.drawings.machine import Format, draw_machine
-from roundtrip.trace.calls import TracedCall, join
+from roundtrip.trace.drawings.machine import Format, draw_machine
 from roundtrip.trace.page.document import html
-from roundtrip.trace.reading import files_of, read_files
+from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.transcripts import files_of, read_files
 from tests.browser.conftest import Tab, expect
 from tests.browser.orders import record_order
 from tests.unit.trace.tales import HOSTILE, Tale, long_call, question

@@ -12,7 +12,7 @@ from mcp_types import CallToolResult, ElicitRequestURLParams, GetPromptResult, R
 from roundtrip.cli import main
 from roundtrip.testing import Conversation, Era
 from roundtrip.testing.clocks import Clock
-from roundtrip.trace.calls import TracedCall
+from roundtrip.trace.reading.calls import TracedCall
 from tests.combinations import target
 from tests.combinations.environment import Environment, Played
 from tests.combinations.features import LUGGAGE, OTHER_LUGGAGE

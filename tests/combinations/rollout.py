@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from roundtrip.clients.legs import Leg
+from roundtrip.client.legs import Leg
 from roundtrip.testing.clocks import Clock
 from roundtrip.testing.networks.deliveries import Breach, Delivery
 from roundtrip.testing.networks.fleet import Make

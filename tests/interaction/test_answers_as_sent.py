@@ -24,7 +24,7 @@ from mcp_types import (
 from pydantic import BaseModel, Field
 
 from roundtrip import Audio, Elicit, ElicitUrl, Image, ListRoots, Resolve, Sample, Server, ToolResult
-from roundtrip.server.tool_calls import ToolCalls
+from roundtrip.server.fast_path import ToolCalls
 from tests.wire import EVERYTHING, Json, Wire
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from mcp_types import ElicitRequestFormParams, ElicitResult
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from roundtrip import Context, Elicit, Resolve, Server
-from roundtrip.clients.legs import Leg
+from roundtrip.client.legs import Leg
 from roundtrip.testing import Era, LegByLeg
 from tests.players import Person, Reply, connect, text_of
 from tests.unit.secrets import NEW

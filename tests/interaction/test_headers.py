@@ -8,7 +8,7 @@ from mcp.server import MCPServer
 from pydantic import BaseModel, Field
 
 from roundtrip import Elicit, Resolve, Server
-from roundtrip.server.seams import HookedServer
+from roundtrip.server.sdk_private import HookedServer
 from roundtrip.testing import Era, Steps, served
 from tests.players import Person, connect, text_of
 from tests.wire import accept, wire

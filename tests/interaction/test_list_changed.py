@@ -27,7 +27,7 @@ from mcp_types import InputRequiredResult
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Resolve, Server
-from roundtrip.clients.legs import ERAS
+from roundtrip.client.legs import ERAS
 from roundtrip.testing import Era, LegByLeg, served
 from roundtrip.testing.networks.fleet import Instance
 from roundtrip.testing.tap import Tap

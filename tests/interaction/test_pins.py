@@ -11,9 +11,9 @@ from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateSecuri
 from mcp_types import InputRequiredResult
 
 from roundtrip import Context, Elicit, Resolve, Server
+from roundtrip.engine.reasons import Reason
 from roundtrip.ledger import MemoryLedger
 from roundtrip.resolve import build_resolver_plans, find_resolved_parameters, resolve_arguments
-from roundtrip.runtime.reasons import Reason
 from roundtrip.testing import LegByLeg, Steps
 from tests.players import text_of
 

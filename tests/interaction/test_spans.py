@@ -8,7 +8,7 @@ from mcp_types import RequestParamsMeta
 from opentelemetry.trace import format_trace_id, get_current_span
 
 from roundtrip import Server
-from roundtrip.server.seams import SdkSpans
+from roundtrip.server.sdk_private import SdkSpans
 from roundtrip.server.spans import SpansSeen
 from roundtrip.testing import Era
 from tests.players import connect, text_of

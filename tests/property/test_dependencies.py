@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roundtrip import Context, Depends, Elicit, ElicitationResult, Resolve, Server, Step
-from roundtrip.clients.legs import ERAS
+from roundtrip.client.legs import ERAS
 from roundtrip.testing import Era
 from tests.hosts import WAIT
 from tests.nightly import examples

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from mcp_types import ElicitResult
 from pydantic import BaseModel, EmailStr, Field, HttpUrl, create_model
 
-from roundtrip.asks.forms import AnswerInvalid, Form, form_of
+from roundtrip.questions.forms import AnswerInvalid, Form, form_of
 from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_answer
 from roundtrip.testing.strategies import answers, outcomes
 from tests.nightly import examples

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mcp_types import ElicitResult
 from pydantic import AnyUrl, BaseModel, Field, create_model
 
-from roundtrip.asks.forms import AnswerInvalid, Form, form_of
+from roundtrip.questions.forms import AnswerInvalid, Form, form_of
 from roundtrip.testing.strategies import outcomes
 from tests.nightly import examples
 

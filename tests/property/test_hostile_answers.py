@@ -8,7 +8,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 from pydantic import BaseModel, ValidationError
 
-from roundtrip.asks.forms import form_of
+from roundtrip.questions.forms import form_of
 from roundtrip.testing.strategies import outcomes
 from tests.nightly import examples
 from tests.property.vault import Choice, Send, Vault, besiege, is_the_frozen_refusal, json_of

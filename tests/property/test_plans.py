@@ -8,12 +8,12 @@ import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roundtrip.asks.markers import Marker
-from roundtrip.asks.outcomes import Outcome
-from roundtrip.graph.plan import Node
-from roundtrip.graph.planner import make_plan
-from roundtrip.graph.walk import Walk
 from roundtrip.machine.journal import Action
+from roundtrip.questions.markers import Marker
+from roundtrip.questions.outcomes import Outcome
+from roundtrip.resolvers.plan import Node
+from roundtrip.resolvers.planner import make_plan
+from roundtrip.resolvers.scheduler import Walk
 from tests.nightly import examples
 from tests.property.graphs import Answer, Built, Expected, Graph, graphs, interpret
 

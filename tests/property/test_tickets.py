@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roundtrip.errors import TicketRejected
-from roundtrip.tickets import Ticket, TicketOffice
-from roundtrip.tokens import KeyRing
+from roundtrip.tokens.tickets import Ticket, TicketOffice
+from roundtrip.tokens.token import KeyRing
 from tests.nightly import examples
 
 OFFICE = TicketOffice(KeyRing([b"k" * 32]))

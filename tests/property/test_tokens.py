@@ -5,11 +5,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roundtrip.claims import read_claims
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, from_text, to_text
-from roundtrip.machine.packing import unpack
-from roundtrip.tokens import KeyRing, TokenCodec
+from roundtrip.machine.journal_bytes import unpack
+from roundtrip.tokens.binding import read_claims
+from roundtrip.tokens.token import KeyRing, TokenCodec
 from tests.nightly import examples
 from tests.property.vault import json_of
 from tests.unit.secrets import NEW, OLD, CountedEntropy, claims, codec, journals

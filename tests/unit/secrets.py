@@ -4,11 +4,11 @@ import base64
 from itertools import count
 from typing import Any, Final
 
-from roundtrip.claims import audience_digest, claims_of, principal_claim
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal
-from roundtrip.machine.packing import MAX_JOURNAL_BYTES
+from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
 from roundtrip.machine.pins import Pinner, digest
-from roundtrip.tokens import JournalCodec, KeyRing, Sealer, TokenCodec
+from roundtrip.tokens.binding import audience_digest, claims_of, principal_claim
+from roundtrip.tokens.token import JournalCodec, KeyRing, Sealer, TokenCodec
 
 OLD: Final = b"old key, thirty-two bytes long.."
 NEW: Final = b"new key, thirty-two bytes long.."

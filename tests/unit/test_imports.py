@@ -14,8 +14,8 @@ import roundtrip
 import roundtrip.ledger
 from roundtrip.checking.checking import TIMEOUT
 from roundtrip.cli import call, check, graph
-from roundtrip.clients.legs import Era
-from roundtrip.drawings.machine import Format
+from roundtrip.client.legs import Era
+from roundtrip.trace.drawings.machine import Format
 
 NEEDED: Final = {"anyio", "itsdangerous", "six", "transitions"}
 """Packages of which a server needs more than the SDK's server has imported."""
@@ -24,14 +24,17 @@ UNUSED: Final = {
     "roundtrip.cli",
     "roundtrip.ledger.redis",
     "roundtrip.ledger.sqlite",
-    "roundtrip.recording.chronicle",
-    "roundtrip.recording.recorder",
-    "roundtrip.recording.telemetry",
+    "roundtrip.trace.writing.writer",
+    "roundtrip.trace.writing.recorder",
+    "roundtrip.trace.writing.telemetry",
     "roundtrip.redis_connections",
     "roundtrip.serving",
     "roundtrip.subscriptions",
     "roundtrip.testing",
-    "roundtrip.trace",
+    "roundtrip.trace.drawings",
+    "roundtrip.trace.explaining",
+    "roundtrip.trace.page",
+    "roundtrip.trace.reading",
 }
 """What a server that only serves does without."""
 

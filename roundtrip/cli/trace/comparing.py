@@ -8,10 +8,10 @@ from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import add_files, add_json
 from roundtrip.cli.trace.sources import find_call, json_text, load, load_files, write_out
 from roundtrip.cli.trace.terminal import STATE_STYLES, Screen
-from roundtrip.trace.calls import TracedCall
-from roundtrip.trace.comparing import Difference, compare
-from roundtrip.trace.telling import summary
-from roundtrip.trace.wording import count_text, duration_text
+from roundtrip.trace.explaining.comparing import Difference, compare
+from roundtrip.trace.explaining.stories import summary
+from roundtrip.trace.explaining.wording import count_text, duration_text
+from roundtrip.trace.reading.calls import TracedCall
 
 __all__ = ["COMMAND"]
 

@@ -8,8 +8,8 @@ from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import add_call, add_files, add_json
 from roundtrip.cli.trace.sources import find_call, json_text, load, write_out
 from roundtrip.cli.trace.terminal import Screen
-from roundtrip.trace.explaining import Explanation, Subject, explain
-from roundtrip.trace.wording import clock_text
+from roundtrip.trace.explaining.explanations import Explanation, Subject, explain
+from roundtrip.trace.explaining.wording import clock_text
 
 __all__ = ["COMMAND"]
 

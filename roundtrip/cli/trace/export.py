@@ -8,10 +8,10 @@ from typing import Final
 from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import add_call, add_files, add_output
 from roundtrip.cli.trace.sources import find_call, load, write_out
-from roundtrip.trace.calls import TracedCall
-from roundtrip.trace.otlp import otlp
+from roundtrip.trace.explaining.sequence import mermaid
 from roundtrip.trace.page.document import html
-from roundtrip.trace.sequence import mermaid
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.reading.otlp import otlp
 
 __all__ = ["COMMAND"]
 

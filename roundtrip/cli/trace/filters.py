@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Final
 
+from roundtrip.engine.reasons import Reason
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.table import State
-from roundtrip.runtime.reasons import Reason
-from roundtrip.trace.calls import TracedCall
-from roundtrip.trace.telling import outcomes_of
+from roundtrip.trace.explaining.stories import outcomes_of
+from roundtrip.trace.reading.calls import TracedCall
 
 __all__ = ["add_filters", "is_tool", "matching", "read_reason"]
 

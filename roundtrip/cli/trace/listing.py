@@ -9,12 +9,12 @@ from roundtrip.cli.parsing import add_files, add_json
 from roundtrip.cli.trace.filters import add_filters, is_tool, matching
 from roundtrip.cli.trace.sources import json_text, load, write_out
 from roundtrip.cli.trace.terminal import STATE_STYLES, Column, Part, Screen
-from roundtrip.recording.lines import RefusedLine
 from roundtrip.safe_text import build_text
-from roundtrip.trace.calls import TracedCall
-from roundtrip.trace.explaining import explain_refusal
-from roundtrip.trace.telling import summary
-from roundtrip.trace.wording import clock_text, count_text, duration_text
+from roundtrip.trace.explaining.explanations import explain_refusal
+from roundtrip.trace.explaining.stories import summary
+from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.writing.lines import RefusedLine
 
 __all__ = ["COMMAND"]
 

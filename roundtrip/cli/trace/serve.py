@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.parsing import add_files
 from roundtrip.cli.trace.sources import named_files
-from roundtrip.trace.reading import NoTranscript
+from roundtrip.trace.reading.transcripts import NoTranscript
 
 __all__ = ["COMMAND"]
 
@@ -20,7 +20,7 @@ def _configure(parser: ArgumentParser) -> None:
 
 def _run(arguments: Namespace) -> int:
     # The other commands do without a server.
-    from roundtrip.trace.serving import HOST, TraceServer
+    from roundtrip.trace.page.serving import HOST, TraceServer
 
     port: int = arguments.port
     if not 0 <= port <= _LARGEST_PORT:

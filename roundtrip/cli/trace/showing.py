@@ -9,7 +9,21 @@ from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import add_call, add_files, add_json
 from roundtrip.cli.trace.sources import find_call, json_text, load, write_out
 from roundtrip.cli.trace.terminal import MARK_STYLES, STATE_STYLES, Part, Screen
-from roundtrip.recording.lines import (
+from roundtrip.engine.reasons import Reason
+from roundtrip.safe_text import build_text
+from roundtrip.trace.explaining.explanations import explain_refusal, explain_replay
+from roundtrip.trace.explaining.stories import outcome_of, story
+from roundtrip.trace.explaining.wording import (
+    clock_text,
+    count_text,
+    duration_text,
+    kept_text,
+    quoted,
+    size_text,
+    times_text,
+)
+from roundtrip.trace.reading.calls import HappenedLine, Mark, Serving, TracedCall
+from roundtrip.trace.writing.lines import (
     AnsweredLine,
     AskedLine,
     EndedLine,
@@ -22,12 +36,6 @@ from roundtrip.recording.lines import (
     StepRun,
     TokenWritten,
 )
-from roundtrip.runtime.reasons import Reason
-from roundtrip.safe_text import build_text
-from roundtrip.trace.calls import HappenedLine, Mark, Serving, TracedCall
-from roundtrip.trace.explaining import explain_refusal, explain_replay
-from roundtrip.trace.telling import outcome_of, story
-from roundtrip.trace.wording import clock_text, count_text, duration_text, kept_text, quoted, size_text, times_text
 
 __all__ = ["COMMAND", "show"]
 

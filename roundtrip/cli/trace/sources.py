@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from roundtrip.cli.command import CommandFailed
-from roundtrip.recording.variables import TRACE_VARIABLE
-from roundtrip.trace.calls import Traced, TracedCall, join
-from roundtrip.trace.reading import NoTranscript, Reading, files_of, read_files, without_collection
+from roundtrip.trace.reading.calls import Traced, TracedCall, join
+from roundtrip.trace.reading.transcripts import NoTranscript, Reading, files_of, read_files, without_collection
+from roundtrip.trace.writing.variables import TRACE_VARIABLE
 
 __all__ = [
     "find_call",

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roundtrip.safe_text import printable
-from roundtrip.trace.calls import Mark
+from roundtrip.trace.reading.calls import Mark
 
 __all__ = ["MARK_STYLES", "STATE_STYLES", "Column", "Part", "Screen"]
 

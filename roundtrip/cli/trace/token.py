@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from roundtrip.claims import Claims
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.parsing import add_json
 from roundtrip.cli.trace.sources import json_text
@@ -18,9 +17,10 @@ from roundtrip.cli.trace.terminal import Part, Screen
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import Action, Journal
 from roundtrip.safe_text import build_text
-from roundtrip.tokens import MAX_TOKEN_BYTES
-from roundtrip.trace.tokens import Sealed, Signature, TokenView, foreign_kind, told, view_token
-from roundtrip.trace.wording import duration_text, size_text
+from roundtrip.tokens.binding import Claims
+from roundtrip.tokens.token import MAX_TOKEN_BYTES
+from roundtrip.trace.explaining.wording import duration_text, size_text
+from roundtrip.trace.reading.tokens import Sealed, Signature, TokenView, foreign_kind, told, view_token
 
 __all__ = ["COMMAND", "configure", "run"]
 

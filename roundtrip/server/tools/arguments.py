@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import is_typeddict
 
-from roundtrip.graph.signatures import arms_of
+from roundtrip.resolvers.signatures import arms_of
 
 __all__ = ["ArgumentReader", "ArgumentsRejected", "mistakes_in", "rejected_fields"]
 

@@ -12,8 +12,8 @@ from uuid import UUID
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from roundtrip.asks.markers import Elicit
 from roundtrip.errors import InvalidSignature
+from roundtrip.questions.markers import Elicit
 from roundtrip.safe_text import printable, quoted
 
 __all__ = ["ConfirmationGate"]

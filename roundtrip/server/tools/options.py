@@ -8,9 +8,9 @@ from mcp_types import Icon, ToolAnnotations
 from typing_extensions import Unpack
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.graph.markers import Dependency
-from roundtrip.server.admission import Enabled
+from roundtrip.resolvers.markers import Dependency
 from roundtrip.server.exactly_once import OnUnknown
+from roundtrip.server.gates import Enabled
 
 __all__ = ["ToolDetails", "ToolOptions", "ToolSpec", "spec_from", "spec_of", "tool"]
 

@@ -13,13 +13,13 @@ from mcp.shared.tool_name_validation import validate_and_warn_tool_name
 from mcp_types import Tool as WireTool
 from pydantic import PydanticUserError, ValidationError
 
+from roundtrip.engine.leg import Limits
 from roundtrip.errors import InvalidSignature
-from roundtrip.graph.markers import Dependency
-from roundtrip.graph.signatures import display_name, given_by_partials, hints_of
-from roundtrip.runtime.leg import Limits
-from roundtrip.server.admission import Gate, read_enabled
+from roundtrip.resolvers.markers import Dependency
+from roundtrip.resolvers.signatures import display_name, given_by_partials, hints_of
 from roundtrip.server.exactly_once import OnUnknown
 from roundtrip.server.functions import AskingFunction, Signature, read_signature
+from roundtrip.server.gates import Gate, read_enabled
 from roundtrip.server.tools.arguments import ArgumentReader, ArgumentsRejected, mistakes_in
 from roundtrip.server.tools.confirmation import ConfirmationGate
 from roundtrip.server.tools.descriptions import describe

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import Tool as WireTool
 
-from roundtrip.server.admission import Gate, Gates
+from roundtrip.server.gates import Gate, Gates
 from roundtrip.server.tools.registered import RegisteredTool
 from roundtrip.server.tools.versions import VersionKey, version_key
 from roundtrip.server.visibility import Visibility

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from mcp_types import CallToolResult, InputRequiredResult
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
 
-from roundtrip.graph.signatures import arms_of
+from roundtrip.resolvers.signatures import arms_of
 from roundtrip.server.content import CONTENT_TYPES
 
 __all__ = ["NOTHING", "is_any_list", "is_any_object", "returned_type", "unannotated"]

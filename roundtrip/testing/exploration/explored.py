@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from roundtrip.clients.legs import Era
+from roundtrip.client.legs import Era
 from roundtrip.machine.table import ARROWS, Arrow, Event, State
 from roundtrip.safe_text import printable
 from roundtrip.testing.conversations import Conversation, Question

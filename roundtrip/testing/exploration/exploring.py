@@ -9,7 +9,7 @@ import anyio
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestFormParams, Root
 
-from roundtrip.clients.legs import Era, Leg
+from roundtrip.client.legs import Era, Leg
 from roundtrip.machine.table import Arrow, State
 from roundtrip.testing.conversations import Conversation
 from roundtrip.testing.exploration.explored import Action, Coverage, Explored, Path, PathOutcome

@@ -14,7 +14,7 @@ from mcp_types import (
     Root,
 )
 
-from roundtrip.clients.legs import Era
+from roundtrip.client.legs import Era
 from roundtrip.testing.conversations import Question
 from roundtrip.testing.exploration.explored import Action, Path
 from roundtrip.testing.exploration.watching import Watching

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from roundtrip.machine.call import Step
 from roundtrip.machine.facts import Watch
-from roundtrip.recording.tracing import Beginning, Raised, Refusal, StepObserver
 from roundtrip.server.server import Server
 from roundtrip.testing.networks.fleet import Target, is_crash, makes_servers
+from roundtrip.tracing import Beginning, Raised, Refusal, StepObserver
 
 __all__ = ["Watching"]
 

@@ -21,17 +21,17 @@ from mcp_types import (
     ListRootsResult,
 )
 
-from roundtrip.claims import read_claims
-from roundtrip.clients.legs import Leg, asking
+from roundtrip.client.legs import Leg, asking
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import to_json
-from roundtrip.machine.packing import unpack_open
+from roundtrip.machine.journal_bytes import unpack_open
 from roundtrip.testing.clocks import Clock
 from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_answer
 from roundtrip.testing.networks.deliveries import Breach, Delivery, Inapplicable
 from roundtrip.testing.networks.fleet import acting_as
 from roundtrip.testing.networks.network import Route
-from roundtrip.tokens import read_unverified
+from roundtrip.tokens.binding import read_claims
+from roundtrip.tokens.token import read_unverified
 
 __all__ = ["Delay", "Eavesdrop", "Garble", "Interleave", "Invent", "Strip", "Swap", "Tamper"]
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import anyio
 
-from roundtrip.clients.legs import FinalResult, Leg
+from roundtrip.client.legs import FinalResult, Leg
 from roundtrip.testing.networks.deliveries import Breach, Delivery
 from roundtrip.testing.networks.fleet import KEYS, Make
 from roundtrip.testing.networks.network import Route

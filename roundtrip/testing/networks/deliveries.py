@@ -6,7 +6,7 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, CallToolResult, InputRequiredResult
 
-from roundtrip.clients.legs import FinalResult, Leg, LegResult
+from roundtrip.client.legs import FinalResult, Leg, LegResult
 from roundtrip.machine.call import Step
 
 __all__ = ["Breach", "Delivery", "Inapplicable", "is_bare_failure", "is_internal"]

@@ -23,15 +23,15 @@ from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 
-from roundtrip.clients.legs import Era, Leg, send
+from roundtrip.client.legs import Era, Leg, send
 from roundtrip.machine.call import Step
 from roundtrip.machine.facts import BodyBegan, Watch
-from roundtrip.recording.tracing import Beginning, Raised, Refusal, Tracer, Wrote
 from roundtrip.server.failures import tool_failure
 from roundtrip.server.server import Server
 from roundtrip.testing.hosting import served
 from roundtrip.testing.networks.deliveries import Delivery, Inapplicable
 from roundtrip.testing.tap import Tap
+from roundtrip.tracing import Beginning, Raised, Refusal, Tracer, Wrote
 
 __all__ = [
     "KEYS",

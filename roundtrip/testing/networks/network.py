@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from roundtrip.clients.legs import Leg
+from roundtrip.client.legs import Leg
 from roundtrip.testing.networks.deliveries import Delivery
 from roundtrip.testing.networks.fleet import Fleet
 

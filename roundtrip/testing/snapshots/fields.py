@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from roundtrip.calling.fields import Choice, Field, Kind
-from roundtrip.calling.forms import fields_of
+from roundtrip.client.fields import Choice, Field, Kind
+from roundtrip.client.forms import fields_of
 from roundtrip.testing.snapshots.redaction import REDACTED
 
 __all__ = ["Worded", "choices_apart", "worded"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
-from roundtrip.asks.questions import TICKET
+from roundtrip.questions.wire import TICKET
 
 __all__ = ["Placeholders"]
 

@@ -30,8 +30,8 @@ from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import Action, Asked, Journal
 from roundtrip.testing.conversations import Conversation, Question
 from roundtrip.testing.snapshots.redaction import Redaction
-from roundtrip.trace.tokens import Sealed, view_token
-from roundtrip.trace.wording import count_text
+from roundtrip.trace.explaining.wording import count_text
+from roundtrip.trace.reading.tokens import Sealed, view_token
 
 __all__ = ["Story", "bytes_in", "story_of"]
 

@@ -6,7 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from roundtrip.machine.table import Event, State
-from roundtrip.recording.lines import (
+from roundtrip.safe_text import build_text
+from roundtrip.trace.explaining.explanations import explain_failure, explain_question, explain_refusal, explain_replay
+from roundtrip.trace.explaining.sequence import exchange_of
+from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text, size_text
+from roundtrip.trace.page.forms import fields_of, json_text, value_text
+from roundtrip.trace.reading.calls import HappenedLine, Mark, Round, Serving, TracedCall
+from roundtrip.trace.writing.lines import (
     AnsweredLine,
     AskedLine,
     BeganLine,
@@ -20,12 +26,6 @@ from roundtrip.recording.lines import (
     ShownQuestion,
     TokenWritten,
 )
-from roundtrip.safe_text import build_text
-from roundtrip.trace.calls import HappenedLine, Mark, Round, Serving, TracedCall
-from roundtrip.trace.explaining import explain_failure, explain_question, explain_refusal, explain_replay
-from roundtrip.trace.page.forms import fields_of, json_text, value_text
-from roundtrip.trace.sequence import exchange_of
-from roundtrip.trace.wording import clock_text, count_text, duration_text, size_text
 
 __all__ = ["MARKS", "Data", "data_of", "summary_of"]
 

@@ -11,10 +11,10 @@ from importlib.resources import files
 from string import Template
 from typing import Any, Final
 
-from roundtrip.drawings.machine_svg import machine_svg
-from roundtrip.drawings.svg import STYLE, clean
-from roundtrip.trace.calls import TracedCall
+from roundtrip.trace.drawings.machine_svg import machine_svg
+from roundtrip.trace.drawings.svg import STYLE, clean
 from roundtrip.trace.page.data import data_of
+from roundtrip.trace.reading.calls import TracedCall
 
 __all__ = ["Page", "call_page", "calls_page", "html", "json_for_html"]
 

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from roundtrip import Elicit, Resolve, Server
-from roundtrip.recording.recorder import Recorder
+from roundtrip.trace.writing.recorder import Recorder
 from tests.browser.shops.before import Consent, Delivery, Edition, edition
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from roundtrip import Elicit, Resolve, Server
-from roundtrip.recording.recorder import Recorder
+from roundtrip.trace.writing.recorder import Recorder
 
 
 class Edition(BaseModel):

@@ -8,7 +8,7 @@ from mcp.server.mcpserver import Context as SdkContext
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Resolve
-from roundtrip.clients.legs import ERAS
+from roundtrip.client.legs import ERAS
 from roundtrip.testing import CANCEL, DECLINE, Answers, Era, Reply, Restart, Steps, User
 from tests.interaction.bodies.shops import shop
 

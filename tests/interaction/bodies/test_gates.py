@@ -13,7 +13,7 @@ from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 from pydantic import BaseModel, Field
 
 from roundtrip import Context, Elicit, Event, InvalidSignature, Resolve, Server, State
-from roundtrip.clients.legs import ERAS
+from roundtrip.client.legs import ERAS
 from roundtrip.testing import DECLINE, Era, LegByLeg, Restart, Steps, User, served
 from roundtrip.testing.scripts import Outcome
 from tests.interaction.bodies.shops import KEY, shop

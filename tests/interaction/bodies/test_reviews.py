@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from roundtrip import Context, Elicit, Resolve, State
-from roundtrip.clients.legs import ERAS
+from roundtrip.client.legs import ERAS
 from roundtrip.testing import DECLINE, Answers, Era, Question, Restart, Steps, User
 from roundtrip.testing.scripts import Outcome
 from tests.interaction.bodies.shops import shop

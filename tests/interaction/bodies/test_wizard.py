@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from roundtrip import Server, State
-from roundtrip.clients.legs import ERAS
+from roundtrip.client.legs import ERAS
 from roundtrip.testing import DECLINE, Era, LegByLeg, Restart, Steps, User
 from tests.interaction.bodies.travel import SECRET, Books
 from tests.interaction.test_once import readings

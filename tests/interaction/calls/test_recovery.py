@@ -13,10 +13,10 @@ from mcp_types import ElicitRequestFormParams, ElicitResult, InputRequiredResult
 from pydantic import AfterValidator, BaseModel, Field
 
 from roundtrip import Elicit, ElicitationResult, Resolve, Sample, Server
-from roundtrip.claims import read_claims
 from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.contract import Claim, LedgerDown
 from roundtrip.testing import DECLINE, Clock, Era, LegByLeg, Question, User
+from roundtrip.tokens.binding import read_claims
 from tests.interaction.test_refusals import FROZEN
 from tests.players import text_of
 

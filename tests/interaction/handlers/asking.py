@@ -15,7 +15,7 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from roundtrip.clients.legs import LegResult
+from roundtrip.client.legs import LegResult
 from roundtrip.testing import Leg, LegByLeg
 from tests.players import Reply, reply_of
 

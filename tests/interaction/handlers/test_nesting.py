@@ -13,7 +13,7 @@ from mcp_types import (
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server
-from roundtrip.asks.forms import form_of
+from roundtrip.questions.forms import form_of
 from roundtrip.testing import Answers, Era, User
 from tests.interaction.handlers.asking import KINDS, Legs, said
 from tests.unit.secrets import NEW

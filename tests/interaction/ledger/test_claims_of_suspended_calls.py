@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from roundtrip import Context, Elicit, Resolve
+from roundtrip.engine import once
 from roundtrip.ledger import MemoryLedger
-from roundtrip.runtime import once
 from roundtrip.testing import LegByLeg
 from tests.hosts import WAIT
 from tests.interaction.ledger.shops import Shop, text_of

@@ -11,10 +11,10 @@ from mcp_types import Implementation
 from roundtrip import Context, Elicit, InvalidSignature, Server
 from roundtrip.ledger import MemoryLedger
 from roundtrip.machine.facts import BodyBegan
-from roundtrip.recording.lines import AskedLine, EndedLine
-from roundtrip.recording.recorder import Recorder
 from roundtrip.testing import LegByLeg
-from roundtrip.trace.reading import read_files
+from roundtrip.trace.reading.transcripts import read_files
+from roundtrip.trace.writing.lines import AskedLine, EndedLine
+from roundtrip.trace.writing.recorder import Recorder
 from tests.interaction.ledger.shops import KEY, text_of
 
 pytestmark = pytest.mark.anyio

@@ -14,8 +14,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from roundtrip import Resolve
+from roundtrip.engine import outlasting
 from roundtrip.ledger import Claim, Ledger, LedgerDown, MemoryLedger, Standing
-from roundtrip.runtime import outlasting
 from roundtrip.server import exactly_once
 from roundtrip.testing import Duplicate, LegByLeg, User, served
 from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of

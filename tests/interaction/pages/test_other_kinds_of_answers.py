@@ -16,7 +16,7 @@ from mcp_types import (
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, ElicitUrl, ListRoots, Resolve, Sample, Server
-from roundtrip.clients.legs import Leg
+from roundtrip.client.legs import Leg
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import ACCEPT, LegByLeg, User, served
 from tests.interaction.pages.visitors import PLACES, add_export

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from roundtrip import Telemetry
-from roundtrip.asks.questions import TICKET
+from roundtrip.questions.wire import TICKET
 
 __all__ = ["CLIENT_LOGGERS", "Markers", "Spans", "everything_logged"]
 

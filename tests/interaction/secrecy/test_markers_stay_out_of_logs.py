@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 
 from roundtrip import Context, Elicit, Recorder, Server
-from roundtrip.recording.redaction import REVEALABLE
 from roundtrip.testing import Era, User
+from roundtrip.trace.writing.redaction import REVEALABLE
 from tests.interaction.secrecy.markers import Markers, Spans, everything_logged, text_of_files
 from tests.interaction.secrecy.vault import (
     CALLS,

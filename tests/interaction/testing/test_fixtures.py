@@ -13,7 +13,7 @@ from roundtrip.testing import Clock, Era, Hop, Leg, User
 from roundtrip.testing.fixtures import Override, Traces
 from roundtrip.testing.networks.deliveries import Delivery
 from roundtrip.testing.networks.network import Route
-from roundtrip.trace.telling import story
+from roundtrip.trace.explaining.stories import story
 
 pytestmark = pytest.mark.anyio
 

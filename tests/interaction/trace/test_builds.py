@@ -15,9 +15,9 @@ from roundtrip.doctor.facts import Facts
 from roundtrip.doctor.findings import builds_text
 from roundtrip.server.probe import PROBE_TOOL
 from roundtrip.testing import LegByLeg
-from roundtrip.trace.calls import join
 from roundtrip.trace.page.data import data_of
-from roundtrip.trace.reading import files_of, read_files
+from roundtrip.trace.reading.calls import join
+from roundtrip.trace.reading.transcripts import files_of, read_files
 
 
 class Seat(BaseModel):

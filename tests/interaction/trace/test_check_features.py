@@ -16,10 +16,10 @@ from roundtrip.checking.recorded import NotReplayable, recorded_call
 from roundtrip.checking.telling import as_text
 from roundtrip.checking.verdicts import Checked
 from roundtrip.ledger import SqliteLedger
-from roundtrip.recording.recorder import Recorder
-from roundtrip.recording.tracing import Beginning, Refusal
 from roundtrip.testing import Era, LegByLeg, User
-from roundtrip.trace.calls import TracedCall
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.writing.recorder import Recorder
+from roundtrip.tracing import Beginning, Refusal
 from tests.interaction.trace.features import FEATURES, GUESTS, KEY, ROOTS, Effect, Feature, Heard, serve
 from tests.interaction.trace.test_to_test import Project
 from tests.interaction.trace.transcribed import calls_of

@@ -17,10 +17,10 @@ from roundtrip.checking.telling import as_text
 from roundtrip.checking.verdicts import Checked
 from roundtrip.ledger import MemoryLedger
 from roundtrip.machine.table import State
-from roundtrip.recording.recorder import Recorder
 from roundtrip.testing import Leg, LegByLeg
-from roundtrip.trace.calls import TracedCall
-from roundtrip.trace.explaining import Subject, explain
+from roundtrip.trace.explaining.explanations import Subject, explain
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.writing.recorder import Recorder
 from tests.interaction.trace.features import GUESTS, ROOM, Effect, serve
 from tests.interaction.trace.test_to_test import Project
 from tests.interaction.trace.transcribed import calls_of

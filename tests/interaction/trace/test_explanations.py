@@ -15,11 +15,11 @@ from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, ElicitUrl, Recorder, Resolve, Server
 from roundtrip.cli import main
+from roundtrip.engine.reasons import Reason
 from roundtrip.errors import RejectionReason
-from roundtrip.machine.packing import FORMAT
-from roundtrip.runtime.reasons import Reason
+from roundtrip.machine.journal_bytes import FORMAT
 from roundtrip.testing import Answers, Clock, Era, LegByLeg, User
-from roundtrip.tokens import KeyRing, TokenCodec
+from roundtrip.tokens.token import KeyRing, TokenCodec
 from tests.players import Reply
 from tests.unit.secrets import BORN, CountedEntropy, payload
 

@@ -9,9 +9,9 @@ from pydantic import BaseModel, Field
 
 from roundtrip import Context, Elicit, Recorder, Resolve, Server, ToolError
 from roundtrip.testing import DECLINE, User
-from roundtrip.trace.calls import join
-from roundtrip.trace.explaining import Subject, explain
-from roundtrip.trace.reading import files_of, read_files
+from roundtrip.trace.explaining.explanations import Subject, explain
+from roundtrip.trace.reading.calls import join
+from roundtrip.trace.reading.transcripts import files_of, read_files
 
 pytestmark = [pytest.mark.anyio, pytest.mark.roundtrip(eras="both")]
 

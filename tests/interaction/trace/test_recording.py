@@ -14,14 +14,14 @@ from mcp_types import ElicitResult, InputRequiredResult
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, ElicitUrl, Recorder, Resolve, Server, Step
-from roundtrip.clients.legs import ERAS
+from roundtrip.client.legs import ERAS
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.pins import digest, label_of
 from roundtrip.machine.table import State
-from roundtrip.recording.lines import AskedLine, BeganLine, RefusedLine, Revealed
 from roundtrip.testing import DECLINE, Answers, Clock, Era, LegByLeg, User
-from roundtrip.trace.calls import join
-from roundtrip.trace.reading import files_of
+from roundtrip.trace.reading.calls import join
+from roundtrip.trace.reading.transcripts import files_of
+from roundtrip.trace.writing.lines import AskedLine, BeganLine, RefusedLine, Revealed
 from tests.interaction.bookshop import bookshop
 from tests.interaction.test_authored_states import by_hand
 from tests.interaction.trace.transcribed import assert_path_is_in_the_table, calls_of, lines_of, raw_lines

@@ -27,11 +27,11 @@ from pydantic import BaseModel
 
 import roundtrip.server.spans
 from roundtrip import Context, Elicit, Recorder, Resolve, Server, Telemetry, ToolError
-from roundtrip.claims import read_claims
 from roundtrip.machine.journal import Journal
-from roundtrip.machine.packing import unpack_open
+from roundtrip.machine.journal_bytes import unpack_open
 from roundtrip.testing import CANCEL, DECLINE, Clock, Era, Hop, LegByLeg, User
-from roundtrip.tokens import read_unverified
+from roundtrip.tokens.binding import read_claims
+from roundtrip.tokens.token import read_unverified
 from tests.hosts import ROOT, WAIT
 from tests.interaction.bookshop import Copies, bookshop
 from tests.players import text_of

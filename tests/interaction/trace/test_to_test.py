@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from roundtrip.cli import main
-from roundtrip.clients.legs import ERAS
+from roundtrip.client.legs import ERAS
 from roundtrip.testing import CANCEL, DECLINE, IGNORE, LEAVE, Era, Leg, User
 from tests.interaction.trace.deploys import REPLIES, SHOP, Change, Recording, changed, recording
 from tests.interaction.trace.test_check import MIXED, record_mixed

@@ -23,9 +23,9 @@ from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Recorder, Resolve, Server
 from roundtrip.cli import main
-from roundtrip.clients.legs import ERAS
+from roundtrip.client.legs import ERAS
 from roundtrip.testing import DECLINE, Answers, Era, LegByLeg, User
-from roundtrip.trace.reading import files_of
+from roundtrip.trace.reading.transcripts import files_of
 from tests.forks import Piped, piped, start
 from tests.hosts import ROOT, WAIT
 from tests.interaction.trace.transcribed import calls_of

@@ -8,9 +8,9 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from roundtrip.machine.table import INDEX, State
-from roundtrip.recording.lines import Line
-from roundtrip.trace.calls import TracedCall, join
-from roundtrip.trace.reading import files_of, read_files
+from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.transcripts import files_of, read_files
+from roundtrip.trace.writing.lines import Line
 from tests.hosts import ROOT
 
 

@@ -22,7 +22,7 @@ _TAIL_CHARS = 4000
 
 
 def _swap() -> None:
-    import roundtrip.server.legs
+    import roundtrip.server.leg_runner
     import roundtrip.server.server
 
     for module in _WHERE_IT_IS_IMPORTED_FROM:
@@ -30,7 +30,7 @@ def _swap() -> None:
     # Tests that stop the clock of request states replace `time` in the module that reads it on the SDK.
     clock = types.SimpleNamespace(**vars(time))
     clock.time = lambda: mcp.server.request_state.time.time()  # type: ignore[attr-defined]
-    for module in (roundtrip.server.server, roundtrip.server.legs):
+    for module in (roundtrip.server.server, roundtrip.server.leg_runner):
         setattr(module, "time", clock)  # noqa: B010 - as above
 
 

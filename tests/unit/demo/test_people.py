@@ -6,8 +6,8 @@ import pytest
 from mcp_types import ElicitRequestFormParams, ElicitResult
 from pydantic import BaseModel, Field
 
-from roundtrip.asks.forms import form_of
 from roundtrip.demo.people import PersonAtTerminal, ScriptedPerson
+from roundtrip.questions.forms import form_of
 
 
 class Order(BaseModel):

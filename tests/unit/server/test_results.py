@@ -37,7 +37,7 @@ from typing_extensions import TypeAliasType
 from typing_extensions import TypedDict as PydanticTypedDict
 
 from roundtrip.errors import InvalidSignature, NotSendable
-from roundtrip.graph.signatures import hints_of
+from roundtrip.resolvers.signatures import hints_of
 from roundtrip.server.content import Audio, File, Image, ToolResult
 from roundtrip.server.tools.results import Results, results_for
 from roundtrip.server.tools.returns import returned_type

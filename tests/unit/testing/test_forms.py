@@ -14,7 +14,7 @@ from pydantic import AnyUrl, BaseModel, EmailStr, Field, HttpUrl
 from typing_extensions import TypedDict
 
 from roundtrip import Elicit, Resolve, Server
-from roundtrip.asks.forms import form_of
+from roundtrip.questions.forms import form_of
 from roundtrip.testing import Unanswered, User
 from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_answer
 

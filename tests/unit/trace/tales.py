@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from roundtrip.recording.lines import LINE, Line
-from roundtrip.trace.calls import TracedCall, join
+from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.writing.lines import LINE, Line
 
 __all__ = ["HOSTILE", "Tale", "long_call", "question"]
 

@@ -2,10 +2,10 @@
 
 import random
 
+from roundtrip.engine.reasons import Reason
 from roundtrip.machine.table import State
-from roundtrip.recording.lines import Line
-from roundtrip.runtime.reasons import Reason
-from roundtrip.trace.calls import Mark, join
+from roundtrip.trace.reading.calls import Mark, join
+from roundtrip.trace.writing.lines import Line
 from tests.transcripts import AT, answer, answered, asked, began, call_of, ended, question, refused
 
 

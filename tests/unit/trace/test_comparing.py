@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from roundtrip.recording.lines import Line
-from roundtrip.runtime.reasons import Reason
-from roundtrip.trace.comparing import Difference, compare
+from roundtrip.engine.reasons import Reason
+from roundtrip.trace.explaining.comparing import Difference, compare
+from roundtrip.trace.writing.lines import Line
 from tests.transcripts import answer, asked, began, call_of, ended, question
 
 PATH = [["begin", "resolving", 0.1], ["ask", "awaiting_input", 0.2]]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from roundtrip.engine.reasons import Reason
 from roundtrip.errors import RejectionReason
-from roundtrip.recording.lines import Line
-from roundtrip.runtime.reasons import Reason
-from roundtrip.trace.calls import TracedCall
-from roundtrip.trace.explaining import QUESTIONS, REFUSALS, Subject, explain, explain_refusal
+from roundtrip.trace.explaining.explanations import QUESTIONS, REFUSALS, Subject, explain, explain_refusal
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.writing.lines import Line
 from tests.transcripts import AT, answer, asked, began, call_of, ended, question, refused
 
 DIGEST = {"digest": "abcdefghijkl", "bytes": 12}

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from roundtrip import errors
-from roundtrip.recording.lines import Line
-from roundtrip.trace.explaining import Subject, explain
-from roundtrip.trace.failures import FAILURES, explain_failure, explain_lateness, failures_of
+from roundtrip.trace.explaining.explanations import Subject, explain
+from roundtrip.trace.explaining.failures import FAILURES, explain_failure, explain_lateness, failures_of
+from roundtrip.trace.writing.lines import Line
 from tests.transcripts import AT, asked, began, call_of, ended
 
 ELSEWHERE = {
@@ -46,7 +46,7 @@ def test_every_error_that_ends_a_leg_has_a_cause_and_a_cure() -> None:
         and not any(other is not kind and issubclass(other, kind) for other in kinds)
     ]
     missing = [kind.__name__ for kind in leaves if not {one.__name__ for one in kind.__mro__} & FAILURES.keys()]
-    assert missing == [], "give them advice in roundtrip/trace/failures.py"
+    assert missing == [], "give them advice in roundtrip/trace/explaining/failures.py"
     assert all(advice.cause and advice.cure for advice in FAILURES.values())
 
 

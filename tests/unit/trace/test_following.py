@@ -4,8 +4,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from roundtrip.recording.files import LineFile
-from roundtrip.trace.following import Follower
+from roundtrip.trace.reading.following import Follower
+from roundtrip.trace.writing.files import LineFile
 from tests.transcripts import began, write
 
 

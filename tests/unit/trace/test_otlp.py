@@ -1,4 +1,4 @@
-"""`roundtrip.trace.otlp`: what a collector is told of a recorded call."""
+"""`roundtrip.trace.reading.otlp`: what a collector is told of a recorded call."""
 
 import json
 import re
@@ -10,11 +10,11 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from roundtrip import Recorder, Server
-from roundtrip.recording.lines import LINE
 from roundtrip.testing import Clock, Era, Hop, LegByLeg, User
-from roundtrip.trace.calls import TracedCall, join
-from roundtrip.trace.otlp import otlp_document
-from roundtrip.trace.reading import files_of, read_files
+from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.otlp import otlp_document
+from roundtrip.trace.reading.transcripts import files_of, read_files
+from roundtrip.trace.writing.lines import LINE
 from tests.interaction.bookshop import bookshop
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roundtrip.trace.reading import NoTranscript, files_of, read_files
+from roundtrip.trace.reading.transcripts import NoTranscript, files_of, read_files
 from tests.transcripts import began, write
 
 

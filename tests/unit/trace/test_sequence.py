@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from roundtrip.trace.sequence import Kind, exchange_of, mermaid
+from roundtrip.trace.explaining.sequence import Kind, exchange_of, mermaid
 from tests.unit.trace.tales import HOSTILE, Tale, question
 
 

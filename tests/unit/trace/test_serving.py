@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from roundtrip.trace.reading import NoTranscript
-from roundtrip.trace.serving import TraceServer
+from roundtrip.trace.page.serving import TraceServer
+from roundtrip.trace.reading.transcripts import NoTranscript
 from tests.hosts import WAIT
 from tests.unit.trace.tales import Tale
 

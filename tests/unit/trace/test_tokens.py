@@ -11,12 +11,12 @@ from mcp_types import ElicitResult
 from pydantic import BaseModel
 
 from roundtrip import Elicit, Resolve, Server
-from roundtrip.claims import audience_digest, principal_claim
 from roundtrip.errors import RejectionReason, TokenRejected
 from roundtrip.machine.journal import Action, Computed, to_text
 from roundtrip.testing import LegByLeg
-from roundtrip.tokens import KeyRing
-from roundtrip.trace.tokens import Sealed, Signature, foreign_kind, told, view_token
+from roundtrip.tokens.binding import audience_digest, principal_claim
+from roundtrip.tokens.token import KeyRing
+from roundtrip.trace.reading.tokens import Sealed, Signature, foreign_kind, told, view_token
 from specs.tokens import Vector, read_vectors
 from tests.unit.secrets import BORN, NEW, OLD, OTHER, claims, codec, journal, journals, payload
 

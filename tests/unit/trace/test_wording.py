@@ -5,8 +5,16 @@ from datetime import UTC
 
 import pytest
 
-from roundtrip.recording.lines import Digested, Revealed
-from roundtrip.trace.wording import clock_text, count_text, duration_text, kept_text, quoted, size_text, times_text
+from roundtrip.trace.explaining.wording import (
+    clock_text,
+    count_text,
+    duration_text,
+    kept_text,
+    quoted,
+    size_text,
+    times_text,
+)
+from roundtrip.trace.writing.lines import Digested, Revealed
 
 
 @pytest.mark.parametrize(

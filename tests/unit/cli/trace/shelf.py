@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Final
 
+from roundtrip.engine.reasons import Reason
 from roundtrip.errors import RejectionReason
-from roundtrip.recording.lines import Line
-from roundtrip.runtime.reasons import Reason
+from roundtrip.trace.writing.lines import Line
 from tests.transcripts import AT, answer, answered, asked, began, ended, question, refused, write
 
 RETRY: Final = "retry-call-1"

@@ -7,7 +7,7 @@ import pytest
 
 from roundtrip.cli.trace.showing import show
 from roundtrip.cli.trace.terminal import Column, Screen
-from roundtrip.trace.calls import Mark
+from roundtrip.trace.reading.calls import Mark
 from tests.transcripts import AT, call_of
 from tests.unit.cli.trace.shelf import retry_call
 

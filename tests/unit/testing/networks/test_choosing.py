@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult, InputRequiredResult, TextContent
 
-from roundtrip.clients.legs import Leg
+from roundtrip.client.legs import Leg
 from roundtrip.testing import Deploy, Drop, Duplicate, Eavesdrop, Hop, Tamper
 from roundtrip.testing.networks.choosing import NETWORKS, choose, name_of
 from roundtrip.testing.networks.deliveries import Breach, Delivery

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from roundtrip.testing.snapshots.placeholders import Placeholders
-from roundtrip.tokens import KeyRing, TokenCodec
+from roundtrip.tokens.token import KeyRing, TokenCodec
 
 TICKET = f"rt1.WyJhIl0.{'b' * 43}"
 RANDOM = random.Random(7)

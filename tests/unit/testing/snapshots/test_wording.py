@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from syrupy.filters import paths, props
 from syrupy.matchers import path_type
 
-from roundtrip.asks.forms import form_of
+from roundtrip.questions.forms import form_of
 from roundtrip.testing import Conversation, Era, Leg, Question
 from roundtrip.testing.snapshots import call_text
 from roundtrip.testing.snapshots.fields import worded

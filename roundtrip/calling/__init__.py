@@ -1,1 +1,0 @@
-"""A terminal client that answers what servers ask."""

@@ -1,0 +1,176 @@
+"""The arguments of a tool as they are typed in a shell: `key=value`, read by the tool's input schema."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn, cast
+
+from mcp_types import Tool
+
+from roundtrip.client.endings import CallFailed
+
+__all__ = ["arguments_of", "find_tool", "kind_of", "parameters_of", "required_by"]
+
+_DEPTH: Final = 6
+"""How deep a schema is looked into before it counts as one that says nothing."""
+
+_OPTIONS: Final = 20
+"""How many alternatives of a schema are looked at: each may lead to as many again."""
+
+
+def find_tool(tools: Sequence[Tool], name: str) -> Tool:
+    """The tool of that name.
+
+    Raises:
+        CallFailed: The server has none; the message lists those it has.
+    """
+    for tool in tools:
+        if tool.name == name:
+            return tool
+    names = ", ".join(repr(tool.name) for tool in tools)
+    raise CallFailed(
+        f"the server has no tool {name!r}; " + (f"its tools: {names}" if names else "it has no tools at all")
+    )
+
+
+def arguments_of(tool: Tool, written: Sequence[str]) -> dict[str, Any]:
+    """What `key=value` (by the schema), `key:=JSON` and `key@=FILE` stand for.
+
+    Raises:
+        CallFailed: One cannot be read, is not a parameter, or a required one is missing.
+    """
+    arguments: dict[str, Any] = {}
+    for word in written:
+        name, value = _read(tool, word)
+        if name in arguments:
+            raise CallFailed(f"the argument {name!r} is given twice")
+        arguments[name] = value
+    _check_names(tool, arguments)
+    return arguments
+
+
+def parameters_of(tool: Tool) -> Mapping[str, Any]:
+    """The schema of each parameter by its name."""
+    properties = tool.input_schema.get("properties")
+    return cast("Mapping[str, Any]", properties) if isinstance(properties, dict) else {}
+
+
+def required_by(tool: Tool) -> list[str]:
+    """The parameters that have to be given."""
+    required = tool.input_schema.get("required")
+    return (
+        [name for name in cast("list[object]", required) if isinstance(name, str)] if isinstance(required, list) else []
+    )
+
+
+def kind_of(tool: Tool, name: str) -> str:
+    """What a parameter takes, in a few words."""
+    return _described(parameters_of(tool).get(name), tool.input_schema, 0)
+
+
+def _read(tool: Tool, word: str) -> tuple[str, Any]:
+    name, equals, value = word.partition("=")
+    if not equals or not name.rstrip(":@"):
+        raise CallFailed(f"{word!r} is no argument; write key=value, key:=JSON or key@=FILE")
+    as_json = name.endswith(":")
+    if name.endswith("@"):
+        value = _content_of(value)
+    name = name.removesuffix(":") if as_json else name.removesuffix("@")
+    if as_json or not _takes_text(parameters_of(tool).get(name), tool.input_schema, 0):
+        return name, _json_of(tool, name, value)
+    return name, value
+
+
+def _content_of(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise CallFailed(f"cannot read {file!r}: {reason}") from error
+
+
+def _json_of(tool: Tool, name: str, text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except ValueError as error:
+        shown = text if len(text) <= 60 else text[:60] + "..."
+        raise CallFailed(
+            f"the argument {name!r} takes {kind_of(tool, name)} and is read as JSON, which {shown!r} is not: {error}"
+        ) from error
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _check_names(tool: Tool, arguments: Mapping[str, Any]) -> None:
+    schema = tool.input_schema
+    known = parameters_of(tool)
+    missing = [name for name in required_by(tool) if name not in arguments]
+    unknown = [name for name in arguments if name not in known]
+    # Most servers leave `additionalProperties` out and mean that there are none.
+    if schema.get("additionalProperties") or schema.get("patternProperties"):
+        unknown = []
+    if not missing and not unknown:
+        return
+    wrong: list[str] = []
+    if unknown:
+        wrong.append(f"has no parameter {_names(unknown)}")
+    if missing:
+        wrong.append(f"needs {_names(missing)}")
+    takes = ", ".join(f"{name} ({kind_of(tool, name)})" for name in known) or "no arguments"
+    raise CallFailed(f"the tool {tool.name!r} {' and '.join(wrong)}; it takes {takes}")
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
+def _takes_text(shape: Any, root: Mapping[str, Any], depth: int) -> bool:
+    """Whether a schema allows text. One that says nothing does."""
+    if not isinstance(shape, dict) or depth > _DEPTH:
+        return True
+    parts = cast("dict[str, Any]", shape)
+    if isinstance(parts.get("$ref"), str):
+        return _takes_text(_referred(parts["$ref"], root), root, depth + 1)
+    if "type" in parts:
+        kinds: Any = parts["type"]
+        return "string" in kinds if isinstance(kinds, list) else kinds == "string"
+    for values in (parts.get("enum"), [parts["const"]] if "const" in parts else None):
+        if isinstance(values, list):
+            return any(isinstance(value, str) for value in cast("list[object]", values))
+    for word, several in (("anyOf", any), ("oneOf", any), ("allOf", all)):
+        options = parts.get(word)
+        if isinstance(options, list):
+            return several(_takes_text(option, root, depth + 1) for option in cast("list[Any]", options)[:_OPTIONS])
+    return True
+
+
+def _described(shape: Any, root: Mapping[str, Any], depth: int) -> str:
+    if not isinstance(shape, dict) or depth > _DEPTH:
+        return "anything"
+    parts = cast("dict[str, Any]", shape)
+    if isinstance(parts.get("$ref"), str):
+        return _described(_referred(parts["$ref"], root), root, depth + 1)
+    if isinstance(parts.get("enum"), list):
+        return " | ".join(json.dumps(value) for value in parts["enum"])
+    if "const" in parts:
+        return json.dumps(parts["const"])
+    if "type" in parts:
+        kinds: Any = parts["type"]
+        return " | ".join(str(kind) for kind in cast("list[Any]", kinds)) if isinstance(kinds, list) else str(kinds)
+    for word in ("anyOf", "oneOf"):
+        if isinstance(parts.get(word), list):
+            return " | ".join(_described(option, root, depth + 1) for option in parts[word][:_OPTIONS])
+    return "anything"
+
+
+def _referred(reference: str, root: Mapping[str, Any]) -> Any:
+    if not reference.startswith("#/"):
+        return None
+    place: Any = root
+    for step in reference[2:].split("/"):
+        if not isinstance(place, dict):
+            return None
+        place = cast("dict[str, Any]", place).get(step.replace("~1", "/").replace("~0", "~"))
+    return place

@@ -1,0 +1,116 @@
+"""The form that a server sent, as fields.
+
+The schema comes from a stranger, so nothing about its shape is taken for granted: what is not understood is left out.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from roundtrip.client.fields import FORMATS, Choice, Field, FieldInvalid, Kind
+
+__all__ = ["check_content", "fields_of", "is_single_value"]
+
+_KINDS: Final = {
+    "string": Kind.TEXT,
+    "integer": Kind.WHOLE,
+    "number": Kind.NUMBER,
+    "boolean": Kind.YES_NO,
+}
+
+
+def fields_of(schema: Mapping[str, Any]) -> list[Field]:
+    """The fields of a form, in the server's order."""
+    required = schema.get("required")
+    names = cast("list[object]", required) if isinstance(required, list) else []
+    return [_field(name, shape, name in names) for name, shape in _mapping(schema.get("properties")).items()]
+
+
+def is_single_value(fields: Sequence[Field]) -> bool:
+    """Return True if a form asks for one value, whose name says nothing that the question does not."""
+    return len(fields) == 1 and fields[0].required and fields[0].label.casefold() == "value"
+
+
+def check_content(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of an answer that was written down before, with the defaults of what it leaves out.
+
+    Raises:
+        FieldInvalid: It does not fit the form; the message names the field.
+    """
+    fields = {field.name: field for field in fields_of(schema)}
+    if unknown := [name for name in content if name not in fields]:
+        known = ", ".join(fields) or "none"
+        raise FieldInvalid(f"the form has no field {unknown[0]!r}; its fields: {known}")
+    filled = {name: field.default for name, field in fields.items() if field.has_default} | dict(content)
+    for name, field in fields.items():
+        if name in filled:
+            try:
+                field.check(filled[name])
+            except FieldInvalid as invalid:
+                raise FieldInvalid(f"field {name!r}: {invalid}") from invalid
+        elif field.required:
+            raise FieldInvalid(f"field {name!r} is required and not answered")
+    return {name: filled[name] for name in fields if name in filled}
+
+
+def _field(name: str, shape: Any, required: bool) -> Field:
+    parts = _mapping(shape)
+    kind, choices = _kind_of(parts)
+    low, high = {Kind.TEXT: ("minLength", "maxLength"), Kind.SEVERAL: ("minItems", "maxItems")}.get(
+        kind, ("minimum", "maximum")
+    )
+    format = parts.get("format")
+    return Field(
+        name=name,
+        kind=kind,
+        required=required,
+        title=_text(parts.get("title")),
+        description=_text(parts.get("description")),
+        choices=choices,
+        format=format if kind is Kind.TEXT and isinstance(format, str) and format in FORMATS else None,
+        least=_bound(parts.get(low)),
+        most=_bound(parts.get(high)),
+        has_default=parts.get("default") is not None,
+        default=parts.get("default"),
+    )
+
+
+def _kind_of(parts: Mapping[str, Any]) -> tuple[Kind, tuple[Choice, ...]]:
+    kind = parts.get("type")
+    if kind == "array":
+        choices = _choices(_mapping(parts.get("items")))
+        return (Kind.SEVERAL, choices) if choices else (Kind.JSON, ())
+    if choices := _choices(parts):
+        return Kind.ONE, choices
+    return _KINDS.get(kind, Kind.JSON) if isinstance(kind, str) else Kind.JSON, ()
+
+
+def _choices(parts: Mapping[str, Any]) -> tuple[Choice, ...]:
+    for word in ("oneOf", "anyOf"):
+        options = [_mapping(option) for option in _list(parts.get(word))]
+        if options and all(isinstance(option.get("const"), str) for option in options):
+            return tuple(Choice(option["const"], _text(option.get("title")) or option["const"]) for option in options)
+    values = [value for value in _list(parts.get("enum")) if isinstance(value, str)]
+    titles = [title for title in _list(parts.get("enumNames")) if isinstance(title, str)]
+    return tuple(
+        Choice(value, title)
+        for value, title in zip(values, titles if len(titles) == len(values) else values, strict=True)
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _bound(value: Any) -> float | None:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,200 @@
+"""What the dependencies of a leg have entered, and leaving it again when the leg ends, however it ends.
+
+Everything is entered and left in the leg's own task, the last one first. What ends the leg is thrown in, a suspension
+too: to resume a generator that holds a transaction would commit it.
+
+Where a leg ends while a thread of it goes on, what it has entered is left when that thread has ended (`Outlive`).
+"""
+
+import inspect
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from typing import Any, Final, TypeVar, cast
+
+import anyio
+
+from roundtrip.engine.unwinding import cancellations_restored
+from roundtrip.errors import DependencyEndedCall, InvalidSignature
+from roundtrip.resolvers.cancelling import cancel_requests, innermost_scope
+
+__all__ = ["Managers", "Outlive", "Report"]
+
+T = TypeVar("T")
+
+Report = Callable[[str, BaseException], None]
+"""Told of what a dependency raised while it was left, where that does not end the call."""
+
+_NEVER_YIELDED: Final = "dependency {!r} is a generator that ended before it yielded; have it yield on every path"
+
+_Leave = Callable[[BaseException | None], Awaitable[Any]]
+
+Outlive = Callable[[Callable[[], Awaitable[None]]], bool]
+"""Takes what there is to do when the threads of a leg that were left behind have ended; False where there are none."""
+
+
+class Managers:
+    """The entered dependencies of one leg, or of what comes before it."""
+
+    __slots__ = ("_entered", "_holds_scope", "_report")
+
+    def __init__(self, report: Report) -> None:
+        self._entered: list[tuple[str, _Leave]] = []
+        self._holds_scope = False
+        self._report = report
+
+    async def enter(self, label: str, made: Any) -> Any:
+        """Enter what a dependency has made; what is no generator and no context manager is a value itself.
+
+        Raises:
+            Exception: What entering it raised.
+        """
+        if inspect.isasyncgen(made):
+            generator = cast("AsyncGenerator[Any]", made)
+            before = innermost_scope()
+            try:
+                value = await anext(generator)
+            except StopAsyncIteration:
+                raise InvalidSignature(_NEVER_YIELDED.format(label)) from None
+            self._holds_scope |= innermost_scope() is not before
+            self._keep_async(label, asynccontextmanager(lambda: generator)())
+            return value
+        if inspect.isgenerator(made):
+            plain = cast("Generator[Any]", made)
+            try:
+                value = next(plain)
+            except StopIteration:
+                raise InvalidSignature(_NEVER_YIELDED.format(label)) from None
+            self._keep(label, contextmanager(lambda: plain)())
+            return value
+        if isinstance(made, AbstractAsyncContextManager):
+            entered = cast("AbstractAsyncContextManager[Any]", made)
+            before = innermost_scope()
+            value = await entered.__aenter__()
+            self._holds_scope |= innermost_scope() is not before
+            self._keep_async(label, entered)
+            return value
+        if isinstance(made, AbstractContextManager):
+            held = cast("AbstractContextManager[Any]", made)
+            value = held.__enter__()
+            self._keep(label, held)
+            return value
+        return made
+
+    def _keep_async(self, label: str, entered: AbstractAsyncContextManager[Any]) -> None:
+        self._entered.append((label, lambda error: entered.__aexit__(_type_of(error), error, _traceback_of(error))))
+
+    def _keep(self, label: str, entered: AbstractContextManager[Any]) -> None:
+        async def leave(error: BaseException | None) -> Any:
+            return entered.__exit__(_type_of(error), error, _traceback_of(error))
+
+        self._entered.append((label, leave))
+
+    async def around(
+        self, work: Awaitable[T], *, ended_by: Callable[[T], BaseException | None], outlive: Outlive | None = None
+    ) -> T:
+        """Await the work of a leg, and leave all.
+
+        Args:
+            work: What to await.
+            ended_by: Why a result is no success, for what is left to know; None where it is one.
+            outlive: Leaves all later, where a thread of the work still uses it.
+
+        Raises:
+            BaseException: What ended the work, or what leaving made of that.
+        """
+        try:
+            result = await work
+        except BaseException as raised:
+            # A cancel scope can only be left by the task that entered it, and in the order of entering.
+            if outlive is not None and self._entered and not self._holds_scope and outlive(self._leave_later(raised)):
+                raise
+            error = await self.leave(raised)
+            if error is raised:
+                raise
+            # What a cancel scope of a dependency made of its own cancellation.
+            raise error from raised
+        verdict = ended_by(result)
+        error = await self.leave(verdict)
+        if error is not None and error is not verdict:
+            raise error
+        return result
+
+    def _leave_later(self, error: BaseException) -> Callable[[], Awaitable[None]]:
+        """Return what leaves all that has been entered by now, outside of the leg."""
+        entered = self._entered.copy()
+
+        async def leave_all() -> None:
+            self._entered.clear()
+            for label, leave in reversed(entered):
+                try:
+                    await leave(error)
+                except BaseException as raised:
+                    if raised is error or _only_wraps(raised, error):
+                        continue
+                    if not isinstance(raised, Exception | BaseExceptionGroup):
+                        raise
+                    self._report(label, cast("BaseException", raised))
+
+        return leave_all
+
+    async def leave(self, error: BaseException | None) -> Any:
+        """Leave all, the last first; what ends the call after that, None for nothing."""
+        while self._entered:
+            label, leave = self._entered.pop()
+            error = await self._leave(label, leave, error)
+        return error
+
+    async def _leave(self, label: str, leave: _Leave, error: BaseException | None) -> BaseException | None:
+        requests = cancel_requests()
+        try:
+            # A task group in it that fails only now would leave its cancellation behind.
+            with cancellations_restored():
+                swallowed = await leave(error)
+        except BaseException as raised:  # noqa: BLE001 - returned, to be raised where the leg ends
+            return self._settle(label, raised, error, requests)
+        if swallowed and isinstance(error, anyio.get_cancelled_exc_class()) and not _is_still_cancelled(requests):
+            return DependencyEndedCall(label)
+        return error
+
+    def _settle(
+        self, label: str, raised: BaseException, error: BaseException | None, requests: int
+    ) -> BaseException | None:
+        """What ends the call, of what ended it before and what leaving a dependency has raised."""
+        if raised is error or (error is not None and _only_wraps(raised, error)):
+            return error
+        cancelled = anyio.get_cancelled_exc_class()
+        if isinstance(error, cancelled):
+            if isinstance(raised, cancelled):
+                return error
+            if not _is_still_cancelled(requests):
+                # A scope or a task group of its own had cancelled the leg, and now says why.
+                return raised
+        if isinstance(raised, Exception | BaseExceptionGroup):
+            self._report(label, cast("BaseException", raised))
+            return error
+        return raised
+
+
+def _is_still_cancelled(requests: int) -> bool:
+    """Whether a cancellation has another reason than what was just left, which would have taken back its own.
+
+    `requests` is how many there were before.
+    """
+    return anyio.current_effective_deadline() == -math.inf or 0 < requests <= cancel_requests()
+
+
+def _only_wraps(raised: BaseException, error: BaseException) -> bool:
+    """Whether a task group has made a group of nothing but what went through it."""
+    if not isinstance(raised, BaseExceptionGroup):
+        return False
+    group = cast("BaseExceptionGroup[BaseException]", raised)
+    return all(inner is error or _only_wraps(inner, error) for inner in group.exceptions)
+
+
+def _type_of(error: BaseException | None) -> type[BaseException] | None:
+    return None if error is None else type(error)
+
+
+def _traceback_of(error: BaseException | None) -> Any:
+    return None if error is None else error.__traceback__

@@ -1,0 +1,62 @@
+"""What a model answered: its text, and the structured value that was asked of it."""
+
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Generic
+
+from mcp_types import CreateMessageResult, CreateMessageResultWithTools, TextContent
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypeVar
+
+from roundtrip.questions.forms import AnswerInvalid, explain
+
+__all__ = ["Sampled", "instruction_for", "read_structured", "text_of"]
+
+T = TypeVar("T", default=str)
+
+_FENCED: Final = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled(Generic[T]):
+    """The outcome of `ctx.sample`.
+
+    `text` is the answer's text ("" if it has none), `result` the value of `result_type`, or the text without one,
+    and `message` the whole answer.
+    """
+
+    text: str
+    result: T
+    message: CreateMessageResult | CreateMessageResultWithTools
+
+
+def text_of(message: CreateMessageResult | CreateMessageResultWithTools) -> str:
+    """The text of an answer, its blocks joined."""
+    content = message.content if isinstance(message.content, list) else [message.content]
+    return "".join(block.text for block in content if isinstance(block, TextContent))
+
+
+def instruction_for(result_type: Any) -> str:
+    """What a model is told, to answer with a value of a type."""
+    schema = json.dumps(_adapter(result_type).json_schema(), separators=(",", ":"))
+    return f"Answer with JSON that fits this schema, and with nothing else: {schema}"
+
+
+def read_structured(result_type: Any, text: str) -> Any:
+    """The value that an answer's text spells.
+
+    Raises:
+        AnswerInvalid: It is not JSON, or does not fit the type.
+    """
+    fenced = _FENCED.fullmatch(text)
+    try:
+        return _adapter(result_type).validate_json(fenced[1] if fenced is not None else text)
+    except ValidationError as error:
+        raise AnswerInvalid(explain(error)) from error
+
+
+@lru_cache(maxsize=256)
+def _adapter(result_type: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(result_type)

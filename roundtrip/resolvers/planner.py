@@ -1,0 +1,578 @@
+"""Making plans: reading the author's functions, naming their nodes, and refusing at registration what cannot work."""
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import NoneType
+from typing import Any, NamedTuple, get_args, get_origin
+
+from pydantic import PydanticUserError, TypeAdapter
+from pydantic.errors import PydanticInvalidForJsonSchema
+
+from roundtrip.errors import InvalidSignature
+from roundtrip.questions.forms import form_of
+from roundtrip.questions.markers import ElicitUrl, is_marker
+from roundtrip.resolvers.fitting import asking_arms, elicited, misfit, require_no_bare_resolver
+from roundtrip.resolvers.markers import Dependency, Marker, Resolve
+from roundtrip.resolvers.plan import EMPTY, Input, Node, Plan, Source
+from roundtrip.resolvers.signatures import (
+    arms_of,
+    display_name,
+    enters,
+    given_by_partials,
+    hints_of,
+    identity,
+    is_async,
+    makes_manager,
+    marker_of,
+    require_annotated,
+    require_top_level,
+    wants_outcome,
+)
+
+__all__ = ["Replacements", "ResolvedParameters", "find_resolved", "make_plan"]
+
+ResolvedParameters = Mapping[str, tuple[Marker, bool]]
+"""A function's parameters that are filled: the marker, and whether the consumer wants the outcome."""
+
+
+Replacements = Mapping[Hashable, Callable[..., Any]]
+"""What runs in the place of some functions, by what identifies those."""
+
+
+def find_resolved(fn: Callable[..., Any], *, owner: str | None = None) -> dict[str, tuple[Marker, bool]]:
+    """The parameters of a function that a `Resolve` or a `Dependency` fills.
+
+    Raises:
+        InvalidSignature: A marker is written where it would be ignored.
+    """
+    hints = hints_of(fn)
+    given = given_by_partials(fn)
+    found: dict[str, tuple[Marker, bool]] = {}
+    for name, parameter in inspect.signature(fn).parameters.items():
+        annotation = hints.get(name)
+        require_annotated(annotation, parameter.default, parameter=name, function=display_name(fn), owner=owner)
+        require_no_bare_resolver(annotation, parameter=name, function=display_name(fn), owner=owner)
+        marker, filled = marker_of(annotation, parameter.default)
+        require_top_level(filled, parameter=name, function=display_name(fn), owner=owner)
+        if marker is not None and name not in given:
+            found[name] = (marker, wants_outcome(filled))
+    return found
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A node while the plan is being made."""
+
+    who: Hashable
+    base: Hashable
+    fn: Callable[..., Any]
+    label: str
+    key: str | None
+    was: tuple[str, ...]
+    once: bool
+    enters: bool
+    path: tuple[str, ...]
+    returns: Any
+    filled: Any
+    inputs: list[Input] = field(default_factory=list[Input])
+    mentions: dict[str, "_Mention"] = field(default_factory=dict[str, "_Mention"])
+    """By the parameter it fills, each node that this one needs."""
+    consumer: str | None = None
+
+
+class _Mention(NamedTuple):
+    """A place where a node is asked for."""
+
+    who: Hashable
+    marker: Marker
+    filled: Any
+
+
+class _Planner:
+    def __init__(
+        self,
+        owner: str,
+        arguments: Mapping[str, str],
+        context_types: tuple[type, ...],
+        replacements: Replacements,
+    ) -> None:
+        self._owner = owner
+        self._replacements = replacements
+        self._functions: dict[Hashable, Callable[..., Any]] = {}
+        self._arguments = arguments
+        self._context_types = context_types
+        self._bases: dict[int, tuple[Marker, Hashable]] = {}
+        self._drafts: dict[Hashable, _Draft] = {}
+        self._order: list[Hashable] = []
+
+    def plan(self, resolved: ResolvedParameters, filled: Mapping[str, Any]) -> Plan:
+        roots = {
+            parameter: self._mention(marker, self._owner, parameter, filled.get(parameter, Any))
+            for parameter, (marker, _) in resolved.items()
+        }
+        for parameter, mention in roots.items():
+            self._visit(mention, (parameter,))
+        self._check_fit(roots, self._owner)
+        for draft in self._drafts.values():
+            self._check_fit(draft.mentions, f"{self._owner}: {draft.label!r}")
+        self._shorten_paths(roots)
+        keys = self._name()
+        places = {who: index for index, who in enumerate(self._order)}
+        inputs = tuple(
+            Input(parameter, Source.NODE, node=places[roots[parameter].who], outcome=outcome)
+            for parameter, (_, outcome) in resolved.items()
+        )
+        self._note_consumers(resolved, roots)
+        dependents: dict[Hashable, list[int]] = {}
+        for who in self._order:
+            for child in self._needs(who):
+                dependents.setdefault(child, []).append(places[who])
+        nodes = tuple(self._finish(who, places, keys, dependents.get(who, [])) for who in self._order)
+        return Plan(
+            owner=self._owner,
+            nodes=nodes,
+            roots=inputs,
+            fingerprint=_fingerprint(nodes),
+            names=self._index_names(nodes),
+            bare_names=_group(nodes),
+            steady=[False] * len(nodes),
+            functions=self._functions,
+            enters=any(node.enters for node in nodes),
+        )
+
+    # Reading the functions. Depth first with a stack of our own: graphs may be deeper than Python's.
+
+    def _visit(self, mention: _Mention, path: tuple[str, ...]) -> None:
+        open_: dict[Hashable, str] = {}
+        stack: list[tuple[_Mention, tuple[str, ...], bool]] = [(mention, path, False)]
+        while stack:
+            mention, path, leaving = stack.pop()
+            who, marker, filled = mention
+            if leaving:
+                open_.popitem()
+                self._order.append(who)
+                continue
+            base = self._base_of(marker)
+            if base in open_:
+                labels = list(open_.values())
+                cycle = labels[list(open_).index(base) :]
+                raise InvalidSignature(
+                    f"{self._owner}: a cycle of resolvers, {' -> '.join([*cycle, cycle[0]])}; "
+                    "one of them must get its value another way"
+                )
+            if who in self._drafts:
+                self._merge(self._drafts[who], marker)
+                continue
+            draft = self._drafts[who] = self._read(who, base, marker, path, filled)
+            open_[base] = draft.label
+            stack.append((mention, path, True))
+            stack.extend((child, (*path, name), False) for name, child in reversed(draft.mentions.items()))
+
+    def _mention(self, marker: Marker, consumer: Hashable, parameter: str, filled: Any) -> _Mention:
+        base = self._base_of(marker)
+        shared = not isinstance(marker, Dependency) or marker.use_cache
+        return _Mention(base if shared else (base, _digest((consumer, parameter))), marker, filled)
+
+    def _base_of(self, marker: Marker) -> Hashable:
+        """What makes two mentions the same function with the same values put in."""
+        stack = [marker]
+        while stack:
+            last = stack[-1]
+            subs = last.subs if isinstance(last, Dependency) else ()
+            unread = [sub for sub in subs if id(sub) not in self._bases]
+            if unread:
+                stack += unread
+                continue
+            stack.pop()
+            who = identity(last.fn)
+            # Kept with the marker, whose id could be another's once it is gone.
+            base = (who, _digest([self._bases[id(sub)][1] for sub in subs])) if subs else who
+            self._bases[id(last)] = last, base
+        return self._bases[id(marker)][1]
+
+    def _needs(self, who: Hashable) -> dict[Hashable, None]:
+        """The nodes that one needs, each once."""
+        return dict.fromkeys(mention.who for mention in self._drafts[who].mentions.values())
+
+    def _merge(self, draft: _Draft, marker: Marker) -> None:
+        """One function is one node: a second mention may repeat what the first said, not contradict it."""
+        key, was, once = _options(marker)
+        if key is not None and draft.key is not None and key != draft.key:
+            raise InvalidSignature(
+                f"{self._owner}: {draft.label!r} is named both {draft.key!r} and {key!r}; a function is one "
+                "question per call. Use one key=, or two functions"
+            )
+        draft.key = draft.key or key
+        draft.was = tuple(dict.fromkeys((*draft.was, *was)))
+        draft.once = draft.once or once
+        draft.enters = draft.enters or _is_entered(marker, draft.fn)
+
+    def _read(self, who: Hashable, base: Hashable, marker: Marker, path: tuple[str, ...], filled: Any) -> _Draft:
+        label = display_name(marker.fn)
+        who_asked = identity(marker.fn)
+        self._functions[who_asked] = marker.fn
+        # It keeps its name, and with it the answers in flight.
+        fn = self._replacements.get(who_asked, marker.fn)
+        is_replaced = fn is not marker.fn
+        # An author may give anything, whatever the annotation of `Resolve` says.
+        given: object = fn
+        if is_marker(given) or inspect.isawaitable(given):
+            if inspect.iscoroutine(given):
+                given.close()
+            got, cure = (
+                (f"the question {label}(...)", "write a function that returns it, and Resolve(that_function)")
+                if is_marker(given)
+                else (f"the result of calling {label!r}", f"leave out its parentheses: Resolve({label})")
+            )
+            raise InvalidSignature(
+                f"{self._owner}: parameter {path[-1]!r} must be filled by a function, got {got}; {cure}"
+            )
+        try:
+            signature = inspect.signature(fn)
+        except (TypeError, ValueError) as error:
+            raise InvalidSignature(
+                f"{self._owner}: {label!r}, which should fill {path[-1]!r}, has no signature to read ({error}); "
+                "wrap it in a function"
+            ) from error
+        hints = hints_of(fn)
+        key, was, once = _options(marker)
+        returns = fn if inspect.isclass(fn) else hints.get("return", Any)
+        self._check_arms(returns, label, path[-1])
+        draft = _Draft(who, base, fn, label, key, was, once, _is_entered(marker, fn), path, returns, filled)
+        # What a partial has bound is filled; an argument of that name must not take its place.
+        bound = given_by_partials(fn)
+        parameters = [parameter for parameter in signature.parameters.values() if parameter.name not in bound]
+        if isinstance(marker, Dependency) and not is_replaced:
+            parameters = self._place(draft, marker, parameters, hints)
+        self._classify_all(draft, parameters, hints)
+        return draft
+
+    def _place(
+        self, draft: _Draft, marker: Dependency, parameters: list[inspect.Parameter], hints: Mapping[str, Any]
+    ) -> list[inspect.Parameter]:
+        """Have the first parameters filled by the marker's own dependencies; those that are left."""
+        left = list(parameters)
+        for number, sub in enumerate(marker.subs):
+            first = left[0] if left else None
+            if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
+                raise InvalidSignature(
+                    f"{self._owner}: Depends({draft.label}, ...) passes {len(marker.subs)} values by position, "
+                    f"and {draft.label!r} takes {number}"
+                )
+            name = first.name
+            if first.kind is first.VAR_POSITIONAL:
+                name = f"{name}[{number}]"
+            else:
+                left.pop(0)
+            _, filled = marker_of(hints.get(first.name))
+            self._need(draft, name, sub, filled, positional=True)
+        return left
+
+    def _need(self, draft: _Draft, name: str, marker: Marker, filled: Any, *, positional: bool) -> None:
+        draft.mentions[name] = self._mention(marker, draft.who, name, filled)
+        draft.inputs.append(Input(name, Source.NODE, outcome=wants_outcome(filled), positional=positional))
+
+    def _classify_all(self, draft: _Draft, parameters: list[inspect.Parameter], hints: Mapping[str, Any]) -> None:
+        skipped = ""
+        for parameter in parameters:
+            before = len(draft.inputs)
+            self._classify(draft, parameter, hints.get(parameter.name))
+            if parameter.kind is not parameter.POSITIONAL_ONLY:
+                continue
+            if len(draft.inputs) == before:
+                skipped = skipped or parameter.name
+            elif skipped:
+                raise InvalidSignature(
+                    f"{self._owner}: {draft.label!r} takes {parameter.name!r} by position only, after {skipped!r}, "
+                    "which nothing fills; remove the '/'"
+                )
+
+    def _classify(self, draft: _Draft, parameter: inspect.Parameter, annotation: Any) -> None:
+        name = parameter.name
+        positional = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
+        require_annotated(annotation, parameter.default, parameter=name, function=draft.label, owner=self._owner)
+        require_no_bare_resolver(annotation, parameter=name, function=draft.label, owner=self._owner)
+        marker, filled = marker_of(annotation, parameter.default)
+        require_top_level(filled, parameter=name, function=draft.label, owner=self._owner)
+        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            if marker is not None:
+                raise InvalidSignature(
+                    f"{self._owner}: parameter {name!r} of {draft.label!r} takes any number of values, and "
+                    f"{marker!r} is one; give it a parameter of its own"
+                )
+        elif marker is not None:
+            self._need(draft, name, marker, filled, positional=positional)
+        elif self._is_context(annotation):
+            draft.inputs.append(Input(name, Source.CONTEXT, positional=positional))
+        elif name in self._arguments:
+            argument = self._arguments[name]
+            draft.inputs.append(Input(name, Source.ARGUMENT, name=argument, positional=positional))
+        elif parameter.default is inspect.Parameter.empty:
+            unread = (
+                ""
+                if annotation is not None or parameter.annotation is inspect.Parameter.empty
+                else (f" (its annotation {parameter.annotation!r} cannot be evaluated here)")
+            )
+            raise InvalidSignature(
+                f"{self._owner}: parameter {name!r} of resolver {draft.label!r} cannot be filled{unread}: "
+                "it is not a Context, has no Resolve(...), Depends(...) or default, and no argument has that name"
+            )
+
+    def _is_context(self, annotation: Any) -> bool:
+        return any(
+            isinstance(arm, type) and issubclass(arm, self._context_types)
+            for arm in (get_origin(arm) or arm for arm in arms_of(annotation))
+        )
+
+    def _check_arms(self, returns: Any, label: str, parameter: str) -> None:
+        asking = asking_arms(returns)
+        if len(asking) > 1:
+            raise InvalidSignature(
+                f"{self._owner}, parameter {parameter!r}: the return annotation of resolver {label!r} has "
+                f"{len(asking)} asking arms; a resolver asks one question. Split it into one resolver per question"
+            )
+        schema = elicited(asking[0]) if asking and not _is_page(asking[0]) else None
+        # A list may stand for a mapping of titles, which an annotation cannot spell: that is left to the call.
+        if isinstance(schema, type):
+            try:
+                form_of(schema)
+            except InvalidSignature as error:
+                raise InvalidSignature(
+                    f"{self._owner}, parameter {parameter!r}, resolver {label!r}: {error}"
+                ) from error
+
+    def _check_fit(self, mentions: Mapping[str, _Mention], consumer: str) -> None:
+        """Refuse a parameter whose resolver asks for something else than it takes."""
+        for parameter, mention in mentions.items():
+            if identity(mention.marker.fn) in self._replacements:
+                # A test's own may return what it likes.
+                continue
+            draft = self._drafts[mention.who]
+            unfit = misfit(draft.returns, mention.filled)
+            if unfit is not None:
+                asked, taken = unfit
+                raise InvalidSignature(
+                    f"{consumer}: parameter {parameter!r} must take what its resolver {draft.label!r} asks for, "
+                    f"{asked}, got {taken}; annotate it with {asked}, or ask for {taken}"
+                )
+
+    # Names, paths and consumers.
+
+    def _shorten_paths(self, roots: Mapping[str, _Mention]) -> None:
+        """Give each node the shortest path of parameter names from the tool, the alphabetically first of those."""
+        layer = {mention.who: (parameter,) for parameter, mention in sorted(roots.items(), reverse=True)}
+        seen: dict[Hashable, tuple[str, ...]] = dict(layer)
+        while layer:
+            below: dict[Hashable, tuple[str, ...]] = {}
+            for who, path in layer.items():
+                for name, mention in self._drafts[who].mentions.items():
+                    longer = (*path, name)
+                    if mention.who not in seen and longer < below.get(mention.who, ("\U0010ffff",)):
+                        below[mention.who] = longer
+            seen |= below
+            layer = below
+        for who, path in seen.items():
+            self._drafts[who].path = path
+
+    def _name(self) -> dict[Hashable, tuple[str, str]]:
+        """Each node's key, and its name without the path that may tell it from others."""
+        by_name: dict[str, list[Hashable]] = {}
+        for who in self._order:
+            draft = self._drafts[who]
+            by_name.setdefault(draft.key or draft.label, []).append(who)
+        keys: dict[Hashable, tuple[str, str]] = {}
+        for name, group in by_name.items():
+            explicit = [who for who in group if self._drafts[who].key is not None]
+            if len(explicit) > 1:
+                functions = " and ".join(repr(self._drafts[who].label) for who in explicit)
+                raise InvalidSignature(
+                    f"{self._owner}: {functions} are both named key={name!r}; give each a key of its own"
+                )
+            for who in group:
+                apart = len(group) > 1 and self._drafts[who].key is None
+                keys[who] = (f"{name}@{'.'.join(self._drafts[who].path)}" if apart else name, name)
+        taken: dict[str, Hashable] = {}
+        for who, (key, _) in keys.items():
+            if key in taken:
+                raise InvalidSignature(
+                    f"{self._owner}: the names of {self._drafts[taken[key]].label!r} and "
+                    f"{self._drafts[who].label!r} cannot be told apart (both {key!r}); give each a key="
+                )
+            taken[key] = who
+        return keys
+
+    def _index_names(self, nodes: Sequence[Node]) -> dict[str, int]:
+        names = {node.key: node.index for node in nodes}
+        for node in nodes:
+            for name in node.was:
+                if names.setdefault(name, node.index) != node.index:
+                    raise InvalidSignature(
+                        f"{self._owner}: {node.label!r} was called {name!r}, but so is (or was) "
+                        f"{nodes[names[name]].label!r}; an answer in flight could not tell whose it is"
+                    )
+        return names
+
+    def _note_consumers(self, resolved: ResolvedParameters, roots: Mapping[str, _Mention]) -> None:
+        """Note who first takes each node's bare value, in the order in which a walk one by one would."""
+        unread = iter(self._order)
+        read: set[Hashable] = set()
+        for parameter, (_, outcome) in resolved.items():
+            root = roots[parameter].who
+            while root not in read:
+                who = next(unread)
+                read.add(who)
+                draft = self._drafts[who]
+                for entry in draft.inputs:
+                    if entry.source is Source.NODE and not entry.outcome:
+                        child = self._drafts[draft.mentions[entry.parameter].who]
+                        child.consumer = child.consumer or entry.parameter
+            if not outcome:
+                self._drafts[root].consumer = self._drafts[root].consumer or parameter
+
+    def _finish(
+        self,
+        who: Hashable,
+        places: Mapping[Hashable, int],
+        keys: Mapping[Hashable, tuple[str, str]],
+        dependents: Sequence[int],
+    ) -> Node:
+        draft = self._drafts[who]
+        inputs = tuple(
+            Input(
+                entry.parameter,
+                entry.source,
+                name=entry.name,
+                node=places[draft.mentions[entry.parameter].who] if entry.source is Source.NODE else -1,
+                outcome=entry.outcome,
+                positional=entry.positional,
+            )
+            for entry in draft.inputs
+        )
+        asking = asking_arms(draft.returns)
+        if draft.once and draft.enters:
+            raise InvalidSignature(
+                f"{self._owner}: Resolve({draft.label}, once=True) would keep what is left when the leg ends; "
+                "keep a plain value, and enter it in a function of its own"
+            )
+        computed = self._once_adapter(draft) if draft.once else None
+        key, bare_key = keys[who]
+        return Node(
+            index=places[who],
+            who=who,
+            fn=draft.fn,
+            label=draft.label,
+            key=key,
+            bare_key=bare_key,
+            was=draft.was,
+            names=(key, *draft.was),
+            once=draft.once,
+            is_async=is_async(draft.fn),
+            enters=draft.enters,
+            inputs=inputs,
+            needs=tuple(places[child] for child in self._needs(who)),
+            dependents=tuple(dependents),
+            path=".".join(draft.path),
+            consumer=draft.consumer,
+            computed=computed,
+            asked=_asked_type(asking[0]) if asking else None,
+            must_ask=_must_ask(draft.returns, draft.filled),
+            asks_page=bool(asking) and _is_page(asking[0]),
+        )
+
+    def _once_adapter(self, draft: _Draft) -> TypeAdapter[Any]:
+        """How a value of this node is kept, from its return annotation, else from what its consumer expects."""
+        plain = [arm for arm in arms_of(draft.returns) if arm not in asking_arms(draft.returns)]
+        if draft.returns is Any or not plain:
+            plain = [Any] if wants_outcome(draft.filled) else list(arms_of(draft.filled))
+        kept: Any = functools.reduce(lambda union, arm: union | arm, plain)
+        try:
+            adapter: TypeAdapter[Any] = TypeAdapter(kept)
+            if kept is not Any:
+                adapter.json_schema(mode="serialization")
+        except (PydanticUserError, PydanticInvalidForJsonSchema, TypeError) as error:
+            raise InvalidSignature(
+                f"{self._owner}: Resolve({draft.label}, once=True) keeps a value of type {kept!r} in the token, "
+                "which has no JSON form; return a model, a dataclass or plain data"
+            ) from error
+        return adapter
+
+
+def make_plan(
+    fn: Callable[..., Any] | None,
+    *,
+    owner: str,
+    arguments: Mapping[str, str],
+    context_types: tuple[type, ...],
+    resolved: ResolvedParameters | None = None,
+    replacements: Replacements | None = None,
+) -> Plan:
+    """The plan of a function.
+
+    Args:
+        fn: The tool's function; may be left out when `resolved` is given.
+        owner: What the function is registered as, for error messages: `tool 'order'`.
+        arguments: Names by which resolvers may ask for the tool's arguments, each with the argument's own name.
+        context_types: The classes whose annotation means "give me the request's context".
+        resolved: The parameters to fill, when the caller knows them already.
+        replacements: Functions to run in the place of others.
+
+    Raises:
+        InvalidSignature: The graph can never work.
+    """
+    if resolved is None:
+        resolved = find_resolved(fn, owner=owner) if fn is not None else {}
+    if not resolved:
+        return EMPTY
+    filled: dict[str, Any] = {}
+    if fn is not None:
+        hints = hints_of(fn)
+        filled = {name: marker_of(hints.get(name))[1] for name in resolved}
+    return _Planner(owner, arguments, context_types, replacements or {}).plan(resolved, filled)
+
+
+def _digest(parts: object) -> bytes:
+    """Stands for what may be nested deeper, and in more ways, than a tuple of tuples can be compared."""
+    return hashlib.sha256(repr(parts).encode()).digest()
+
+
+def _is_entered(marker: Marker, fn: Callable[..., Any]) -> bool:
+    return enters(fn) or (isinstance(marker, Dependency) and makes_manager(fn))
+
+
+def _options(marker: Marker) -> tuple[str | None, tuple[str, ...], bool]:
+    return (marker.key, marker.was, marker.once) if isinstance(marker, Resolve) else (None, (), False)
+
+
+def _is_page(arm: Any) -> bool:
+    return (get_origin(arm) or arm) is ElicitUrl
+
+
+def _must_ask(returns: Any, filled: Any) -> bool:
+    """Return True if None can only be a question that its function forgot to return."""
+    arms = arms_of(returns)
+    return (
+        bool(arms)
+        and len(asking_arms(returns)) == len(arms)
+        and not wants_outcome(filled)
+        and not any(taken in (Any, object, None, NoneType) for taken in arms_of(filled))
+    )
+
+
+def _asked_type(arm: Any) -> Any:
+    return elicited(arm) if get_args(arm) else arm
+
+
+def _group(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
+    groups: dict[str, list[int]] = {}
+    for node in nodes:
+        groups.setdefault(node.bare_key, []).append(node.index)
+    return {name: tuple(group) for name, group in groups.items()}
+
+
+def _fingerprint(nodes: Sequence[Node]) -> str:
+    """A short digest of the graph's shape; it changes when a node is added, removed or renamed, not when moved."""
+    shape = sorted((node.key, sorted(nodes[need].key for need in node.needs), node.once) for node in nodes)
+    return hashlib.sha256(repr(shape).encode()).hexdigest()[:6]

@@ -1,0 +1,111 @@
+"""What a drawing of a tool shows, before it has a language: what fills each parameter, and the lines between."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from roundtrip.questions.markers import SdkElicit, SdkListRoots, SdkSample
+from roundtrip.resolvers.plan import Input, Node, Plan, Source
+
+__all__ = ["Box", "Graph", "Kind", "Line", "graphs_of"]
+
+
+class Kind(Enum):
+    """What a box stands for; each kind has a shape of its own."""
+
+    TOOL = "tool"
+    VALUE = "value"
+    QUESTION = "question"
+    ARGUMENT = "argument"
+    CONTEXT = "context"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Something that fills parameters, or the tool whose parameters are filled."""
+
+    id: str
+    kind: Kind
+    name: str
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A parameter of `target` that `source` fills."""
+
+    source: str
+    target: str
+    parameter: str
+    outcome: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """One tool's drawing, before it has a language."""
+
+    tool: str
+    boxes: tuple[Box, ...]
+    lines: tuple[Line, ...]
+
+
+def graphs_of(plans: Mapping[str, Plan]) -> list[Graph]:
+    """The drawings of some tools, by their names."""
+    return [_graph(tool, plan, f"t{place}") for place, (tool, plan) in enumerate(plans.items())]
+
+
+def _graph(tool: str, plan: Plan, prefix: str) -> Graph:
+    boxes = {prefix: Box(prefix, Kind.TOOL, tool)}
+    lines: list[Line] = []
+    arguments: dict[str, Box] = {}
+
+    def source_of(entry: Input) -> str:
+        if entry.source is Source.NODE:
+            return f"{prefix}_n{entry.node}"
+        if entry.source is Source.CONTEXT:
+            box = Box(f"{prefix}_context", Kind.CONTEXT, "Context")
+        else:
+            # An alias may hold any character, so its number is the id.
+            box = Box(f"{prefix}_a{len(arguments)}", Kind.ARGUMENT, entry.name, "argument")
+            box = arguments.setdefault(entry.name, box)
+        boxes.setdefault(box.id, box)
+        return box.id
+
+    def connect(target: str, entry: Input) -> None:
+        lines.append(Line(source_of(entry), target, entry.parameter, entry.outcome))
+
+    for node in plan.nodes:
+        box = _node(node, prefix)
+        boxes[box.id] = box
+        for entry in node.inputs:
+            connect(box.id, entry)
+    for entry in plan.roots:
+        connect(prefix, entry)
+    return Graph(tool, tuple(boxes.values()), tuple(lines))
+
+
+def _node(node: Node, prefix: str) -> Box:
+    remarks = [] if node.key == node.label else [node.label]
+    asking = _asking(node)
+    if asking is not None:
+        remarks.append(asking)
+    if node.once:
+        remarks.append("once per call")
+    kind = Kind.VALUE if asking is None else Kind.QUESTION
+    return Box(f"{prefix}_n{node.index}", kind, node.key, ", ".join(remarks))
+
+
+def _asking(node: Node) -> str | None:
+    asked = node.asked
+    if node.asks_page:
+        return "sends the user to a page"
+    if asked is None:
+        return None
+    if not isinstance(asked, type):
+        # A choice, or a list of choices: too long to be written out.
+        return "asks the user"
+    if issubclass(asked, SdkSample):
+        return "asks the client's model"
+    if issubclass(asked, SdkListRoots):
+        return "asks for the client's roots"
+    return "asks the user" if issubclass(asked, SdkElicit) else f"asks the user for {asked.__name__}"

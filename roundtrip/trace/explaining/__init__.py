@@ -1,0 +1,1 @@
+"""Describe recorded calls: outcomes, questions asked again, failures, differences and sequences."""

@@ -1,0 +1,479 @@
+"""Why a question was put, a token refused, a request served again, or a call failed: each in a sentence with its cure.
+
+`QUESTIONS` and `REFUSALS` say in general what `explain` says of one call, with the names and texts that it recorded.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+from roundtrip.engine.answers import UNNAMED
+from roundtrip.engine.reasons import Reason
+from roundtrip.errors import CallHasEnded, RejectionReason
+from roundtrip.safe_text import build_text
+from roundtrip.trace.explaining.failures import Advice, explain_failure, explain_lateness, failures_of
+from roundtrip.trace.explaining.wording import count_text, duration_text, quoted, size_text
+from roundtrip.trace.reading.calls import Round, Serving, TracedCall
+from roundtrip.trace.writing.lines import AskedLine, EndedLine, Kept, RefusedLine, Revealed, ShownQuestion
+
+__all__ = [
+    "QUESTIONS",
+    "REFUSALS",
+    "Advice",
+    "Explanation",
+    "Subject",
+    "explain",
+    "explain_failure",
+    "explain_question",
+    "explain_refusal",
+    "explain_replay",
+]
+
+
+class Subject(StrEnum):
+    """What is explained."""
+
+    QUESTION = "question"
+    REFUSAL = "refusal"
+    REPLAY = "replay"
+    FAILURE = "failure"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One sentence about one thing that happened to a call."""
+
+    subject: Subject
+    at: float
+    instance: str
+    leg: int | None
+    round: int | None
+    key: str | None
+    """The question's; None where no single question is meant."""
+    reason: Reason | RejectionReason | None
+    text: str
+    error: str | None = None
+    """The name of the exception that ended a leg."""
+    is_plain: bool = False
+    """Whether nothing else was to be expected: a question is put for the first time."""
+
+
+QUESTIONS: Final[Mapping[Reason, Advice]] = MappingProxyType(
+    {
+        Reason.NEW: Advice("the call had not put it before", "nothing is to be mended"),
+        Reason.MISSING: Advice(
+            "the client came back without an answer to it",
+            "a client has to answer every question of a round, each under its name",
+        ),
+        Reason.INVALID: Advice(
+            "the answer did not fit its form",
+            "say in the message, or in the descriptions of the fields, what is expected",
+        ),
+        Reason.REWORDED: Advice(
+            "its message is another than the one that was answered",
+            "a user has to see what they answer, so keep a message as it is while calls that put it may be in flight",
+        ),
+        Reason.SCHEMA_CHANGED: Advice(
+            "its form is another than the one that was answered",
+            "keep the fields of a form as they are while calls that put it may be in flight",
+        ),
+        Reason.KEY_GONE: Advice(
+            "no key of the server can tell whether its answer was given to this wording",
+            "keep a key among keys= until every call that began under it has reached its max_age",
+        ),
+        Reason.RENAMED: Advice(
+            "its answer is known under a name that nothing asks by any more",
+            "tell the question its former name",
+        ),
+        Reason.VOLATILE: Advice(
+            "its wording changed between two legs of one build, so that the answer to it was lost",
+            "fix what varies for the call with Resolve(fn, once=True) or ctx.step(), or keep it (a time, a random "
+            "value) out of the question",
+        ),
+        Reason.OTHER_BUILD: Advice(
+            "another build of the application began the call, which asked, or accepted, something else",
+            "nothing is to be mended if the deploy was meant to ask this; else give the new question a default",
+        ),
+        Reason.UNFINISHED: Advice(
+            "the user agreed to go to the page, and is not done there yet",
+            "nothing is to be mended, unless they say that they are done: then look at what done= reads",
+        ),
+        Reason.REVISED: Advice(
+            "the user changed an earlier answer, on which it may depend",
+            "nothing is to be mended; what does not depend on that answer is not put again",
+        ),
+    }
+)
+"""Of each reason why a question is put."""
+
+REFUSALS: Final[Mapping[RejectionReason, Advice]] = MappingProxyType(
+    {
+        RejectionReason.MALFORMED: Advice(
+            "it is no token in form",
+            "a client has to send requestState back as it is, byte by byte; look for what cuts or re-encodes it",
+        ),
+        RejectionReason.OVERSIZED: Advice(
+            "it is larger than a token may be",
+            "let all instances have the same max_token_bytes, and keep large values on the server",
+        ),
+        RejectionReason.UNKNOWN_KEY: Advice(
+            "it is signed with a key that this instance was not given",
+            "give all instances the same keys=, and replace a key in three rollouts: [old, new], then [new, old], and "
+            "[new] when the tokens of the old key have expired",
+        ),
+        RejectionReason.TAMPERED: Advice(
+            "it was changed after it had been signed",
+            "a client, or something between, changes tokens: find out which, as none has a reason to",
+        ),
+        RejectionReason.SEAL: Advice(
+            "its sealed part does not open",
+            "give all instances the same keys= (or seal_keys=), and keep a replaced key listed until its tokens have "
+            "expired",
+        ),
+        RejectionReason.FORMAT: Advice(
+            "it is authentic and written in a form that this version does not read",
+            "finish rolling out one version of roundtrip; the client has to begin the call again",
+        ),
+        RejectionReason.EXPIRED: Advice(
+            "it had expired",
+            "raise ttl= (for the answers to one leg) or max_age= (for the whole call) if people need longer",
+        ),
+        RejectionReason.FUTURE: Advice(
+            "it was written later than it is now on this instance",
+            "set the clocks of the instances, as with NTP; a minute between them is tolerated",
+        ),
+        RejectionReason.OTHER_METHOD: Advice(
+            "it belongs to a request with another method",
+            "a client has to send a token back with the request that it was the answer to",
+        ),
+        RejectionReason.OTHER_TARGET: Advice(
+            "it belongs to a call of something else",
+            "a client has to send a token back to the tool, prompt or resource that it came from",
+        ),
+        RejectionReason.OTHER_ARGUMENTS: Advice(
+            "it belongs to a call with other arguments",
+            "a client has to repeat the arguments of a call with every leg of it",
+        ),
+        RejectionReason.OTHER_VERSION: Advice(
+            "it belongs to another version of the tool",
+            "a client has to ask for the version that it began with, and a deploy to keep that one for max_age",
+        ),
+        RejectionReason.OTHER_PRINCIPAL: Advice(
+            "it belongs to a call of somebody else",
+            "whoever begins a call has to go on with it; if it is the same person, let principal= give what does not "
+            "change when a login is renewed",
+        ),
+        RejectionReason.OTHER_AUDIENCE: Advice(
+            "it is meant for another service",
+            "give all instances of a service the same name (or audience=), and no two services the same keys=",
+        ),
+        RejectionReason.UNKNOWN: Advice(
+            "the SDK's own check refused it, for a reason that cannot be told from outside",
+            "look at the server's log of that time, and compare the SDK's versions of the instances",
+        ),
+    }
+)
+"""Of each reason why a token is refused."""
+
+
+def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
+    """All that there is to explain of a call, in the order of time, plain questions included.
+
+    Args:
+        call: The call.
+        now: The time, to tell of a call that waits for answers that can come no more.
+    """
+    found = [*_questions(call), *_refusals(call), *_replays(call), *_failures(call, now)]
+    return sorted(found, key=lambda explanation: explanation.at)
+
+
+def explain_question(call: TracedCall, round_: Round, question: ShownQuestion) -> str:
+    """Why a question of a round was put."""
+    advice = QUESTIONS[question.reason]
+    is_again = call.is_put_again(round_, question)
+    if question.reason is Reason.NEW and not is_again:
+        return f"Question {quoted(question.key)} was put in round {round_.number}, as {advice.cause}."
+    cause, cure = _EXACTLY[question.reason](call, round_, question, advice)
+    put = "put again" if is_again else "put"
+    return f"Question {quoted(question.key)} was {put} in round {round_.number}, because {cause}; {cure}."
+
+
+def explain_refusal(line: RefusedLine, call: TracedCall | None = None) -> str:
+    """Why a token was refused; more exactly where the call is known that it belongs to."""
+    advice = REFUSALS[line.reason]
+    cause = advice.cause
+    if line.reason is RejectionReason.EXPIRED and call is not None:
+        late = _late_ms(line, call)
+        cause = f"it had expired {duration_text(late)} before" if late is not None else cause
+    elif line.reason is RejectionReason.OVERSIZED and line.token_bytes is not None:
+        cause = f"it has {size_text(line.token_bytes)}, and that is larger than a token may be"
+    elif line.reason is RejectionReason.OTHER_TARGET and call is not None and call.began is not None:
+        same = ", under another address" if call.tool == line.tool else ""
+        cause = f"it belongs to a call of {quoted(call.tool)}{same}"
+    elif line.reason is RejectionReason.OTHER_METHOD and call is not None and call.began is not None:
+        cause = f"it belongs to a request with the method {quoted(call.began.method)}"
+    where = f" in leg {line.leg}" if line.leg is not None else ""
+    whose = f" for {quoted(line.tool)}" if line.tool is not None else ""
+    what = f"the token of a {quoted(line.method)}{whose}{where}"
+    return f"Instance {quoted(line.instance)} refused {what}, because {cause}; {advice.cure}."
+
+
+def explain_replay(call: TracedCall, serving: Serving, first: Serving) -> str:
+    """Why a leg was served more than once."""
+    last = first.lines[-1]
+    later = duration_text(max(0.0, serving.started_at - first.started_at) * 1000)
+    if first.is_over:
+        cause = f"its request came again {later} after {quoted(first.instance)} had got it"
+        if first.brought and serving.brought and _said(serving) != _said(first):
+            cause += ", and with other answers"
+        elif first.brought and not serving.brought and not serving.is_recall and _asks(serving):
+            cause += ", but without its answers"
+    else:
+        cause = f"its request came again {later} after {quoted(first.instance)} had got it and not answered"
+        cause += ", perhaps as that one crashed or was stopped" if last is first.began else ""
+    return f"Leg {serving.leg} was served again, by {quoted(serving.instance)}, because {cause}; {_effect_of(serving)}."
+
+
+def _effect_of(serving: Serving) -> str:
+    """What it means that a leg was served again."""
+    if serving.is_recall:
+        return "the ledger gave it the result that it keeps, and its body did not run again"
+    end = serving.lines[-1]
+    if isinstance(end, EndedLine) and end.error is not None and end.error.type == CallHasEnded.__name__:
+        return "the call had ended with other answers, so it was refused, and its body did not run again"
+    if serving.is_over and not serving.has_run:
+        return "its body did not run again"
+    return "a client may retry, so whatever a body does has to bear being done twice"
+
+
+def _asks(serving: Serving) -> bool:
+    return isinstance(serving.lines[-1], AskedLine)
+
+
+def _said(serving: Serving) -> dict[str, object]:
+    return {answer.key: (answer.action, answer.data) for answer in serving.brought}
+
+
+def _questions(call: TracedCall) -> Iterator[Explanation]:
+    for round_ in call.rounds:
+        for question in round_.asked.questions:
+            yield Explanation(
+                Subject.QUESTION,
+                round_.asked.at,
+                round_.asked.instance,
+                round_.asked.leg,
+                round_.number,
+                question.key,
+                question.reason,
+                explain_question(call, round_, question),
+                is_plain=question.reason is Reason.NEW and not call.is_put_again(round_, question),
+            )
+
+
+def _refusals(call: TracedCall) -> Iterator[Explanation]:
+    for line in call.refusals:
+        text = explain_refusal(line, call)
+        yield Explanation(Subject.REFUSAL, line.at, line.instance, line.leg, line.round, None, line.reason, text)
+
+
+def _replays(call: TracedCall) -> Iterator[Explanation]:
+    for serving, first in call.replays:
+        text = explain_replay(call, serving, first)
+        yield Explanation(Subject.REPLAY, serving.started_at, serving.instance, serving.leg, None, None, None, text)
+
+
+def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:
+    for serving, ended in failures_of(call):
+        error = ended.error.type if ended.error is not None else None
+        text = explain_failure(serving, ended)
+        yield Explanation(
+            Subject.FAILURE, ended.at, ended.instance, ended.leg, ended.round or None, None, None, text, error
+        )
+    text = explain_lateness(call, now) if now is not None else None
+    if text is not None:
+        asked = call.rounds[-1].asked
+        at = asked.until or asked.at
+        yield Explanation(Subject.FAILURE, at, asked.instance, asked.leg, asked.round, None, None, text)
+
+
+def _late_ms(line: RefusedLine, call: TracedCall) -> float | None:
+    """How long ago the last token expired that the client can have brought."""
+    ends = [round_.asked.until for round_ in call.rounds if round_.asked.until is not None]
+    if line.leg is not None:
+        of_leg = [round_.asked.until for round_ in call.rounds if round_.asked.leg == line.leg - 1]
+        ends = [until for until in of_leg if until is not None] or ends
+    return max(0.0, line.at - ends[-1]) * 1000 if ends and ends[-1] <= line.at else None
+
+
+def _new(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
+    before = call.shown_before(round_, question)
+    if before is None:
+        return advice.cause, advice.cure
+    cause = f"it was put in round {before[0].number}, and the call went on without an answer to it"
+    return (
+        cause,
+        "nothing is to be mended if its body gave it up; else have it come up on each leg until it is answered",
+    )
+
+
+def _reworded(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
+    before = call.shown_before(round_, question)
+    texts = _change_of(before[1].message, question.message) if before is not None else None
+    cause = f"its message changed{f' from {texts[0]} to {texts[1]}' if texts else ' after it was shown'}"
+    builds = _between_builds(before, round_)
+    return cause + builds, _cure_of_change(before, builds, advice)
+
+
+def _cure_of_change(before: tuple[Round, ShownQuestion] | None, builds: str, advice: Advice) -> str:
+    """What helps against another wording; where one build has put both, deploying with more care does not."""
+    return advice.cure if builds or before is None else QUESTIONS[Reason.VOLATILE].cure
+
+
+def _schema_changed(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
+    before = call.shown_before(round_, question)
+    builds = _between_builds(before, round_)
+    cause = "its form changed after it was shown"
+    if before is not None:
+        fields = _field_changes(before[1].form, question.form)
+        cause = f"its form changed ({fields})" if fields else cause
+        cause += builds
+        if "message" in question.changed:
+            texts = _change_of(before[1].message, question.message)
+            cause += f", and its message{f' from {texts[0]} to {texts[1]}' if texts else ''}"
+    elif "message" in question.changed:
+        cause += ", and so did its message"
+    return cause, _cure_of_change(before, builds, advice)
+
+
+def _key_gone(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
+    before = call.shown_before(round_, question)
+    if before is not None:
+        # A token tells of two changes in 256 only that something has changed; the transcript may know more.
+        if _change_of(before[1].message, question.message) is not None:
+            return _reworded(call, round_, question, QUESTIONS[Reason.REWORDED])
+        if _field_changes(before[1].form, question.form):
+            return _schema_changed(call, round_, question, QUESTIONS[Reason.SCHEMA_CHANGED])
+    return advice.cause, advice.cure
+
+
+def _renamed(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
+    del call
+    if question.former is None:
+        return advice.cause, advice.cure
+    former = quoted(question.former)
+    if round_.asked.by == "resolvers":
+        cause = f"its answer is known as {former}, a name that nothing asks by any more"
+        return cause, f"say was=({former},) where it is resolved, as in Resolve(fn, was=({former},))"
+    # What a body has yet to ask is not known.
+    cause = f"an answer to this very question is known as {former}, a name by which the body has not asked until then"
+    if question.key.startswith(UNNAMED):
+        return cause, f"give it its name back, as in key={former}"
+    cure = f"say was=({former},) where it is asked, as in ctx.ask({quoted(question.key)}, ..., was=({former},))"
+    return cause, f"{cure}, unless the body still asks by that name"
+
+
+def _volatile(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
+    before = call.shown_before(round_, question)
+    texts = _change_of(before[1].message, question.message) if before is not None else None
+    cause = f"{advice.cause}{f' (it was {texts[0]}, and now is {texts[1]})' if texts else ''}"
+    return cause, advice.cure
+
+
+def _invalid(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
+    del call, round_
+    complaint = question.complaint
+    said = f" ({quoted(complaint.value)})" if isinstance(complaint, Revealed) else ""
+    return f"{advice.cause}{said}, which makes this attempt {question.attempt}", advice.cure
+
+
+def _missing(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
+    del call, question
+    ignored = round_.asked.ignored
+    brought = f", but with {count_text(ignored, 'answer')} to what was not asked" if ignored else ""
+    return advice.cause + brought, advice.cure
+
+
+def _other_build(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
+    del question
+    now, before = _builds(call, round_)
+    if now is None or before is None:
+        return advice.cause, advice.cure
+    return f"build {before} served an earlier leg, and build {now}, which asks something else, this one", advice.cure
+
+
+def _revised(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
+    del call
+    token = round_.asked.token
+    parts = token.changed if token is not None else ()
+    names = [quoted(part.removeprefix("answer:")) for part in parts if part.startswith("answer:")]
+    if not names:
+        return advice.cause, advice.cure
+    return f"the user changed their answer to {', '.join(names)}, on which it may depend", advice.cure
+
+
+def _general(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
+    del call, round_, question
+    return advice.cause, advice.cure
+
+
+_EXACTLY: Final = MappingProxyType(
+    {
+        Reason.NEW: _new,
+        Reason.MISSING: _missing,
+        Reason.INVALID: _invalid,
+        Reason.REWORDED: _reworded,
+        Reason.SCHEMA_CHANGED: _schema_changed,
+        Reason.KEY_GONE: _key_gone,
+        Reason.RENAMED: _renamed,
+        Reason.VOLATILE: _volatile,
+        Reason.OTHER_BUILD: _other_build,
+        Reason.UNFINISHED: _general,
+        Reason.REVISED: _revised,
+    }
+)
+
+
+def _builds(call: TracedCall, round_: Round) -> tuple[str | None, str | None]:
+    """The build that put a round, and the one of the leg before, where it was another."""
+    began = round_.serving.began
+    if began is None:
+        return None, None
+    if began.previous_build is not None:
+        return build_text(began.build), build_text(began.previous_build)
+    earlier = [other.began.build for other in call.servings if other.began is not None and other.leg < began.leg]
+    others = [build for build in earlier if build != began.build]
+    return build_text(began.build), build_text(others[-1]) if others else None
+
+
+def _between_builds(before: tuple[Round, ShownQuestion] | None, round_: Round) -> str:
+    """Which builds put a question, where they differ."""
+    began = round_.serving.began
+    earlier = before[0].serving.began if before is not None else None
+    if began is None or earlier is None or began.build == earlier.build:
+        return ""
+    return f" between build {build_text(earlier.build)} and build {build_text(began.build)}"
+
+
+def _change_of(before: Kept | None, now: Kept | None) -> tuple[str, str] | None:
+    """Two texts, where both were kept and differ."""
+    if isinstance(before, Revealed) and isinstance(now, Revealed) and before.value != now.value:
+        return quoted(before.value), quoted(now.value)
+    return None
+
+
+def _field_changes(before: Kept | None, now: Kept | None) -> str | None:
+    """Which fields of a form came, went and changed, where both forms were kept."""
+    if not (isinstance(before, Revealed) and isinstance(now, Revealed)):
+        return None
+    old, new = _fields_of(before.value), _fields_of(now.value)
+    told = [f"{quoted(name)} is new" for name in new if name not in old]
+    told += [f"{quoted(name)} is gone" for name in old if name not in new]
+    told += [f"{quoted(name)} is another" for name in new if name in old and old[name] != new[name]]
+    return ", ".join(told) or None
+
+
+def _fields_of(schema: object) -> dict[str, Any]:
+    properties = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None
+    return cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}

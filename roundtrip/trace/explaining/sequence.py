@@ -1,0 +1,184 @@
+"""A call as requests and answers between the client and the instances, and as a Mermaid sequence diagram."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from roundtrip.trace.explaining.wording import count_text, duration_text, size_text
+from roundtrip.trace.reading.calls import Serving, TracedCall
+from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, BeganLine, EndedLine, ReadAnswer, RefusedLine
+
+__all__ = ["CLIENT", "Exchange", "Kind", "Message", "exchange_of", "mermaid"]
+
+CLIENT: Final = 0
+"""The place of the client among the participants."""
+
+_LISTED: Final = 4
+"""Questions that one message names."""
+_LONGEST: Final = 60
+
+
+class Kind(StrEnum):
+    """What a message is; each kind is drawn in its own way."""
+
+    REQUEST = "request"
+    RESPONSE = "response"
+    REFUSAL = "refusal"
+    """A response that turns a token down."""
+    NOTE = "note"
+    """No message at all: something that is known of its source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What one participant sent to another; `step` counts the rounds that went before."""
+
+    kind: Kind
+    source: int
+    target: int
+    text: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """All messages of a call, in order, and who sent them: the client first."""
+
+    participants: tuple[str, ...]
+    messages: tuple[Message, ...]
+
+
+def exchange_of(call: TracedCall) -> Exchange:
+    """The messages of a call, with the requests whose tokens were refused."""
+    instances = dict.fromkeys([*call.instances, *(refusal.instance for refusal in call.refusals)])
+    places = {name: place for place, name in enumerate(instances, start=1)}
+    messages: list[Message] = []
+    refusals = sorted(call.refusals, key=lambda refusal: refusal.at)
+    step = 0
+    before: AskedLine | None = None
+    for serving in call.servings:
+        while refusals and refusals[0].at < serving.started_at:
+            messages += _refused(refusals.pop(0), places, step)
+        place = places[serving.instance]
+        messages.append(Message(Kind.REQUEST, CLIENT, place, _request(call, serving, before), step))
+        for line in serving.lines:
+            if not isinstance(line, BeganLine):
+                messages += _told(line, place, step, live=_is_live(serving))
+            if isinstance(line, AskedLine):
+                step += 1
+                before = line
+        if not serving.is_over:
+            messages.append(Message(Kind.NOTE, place, place, "no end of this request was recorded", step))
+    for refusal in refusals:
+        messages += _refused(refusal, places, step)
+    caller = "Caller" if call.began is not None and call.began.era == "direct" else "Client"
+    return Exchange((caller, *places), tuple(messages))
+
+
+def _is_live(serving: Serving) -> bool:
+    if serving.began is not None:
+        return serving.began.era != "retry"
+    return any(isinstance(line, AnsweredLine) for line in serving.lines)
+
+
+def _request(call: TracedCall, serving: Serving, before: AskedLine | None) -> str:
+    began = serving.began
+    if began is None:
+        return f"leg {serving.leg} (its beginning was not recorded)"
+    if serving.leg == 1 or before is None:
+        return f"{began.method} {_short(began.tool)}" if call.servings[0] is serving else f"leg {serving.leg} again"
+    answers = [f"{_short(answer.key)}: {_action(answer)}" for answer in serving.brought]
+    parts = [f"retry with {_listed(answers)}" if answers else "retry"]
+    if began.token_bytes is not None:
+        parts.append(f"token of {size_text(began.token_bytes)}")
+    if before.leg < serving.leg and began.at >= before.at:
+        parts.append(f"after {duration_text((began.at - before.at) * 1000)}")
+    return ", ".join(parts)
+
+
+def _action(answer: ReadAnswer) -> str:
+    if answer.how != "taken":
+        return answer.how
+    return answer.action or "malformed"
+
+
+def _told(line: AskedLine | AnsweredLine | EndedLine, place: int, step: int, *, live: bool) -> Iterator[Message]:
+    if isinstance(line, AskedLine):
+        asked = [
+            _short(question.key) if question.reason == "new" else f"{_short(question.key)} ({question.reason})"
+            for question in line.questions
+        ]
+        kind = Kind.REQUEST if live else Kind.RESPONSE
+        yield Message(kind, place, CLIENT, f"asks {_listed(asked)}" if asked else "asks nothing", step)
+    elif isinstance(line, AnsweredLine) and not line.keys:
+        yield Message(Kind.NOTE, place, place, f"waits no longer, after {duration_text(line.waited)}", step)
+    elif isinstance(line, AnsweredLine):
+        text = f"answers {_listed([_short(key) for key in line.keys])}, after {duration_text(line.waited)}"
+        yield Message(Kind.RESPONSE, CLIENT, place, text, step)
+    else:
+        yield Message(Kind.RESPONSE, place, CLIENT, _end(line), step)
+
+
+def _end(line: EndedLine) -> str:
+    if line.error is not None:
+        return f"{line.state}: {_short(line.error.type)}"
+    if line.refusal is not None:
+        return f"{line.state}: {_short(line.refusal)}"
+    return f"{line.state}, with an error as its result" if line.is_error else line.state
+
+
+def _refused(line: RefusedLine, places: dict[str, int], step: int) -> Iterator[Message]:
+    place = places[line.instance]
+    leg = f" (leg {line.leg})" if line.leg is not None else ""
+    size = f", token of {size_text(line.token_bytes)}" if line.token_bytes is not None else ""
+    yield Message(Kind.REQUEST, CLIENT, place, f"retry{leg}{size}", step)
+    yield Message(Kind.REFUSAL, place, CLIENT, f"token refused: {line.reason}", step)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {count_text(more, 'more', 'more')}" if more > 0 else "")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+# Mermaid.
+
+_ARROWS: Final = {Kind.REQUEST: "->>", Kind.RESPONSE: "-->>", Kind.REFUSAL: "--x"}
+_MEANT: Final = re.compile(r"[^A-Za-z0-9 .,_()/:'?+=!*…-]")
+"""Whatever Mermaid, or HTML in what it makes, might take for more than a character."""
+
+
+def mermaid(call: TracedCall) -> str:
+    """The messages of a call as a Mermaid sequence diagram, without a newline at its end."""
+    exchange = exchange_of(call)
+    lines = ["sequenceDiagram"]
+    for place, name in enumerate(exchange.participants):
+        role = "actor" if place == CLIENT else "participant"
+        lines.append(f"    {role} p{place} as {_label(name)}")
+    for message in exchange.messages:
+        text = _escaped(message.text)
+        if message.kind is Kind.NOTE:
+            lines.append(f"    Note over p{message.source}: {text}")
+        else:
+            lines.append(f"    p{message.source}{_ARROWS[message.kind]}p{message.target}: {text}")
+    return "\n".join(lines)
+
+
+def _label(name: str) -> str:
+    # A colon could end a word that tells Mermaid how to break the lines of what follows.
+    return _escaped(_short(name)).replace(":", "#58;") or "?"
+
+
+def _escaped(text: str) -> str:
+    return _MEANT.sub(lambda found: _entity(found[0]), text).strip()
+
+
+def _entity(char: str) -> str:
+    code = ord(char)
+    # Mermaid's spelling of a character by its number. Surrogates and controls are characters to nobody.
+    return f"#{code};" if char.isprintable() else "#65533;"

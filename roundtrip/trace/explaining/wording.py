@@ -1,0 +1,80 @@
+"""How times, sizes and recorded values are put into words, the same in every view."""
+
+import json
+import math
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Final
+
+from roundtrip.trace.writing.lines import Digested, Kept
+
+__all__ = ["clock_text", "count_text", "duration_text", "kept_text", "quoted", "size_text", "times_text"]
+
+_SECOND: Final = 1000.0
+_MINUTE: Final = 60 * _SECOND
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+
+_LONGEST: Final = 200
+"""Characters of a recorded text that one sentence quotes."""
+
+
+def duration_text(ms: float) -> str:
+    """A duration as people say it: `3 ms`, `1.2 s`, `2 min 5 s`, `1 h 2 min`, `3 d 4 h`."""
+    if not math.isfinite(ms) or ms < 0:
+        return "?"
+    if ms < _SECOND:
+        return f"{ms:.1f} ms" if 0 < ms < 9.95 else f"{ms:.0f} ms"
+    if ms < 59.95 * _SECOND:
+        return f"{ms / _SECOND:.1f} s"
+    for unit, name, part, part_name in (
+        (_DAY, "d", _HOUR, "h"),
+        (_HOUR, "h", _MINUTE, "min"),
+        (_MINUTE, "min", _SECOND, "s"),
+    ):
+        parts = round(ms / part)
+        per_unit = round(unit / part)
+        if parts >= per_unit:
+            whole, rest = divmod(parts, per_unit)
+            return f"{whole} {name} {rest} {part_name}" if rest else f"{whole} {name}"
+    return f"{ms / _SECOND:.0f} s"
+
+
+def size_text(size: int) -> str:
+    """A size in bytes: `812 B`, `1.2 KiB`."""
+    if size < 1024:
+        return f"{size} B"
+    return f"{size / 1024:.1f} KiB" if size < 1024**2 else f"{size / 1024**2:.1f} MiB"
+
+
+def clock_text(at: float, *, zone: tzinfo | None = None, precise: bool = False) -> str:
+    """A time of day with its date, by default in the local time zone."""
+    try:
+        when = datetime.fromtimestamp(at, UTC).astimezone(zone)
+    except (ValueError, OverflowError, OSError):
+        return "?"
+    return when.strftime("%Y-%m-%d %H:%M:%S") + (f".{when.microsecond // 1000:03}" if precise else "")
+
+
+def count_text(number: int, one: str, many: str | None = None) -> str:
+    """A number of things: `1 leg`, `2 legs`."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
+def quoted(value: Any) -> str:
+    """A recorded name or text in quotes, in which nothing is left that a terminal would act on."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    # Not only for terminals: `repr` escapes whatever is not printable.
+    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
+
+
+def kept_text(kept: Kept, *, longest: int | None = None) -> str:
+    """A value that was kept, as JSON and perhaps cut short; else what stands for it."""
+    if isinstance(kept, Digested):
+        return f"({size_text(kept.bytes)}, digest {kept.digest})"
+    text = json.dumps(kept.value, ensure_ascii=False)
+    return text if longest is None or len(text) <= longest else f"{text[:longest]}… ({len(text)} characters)"
+
+
+def times_text(number: int) -> str:
+    """How often: `once`, `twice`, `3 times`."""
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")

@@ -1,0 +1,207 @@
+"""Calls as pages on this machine, kept up to date while their transcripts are being written.
+
+Other users of the machine can reach a port as its owner can, and transcripts are readable by their owner alone, so the
+address holds a secret. The `Host` of a request is checked, as a page elsewhere may point a name of its own to this
+machine (DNS rebinding) and would then be of the same origin.
+"""
+
+import hmac
+import json
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+from urllib.parse import parse_qs, quote, urlsplit
+
+from roundtrip.trace.page.data import data_of, summary_of
+from roundtrip.trace.page.document import Page, call_page, calls_page
+from roundtrip.trace.reading.live import LiveCalls
+
+__all__ = ["HOST", "TraceServer"]
+
+HOST: Final = "127.0.0.1"
+
+_EVERY_MS: Final = 1000
+"""How often a page asks for what is new."""
+_SECRET_BYTES: Final = 16
+_SECONDS: Final = 10.0
+"""How long a request may take to arrive."""
+_HTML: Final = "text/html; charset=utf-8"
+_JSON: Final = "application/json"
+_TEXT: Final = "text/plain; charset=utf-8"
+
+
+class TraceServer(ThreadingHTTPServer):
+    """Serves the list of calls and a page for each, on the loopback interface.
+
+    Args:
+        names: Transcripts, and directories of them.
+        port: 0 for one that is free.
+
+    Raises:
+        NoTranscript: Something that was named does not exist.
+        OSError: The port is taken, or not allowed.
+    """
+
+    daemon_threads = True
+    allow_reuse_port = False
+
+    def __init__(self, names: Sequence[str | Path], *, port: int = 0) -> None:
+        self.calls = LiveCalls(names)
+        self.secret = secrets.token_urlsafe(_SECRET_BYTES)
+        self._lock = Lock()
+        self.calls.refresh()
+        super().__init__((HOST, port), _Handler)
+
+    @property
+    def url(self) -> str:
+        """The address of the list of calls."""
+        return f"http://{HOST}:{self.server_port}/{self.secret}/"
+
+    def is_host(self, name: str) -> bool:
+        """Whether a request is for this server, by its `Host`."""
+        return name.lower() in (f"{HOST}:{self.server_port}", f"localhost:{self.server_port}")
+
+    def server_close(self) -> None:
+        """Let go of the port, and of the files."""
+        super().server_close()
+        self.calls.close()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that went away."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+    # What there is to see. Requests come in threads of their own, one at a time in here.
+
+    def list_page(self) -> Page:
+        """The list of calls."""
+        with self._lock:
+            self.calls.refresh()
+            return calls_page(**self._list())
+
+    def list_data(self, seen: str) -> Mapping[str, Any] | None:
+        """What the list shows; None if that is what was seen."""
+        with self._lock:
+            self.calls.refresh()
+            return None if seen == str(self.calls.version) else self._list()
+
+    def _list(self) -> dict[str, Any]:
+        calls = [summary_of(call) for call in self.calls.newest_first()]
+        return {"calls": calls, "live": _live("calls.json", self.calls.version)}
+
+    def call_page(self, id: str) -> Page | None:
+        """The page of a call; None if there is none."""
+        with self._lock:
+            self.calls.refresh()
+            found = self.calls.find(id)
+            return None if found is None else call_page(found[0], live=_live(_address(id), found[1]))
+
+    def call_data(self, id: str, seen: str) -> tuple[bool, Mapping[str, Any] | None]:
+        """Whether there is such a call, and what its page shows unless that is what was seen."""
+        with self._lock:
+            self.calls.refresh()
+            found = self.calls.find(id)
+            if found is None:
+                return False, None
+            call, version = found
+            if seen == str(version):
+                return True, None
+            return True, {**data_of(call), "live": _live(_address(id), version)}
+
+
+def _live(url: str, version: int) -> dict[str, Any]:
+    return {"url": url, "version": version, "every": _EVERY_MS}
+
+
+def _address(id: str) -> str:
+    return f"call.json?id={quote(id, safe='', errors='replace')}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one GET."""
+
+    server: TraceServer  # pyright: ignore[reportIncompatibleVariableOverride]
+    timeout = _SECONDS
+    server_version = "roundtrip"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        hosts: list[str] = self.headers.get_all("Host") or []
+        if len(hosts) != 1 or not self.server.is_host(hosts[0]):
+            self._send(HTTPStatus.FORBIDDEN, f"this server answers to {HOST} and localhost only\n")
+            return
+        address = urlsplit(self.path)
+        secret, _, place = address.path.removeprefix("/").partition("/")
+        if not hmac.compare_digest(secret.encode("utf-8", "replace"), self.server.secret.encode()):
+            self._send(HTTPStatus.NOT_FOUND, "open the whole address that `roundtrip trace serve` printed\n")
+            return
+        query = {name: values[-1] for name, values in parse_qs(address.query, keep_blank_values=True).items()}
+        self._answer(place, query.get("id", ""), query.get("seen", ""))
+
+    def _answer(self, place: str, id: str, seen: str) -> None:
+        if place == "":
+            self._send_page(self.server.list_page())
+        elif place == "calls.json":
+            self._send_data(self.server.list_data(seen))
+        elif place == "call":
+            self._send_page(self.server.call_page(id))
+        elif place == "call.json":
+            is_known, data = self.server.call_data(id, seen)
+            if is_known:
+                self._send_data(data)
+            else:
+                self._send_page(None)
+        else:
+            self._send_page(None)
+
+    def _send_page(self, page: Page | None) -> None:
+        if page is None:
+            self._send(HTTPStatus.NOT_FOUND, "there is no such call, or page\n")
+        else:
+            self._send(HTTPStatus.OK, page.text, kind=_HTML, policy=page.policy)
+
+    def _send_data(self, data: Mapping[str, Any] | None) -> None:
+        if data is None:
+            self._send(HTTPStatus.NO_CONTENT, "")
+        else:
+            self._send(HTTPStatus.OK, json.dumps(data, allow_nan=False), kind=_JSON)
+
+    def _send(
+        self, status: int, text: str, *, kind: str = _TEXT, policy: str = "default-src 'none'", **more: str
+    ) -> None:
+        body = text.encode()
+        headers = {
+            "Content-Type": kind,
+            "Content-Length": str(len(body)),
+            "Content-Security-Policy": f"{policy}; frame-ancestors 'none'",
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            "Cross-Origin-Opener-Policy": "same-origin",
+            "Cache-Control": "no-store",
+            **more,
+        }
+        if status == HTTPStatus.NO_CONTENT:
+            del headers["Content-Type"], headers["Content-Length"]
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer what is no GET, or no HTTP, without saying anything back."""
+        del message, explain
+        if code == HTTPStatus.NOT_IMPLEMENTED:
+            self._send(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is allowed\n", Allow="GET")
+        else:
+            self._send(code, "this is no request for this server\n")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests are not logged."""

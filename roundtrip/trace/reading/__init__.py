@@ -1,0 +1,1 @@
+"""Read transcripts and tokens, and join the lines of each call."""

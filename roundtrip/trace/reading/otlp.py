@@ -1,0 +1,283 @@
+"""One recorded call as an OTLP document (`resourceSpans`, in OTLP's JSON encoding): a span per serving.
+
+Its identifiers are made of the call's, so that the same transcript always gives the same document. Values (arguments,
+answers, results, texts) are never in it, not even those that the transcript was told to reveal.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from roundtrip.machine.table import State
+from roundtrip.trace.reading.calls import HappenedLine, Serving, TracedCall
+from roundtrip.trace.writing.conventions import (
+    ANSWERED,
+    ASKED,
+    ATTEMPT,
+    BODIES,
+    BUILD,
+    CALL,
+    ERA,
+    ERROR_TYPE,
+    EVENT,
+    INSTANCE,
+    KEY,
+    KEYS,
+    LEG,
+    LEG_SPAN,
+    METHOD,
+    MOVED,
+    PENDING,
+    PROTOCOL,
+    REASON,
+    REFUSED_SPAN,
+    ROUND,
+    SCOPE,
+    STATE,
+    TOKEN_IN,
+    TOKEN_OUT,
+    TOOL,
+    TOOL_ERROR,
+    WAITED,
+    WITHIN,
+)
+from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, BeganLine, EndedLine, RefusedLine
+
+__all__ = ["otlp", "otlp_document"]
+
+_TRACE_ID_BYTES: Final = 16
+_SPAN_ID_BYTES: Final = 8
+_SERVER: Final = 2
+"""SPAN_KIND_SERVER. Enums are numbers in OTLP's JSON."""
+_INTERNAL: Final = 1
+_ERROR: Final = 2
+_LARGEST: Final = 2**63 - 1
+_LATEST: Final = 9e9
+"""Seconds of the epoch, of which the nanoseconds still fit."""
+
+Attribute = str | int | float | bool | Sequence[str] | None
+
+
+def otlp(call: TracedCall) -> str:
+    """The document of one call as text, in which nothing is left that a terminal would act on."""
+    return json.dumps(otlp_document(call), indent=2).replace("\x7f", "\\u007f")
+
+
+def otlp_document(call: TracedCall) -> dict[str, Any]:
+    """The document of one call, to be written as JSON and posted to a collector's `/v1/traces`.
+
+    Each instance is a resource. A leg's span has a link to that of the leg before, and a token that was refused is a
+    span of its own.
+    """
+    spans: dict[str, list[dict[str, Any]]] = {}
+    for serving in call.servings:
+        spans.setdefault(serving.instance, []).append(_leg_span(call, serving))
+    for place, refusal in enumerate(call.refusals):
+        spans.setdefault(refusal.instance, []).append(_refused_span(call, refusal, place))
+    return {
+        "resourceSpans": [
+            {
+                "resource": {"attributes": _attributes({"service.name": SCOPE, INSTANCE: instance})},
+                "scopeSpans": [{"scope": {"name": SCOPE}, "spans": of_instance}],
+            }
+            for instance, of_instance in spans.items()
+        ]
+    }
+
+
+def _leg_span(call: TracedCall, serving: Serving) -> dict[str, Any]:
+    began = serving.began
+    start = serving.started_at
+    end = max([start, *(_time(serving, line) for line in serving.happened)])
+    state = _state(serving)
+    ended = next((line for line in serving.happened if isinstance(line, EndedLine)), None)
+    attributes: dict[str, Attribute] = {
+        CALL: call.id,
+        LEG: serving.leg,
+        ROUND: serving.lines[-1].round,
+        STATE: state.value if state is not None else None,
+        TOOL: call.tool,
+    }
+    if began is not None:
+        attributes |= _told_at_first(began)
+    asked = serving.lines[-1]
+    if isinstance(asked, AskedLine):
+        attributes[PENDING] = [question.key for question in asked.questions]
+        attributes[TOKEN_OUT] = asked.token.bytes if asked.token is not None else None
+    attributes[BODIES] = sum(line.bodies for line in serving.happened)
+    attributes[ERROR_TYPE] = _error_of(ended)
+    return {
+        "traceId": _trace_id(call),
+        "spanId": _span_id(call, serving),
+        "name": f"{LEG_SPAN} {_clean(call.tool)}",
+        "kind": _SERVER,
+        "startTimeUnixNano": _nanoseconds(start),
+        "endTimeUnixNano": _nanoseconds(end),
+        "attributes": _attributes(attributes),
+        "events": _arrival(call, serving) + [event for line in serving.happened for event in _events(serving, line)],
+        "links": _links(call, _before(call, serving.leg, serving.started_at)),
+        "status": {"code": _ERROR} if _error_of(ended) is not None else {},
+    }
+
+
+def _told_at_first(began: BeganLine) -> dict[str, Attribute]:
+    return {
+        ERA: began.era,
+        METHOD: began.method,
+        PROTOCOL: began.protocol,
+        BUILD: began.build,
+        WITHIN: began.within,
+        TOKEN_IN: began.token_bytes,
+    }
+
+
+def _refused_span(call: TracedCall, refusal: RefusedLine, place: int) -> dict[str, Any]:
+    before = _before(call, refusal.leg, refusal.at) if refusal.leg is not None else None
+    attributes: dict[str, Attribute] = {
+        CALL: call.id,
+        LEG: refusal.leg,
+        ROUND: refusal.round,
+        STATE: State.REJECTED.value,
+        TOOL: refusal.tool,
+        REASON: refusal.reason.value,
+        METHOD: refusal.method,
+        PROTOCOL: refusal.protocol,
+        TOKEN_IN: refusal.token_bytes,
+        ERROR_TYPE: refusal.reason.value,
+    }
+    return {
+        "traceId": _trace_id(call),
+        "spanId": _digest(_SPAN_ID_BYTES, call.id, "refused", refusal.instance, str(refusal.serving), str(place)),
+        "name": f"{REFUSED_SPAN} {_clean(refusal.tool or call.tool)}",
+        "kind": _INTERNAL,
+        "startTimeUnixNano": _nanoseconds(refusal.at),
+        "endTimeUnixNano": _nanoseconds(refusal.at),
+        "attributes": _attributes(attributes),
+        "events": [],
+        "links": _links(call, before),
+        "status": {"code": _ERROR},
+    }
+
+
+def _before(call: TracedCall, leg: int, at: float) -> Serving | None:
+    """The serving that handed out the token of a leg: the last one of the leg before, as far as time tells."""
+    earlier = [serving for serving in call.servings if serving.leg < leg]
+    if not earlier:
+        return None
+    last = max(serving.leg for serving in earlier)
+    of_leg = [serving for serving in earlier if serving.leg == last]
+    return next((serving for serving in reversed(of_leg) if serving.started_at <= at), of_leg[0])
+
+
+def _links(call: TracedCall, before: Serving | None) -> list[dict[str, Any]]:
+    if before is None:
+        return []
+    return [
+        {
+            "traceId": _trace_id(call),
+            "spanId": _span_id(call, before),
+            "attributes": _attributes({LEG: before.leg}),
+        }
+    ]
+
+
+def _arrival(call: TracedCall, serving: Serving) -> list[dict[str, Any]]:
+    """That a leg began with the answers to an earlier one's questions."""
+    out = [round_ for round_ in call.rounds if round_.answered_at == serving.started_at]
+    waited = out[-1].waited_ms if out and out[-1].serving is not serving else None
+    return [_event(ANSWERED, serving.started_at, {WAITED: waited / 1000})] if waited is not None else []
+
+
+def _events(serving: Serving, line: HappenedLine) -> list[dict[str, Any]]:
+    """The moves that a line tells of, then what the line itself is about."""
+    start = serving.started_at
+    events = [
+        _event(MOVED, start + ms / 1000, {EVENT: event.value, STATE: state.value}) for event, state, ms in line.moves
+    ]
+    at = _time(serving, line)
+    if isinstance(line, AskedLine):
+        events += [
+            _event(
+                ASKED,
+                at,
+                {
+                    KEY: question.key,
+                    REASON: question.reason.value,
+                    ROUND: line.round,
+                    ATTEMPT: question.attempt if question.attempt > 1 else None,
+                },
+            )
+            for question in line.questions
+        ]
+    elif isinstance(line, AnsweredLine) and line.keys:
+        events.append(_event(ANSWERED, at, {KEYS: line.keys, WAITED: line.waited / 1000}))
+    return events
+
+
+def _event(name: str, at: float, attributes: Mapping[str, Attribute]) -> dict[str, Any]:
+    return {"name": name, "timeUnixNano": _nanoseconds(at), "attributes": _attributes(attributes)}
+
+
+def _time(serving: Serving, line: HappenedLine) -> float:
+    return serving.started_at + line.ms / 1000
+
+
+def _state(serving: Serving) -> State | None:
+    """Where the serving left its call; None where the transcript does not tell."""
+    last = serving.lines[-1]
+    if isinstance(last, EndedLine):
+        return State(last.state)
+    moves = [move for line in serving.happened for move in line.moves]
+    return moves[-1][1] if moves else None
+
+
+def _error_of(ended: EndedLine | None) -> str | None:
+    """What an errored span names as its error. That the user refuses is none."""
+    if ended is None or ended.state == State.REFUSED.value:
+        return None
+    if ended.state == State.COMPLETED.value:
+        return TOOL_ERROR if ended.is_error else None
+    return ended.error.type if ended.error is not None else ended.state
+
+
+def _trace_id(call: TracedCall) -> str:
+    return _digest(_TRACE_ID_BYTES, call.id)
+
+
+def _span_id(call: TracedCall, serving: Serving) -> str:
+    return _digest(_SPAN_ID_BYTES, call.id, serving.instance, str(serving.number), str(serving.leg))
+
+
+def _digest(size: int, *parts: str) -> str:
+    """An identifier in hex, made of some texts. The lengths keep apart what is only split differently."""
+    told = "".join(f"{len(part)}:{part}" for part in ("roundtrip/otlp/1", *parts))
+    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).digest()[:size].hex()
+
+
+def _nanoseconds(at: float) -> str:
+    """A time as OTLP's JSON has it: 64 bits, as text. A float of today has microseconds."""
+    if at <= 0:
+        return "0"
+    return str(round(at * 1_000_000) * 1000 if at < _LATEST else _LARGEST)
+
+
+def _attributes(values: Mapping[str, Attribute]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": _value(value)} for key, value in values.items() if value is not None]
+
+
+def _value(value: str | float | Sequence[str]) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"stringValue": _clean(value)}
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    if isinstance(value, int):
+        return {"intValue": str(max(-_LARGEST, min(value, _LARGEST)))}
+    if isinstance(value, float):
+        return {"doubleValue": value}
+    return {"arrayValue": {"values": [{"stringValue": _clean(text)} for text in value]}}
+
+
+def _clean(text: str) -> str:
+    """A text that UTF-8 can carry: halves of characters, which a transcript may hold, are replaced."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,212 @@
+"""What one token says, to whoever has its keys and to whoever has not.
+
+Nothing here acts on a token: the open part is read within the limits that servers keep to, whoever wrote it, and
+whether a key verified it is said beside it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from roundtrip.errors import RejectionReason, TokenRejected
+from roundtrip.machine.journal import Asked, Entry, Journal
+from roundtrip.machine.journal_bytes import unpack_open
+from roundtrip.machine.pins import MARKS_BYTES
+from roundtrip.tokens.binding import Claims, read_claims
+from roundtrip.tokens.token import JournalCodec, KeyRing, Sealer, TokenCodec, read_unverified
+
+__all__ = ["Sealed", "Signature", "TokenView", "foreign_kind", "told", "view_token"]
+
+_KINDS: Final = {"s": "signed", "e": "encrypted"}
+
+
+class Signature(StrEnum):
+    """What is known of a token's signature."""
+
+    UNCHECKED = "not checked"
+    VALID = "valid"
+    INVALID = "not valid"
+
+
+class Sealed(StrEnum):
+    """What is known of a token's sealed part."""
+
+    NONE = "nothing is sealed"
+    CLOSED = "sealed"
+    OPENED = "opened"
+    BROKEN = "cannot be opened"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenView:
+    """One token, as far as it can be read.
+
+    `key` is the place of the key that signed, from 1 for the newest. `reason` says why a server with these keys would
+    refuse the token by itself; times, caller and request are not looked at.
+    """
+
+    kind: str
+    size: int
+    hint: str
+    signature: Signature
+    reason: RejectionReason | None
+    key: int | None
+    keys: int
+    claims: Claims | None
+    journal: Journal | None
+    sealed: Sealed
+
+
+def foreign_kind(token: str) -> str | None:
+    """What a text is, if it is known to be something other than one of roundtrip's tokens."""
+    if token.startswith("v1."):
+        return "a token of the SDK's own codec (a server with request_state_security=)"
+    if token.startswith("rt1."):
+        return "a ticket (what the URL of a page carries)"
+    return None
+
+
+def view_token(token: str, keys: Sequence[bytes] = ()) -> TokenView:
+    """Read a token, with keys if there are any, newest first.
+
+    Raises:
+        TokenRejected: It cannot be one of roundtrip's tokens, or no server would look at one like it.
+        ValueError: The keys are none.
+    """
+    spelt = read_unverified(token)
+    payload, signature, reason, key = spelt.payload, Signature.UNCHECKED, None, None
+    ring = KeyRing(keys) if keys else None
+    if ring is not None:
+        signature = Signature.VALID
+        try:
+            payload = TokenCodec(ring, entropy=_none).unseal(token)
+        except TokenRejected as error:
+            reason = error.reason
+            if reason in (RejectionReason.UNKNOWN_KEY, RejectionReason.TAMPERED):
+                signature = Signature.INVALID
+        if signature is Signature.VALID:
+            key = _signed_by(token, keys)
+    claims, journal, sealed = None, None, Sealed.CLOSED
+    if payload is not None:
+        try:
+            claims, size = read_claims(payload)
+            journal, sealed, trouble = _journal(payload[size:], ring if signature is Signature.VALID else None)
+        except TokenRejected as error:
+            sealed, trouble = Sealed.NONE, error.reason
+        if signature is Signature.VALID:
+            reason = reason or trouble
+    return TokenView(
+        kind=_KINDS[spelt.kind],
+        size=len(token),
+        hint=spelt.hint,
+        signature=signature,
+        reason=reason,
+        key=key,
+        keys=len(keys),
+        claims=claims,
+        journal=journal,
+        sealed=sealed,
+    )
+
+
+def told(view: TokenView) -> dict[str, Any]:
+    """The view in values that have a JSON form."""
+    return {
+        "kind": view.kind,
+        "bytes": view.size,
+        "hint": view.hint,
+        "signature": view.signature,
+        "reason": view.reason,
+        "key": view.key,
+        "claims": _told_claims(view.claims) if view.claims is not None else None,
+        "journal": _told_journal(view.journal) if view.journal is not None else None,
+        "sealed": _told_sealed(view),
+    }
+
+
+def _signed_by(token: str, keys: Sequence[bytes]) -> int | None:
+    for place, key in enumerate(keys, start=1):
+        try:
+            TokenCodec(KeyRing([key]), entropy=_none).unseal(token)
+        except TokenRejected as error:
+            if error.reason in (RejectionReason.UNKNOWN_KEY, RejectionReason.TAMPERED):
+                continue
+        return place
+    return None
+
+
+def _none(size: int) -> bytes:
+    raise AssertionError(f"{size} random bytes were drawn to read a token")
+
+
+def _journal(packed: bytes, ring: KeyRing | None) -> tuple[Journal | None, Sealed, RejectionReason | None]:
+    """The journal of a payload, with what is sealed in it if a key opens that."""
+    try:
+        journal, sealed = unpack_open(packed)
+    except TokenRejected as error:
+        return None, Sealed.NONE, error.reason
+    except ValueError:
+        return None, Sealed.NONE, RejectionReason.FORMAT
+    if sealed is None:
+        return journal, Sealed.NONE, None
+    if ring is None:
+        return journal, Sealed.CLOSED, None
+    try:
+        opened = JournalCodec(Sealer(ring, purpose=b"seal", entropy=_none)).read(packed)
+    except TokenRejected as error:
+        return journal, Sealed.BROKEN, error.reason
+    return opened, Sealed.OPENED, None
+
+
+def _told_claims(claims: Claims) -> dict[str, Any]:
+    return {
+        "method": claims.method,
+        "target": claims.target.hex(),
+        "arguments": claims.arguments.hex(),
+        "audience": claims.audience.hex(),
+        "principal": claims.principal.hex() or None,
+    }
+
+
+def _told_journal(journal: Journal) -> dict[str, Any]:
+    return {
+        "call": journal.call_id,
+        "leg": journal.leg,
+        "round": journal.round,
+        "born": journal.born,
+        "written": journal.written,
+        "deadline": journal.deadline,
+        "end": journal.end,
+        "plan": journal.fingerprint,
+        "build": journal.build,
+        "version": journal.version,
+        "answers": [
+            {"key": key, "action": entry.action.name.lower(), "data": entry.data, **_pins(entry)}
+            for key, entry in journal.entries.items()
+        ],
+        "asked": [
+            {"key": key, "attempts": asked.attempts, "discards": asked.discards, **_pins(asked)}
+            for key, asked in journal.asked.items()
+        ],
+        "defaults": [{"key": key, "data": entry.data, **_pins(entry)} for key, entry in journal.seeds.items()],
+    }
+
+
+def _pins(pinned: Entry | Asked) -> dict[str, str]:
+    """The keyed part, and the byte each that tells whether the message or the schema has changed."""
+    marks = len(pinned.pin) - MARKS_BYTES
+    return {
+        "pin": pinned.pin[:marks].hex(),
+        "message": pinned.pin[marks : marks + 1].hex(),
+        "schema": pinned.pin[marks + 1 :].hex(),
+    }
+
+
+def _told_sealed(view: TokenView) -> dict[str, Any]:
+    journal = view.journal if view.sealed in (Sealed.OPENED, Sealed.NONE) else None
+    return {
+        "state": view.sealed,
+        "computed": {key: kept.value for key, kept in journal.computed.items()} if journal is not None else None,
+        "author_state": journal.authored is not None if journal is not None else None,
+    }

@@ -1,0 +1,152 @@
+"""Reading transcripts from files: whole lines of this format, and how many others there were."""
+
+import gc
+import json
+import re
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+from pydantic import ValidationError
+
+from roundtrip.trace.writing.lines import FORMAT, LINE, Line
+
+__all__ = [
+    "TRANSCRIPTS",
+    "NoTranscript",
+    "Reading",
+    "files_of",
+    "parse_line",
+    "read_files",
+    "rotated_out_of",
+    "without_collection",
+]
+
+_ROTATED: Final = re.compile(r"\.(\d+)$")
+TRANSCRIPTS: Final = "*.jsonl"
+"""The transcripts in a directory."""
+
+_MAX_LINE: Final = 64 * 1024 * 1024
+"""More characters in one line are no line of ours."""
+
+
+class NoTranscript(Exception):
+    """There is nothing to read where a transcript was named; the message says what would help."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """The lines of some files, in their order, and the number of those that could not be read."""
+
+    lines: list[Line] = field(default_factory=list[Line])
+    unreadable: int = 0
+    newer: int = 0
+    """Lines of a later format."""
+
+
+def files_of(names: Sequence[str | Path]) -> list[Path]:
+    """The files that some names stand for, each with those that were rotated out of it, oldest first.
+
+    A directory stands for the transcripts in it (`*.jsonl`).
+
+    Raises:
+        NoTranscript: One of them does not exist, or is a directory without transcripts.
+    """
+    found: dict[Path, None] = {}
+    for name in names:
+        path = Path(name)
+        if path.is_dir():
+            inside = sorted(path.glob(TRANSCRIPTS))
+            if not inside:
+                raise NoTranscript(f"the directory {str(path)!r} holds no transcript ({TRANSCRIPTS})")
+            for file in inside:
+                found.update(dict.fromkeys([*rotated_out_of(file), file]))
+        elif path.exists():
+            found.update(dict.fromkeys([*rotated_out_of(path), path]))
+        else:
+            raise NoTranscript(f"there is no file {str(path)!r}; record with Server(trace=...) or ROUNDTRIP_TRACE")
+    return list(found)
+
+
+def rotated_out_of(path: Path) -> list[Path]:
+    """The files that had a transcript's name before, the oldest first."""
+    rotated: list[tuple[int, Path]] = []
+    for other in path.parent.glob(f"{_escaped(path.name)}.*"):
+        number = _ROTATED.search(other.name)
+        if number is not None and other.name == f"{path.name}.{number[1]}":
+            rotated.append((int(number[1]), other))
+    return [other for _, other in sorted(rotated, reverse=True)]
+
+
+def _escaped(name: str) -> str:
+    return re.sub(r"([*?\[])", r"[\1]", name)
+
+
+def read_files(files: Iterable[Path]) -> Reading:
+    """The lines of some files.
+
+    Raises:
+        NoTranscript: One of them cannot be read.
+    """
+    reading = Reading()
+    with without_collection():
+        for file in files:
+            try:
+                with file.open(encoding="utf-8", errors="replace", newline="\n") as opened:
+                    for text in _lines(opened):
+                        parse_line(text, reading)
+            except OSError as error:
+                raise NoTranscript(f"cannot read {str(file)!r}: {error.strerror}") from error
+    return reading
+
+
+@contextmanager
+def without_collection() -> Generator[None]:
+    """Lines are many objects and no cycles; looking for cycles among them takes as long as reading them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _lines(opened: Any) -> Iterator[str]:
+    while text := cast("str", opened.readline(_MAX_LINE)):
+        yield text
+
+
+def parse_line(text: str, into: Reading) -> Line | None:
+    """Take one line in, if it can be read; a line that is blank counts as nothing at all."""
+    if not text.strip():
+        return None
+    try:
+        line = LINE.validate_json(text)
+    except ValidationError:
+        found = _read_slowly(text, into)
+        if found is None:
+            return None
+        line = found
+    into.lines.append(line)
+    return line
+
+
+def _read_slowly(text: str, into: Reading) -> Line | None:
+    """A line that pydantic's parser refuses, as it does the lone surrogates that clients may send."""
+    try:
+        data: object = json.loads(text)
+    except (ValueError, RecursionError):
+        into.unreadable += 1
+        return None
+    version = cast("dict[str, object]", data).get("v") if isinstance(data, dict) else None
+    if isinstance(version, int) and version > FORMAT:
+        into.newer += 1
+        return None
+    try:
+        return LINE.validate_python(data)
+    except (ValidationError, RecursionError):
+        into.unreadable += 1
+        return None

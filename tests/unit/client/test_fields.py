@@ -1,0 +1,122 @@
+"""A field reads what is typed, checks it by the schema it was sent with, and survives a schema that is no schema."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roundtrip.client.fields import Field, FieldInvalid
+from roundtrip.client.forms import check_content, fields_of
+from roundtrip.safe_text import printable
+
+TITLED = {"type": "string", "oneOf": [{"const": "a", "title": "Ash"}, {"const": "b", "title": "Birch"}]}
+SEVERAL = {"type": "array", "items": {"enum": ["x", "y", "z"]}, "maxItems": 2}
+
+
+def field(shape: Any, *, required: bool = True) -> Field:
+    (only,) = fields_of({"properties": {"f": shape}, "required": ["f"] if required else []})
+    return only
+
+
+@pytest.mark.parametrize(
+    ("shape", "typed", "value"),
+    [
+        ({"type": "string"}, "  text ", "text"),
+        ({"type": "string"}, '""', ""),
+        ({"type": "integer"}, "-3", -3),
+        ({"type": "number"}, "2.5", 2.5),
+        ({"type": "number"}, "2", 2),
+        ({"type": "boolean"}, "Yes", True),
+        ({"type": "boolean"}, "n", False),
+        (TITLED, "2", "b"),
+        (TITLED, "Ash", "a"),
+        (TITLED, "b", "b"),
+        ({"type": "string", "enum": ["p", "q"], "enumNames": ["P!", "Q!"]}, "Q!", "q"),
+        ({"enum": ["2", "1"]}, "1", "2"),
+        (SEVERAL, "1, 3", ["x", "z"]),
+        (SEVERAL, "y,y", ["y"]),
+        (SEVERAL, "", []),
+        ({"type": "object"}, '{"a": 1}', {"a": 1}),
+        ({"type": "string", "format": "date"}, "2026-02-28", "2026-02-28"),
+        ({"type": "string", "format": "date-time"}, "2026-02-28T10:00:00z", "2026-02-28T10:00:00z"),
+        ({"type": "string", "format": "uri"}, "urn:isbn:1", "urn:isbn:1"),
+        ({"type": "string", "format": "new-one"}, "as it is", "as it is"),
+        ({"type": "integer", "default": 7}, "", 7),
+        ({**TITLED, "default": "b"}, "", "b"),
+    ],
+)
+def test_what_is_typed_is_read(shape: Any, typed: str, value: object) -> None:
+    assert field(shape).read(typed) == (True, value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "typed", "reason"),
+    [
+        ({"type": "string"}, "", "required"),
+        ({"type": "string", "minLength": 2, "maxLength": 3}, "a", "2 to 3 characters"),
+        ({"type": "string", "maxLength": 3}, "abcd", "at most 3 characters"),
+        ({"type": "integer"}, "1.5", "a whole number"),
+        ({"type": "integer"}, "9" * 5000, "a whole number"),
+        ({"type": "integer", "minimum": 2}, "1", "at least 2"),
+        ({"type": "number"}, "nan", "a number"),
+        ({"type": "number"}, "inf", "a number"),
+        ({"type": "boolean"}, "maybe", "yes or no"),
+        (TITLED, "3", "a number from 1 to 2"),
+        (TITLED, "0", "a number from 1 to 2"),
+        ({"oneOf": [{"const": "a", "title": "T"}, {"const": "b", "title": "T"}]}, "T", "not a choice"),
+        (SEVERAL, "1,2,3", "at most 2 of them"),
+        (SEVERAL, "1,w", "'w' is not a choice"),
+        ({"type": "string", "format": "email"}, "ada", "e-mail"),
+        ({"type": "string", "format": "date"}, "2026-02-30", "a date"),
+        ({"type": "string", "format": "date"}, "20260228", "a date"),
+        ({"type": "string", "format": "date-time"}, "2026-02-28T10:00:00", "a date and time"),
+        ({"type": "string", "format": "uri"}, "example.com", "its scheme"),
+        ({"type": "integer", "default": "seven"}, "", "a whole number"),
+        ({"type": "object"}, "{", "JSON"),
+    ],
+)
+def test_what_does_not_fit_is_told(shape: Any, typed: str, reason: str) -> None:
+    with pytest.raises(FieldInvalid, match=reason):
+        field(shape).read(typed)
+
+
+def test_an_optional_field_may_be_left_out() -> None:
+    assert field({"type": "string"}, required=False).read(" ") == (False, None)
+
+
+def test_written_content_gets_the_defaults_and_is_checked() -> None:
+    schema = {"properties": {"a": {"type": "integer", "default": 1}, "b": {"type": "boolean"}}, "required": ["b"]}
+    assert check_content(schema, {"b": True}) == {"a": 1, "b": True}
+    for content, reason in (({}, "'b' is required"), ({"b": 1}, "'b': it has to be yes"), ({"c": 1}, "no field 'c'")):
+        with pytest.raises(FieldInvalid, match=reason):
+            check_content(schema, content)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["type", "enum", "oneOf", "const", "title", "items", "minimum", "maxLength", "default", "format"]
+            )
+            | st.text(max_size=3),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(shape=JSON, required=JSON, typed=st.text(max_size=6))
+def test_no_schema_breaks_the_form(shape: Any, required: Any, typed: str) -> None:
+    for made in fields_of({"properties": {"f": shape}, "required": required}):
+        for shown in (made.label, made.hint):
+            assert printable(shown) == shown
+        with suppress(FieldInvalid):
+            filled, value = made.read(typed)
+            if filled:
+                made.check(value)

@@ -1,0 +1,118 @@
+"""An address is shown with the host it really goes to and opened only if it is plain; arguments follow the schema."""
+
+from typing import Any
+
+import pytest
+from mcp_types import ElicitRequestURLParams, Tool
+
+from roundtrip.client.arguments import arguments_of, kind_of, required_by
+from roundtrip.client.endings import CallFailed
+from roundtrip.client.showing import can_be_opened, show_page
+from roundtrip.client.terminal import Terminal
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://example.com/a?b#c", "example.com"),
+        ("https://bank.example@evil.example/", "evil.example"),
+        ("HTTPS://EXAMPLE.com:8443/", "example.com"),
+        ("https://b\u0430nk.example/", "xn--bnk-6cd.example (written b\u0430nk.example)"),
+        ("mailto:ada@example.com", "(none)"),
+        ("https://[::1", "(none)"),
+        ("https://evil.example\\@bank.example/pay", "(unclear: there is a backslash in the address)"),
+    ],
+)
+def test_the_host_is_where_the_address_goes(url: str, host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    show_page(Terminal(), ElicitRequestURLParams(message="Go.", url=url))
+    assert capsys.readouterr().err == f"| Go.\nAddress: {url}\nHost:    {host}\n"
+
+
+@pytest.mark.parametrize("url", ["https://example.com/a?b#c", "http://localhost:8000", "HTTP://example.com"])
+def test_a_plain_address_can_be_opened(url: str) -> None:
+    assert can_be_opened(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        "javascript:alert(1)",
+        "https://evil.example\\@bank.example/pay",
+        "--help",
+        "https://",
+        "https://[::1",
+        "https://a b",
+        "https://a\x1b[2J",
+        "https://a\u202eb",
+        " https://a",
+        "ssh://example.com",
+    ],
+)
+def test_anything_else_cannot(url: str) -> None:
+    assert not can_be_opened(url)
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "maybe_text": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "maybe_count": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "kind": {"$ref": "#/$defs/Kind"},
+        "point": {"$ref": "#/$defs/Point"},
+        "loop": {"$ref": "#/properties/loop"},
+        "types": {"type": ["integer", "string"]},
+        "any": {},
+    },
+    "$defs": {"Kind": {"enum": ["1", "2"]}, "Point": {"type": "object"}},
+}
+TOOL = Tool(name="t", input_schema=SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("text=3", "3"),
+        ("text=a=b", "a=b"),
+        ("text=@file", "@file"),
+        ("text:=3", 3),
+        ("maybe_text=null", "null"),
+        ("maybe_count=null", None),
+        ("maybe_count=3", 3),
+        ("kind=1", "1"),
+        ('point={"x": 1}', {"x": 1}),
+        ("loop=1", "1"),
+        ("types=1", "1"),
+        ("any=1", "1"),
+    ],
+)
+def test_a_value_is_json_only_where_text_does_not_fit(word: str, value: object) -> None:
+    assert list(arguments_of(TOOL, [word]).values()) == [value]
+
+
+def test_what_is_not_json_is_told_with_what_is_taken() -> None:
+    for word in ("maybe_count=x", "maybe_count=NaN"):
+        with pytest.raises(CallFailed, match=r"'maybe_count' takes integer \| null"):
+            arguments_of(TOOL, [word])
+    assert kind_of(TOOL, "kind") == '"1" | "2"'
+
+
+def test_a_tool_that_takes_anything_takes_any_name() -> None:
+    assert arguments_of(Tool(name="t", input_schema={"additionalProperties": True}), ["x=1"]) == {"x": "1"}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("word", ["anyOf", "allOf", "oneOf"])
+def test_a_schema_that_refers_to_itself_again_and_again_is_looked_into_a_little(word: str) -> None:
+    schema = {"properties": {"p": {"$ref": "#/$defs/a"}}, "$defs": {"a": {word: [{"$ref": "#/$defs/a"}] * 8}}}
+    tool = Tool(name="t", input_schema=schema)
+    assert kind_of(tool, "p")
+    assert arguments_of(tool, ["p=3"]).keys() == {"p"}
+
+
+@pytest.mark.parametrize("required", [5, None, "p", [{}], [7]], ids=repr)
+def test_a_list_of_required_parameters_that_is_none_requires_nothing(required: Any) -> None:
+    tool = Tool(name="t", input_schema={"properties": {"p": {"type": "string"}}, "required": required})
+    assert required_by(tool) == []
+    assert arguments_of(tool, []) == {}

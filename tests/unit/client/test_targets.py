@@ -1,0 +1,23 @@
+"""Where a server is, as it is written on a command line."""
+
+import pytest
+
+from roundtrip.client.endings import CallFailed
+from roundtrip.client.targets import target_of
+
+
+def test_an_address_or_a_command_is_a_target() -> None:
+    assert target_of("https://cinema.example/mcp").url == "https://cinema.example/mcp"
+    assert target_of("python -m 'my shop'").command == ("python", "-m", "my shop")
+
+
+@pytest.mark.parametrize("text", ["ftp://cinema.example", "ws://cinema.example/mcp", "HTTP+unix://cinema"])
+def test_an_address_of_something_else_than_http_is_not_taken_for_a_command(text: str) -> None:
+    with pytest.raises(CallFailed, match=r"is no address of http\(s\)"):
+        target_of(text)
+
+
+@pytest.mark.parametrize("text", ["http://[::1:8000/mcp", "http://shop:99999/mcp", "http://shop:x/mcp", "https:///mcp"])
+def test_an_address_that_cannot_be_read_is_told_before_anybody_is_asked(text: str) -> None:
+    with pytest.raises(CallFailed, match="the address"):
+        target_of(text)

@@ -1,0 +1,111 @@
+"""Rounds of questions and answers without a server: each is a fresh `Answers` over the journal of the one before."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from mcp_types import ElicitResult, InputResponse
+
+from roundtrip import Resolve
+from roundtrip.engine.answers import Answers
+from roundtrip.machine.journal import Asked, Computed, Entry, Journal
+from roundtrip.questions.markers import Marker
+from roundtrip.questions.outcomes import Outcome
+from roundtrip.resolvers.plan import Node, Plan
+from roundtrip.resolvers.planner import make_plan
+from tests.unit.secrets import journals
+
+
+def yes(**content: Any) -> ElicitResult:
+    return ElicitResult(action="accept", content=content)
+
+
+DECLINE = ElicitResult(action="decline")
+
+
+def plan_of(**filled: Any) -> Plan:
+    """The plan of a tool whose parameters are filled by these: functions, or markers around them."""
+
+    def tool() -> None: ...
+
+    resolved = {name: (what if isinstance(what, Resolve) else Resolve(what), False) for name, what in filled.items()}
+    return make_plan(tool, owner="tool 'order'", arguments={}, context_types=(), resolved=resolved)
+
+
+def alone(asking: Callable[..., Any], **options: Any) -> Plan:
+    """The plan of a tool with one resolver."""
+
+    def tool(value: Annotated[Any, Resolve(asking, **options)]) -> None: ...
+
+    return make_plan(tool, owner="tool 'order'", arguments={}, context_types=())
+
+
+class Rounds:
+    """One call. Each `round` is a leg: it delivers answers, settles the questions given, and writes the journal."""
+
+    def __init__(self, plan: Plan, *, build: str = "b1") -> None:
+        self.plan = plan
+        self.build = build
+        self.journal: Journal | None = None
+        self.answers = Answers(plan, None, build=build)
+
+    def node(self, key: str) -> Node:
+        return self.plan.nodes[self.plan.names[key]]
+
+    def round(
+        self, questions: Mapping[str, Marker], responses: Mapping[str, InputResponse | None] | None = None
+    ) -> dict[str, Outcome | None]:
+        """What is known of each question on this leg. `once` nodes look for a kept value first, as in a walk."""
+        answers = self.answers = Answers(self.plan, self.journal, build=self.build)
+        if self.journal is not None:
+            answers.deliver(responses or {}, self.journal.asked)
+        outcomes: dict[str, Outcome | None] = {}
+        for key, marker in questions.items():
+            node = self.node(key)
+            outcomes[key] = (answers.recall(node) if node.once else None) or answers.settle_node(node, marker)
+        while answers.open and answers.adopt(lambda index: False):
+            for key in list(answers.open):
+                outcomes[key] = answers.settle_node(self.node(key), questions[key])
+        answers.check_volatile()
+        # Through the bytes and back: what a journal cannot hold does not count.
+        codec = journals()
+        self.journal = codec.read(codec.write(self._journal(answers)))
+        return outcomes
+
+    def redeploy(self, plan: Plan, *, build: str = "b2") -> None:
+        """Let the next leg land on another build."""
+        self.plan = plan
+        self.build = build
+
+    @property
+    def asked(self) -> Mapping[str, Asked]:
+        """What is out after the last leg."""
+        assert self.journal is not None
+        return self.journal.asked
+
+    @property
+    def entries(self) -> Mapping[str, Entry]:
+        assert self.journal is not None
+        return self.journal.entries
+
+    @property
+    def computed(self) -> Mapping[str, Computed]:
+        assert self.journal is not None
+        return self.journal.computed
+
+    def reason(self, key: str) -> str:
+        return self.answers.open[key].reason
+
+    def _journal(self, answers: Answers) -> Journal:
+        before = self.journal
+        return Journal(
+            call_id="call-1",
+            born=0.0,
+            deadline=600.0,
+            end=3600.0,
+            leg=before.leg + 1 if before is not None else 1,
+            round=before.round + 1 if before is not None else 1,
+            build=self.build,
+            entries=answers.with_unread(),
+            asked=answers.still_asked(),
+            computed=answers.computed,
+        )

@@ -1,0 +1,196 @@
+"""What a `once` node yields first is final for the call, and is read under the wording it was given to."""
+
+import datetime
+from typing import Annotated, Any
+
+import pytest
+from mcp_types import CreateMessageResult, ListRootsResult, Root, TextContent
+from pydantic import BaseModel, Field, FileUrl
+
+from roundtrip import Elicit, ListRoots, Resolve, Sample
+from roundtrip.engine.answers import Answers
+from roundtrip.errors import ValueNotStorable
+from roundtrip.machine.journal import Action
+from roundtrip.questions.markers import Marker
+from roundtrip.questions.outcomes import Outcome
+from tests.unit.engine.rounds import DECLINE, Rounds, alone, plan_of, yes
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+class Quote(BaseModel):
+    price: float
+    until: datetime.date = Field(alias="validUntil")
+
+
+def confirm() -> Elicit[Choice]:
+    return Elicit("Sure?", Choice)
+
+
+def transfer(amount: int) -> Elicit[Choice]:
+    return Elicit(f"Transfer {amount}?", Choice)
+
+
+def kept(value: Any, annotation: Any) -> Any:
+    """A value as the next leg gets it back."""
+
+    def quote() -> Any: ...
+
+    quote.__annotations__["return"] = annotation
+    rounds = Rounds(alone(quote, once=True))
+    node = rounds.node("quote")
+    rounds.answers.remember(node, value)
+    back = Answers(rounds.plan, None, build="b1")
+    back.computed = rounds.answers.computed
+    outcome = back.recall(node)
+    assert outcome is not None
+    return outcome.value
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation"),
+    [
+        (1, int),
+        (None, int | None),
+        (Quote(price=9.5, validUntil=datetime.date(2026, 7, 28)), Quote),
+        ([datetime.date(2026, 7, 28)], list[datetime.date]),
+        ({"a": (1, "b")}, dict[str, tuple[int, str]]),
+        (Choice(ok=True), Choice | Elicit[Choice]),
+        ({"free": ["form", 1, None]}, Any),
+    ],
+    ids=repr,
+)
+def test_a_computed_value_comes_back_in_the_type_of_its_annotation(value: Any, annotation: Any) -> None:
+    assert kept(value, annotation) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), {"a": {1, object()}}, "text where an int was promised"],
+    ids=["an object", "an object in a set", "text"],
+)
+def test_a_value_that_its_annotation_cannot_turn_into_json_is_refused_by_its_key(value: Any) -> None:
+    annotation = int if isinstance(value, str) else Any
+    with pytest.raises(ValueNotStorable, match="'quote'") as caught:
+        kept(value, annotation)
+    assert caught.value.key == "quote"
+
+
+def test_a_kept_value_that_no_longer_fits_is_made_anew() -> None:
+    def quote() -> int:
+        return 1
+
+    def quote_in_words() -> str:
+        return "one"
+
+    rounds = Rounds(alone(quote_in_words, key="quote", once=True))
+    rounds.answers.remember(rounds.node("quote"), "one")
+    newer = Rounds(alone(quote, once=True))
+    newer.answers.computed = rounds.answers.computed
+    assert newer.answers.recall(newer.node("quote")) is None
+
+
+def test_an_answer_to_a_once_question_is_not_asked_for_again_however_the_question_changes() -> None:
+    rounds = Rounds(alone(confirm, once=True))
+    rounds.round({"confirm": transfer(10)})
+    rounds.round({"confirm": transfer(10)}, {"confirm": yes(ok=True)})
+    assert rounds.round({"confirm": transfer(99)}) == {"confirm": Outcome(Choice(ok=True))}
+
+
+def test_a_declined_once_question_stays_declined() -> None:
+    rounds = Rounds(alone(confirm, once=True))
+    rounds.round({"confirm": transfer(10)})
+    rounds.round({"confirm": transfer(10)}, {"confirm": DECLINE})
+    assert rounds.round({"confirm": transfer(99)}) == {"confirm": Outcome(action=Action.DECLINE)}
+
+
+def test_an_answer_that_a_changed_wording_discarded_never_becomes_the_once_answer() -> None:
+    """Shows S4."""
+    rounds = Rounds(alone(confirm, once=True))
+    rounds.round({"confirm": transfer(10)})
+    assert rounds.round({"confirm": transfer(1000)}, {"confirm": yes(ok=True)}) == {"confirm": None}
+    refused = Outcome(Choice(ok=False))
+    assert rounds.round({"confirm": transfer(1000)}, {"confirm": yes(ok=False)}) == {"confirm": refused}
+    assert rounds.round({"confirm": transfer(1000)}) == {"confirm": refused}
+
+
+def test_an_answer_that_came_while_its_once_question_was_not_put_is_asked_for_again() -> None:
+    rounds = Rounds(alone(confirm, once=True))
+    rounds.round({"confirm": transfer(10)})
+    rounds.round({}, {"confirm": yes(ok=True)})
+    assert rounds.round({"confirm": transfer(1000)}) == {"confirm": None}
+
+
+def test_an_answer_that_another_build_set_aside_is_not_the_once_answer_while_the_question_is_out() -> None:
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": transfer(10)})
+    rounds.round({"confirm": transfer(1000)}, {"confirm": yes(ok=True)})
+    rounds.redeploy(alone(confirm, once=True))
+    refused = Outcome(Choice(ok=False))
+    assert rounds.round({"confirm": transfer(1000)}, {"confirm": yes(ok=False)}) == {"confirm": refused}
+
+
+def other() -> Elicit[Choice]:
+    return Elicit("Other?", Choice)
+
+
+@pytest.mark.parametrize("legs", [1, 2, 3])
+@pytest.mark.parametrize(("amount", "outcome"), [(10, Outcome(Choice(ok=True))), (1000, None)], ids=["same", "another"])
+def test_an_answer_that_a_build_without_the_question_carried_on_counts_for_its_own_wording_only(
+    amount: int, outcome: Outcome | None, legs: int
+) -> None:
+    once = plan_of(a=Resolve(confirm, once=True))
+    rounds = Rounds(once)
+    rounds.round({"confirm": transfer(10)})
+    rounds.redeploy(plan_of(b=other))
+    for number in range(legs):
+        rounds.round({"other": other()}, {"confirm": yes(ok=True)} if number == 0 else {})
+    rounds.redeploy(once, build="b1")
+    assert rounds.round({"confirm": transfer(amount)}) == {"confirm": outcome}
+
+
+@pytest.mark.parametrize(
+    ("marker", "returns", "answer"),
+    [
+        (Elicit("Sure?", Choice), Elicit[Choice], yes(ok=True)),
+        (
+            Sample("hi", max_tokens=5),
+            Sample,
+            CreateMessageResult(role="assistant", content=TextContent(type="text", text="yes"), model="m"),
+        ),
+        (ListRoots(), ListRoots, ListRootsResult(roots=[Root(uri=FileUrl("file:///books"))])),
+    ],
+    ids=["form", "sample", "roots"],
+)
+def test_each_kind_of_answer_is_kept_in_its_type(marker: Marker, returns: Any, answer: Any) -> None:
+    def ask() -> Any: ...
+
+    ask.__annotations__["return"] = returns
+    rounds = Rounds(alone(ask, once=True))
+    rounds.round({"ask": marker})
+    first = rounds.round({"ask": marker}, {"ask": answer})["ask"]
+    assert first is not None
+    assert first.value == (answer if isinstance(marker, Sample | ListRoots) else Choice(ok=True))
+    assert rounds.round({"ask": marker}) == {"ask": first}
+
+
+def test_a_once_question_whose_annotation_does_not_say_what_it_asks_is_refused() -> None:
+    def ask() -> Any: ...
+
+    rounds = Rounds(alone(ask, once=True))
+    with pytest.raises(ValueNotStorable, match=r"Elicit\[Choice\]"):
+        rounds.round({"ask": Elicit("Sure?", Choice)})
+
+
+def test_a_kept_value_follows_a_rename() -> None:
+    def quote() -> Annotated[int, "said"]:
+        return 1
+
+    older = Rounds(alone(quote, once=True))
+    older.answers.remember(older.node("quote"), 7)
+    newer = Rounds(alone(quote, key="price", was=("quote",), once=True))
+    newer.answers.computed = older.answers.computed
+    assert newer.answers.recall(newer.node("price")) == Outcome(7)
+    assert list(newer.answers.computed) == ["price"]

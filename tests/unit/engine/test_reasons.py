@@ -1,0 +1,258 @@
+"""Why each question is put, as the trace will tell it: one test per reason."""
+
+from typing import Annotated, Any
+
+import pytest
+from mcp_types import ElicitResult
+from pydantic import BaseModel, field_validator
+
+from roundtrip import Elicit, ElicitUrl, Resolve
+from roundtrip.engine.answers import Answers, Open
+from roundtrip.engine.reasons import Reason
+from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored
+from roundtrip.resolvers.plan import Plan
+from tests.unit.engine.rounds import Rounds, alone, plan_of, yes
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+class Wider(BaseModel):
+    ok: bool
+    note: str = ""
+
+
+class Lenient(BaseModel):
+    size: int
+
+
+class Narrow(BaseModel):
+    """The form of `Lenient`, with a check that no form can say."""
+
+    size: int
+
+    @field_validator("size")
+    @classmethod
+    def _is_even(cls, size: int) -> int:
+        if size % 2:
+            raise ValueError("must be even")
+        return size
+
+
+Narrow.__name__ = "Lenient"
+
+SURE = Elicit("Sure?", Choice)
+
+
+def confirm() -> Elicit[Choice]:
+    return SURE
+
+
+def other() -> Elicit[Choice]:
+    return Elicit("Other?", Choice)
+
+
+def measure() -> Elicit[Lenient]:
+    return Elicit("How big?", Lenient)
+
+
+def put(rounds: Rounds, key: str) -> Open:
+    return rounds.answers.open[key]
+
+
+def test_new_is_what_has_not_been_put_before() -> None:
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": SURE})
+    assert put(rounds, "confirm").reason is Reason.NEW
+
+
+def test_a_question_of_a_later_round_is_new_as_well() -> None:
+    rounds = Rounds(plan_of(a=confirm, b=other))
+    rounds.round({"confirm": SURE})
+    rounds.round({"confirm": SURE, "other": other()}, {"confirm": yes(ok=True)})
+    assert put(rounds, "other").reason is Reason.NEW
+
+
+def test_missing_is_what_no_answer_came_to() -> None:
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": SURE})
+    rounds.round({"confirm": SURE}, {})
+    assert put(rounds, "confirm").reason is Reason.MISSING
+
+
+def test_invalid_is_what_was_answered_otherwise_than_its_form_allows() -> None:
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": SURE})
+    rounds.round({"confirm": SURE}, {"confirm": yes(ok="perhaps")})
+    assert put(rounds, "confirm").reason is Reason.INVALID
+    assert put(rounds, "confirm").complaint is not None
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason", "changed"),
+    [
+        (Elicit("Really?", Choice), Reason.REWORDED, ("message",)),
+        (Elicit("Sure?", Wider), Reason.SCHEMA_CHANGED, ("schema",)),
+        (Elicit("Really?", Wider), Reason.SCHEMA_CHANGED, ("message", "schema")),
+    ],
+    ids=["message", "schema", "both"],
+)
+@pytest.mark.parametrize("when", ["its answer arrives", "its answer was read before"])
+def test_a_changed_question_says_what_of_it_changed(
+    asked: Elicit[Any], reason: Reason, changed: tuple[str, ...], when: str
+) -> None:
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": SURE})
+    answer: dict[str, Any] = {"confirm": yes(ok=True)}
+    if when == "its answer was read before":
+        rounds.round({"confirm": SURE}, answer)
+        answer = {}
+    rounds.redeploy(alone(confirm))
+    rounds.round({"confirm": asked}, answer)
+    assert (put(rounds, "confirm").reason, put(rounds, "confirm").changed) == (reason, changed)
+
+
+@pytest.mark.parametrize("when", ["its answer arrives", "its answer was read before"])
+def test_renamed_away_names_the_question_that_is_asked_by_that_name_no_more(when: str) -> None:
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": SURE})
+    answer: dict[str, Any] = {"confirm": yes(ok=True)}
+    if when == "its answer was read before":
+        rounds.round({"confirm": SURE}, answer)
+        answer = {}
+    rounds.redeploy(alone(confirm, key="sure"))
+    rounds.round({"sure": SURE}, answer)
+    assert (put(rounds, "sure").reason, put(rounds, "sure").former) == (Reason.RENAMED, "confirm")
+
+
+def test_the_same_wording_under_two_names_of_one_build_is_no_rename() -> None:
+    rounds = Rounds(plan_of(a=confirm, b=other))
+    rounds.round({"confirm": SURE})
+    rounds.round({"other": SURE}, {"confirm": yes(ok=True)})
+    assert put(rounds, "other").reason is Reason.NEW
+
+
+def test_volatile_is_what_loses_its_answer_to_a_change_within_one_build() -> None:
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": Elicit("At 10:01?", Choice)})
+    rounds.round({"confirm": Elicit("At 10:02?", Choice)}, {"confirm": yes(ok=True)})
+    assert (put(rounds, "confirm").reason, put(rounds, "confirm").changed) == (Reason.VOLATILE, ("message",))
+
+
+def test_a_question_that_depends_on_another_answer_is_not_volatile_but_reworded() -> None:
+    rounds = Rounds(plan_of(a=confirm, b=other))
+    rounds.round({"confirm": SURE, "other": other()})
+    rounds.round(
+        {"confirm": SURE, "other": Elicit("Another?", Choice)}, {"confirm": yes(ok=True), "other": yes(ok=True)}
+    )
+    assert put(rounds, "other").reason is Reason.REWORDED
+
+
+def test_another_build_that_takes_less_than_the_form_says_asks_again_for_what_the_former_took() -> None:
+    rounds = Rounds(alone(measure))
+    rounds.round({"measure": measure()})
+    rounds.round({"measure": measure()}, {"measure": yes(size=3)})
+    rounds.redeploy(alone(measure))
+    rounds.round({"measure": Elicit("How big?", Narrow)})
+    assert put(rounds, "measure").reason is Reason.OTHER_BUILD
+
+
+def test_an_answer_that_its_own_build_took_and_takes_no_more_is_invalid() -> None:
+    rounds = Rounds(alone(measure))
+    rounds.round({"measure": measure()})
+    rounds.round({"measure": measure()}, {"measure": yes(size=3)})
+    rounds.round({"measure": Elicit("How big?", Narrow)})
+    assert put(rounds, "measure").reason is Reason.INVALID
+    # It was fine when it was given: nothing is said against it to whoever gave it.
+    assert put(rounds, "measure").complaint is None
+
+
+@pytest.mark.parametrize("when", ["its answer arrives", "its answer was read before"])
+def test_a_page_that_was_reworded_says_so(when: str) -> None:
+    def page(text: str) -> ElicitUrl:
+        return ElicitUrl(text, "https://pay.example/1", done=lambda: None)
+
+    def pay() -> ElicitUrl:
+        return page("Pay")
+
+    agreed: dict[str, Any] = {"pay": ElicitResult(action="accept")}
+    rounds = Rounds(alone(pay))
+    rounds.round({"pay": page("Pay")})
+    if when == "its answer was read before":
+        rounds.round({"pay": page("Pay")}, agreed)
+        assert put(rounds, "pay").reason is Reason.UNFINISHED
+        agreed = {}
+    rounds.redeploy(alone(pay))
+    rounds.round({"pay": page("Pay now")}, agreed)
+    assert (put(rounds, "pay").reason, put(rounds, "pay").changed) == (Reason.REWORDED, ("message",))
+
+
+def test_another_build_that_asks_for_more_says_so() -> None:
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": SURE})
+    rounds.redeploy(plan_of(a=confirm, b=other))
+    rounds.round({"confirm": SURE, "other": other()}, {"confirm": yes(ok=True)})
+    assert put(rounds, "other").reason is Reason.OTHER_BUILD
+
+
+def test_what_another_build_asks_on_the_ground_of_an_answer_is_new() -> None:
+    def deliver(sure: Annotated[Any, Resolve(confirm)]) -> Elicit[Choice]:
+        return Elicit("By post?", Choice)
+
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": SURE})
+    rounds.redeploy(plan_of(a=confirm, b=deliver))
+    rounds.round({"confirm": SURE, "deliver": Elicit("By post?", Choice)}, {"confirm": yes(ok=True)})
+    assert put(rounds, "deliver").reason is Reason.NEW
+
+
+def test_revised_is_what_may_depend_on_an_answer_that_the_user_changed() -> None:
+    rounds = Rounds(plan_of(a=confirm, b=other))
+    rounds.round({"confirm": SURE, "other": other()})
+    answers = rounds.round({"confirm": SURE, "other": other()}, {"confirm": yes(ok=True), "other": yes(ok=True)})
+    assert None not in answers.values()
+    rounds.answers.revise({"confirm": {"ok": False}}, stale=["other"])
+    rounds.answers.settle_node(rounds.node("other"), other())
+    assert put(rounds, "other").reason is Reason.REVISED
+
+
+# What else is told.
+
+
+def watched(plan: Plan, rounds: Rounds, *, build: str = "b1") -> tuple[Answers, list[object]]:
+    facts: list[object] = []
+    return Answers(plan, rounds.journal, build=build, watch=facts.append), facts
+
+
+def test_each_answer_is_told_with_what_became_of_it() -> None:
+    plan = plan_of(a=confirm, b=other, c=measure)
+    rounds = Rounds(plan)
+    rounds.round({"confirm": SURE, "other": other(), "measure": measure()})
+    assert rounds.journal is not None
+    answers, facts = watched(plan, rounds)
+    replies = {"confirm": yes(ok=True), "other": yes(ok=False), "measure": yes(size="?"), "stranger": yes()}
+    answers.deliver(replies, rounds.journal.asked)
+    answers.settle_node(rounds.node("confirm"), SURE)
+    answers.settle_node(rounds.node("other"), Elicit("Otherwise?", Choice))
+    answers.settle_node(rounds.node("measure"), measure())
+    assert facts == [
+        AnswersIgnored(1),
+        AnswerRead("confirm", "accept", "taken", {"ok": True}),
+        AnswerRead("other", "accept", "lost", {"ok": False}),
+        AnswerRead("measure", "accept", "invalid", {"size": "?"}),
+    ]
+
+
+def test_an_answer_out_of_the_token_is_told_as_reused_and_a_fresh_one_is_not() -> None:
+    plan = plan_of(a=confirm, b=other)
+    rounds = Rounds(plan)
+    rounds.round({"confirm": SURE})
+    rounds.round({"confirm": SURE, "other": other()}, {"confirm": yes(ok=True)})
+    assert rounds.journal is not None
+    answers, facts = watched(plan, rounds)
+    answers.deliver({"other": yes(ok=True)}, rounds.journal.asked)
+    for _ in range(2):
+        answers.settle_node(rounds.node("confirm"), SURE)
+        answers.settle_node(rounds.node("other"), other())
+    assert [fact for fact in facts if isinstance(fact, AnswerReused)] == [AnswerReused("confirm")] * 2

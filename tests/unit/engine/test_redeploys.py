@@ -1,0 +1,172 @@
+"""Answers across builds: renamed, reordered and foreign questions."""
+
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import BaseModel
+
+from roundtrip import Elicit, Resolve
+from roundtrip.engine.answers import Answers
+from roundtrip.questions.outcomes import Outcome
+from tests.unit.engine.rounds import Rounds, alone, plan_of, yes
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+YES, NO = Outcome(Choice(ok=True)), Outcome(Choice(ok=False))
+
+
+def asker(about: str) -> Callable[[], Any]:
+    """Closures of this factory share their name."""
+
+    def ask() -> Elicit[Choice]:
+        return Elicit(f"Sure of {about}?", Choice)
+
+    return ask
+
+
+RED, BLUE = asker("red"), asker("blue")
+
+
+def confirm() -> Elicit[Choice]:
+    return Elicit("Sure?", Choice)
+
+
+def test_an_answer_in_flight_follows_a_rename() -> None:
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": confirm()})
+    rounds.redeploy(alone(confirm, key="sure", was=("older", "confirm")))
+    assert rounds.round({"sure": confirm()}, {"confirm": yes(ok=True)}) == {"sure": YES}
+    assert list(rounds.entries) == ["sure"]
+
+
+def test_a_recorded_answer_follows_a_rename() -> None:
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": confirm()})
+    rounds.round({"confirm": confirm()}, {"confirm": yes(ok=True)})
+    rounds.redeploy(alone(confirm, key="sure", was=("confirm",)))
+    assert rounds.round({"sure": confirm()}) == {"sure": YES}
+    assert list(rounds.entries) == ["sure"]
+
+
+def test_a_rename_that_is_not_declared_asks_again_but_loses_nothing_for_the_older_build() -> None:
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": confirm()})
+    rounds.redeploy(alone(confirm, key="sure"))
+    assert rounds.round({"sure": confirm()}, {"confirm": yes(ok=True)}) == {"sure": None}
+    rounds.redeploy(alone(confirm))
+    assert rounds.round({"confirm": confirm()}) == {"confirm": YES}
+
+
+def test_two_closures_in_the_other_order_keep_their_answers() -> None:
+    rounds = Rounds(plan_of(a=RED, b=BLUE))
+    rounds.round({"ask@a": RED(), "ask@b": BLUE()})
+    rounds.redeploy(plan_of(b=BLUE, a=RED))
+    outcomes = rounds.round({"ask@b": BLUE(), "ask@a": RED()}, {"ask@a": yes(ok=True), "ask@b": yes(ok=False)})
+    assert outcomes == {"ask@a": YES, "ask@b": NO}
+
+
+def test_two_closures_under_each_others_parameters_are_found_by_their_wording() -> None:
+    rounds = Rounds(plan_of(a=RED, b=BLUE))
+    rounds.round({"ask@a": RED(), "ask@b": BLUE()})
+    rounds.redeploy(plan_of(x=BLUE, y=RED))
+    outcomes = rounds.round({"ask@x": BLUE(), "ask@y": RED()}, {"ask@a": yes(ok=True), "ask@b": yes(ok=False)})
+    assert outcomes == {"ask@x": NO, "ask@y": YES}
+
+
+def test_two_closures_that_swapped_parameters_ask_again_rather_than_swap_answers() -> None:
+    rounds = Rounds(plan_of(a=RED, b=BLUE))
+    rounds.round({"ask@a": RED(), "ask@b": BLUE()})
+    rounds.redeploy(plan_of(a=BLUE, b=RED))
+    outcomes = rounds.round({"ask@a": BLUE(), "ask@b": RED()}, {"ask@a": yes(ok=True), "ask@b": yes(ok=False)})
+    assert outcomes == {"ask@a": None, "ask@b": None}
+
+
+def test_a_question_that_gets_a_path_finds_the_answer_given_under_its_bare_name() -> None:
+    rounds = Rounds(plan_of(a=RED))
+    rounds.round({"ask": RED()})
+    rounds.redeploy(plan_of(a=RED, b=BLUE))
+    assert rounds.round({"ask@a": RED(), "ask@b": BLUE()}, {"ask": yes(ok=True)}) == {"ask@a": YES, "ask@b": None}
+
+
+def test_a_question_that_loses_its_path_finds_the_answer_given_under_it() -> None:
+    rounds = Rounds(plan_of(a=RED, b=BLUE))
+    rounds.round({"ask@a": RED(), "ask@b": BLUE()})
+    rounds.round({"ask@a": RED(), "ask@b": BLUE()}, {"ask@a": yes(ok=True), "ask@b": yes(ok=False)})
+    rounds.redeploy(plan_of(b=BLUE))
+    assert rounds.round({"ask": BLUE()}) == {"ask": NO}
+
+
+def test_an_answer_is_not_adopted_where_two_questions_fit_it() -> None:
+    twin = asker("red")
+    rounds = Rounds(plan_of(a=RED))
+    rounds.round({"ask": RED()})
+    rounds.redeploy(plan_of(a=RED, b=twin))
+    assert rounds.round({"ask@a": RED(), "ask@b": twin()}, {"ask": yes(ok=True)}) == {"ask@a": None, "ask@b": None}
+
+
+def test_an_answer_is_not_adopted_where_two_answers_fit_the_question() -> None:
+    rounds = Rounds(plan_of(a=RED, b=asker("red")))
+    rounds.round({"ask@a": RED(), "ask@b": RED()})
+    rounds.redeploy(plan_of(c=RED))
+    assert rounds.round({"ask": RED()}, {"ask@a": yes(ok=True), "ask@b": yes(ok=False)}) == {"ask": None}
+
+
+def test_an_answer_is_not_adopted_while_a_question_that_might_fit_has_not_come_to_ask() -> None:
+    rounds = Rounds(plan_of(a=RED))
+    rounds.round({"ask": RED()})
+    rounds.redeploy(plan_of(a=RED, b=BLUE))
+    assert rounds.journal is not None
+    answers = Answers(rounds.plan, rounds.journal, build="b2")
+    answers.deliver({"ask": yes(ok=True)}, rounds.journal.asked)
+    answers.settle_node(rounds.node("ask@a"), RED())
+    assert not answers.adopt(lambda index: index == rounds.node("ask@b").index)
+    assert answers.adopt(lambda index: False)
+    assert answers.settle_node(rounds.node("ask@a"), RED()) == YES
+
+
+def test_an_answer_that_no_longer_fits_is_not_adopted() -> None:
+    rounds = Rounds(plan_of(a=RED))
+    rounds.round({"ask": RED()})
+    rounds.redeploy(plan_of(x=BLUE, y=asker("green")))
+    outcomes = rounds.round({"ask@x": BLUE(), "ask@y": asker("green")()}, {"ask": yes(ok=True)})
+    assert outcomes == {"ask@x": None, "ask@y": None}
+
+
+def test_answers_that_only_another_build_knows_are_carried_on() -> None:
+    rounds = Rounds(plan_of(a=confirm, b=RED))
+    rounds.round({"confirm": confirm(), "ask": RED()})
+    rounds.redeploy(alone(confirm))
+    rounds.round({"confirm": confirm()}, {"confirm": yes(ok=True), "ask": yes(ok=False)})
+    rounds.round({"confirm": confirm()})
+    rounds.redeploy(plan_of(a=confirm, b=RED))
+    assert rounds.round({"confirm": confirm(), "ask": RED()}) == {"confirm": YES, "ask": NO}
+
+
+def test_a_new_question_beside_it_does_not_move_an_answer() -> None:
+    rounds = Rounds(alone(confirm))
+    rounds.round({"confirm": confirm()})
+    rounds.redeploy(plan_of(first=RED, z=confirm))
+    assert rounds.round({"ask": RED(), "confirm": confirm()}, {"confirm": yes(ok=True)}) == {
+        "ask": None,
+        "confirm": YES,
+    }
+
+
+def test_an_answer_found_elsewhere_beside_one_still_out_under_that_name_is_read_once() -> None:
+    older = Rounds(plan_of(a=RED, b=confirm))
+    older.round({"ask": RED(), "confirm": confirm()})
+    older.round({"ask": RED(), "confirm": confirm()}, {"ask": yes(ok=True)})
+    older.round({"ask": Elicit("Sure of pink?", Choice), "confirm": confirm()})
+    older.redeploy(plan_of(x=RED, y=BLUE))
+    outcomes = older.round({"ask@x": RED(), "ask@y": BLUE()}, {"ask": yes(ok=False), "confirm": yes(ok=True)})
+    assert outcomes == {"ask@x": YES, "ask@y": None}
+
+
+def test_a_marker_with_a_key_is_not_told_apart_by_a_path() -> None:
+    rounds = Rounds(plan_of(a=Resolve(RED, key="color"), b=BLUE))
+    rounds.round({"color": RED(), "ask": BLUE()})
+    rounds.redeploy(plan_of(b=BLUE, z=Resolve(RED, key="color")))
+    assert rounds.round({"color": RED(), "ask": BLUE()}, {"color": yes(ok=True)}) == {"color": YES, "ask": None}

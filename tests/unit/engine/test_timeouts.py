@@ -1,0 +1,106 @@
+"""What comes of work whose time is up when something else ends it too."""
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from roundtrip.engine.timeouts import clock_standing, within
+from roundtrip.engine.unwinding import Suspension
+from roundtrip.errors import ToolTimedOut
+
+pytestmark = pytest.mark.anyio
+
+SHORT = 0.02
+MIDDLING = 0.2
+LONG = 10.0
+
+
+async def ends_with(error: BaseException) -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        raise error
+
+
+async def test_work_that_is_done_in_time_gives_its_result() -> None:
+    async def work() -> int:
+        await anyio.lowlevel.checkpoint()
+        return 1
+
+    assert await within(LONG, work()) == 1
+
+
+async def test_what_work_raises_in_time_passes_unchanged() -> None:
+    async def work() -> None:
+        raise error
+
+    for error in (ValueError("crash"), Suspension(), BaseExceptionGroup("both", [Suspension()])):
+        with pytest.raises(type(error)) as caught:
+            await within(LONG, work())
+        assert caught.value is error
+
+
+@pytest.mark.parametrize("error", [ValueError("crash"), Suspension(), BaseExceptionGroup("both", [Suspension()])])
+async def test_whatever_ends_work_whose_time_is_up_it_timed_out(error: BaseException) -> None:
+    with anyio.fail_after(LONG), pytest.raises(ToolTimedOut, match=r"timed out after 0\.02s") as caught:
+        await within(SHORT, ends_with(error))
+    assert caught.value.seconds == SHORT
+    assert caught.value.__cause__ is (error if isinstance(error, Exception) else None)
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), BaseExceptionGroup("both", [KeyboardInterrupt()])])
+async def test_an_interrupt_is_not_lost_in_a_timeout(interrupt: BaseException) -> None:
+    caught: BaseException | None = None
+    with anyio.fail_after(LONG):
+        try:
+            await within(SHORT, ends_with(interrupt))
+        except BaseException as error:  # noqa: BLE001 - it is what is looked at
+            caught = error
+    assert caught is interrupt
+
+
+@pytest.mark.parametrize("error", [None, ValueError("crash")])
+async def test_a_cancellation_from_outside_stays_one_though_the_time_is_up_too(error: Exception | None) -> None:
+    raised: list[BaseException] = []
+
+    async def work() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            # The time was up; now the client has gone as well.
+            outside.cancel()
+            if error is not None:
+                raise error
+
+    with anyio.fail_after(LONG), anyio.CancelScope() as outside:
+        try:
+            await within(SHORT, work())
+        except BaseException as seen:
+            raised.append(seen)
+            raise
+    assert outside.cancelled_caught
+    assert [type(seen) for seen in raised] == [anyio.get_cancelled_exc_class()]
+
+
+async def test_the_clock_stands_until_all_that_is_asked_has_been_answered() -> None:
+    async def ask(answered: anyio.Event) -> None:
+        with clock_standing():
+            await answered.wait()
+
+    async def work() -> str:
+        first, second = anyio.Event(), anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, first)
+            group.start_soon(ask, second)
+            await anyio.lowlevel.checkpoint()
+            first.set()
+            await anyio.sleep(MIDDLING * 2)
+            second.set()
+        return "done"
+
+    assert await within(MIDDLING, work()) == "done"
+
+
+async def test_without_a_time_there_is_no_clock_to_stop() -> None:
+    with clock_standing():
+        await anyio.lowlevel.checkpoint()

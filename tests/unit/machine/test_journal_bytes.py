@@ -1,0 +1,371 @@
+"""What a call remembers, in its binary form and back."""
+
+import json
+import zlib
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from roundtrip.errors import RejectionReason, TokenRejected, TokenTooLarge
+from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, to_json
+from roundtrip.machine.journal_bytes import pack, unpack, unpack_open
+from roundtrip.machine.pins import Pinner, digest
+
+CALL: Final = "AAECAwQFBgcI"
+PINNER: Final = Pinner([b"a key of thirty-two bytes, or so"])
+P1: Final = PINNER.pin(CALL, digest("one"), digest("two"))
+P2: Final = PINNER.pin(CALL, digest("two"), digest("one"))
+P3: Final = PINNER.pin(CALL, digest("two"), digest("two"))
+
+BARE: Final = Journal(
+    CALL,
+    born=1_700_000_000.0,
+    deadline=1_700_000_600.0,
+    end=1_700_003_600.0,
+    leg=1,
+    round=1,
+    written=1_700_000_000.0,
+)
+FULL: Final = replace(
+    BARE,
+    leg=3,
+    round=2,
+    fingerprint="0123ab",
+    build="89cdef",
+    version="2.0",
+    entries={
+        "confirm": Entry(Action.ACCEPT, P1, {"ok": True}),
+        "address": Entry(Action.DECLINE, P1),
+        "name": Entry(Action.CANCEL, P2),
+    },
+    asked={"size": Asked(P1), "color": Asked(P2, attempts=2, discards=1)},
+    written=1_700_000_001.5,
+)
+LINKED: Final = replace(FULL, traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+SEEDED: Final = replace(FULL, seeds={"city": Entry(Action.ACCEPT, P1, {"name": "Oslo"})})
+SECRET: Final = replace(FULL, computed={"quote": Computed({"price": 9.5})}, authored="step-2")
+ALIKE: Final = replace(
+    BARE,
+    entries={"a": Entry(Action.ACCEPT, P1, {"text": "x" * 100})},
+    asked={"b": Asked(P3)},
+)
+SALTED: Final = replace(
+    BARE,
+    entries={"a": Entry(Action.CANCEL, Pinner().pin(CALL, digest("one"), digest("one")))},
+    asked={"b": Asked(Pinner().pin(CALL, digest("two"), digest("two")))},
+)
+ODD: Final = replace(
+    FULL, call_id="call 1", fingerprint="", build="2026-11", leg=300, round=256, deadline=BARE.born + 5e6
+)
+LONG: Final = replace(FULL, entries={f"key_{n}": Entry(Action.ACCEPT, P1, {"text": "a" * 90}) for n in range(9)})
+JOURNALS: Final = {
+    "bare": BARE,
+    "full": FULL,
+    "linked": LINKED,
+    "seeded": SEEDED,
+    "secret": SECRET,
+    "secret, linked and seeded": replace(SECRET, traceparent=LINKED.traceparent, seeds=SEEDED.seeds),
+    "of one schema": ALIKE,
+    "salted": SALTED,
+    "begun again": replace(SEEDED, origin="BAECAwQFBgcI", recover=600.0),
+    "odd": ODD,
+    "long": LONG,
+}
+HEAD: Final = 38
+PINS: Final = slice(HEAD, None)
+
+every_journal = pytest.mark.parametrize("journal", JOURNALS.values(), ids=JOURNALS)
+
+
+def seal(plain: bytes, bound_to: bytes) -> bytes:
+    """A seal that hides nothing, but is bound."""
+    framed = len(bound_to).to_bytes(2, "big") + bound_to + len(plain).to_bytes(4, "big") + plain
+    return bytes(28) + framed + bytes(-len(framed) % 64)
+
+
+def unseal(sealed: bytes, bound_to: bytes) -> bytes:
+    framed = sealed[28:]
+    at = 2 + int.from_bytes(framed[:2], "big")
+    if framed[2:at] != bound_to:
+        raise ValueError("sealed for something else")
+    size = int.from_bytes(framed[at : at + 4], "big")
+    return framed[at + 4 : at + 4 + size]
+
+
+def packed_with(journal: Journal, text: Any) -> bytes:
+    """The bytes of a journal of no pins, with another JSON text at its end."""
+    empty = pack(journal)
+    return empty[: len(empty) - len(b"[{}]")] + (text if isinstance(text, bytes) else to_json(text))
+
+
+@every_journal
+@pytest.mark.parametrize("deflate", [False, True])
+def test_a_journal_comes_back_from_its_bytes(journal: Journal, deflate: bool) -> None:
+    packed = pack(journal, seal, deflate=deflate)
+    assert unpack(packed, unseal) == journal
+    assert pack(unpack(packed, unseal), seal, deflate=deflate) == packed
+
+
+@every_journal
+def test_every_cut_of_a_journal_is_refused(journal: Journal) -> None:
+    """Shows S4."""
+    for deflate in (False, True):
+        packed = pack(journal, seal, deflate=deflate)
+        for length in range(len(packed)):
+            with pytest.raises(ValueError, match=r".+"):
+                unpack(packed[:length], unseal)
+            with pytest.raises(ValueError, match=r".+"):
+                unpack(packed[length + 1 :], unseal)
+
+
+@every_journal
+@pytest.mark.parametrize("deflate", [False, True])
+@pytest.mark.parametrize("extra", [b"\0", b" ", b"\n", b"]", bytes(64)])
+def test_nothing_may_follow_a_journal(journal: Journal, deflate: bool, extra: bytes) -> None:
+    """Shows S4."""
+    with pytest.raises(ValueError, match=r".+"):
+        unpack(pack(journal, seal, deflate=deflate) + extra, unseal)
+
+
+@every_journal
+def test_a_changed_byte_gives_another_journal_or_none_and_no_other_error(journal: Journal) -> None:
+    """Shows S4. Only what a key has signed is read at all; this is about what a mistake of ours could do."""
+    packed = pack(journal, seal, deflate=True)
+    for place in range(len(packed)):
+        for bit in range(8):
+            spoilt = bytearray(packed)
+            spoilt[place] ^= 1 << bit
+            try:
+                found = unpack(bytes(spoilt), unseal)
+            except (ValueError, TokenRejected):
+                continue
+            assert isinstance(found, Journal)
+
+
+@pytest.mark.parametrize(
+    "text", ["plain", "größe", "日本", "\ud83d", "\udc00 alone", "\ud83d\ude00", "\U0001f600", "\x00\n"]
+)
+def test_whatever_a_client_wrote_comes_back_to_the_letter(text: str) -> None:
+    journal = replace(SECRET, entries={text: Entry(Action.ACCEPT, P1, {text: [text]})}, authored=text)
+    assert unpack(pack(journal, seal), unseal) == journal
+
+
+def test_times_are_kept_to_the_millisecond_however_often_they_are_written() -> None:
+    journal = replace(BARE, born=1_700_000_000.123456, deadline=1_700_000_600.5, written=1_700_000_002.0014)
+    for _ in range(5):
+        journal = unpack(pack(journal))
+        assert (journal.born, journal.deadline, journal.written) == (
+            1_700_000_000.123,
+            1_700_000_600.5,
+            1_700_000_002.001,
+        )
+
+
+def test_times_before_the_birth_are_that_of_the_birth() -> None:
+    back = unpack(pack(replace(BARE, written=0.0, deadline=1.0)))
+    assert back.written == back.deadline == back.born == BARE.born
+
+
+def test_what_is_usual_takes_no_more_than_the_head_pins_names_and_answers() -> None:
+    journal = replace(BARE, fingerprint="0123ab", build="89cdef", entries=ALIKE.entries, asked=ALIKE.asked)
+    packed = pack(journal)
+    text = to_json([{"a": {"text": "x" * 100}}, "b"])
+    assert packed[PINS] == P1[:8] + P3[:8] + P1[8:9] + P3[8:9] + P1[9:] + text
+    assert len(packed) == HEAD + 2 * 9 + 1 + len(text)
+
+
+def test_what_is_deflated_is_the_text_alone() -> None:
+    plain, deflated = pack(LONG), pack(LONG, deflate=True)
+    assert len(deflated) < len(plain) / 3
+    assert P1[:8] * 9 + P1[:8] + P2[:8] + P1[8:9] * 10 in deflated
+    assert zlib.decompress(deflated[HEAD + 11 * 10 :], wbits=-15)[:8] == b'[{"key_0'
+
+
+def test_a_text_that_deflating_does_not_shorten_is_left_as_it_is() -> None:
+    noise = replace(BARE, entries={"k": Entry(Action.ACCEPT, P1, "".join(map(chr, range(0x4E00, 0x4E00 + 200))))})
+    short = replace(BARE, entries={"k": Entry(Action.ACCEPT, P1, "a" * 20)})
+    assert pack(short, deflate=True) == pack(short)
+    assert len(pack(noise, deflate=True)) <= len(pack(noise))
+
+
+@pytest.mark.parametrize("many", [255, 256, 300])
+def test_many_schemas_are_kept_apart(many: int) -> None:
+    pins = [PINNER.pin(CALL, digest(f"m{n}"), digest(f"s{n % many}")) for n in range(many + 3)]
+    asked = {f"q{n}": Asked(pin) for n, pin in enumerate(pins)}
+    journal = replace(BARE, asked=asked)
+    assert unpack(pack(journal)) == journal
+
+
+def test_nothing_that_must_be_sealed_is_in_the_open_part() -> None:
+    packed = pack(SECRET, lambda plain, bound_to: b"\xff" * 92)
+    for word in (b"quote", b"9.5", b"step-2"):
+        assert word not in packed
+
+
+def test_values_that_must_be_sealed_are_not_written_without_a_seal() -> None:
+    with pytest.raises(ValueError, match="no key to seal with"):
+        pack(SECRET)
+
+
+def test_a_sealed_part_is_not_skipped_where_there_is_no_key() -> None:
+    with pytest.raises(ValueError, match="no key to open it with"):
+        unpack(pack(SECRET, seal))
+    journal, sealed = unpack_open(pack(SECRET, seal))
+    assert sealed
+    assert journal == FULL
+
+
+def test_a_sealed_part_opens_in_no_other_call() -> None:
+    """Shows S4."""
+    ours, theirs = pack(SECRET, seal), pack(replace(SECRET, call_id="BBECAwQFBgcI"), seal)
+    sealed = unpack_open(theirs)[1] or b""
+    assert unpack_open(ours)[1] != sealed
+    with pytest.raises(ValueError, match="something else"):
+        unpack(ours[: -len(sealed)] + sealed, unseal)
+
+
+@pytest.mark.parametrize("format_", [0, 1, 2, 15])
+def test_an_unknown_format_is_refused_by_its_number(format_: int) -> None:
+    packed = bytearray(pack(FULL))
+    packed[0] = packed[0] & 0x0F | format_ << 4
+    with pytest.raises(ValueError, match=f"unknown journal format {format_}"):
+        unpack(bytes(packed))
+
+
+@pytest.mark.parametrize("flag", [1, 2, 4, 8], ids=["deflated", "sealed", "linked", "alike"])
+@every_journal
+def test_a_flag_that_is_not_true_is_refused(journal: Journal, flag: int) -> None:
+    """Shows S4."""
+    packed = bytearray(pack(journal, seal, deflate=True))
+    packed[0] ^= flag
+    with pytest.raises(ValueError, match=r".+"):
+        unpack(bytes(packed), unseal)
+
+
+@pytest.mark.parametrize(
+    "traceparent",
+    ["00-" + "0" * 32 + "-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-" + "0" * 16 + "-01"],
+    ids=["no trace", "no span"],
+)
+def test_what_names_no_span_in_the_place_of_one_is_refused(traceparent: str) -> None:
+    """Shows S4."""
+    with pytest.raises(ValueError, match="no span"):
+        unpack(pack(replace(FULL, traceparent=traceparent)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"[{}", id="no end"),
+        pytest.param(b"[{}]]", id="more than an end"),
+        pytest.param(b'[{"\xff":1}]', id="no text"),
+        pytest.param(b"[" * 100_000, id="deep"),
+        pytest.param(b"[{}," + b"1" * 5000 + b"]", id="a long number"),
+        pytest.param([], id="no answers"),
+        pytest.param({}, id="an object"),
+        pytest.param("text", id="a text"),
+        pytest.param(None, id="null"),
+        pytest.param(b"[[]]", id="answers as a list"),
+        pytest.param(b'[{},"one more"]', id="a question without a pin"),
+        pytest.param([{"k": 1}], id="an answer without a pin"),
+        pytest.param(b"[{},7]", id="a question that is a number"),
+        pytest.param(b"[{},{},{}]", id="two objects"),
+        pytest.param([{}, {"more": 1}], id="an unknown field"),
+        pytest.param([{}, {"call": 7}], id="an id that is no text"),
+        pytest.param([{}, {"plan": None}], id="no plan"),
+        pytest.param([{}, {"build": 7}], id="a build that is a number"),
+        pytest.param([{}, {"version": 2}], id="a version that is a number"),
+        pytest.param([{}, {"version": None}], id="a version of null"),
+        pytest.param([{}, {"counts": [1]}], id="one count"),
+        pytest.param([{}, {"counts": ["1", 2]}], id="counts as text"),
+        pytest.param([{}, {"counts": [True, 2]}], id="counts as truth values"),
+        pytest.param([{}, {"spans": 7}], id="one span"),
+        pytest.param([{}, {"spans": [1.5, 2]}], id="spans in fractions"),
+        pytest.param([{}, {"spans": [1, 10**400]}], id="a deadline beyond all floats"),
+        pytest.param([{}, {"actions": {"k": 1}}], id="an action of nothing"),
+        pytest.param([{}, {"actions": [1]}], id="actions as a list"),
+        pytest.param([{}, {"tries": {"k": [1, 1]}}], id="tries of nothing"),
+        pytest.param([{}, {"seeds": {"k": 1}}], id="a seed without a pin"),
+        pytest.param(b'[{},{"seeds":[]}]', id="seeds as a list"),
+    ],
+)
+def test_a_text_of_another_shape_is_refused(text: Any) -> None:
+    """Shows S4."""
+    with pytest.raises(ValueError, match=r".+"):
+        unpack(packed_with(replace(BARE, fingerprint="0123ab", build="89cdef"), text))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"actions": {"a": 3}},
+        {"actions": {"a": "x"}},
+        {"actions": {"a": None}},
+        {"actions": {"b": 1}},
+        {"tries": {"b": [1]}},
+        {"tries": {"b": [1, None]}},
+        {"tries": {"a": [1, 1]}},
+    ],
+    ids=json.dumps,
+)
+def test_what_does_not_fit_answers_and_questions_is_refused(odd: Any) -> None:
+    """Shows S4."""
+    journal = replace(ALIKE, fingerprint="0123ab", build="89cdef")
+    content: list[Any] = [{"a": {"text": "x" * 100}}, "b"]
+    packed = pack(journal)
+    assert packed.endswith(to_json(content))
+    with pytest.raises(ValueError, match=r".+"):
+        unpack(packed.removesuffix(to_json(content)) + to_json([*content, odd]))
+
+
+def test_marks_that_are_alike_are_written_once() -> None:
+    """Shows S4: a journal has one spelling."""
+    packed = bytearray(pack(FULL))
+    marks = HEAD + 5 * 9
+    assert bytes(packed[marks : marks + 5]) == bytes([P1[9], P1[9], P2[9], P1[9], P2[9]])
+    packed[marks : marks + 5] = bytes(5)
+    with pytest.raises(ValueError, match="alike"):
+        unpack(bytes(packed))
+
+
+def test_a_pin_of_a_key_beside_a_salted_one_is_filled_up() -> None:
+    """Where a server is given its first key, calls in flight have pins of both lengths."""
+    salted = Pinner().pin(CALL, digest("one"), digest("two"))
+    journal = unpack(pack(replace(BARE, entries={"a": Entry(Action.ACCEPT, salted)}, asked={"b": Asked(P1)})))
+    assert journal.entries["a"].pin == salted
+    assert PINNER.changes(journal.asked["b"].pin, CALL, digest("one"), digest("two")) == ()
+    assert pack(journal) == pack(unpack(pack(journal)))
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [b"", b"[]", b"[[],7]", b"[{},7]", b"[[],null]", b"[7,null]", b"7", b"[{},null,1]", b'"ab"', b"[" * 99_999],
+)
+def test_a_sealed_part_of_another_shape_is_refused(secret: bytes) -> None:
+    packed = pack(replace(SECRET, authored="x"), lambda _, bound_to: seal(secret, bound_to))
+    with pytest.raises(ValueError, match=r".+"):
+        unpack(packed, unseal)
+
+
+@pytest.mark.parametrize("ending", [b"more", b"\0", zlib.compress(b"[]", wbits=-15)], ids=["text", "zero", "twice"])
+def test_deflated_bytes_must_be_complete_and_alone(ending: bytes) -> None:
+    """Shows S4."""
+    packed = pack(LONG, deflate=True)
+    assert unpack(packed) == LONG
+    for spoiled in (packed + ending, packed[:-3], packed[:-1]):
+        with pytest.raises(ValueError, match=r".+"):
+            unpack(spoiled)
+
+
+def test_a_journal_over_its_limit_is_neither_written_nor_read() -> None:
+    size = len(pack(LONG))
+    assert unpack(pack(LONG, deflate=True, limit=size), limit=size) == LONG
+    with pytest.raises(TokenTooLarge) as refused:
+        pack(LONG, deflate=True, limit=size - 1)
+    assert refused.value.size == size
+    for deflate in (False, True):
+        with pytest.raises(TokenRejected) as caught:
+            unpack(pack(LONG, deflate=deflate), limit=500)
+        assert caught.value.reason is RejectionReason.OVERSIZED

@@ -1,0 +1,287 @@
+"""Forms: a flat schema as the protocol can show it, and the way back from an answer."""
+
+import datetime
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Required
+
+import pytest
+from mcp.server.elicitation import render_elicitation_schema
+from pydantic import AnyUrl, BaseModel, ConfigDict, Field, ValidationInfo, WithJsonSchema, create_model, field_validator
+from typing_extensions import TypedDict
+
+from roundtrip.questions.forms import AnswerInvalid, form_of
+
+
+def one(annotation: Any, default: Any = ...) -> Mapping[str, Any]:
+    """How a single field is shown, without its title."""
+    shown = form_of(create_model("Form", field=(annotation, default))).schema["properties"]["field"]
+    return {key: value for key, value in shown.items() if key != "title"}
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+TITLED = [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "shown"),
+    [
+        (str, {"type": "string"}),
+        (Annotated[str, Field(min_length=2, max_length=5)], {"type": "string", "minLength": 2, "maxLength": 5}),
+        (Annotated[str, Field(pattern="^a")], {"type": "string"}),
+        (datetime.date, {"type": "string", "format": "date"}),
+        (datetime.datetime, {"type": "string", "format": "date-time"}),
+        (AnyUrl, {"type": "string", "format": "uri", "minLength": 1}),
+        (Annotated[str, WithJsonSchema({"type": "string", "format": "email"})], {"type": "string", "format": "email"}),
+        (datetime.time, {"type": "string"}),
+        (bool, {"type": "boolean"}),
+        (int, {"type": "integer"}),
+        (Annotated[int, Field(ge=1, le=9)], {"type": "integer", "minimum": 1, "maximum": 9}),
+        (Annotated[int, Field(gt=1, lt=9)], {"type": "integer", "minimum": 2, "maximum": 8}),
+        (Annotated[int, Field(ge=5, gt=1, le=7, lt=9)], {"type": "integer", "minimum": 5, "maximum": 7}),
+        (float, {"type": "number"}),
+        (Annotated[float, Field(ge=0.5, le=1)], {"type": "number", "minimum": 0.5, "maximum": 1}),
+        (Annotated[float, Field(gt=0.5, lt=1)], {"type": "number"}),
+        (Annotated[str, Field(description="As on the card.")], {"type": "string", "description": "As on the card."}),
+    ],
+    ids=repr,
+)
+def test_a_primitive_is_shown_with_what_the_protocol_can_say_of_it(annotation: Any, shown: Any) -> None:
+    """Shows F1."""
+    assert one(annotation) == shown
+
+
+@pytest.mark.parametrize(
+    ("annotation", "shown"),
+    [
+        (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
+        (Literal["only"], {"type": "string", "enum": ["only"]}),
+        (Color, {"type": "string", "enum": ["red", "blue"]}),
+        (list[Literal["a", "b"]], {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}),
+        (list[Literal["only"]], {"type": "array", "items": {"type": "string", "enum": ["only"]}}),
+        (list[Color], {"type": "array", "items": {"type": "string", "enum": ["red", "blue"]}}),
+        (set[Color], {"type": "array", "items": {"type": "string", "enum": ["red", "blue"]}}),
+        (
+            Annotated[list[Color], Field(min_length=1, max_length=2)],
+            {"type": "array", "items": {"type": "string", "enum": ["red", "blue"]}, "minItems": 1, "maxItems": 2},
+        ),
+        (
+            Annotated[str, WithJsonSchema({"type": "string", "oneOf": TITLED})],
+            {"type": "string", "oneOf": TITLED},
+        ),
+        (
+            Annotated[list[str], WithJsonSchema({"type": "array", "items": {"anyOf": TITLED}, "maxItems": 1})],
+            {"type": "array", "items": {"anyOf": TITLED}, "maxItems": 1},
+        ),
+        (
+            Annotated[str, WithJsonSchema({"type": "string", "enum": ["s"], "enumNames": ["Small"]})],
+            {"type": "string", "enum": ["s"], "enumNames": ["Small"]},
+        ),
+    ],
+    ids=repr,
+)
+def test_a_choice_is_shown_in_the_protocols_four_forms(annotation: Any, shown: Any) -> None:
+    """Shows F2."""
+    assert one(annotation) == shown
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "shown"),
+    [
+        (str, "x", "x"),
+        (int, 0, 0),
+        (float, 0.5, 0.5),
+        (bool, False, False),
+        (Literal["a", "b"], "b", "b"),
+        (Color, Color.BLUE, "blue"),
+        (list[Color], [Color.RED], ["red"]),
+        (datetime.date, datetime.date(2026, 7, 28), "2026-07-28"),
+        (str | None, "x", "x"),
+        (Color | None, Color.RED, "red"),
+    ],
+    ids=repr,
+)
+def test_a_default_is_shown_in_its_json_form_and_makes_its_field_optional(
+    annotation: Any, default: Any, shown: Any
+) -> None:
+    """Shows F3."""
+    form = form_of(create_model("Form", field=(annotation, default)))
+    assert form.schema["properties"]["field"]["default"] == shown
+    assert "required" not in form.schema
+    assert form.parse({}).field == default
+
+
+@pytest.mark.parametrize(
+    "annotation", [str | None, int | None, bool | None, Color | None, Literal["a"] | None, list[Color] | None], ids=repr
+)
+def test_a_nullable_field_is_shown_as_one_that_may_be_left_out(annotation: Any) -> None:
+    """Shows F3, F4."""
+    form = form_of(create_model("Form", field=(annotation, None)))
+    assert not {"anyOf", "default", "$ref"} & form.schema["properties"]["field"].keys()
+    assert form.schema["properties"]["field"]["type"] != "null"
+    assert "required" not in form.schema
+    assert form.parse({}).field is None
+
+
+def test_a_default_that_a_factory_makes_is_not_shown_but_holds() -> None:
+    form = form_of(create_model("Form", field=(str, Field(default_factory=lambda: "made"))))
+    assert "default" not in form.schema["properties"]["field"]
+    assert form.parse({}).field == "made"
+
+
+def test_an_aliased_field_is_shown_and_answered_under_its_alias() -> None:
+    class Aliased(BaseModel):
+        card_number: str = Field(alias="cardNumber")
+        pin: int = Field(validation_alias="PIN")
+
+    form = form_of(Aliased)
+    assert set(form.schema["properties"]) == set(form.schema["required"]) == {"cardNumber", "PIN"}
+    assert form.parse({"cardNumber": "1", "PIN": 2}) == Aliased.model_validate({"cardNumber": "1", "PIN": 2})
+
+
+def test_the_form_is_a_flat_object_with_its_required_fields() -> None:
+    """Shows F1, F4."""
+
+    class Order(BaseModel):
+        title: str
+        copies: int = 1
+        color: Color = Color.RED
+
+    assert form_of(Order).schema == {
+        "type": "object",
+        "title": "Order",
+        "properties": {
+            "title": {"type": "string", "title": "Title"},
+            "copies": {"type": "integer", "title": "Copies", "default": 1},
+            "color": {"type": "string", "title": "Color", "enum": ["red", "blue"], "default": "red"},
+        },
+        "required": ["title"],
+    }
+
+
+def test_what_the_sdk_can_render_is_rendered_alike() -> None:
+    class Plain(BaseModel):
+        name: str = Field(min_length=1, description="Who?")
+        age: int | None = Field(default=None, ge=0)
+        size: Literal["s", "l"] = "s"
+        extras: list[Literal["bag", "card"]] = []
+
+    shown, theirs = form_of(Plain).schema, render_elicitation_schema(Plain)
+    assert shown["properties"] == theirs["properties"]
+    assert shown["required"] == theirs["required"]
+
+
+def test_dataclasses_and_typed_dicts_are_forms_too() -> None:
+    @dataclass
+    class Point:
+        x: int
+        y: int = 0
+
+    class Named(TypedDict, total=False):
+        name: Required[str]
+        age: int
+
+    assert form_of(Point).schema["required"] == ["x"]
+    assert form_of(Point).parse({"x": 1}) == Point(1)
+    assert form_of(Named).schema["required"] == ["name"]
+    assert form_of(Named).parse({"name": "n"}) == {"name": "n"}
+
+
+def test_a_form_without_fields_is_accepted_without_content() -> None:
+    class Empty(BaseModel):
+        pass
+
+    form = form_of(Empty)
+    assert form.schema["properties"] == {}
+    assert form.parse(None) == form.parse({}) == Empty()
+
+
+def test_a_schema_is_rendered_once() -> None:
+    class Counted(BaseModel):
+        rendered: int = 0
+
+        @classmethod
+        def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> Any:
+            renderings.append(cls)
+            return handler(core_schema)
+
+    renderings: list[type] = []
+    assert form_of(Counted) is form_of(Counted)
+    assert len(renderings) == 1
+
+
+def test_equal_schemas_have_equal_digests_and_any_visible_difference_another() -> None:
+    def digest(annotation: Any, default: Any = ..., name: str = "field") -> bytes:
+        fields: dict[str, Any] = {name: (annotation, default)}
+        return form_of(create_model("Form", **fields)).digest
+
+    assert digest(str) == digest(str)
+    variants = [
+        digest(str),
+        digest(int),
+        digest(str, "x"),
+        digest(str, "y"),
+        digest(Literal["x"]),
+        digest(str, name="f"),
+    ]
+    variants.append(digest(Annotated[str, Field(description="said")]))
+    assert len(set(variants)) == len(variants)
+
+
+# Answers.
+
+
+class Guest(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(min_length=2)
+    age: Annotated[int, Field(ge=18)]
+    color: Color = Color.RED
+
+    @field_validator("name")
+    @classmethod
+    def known(cls, name: str, info: ValidationInfo) -> str:
+        if name == "Mallory":
+            raise ValueError("not on the list")
+        return name
+
+
+def test_a_fitting_answer_becomes_the_schemas_own_value() -> None:
+    assert form_of(Guest).parse({"name": "Ada", "age": 36, "color": "blue"}) == Guest(
+        name="Ada", age=36, color=Color.BLUE
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "with no content"),
+        ({}, "name: Field required; age: Field required"),
+        ({"name": "A", "age": 36}, "name: String should have at least 2 characters"),
+        ({"name": "Ada", "age": 3}, "age: Input should be greater than or equal to 18"),
+        ({"name": "Ada", "age": "old"}, "age: Input should be a valid integer"),
+        ({"name": "Ada", "age": 36, "color": "green"}, "color: Input should be 'red' or 'blue'"),
+        ({"name": "Mallory", "age": 36}, "name: Value error, not on the list"),
+        ({"name": "Ada", "age": 36, "admin": True}, "admin: Extra inputs are not permitted"),
+    ],
+    ids=repr,
+)
+def test_an_answer_that_does_not_fit_says_which_field_and_why(content: Any, reason: str) -> None:
+    with pytest.raises(AnswerInvalid, match=reason):
+        form_of(Guest).parse(content)
+
+
+def test_a_reason_is_short_and_does_not_repeat_what_was_typed() -> None:
+    fields: dict[str, Any] = {f"field_{number}": (int, ...) for number in range(50)}
+    crowd = create_model("Crowd", **fields)
+    with pytest.raises(AnswerInvalid) as caught:
+        form_of(crowd).parse({f"field_{number}": "a secret " * 100 for number in range(50)})
+    reason = str(caught.value)
+    assert "secret" not in reason
+    assert reason.count("field_") == 3
+    assert len(reason) <= 300

@@ -1,0 +1,290 @@
+"""Questions: what is sent, what an answer is pinned to, how it is read back, and what a client must have declared."""
+
+from typing import Any
+
+import pytest
+from mcp_types import (
+    ClientCapabilities,
+    CreateMessageRequest,
+    CreateMessageResult,
+    CreateMessageResultWithTools,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequest,
+    ListRootsRequest,
+    ListRootsResult,
+    Root,
+    TextContent,
+    Tool,
+)
+from pydantic import BaseModel, FileUrl
+
+from roundtrip.errors import CapabilityMissing
+from roundtrip.machine.journal import Action
+from roundtrip.machine.pins import digest
+from roundtrip.questions.forms import AnswerInvalid
+from roundtrip.questions.markers import (
+    ATTEMPTS,
+    Elicit,
+    ElicitUrl,
+    ListRoots,
+    Marker,
+    Sample,
+    SdkElicit,
+    SdkListRoots,
+    SdkSample,
+    is_marker,
+)
+from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation, Outcome
+from roundtrip.questions.wire import FormQuestion, ModelQuestion, question_of
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+class OtherChoice(BaseModel):
+    ok: bool = True
+
+
+TOOLS = [Tool(name="dice", input_schema={"type": "object"})]
+SAID = CreateMessageResult(role="assistant", content=TextContent(type="text", text="yes"), model="m")
+ROOTS = ListRootsResult(roots=[Root(uri=FileUrl("file:///books"))])
+
+
+def message_of(request: InputRequest) -> str:
+    assert isinstance(request, ElicitRequest)
+    assert isinstance(request.params, ElicitRequestFormParams)
+    return request.params.message
+
+
+# What is sent.
+
+
+def test_a_form_question_sends_its_message_and_its_rendered_schema() -> None:
+    request = question_of(Elicit("Sure?", Choice)).request()
+    assert isinstance(request, ElicitRequest)
+    assert isinstance(request.params, ElicitRequestFormParams)
+    assert request.params.message == "Sure?"
+    assert request.params.requested_schema["properties"] == {"ok": {"type": "boolean", "title": "Ok"}}
+
+
+def test_a_complaint_follows_the_message_and_moves_no_digest() -> None:
+    question = question_of(Elicit("Sure?", Choice))
+    before = (question.message, question.schema)
+    assert message_of(question.request("ok: Field required")).startswith("Sure?")
+    assert "ok: Field required" in message_of(question.request("ok: Field required"))
+    assert (question.message, question.schema) == before == (digest("Sure?"), question.schema)
+    assert message_of(question.request()) == "Sure?"
+
+
+def test_message_and_schema_are_pinned_apart() -> None:
+    first = question_of(Elicit("Sure?", Choice))
+    reworded, reshaped = question_of(Elicit("Really?", Choice)), question_of(Elicit("Sure?", OtherChoice))
+    assert (reworded.message != first.message, reworded.schema == first.schema) == (True, True)
+    assert (reshaped.message == first.message, reshaped.schema != first.schema) == (True, True)
+
+
+def test_equal_questions_are_pinned_alike_whichever_library_wrote_them() -> None:
+    ours, theirs = question_of(Elicit("Sure?", Choice)), question_of(SdkElicit("Sure?", Choice))
+    assert (ours.message, ours.schema) == (theirs.message, theirs.schema)
+    assert (theirs.attempts, theirs.volatile_ok) == (ATTEMPTS, False)
+
+
+def test_the_wording_of_a_sample_is_all_of_its_parameters() -> None:
+    variants = [
+        Sample("hi", max_tokens=5),
+        Sample("ho", max_tokens=5),
+        Sample("hi", max_tokens=6),
+        Sample("hi", max_tokens=5, system_prompt="be brief"),
+        Sample("hi", max_tokens=5, temperature=0.5),
+    ]
+    assert len({question_of(marker).message for marker in variants}) == len(variants)
+    assert question_of(Sample("hi", max_tokens=5)).message == question_of(variants[0]).message
+
+
+def test_a_message_may_hold_half_a_character() -> None:
+    assert question_of(Elicit("\ud800", Choice)).message == digest("\ud800") != digest("\ud801")
+
+
+@pytest.mark.parametrize(
+    ("marker", "request_type", "result_type"),
+    [
+        (Sample("hi", max_tokens=5), CreateMessageRequest, CreateMessageResult),
+        (Sample("hi", max_tokens=5, tools=TOOLS), CreateMessageRequest, CreateMessageResultWithTools),
+        (ListRoots(), ListRootsRequest, ListRootsResult),
+    ],
+    ids=["sample", "sample with tools", "roots"],
+)
+def test_questions_to_the_software_send_their_own_requests(marker: Marker, request_type: Any, result_type: Any) -> None:
+    question = question_of(marker)
+    assert isinstance(question, ModelQuestion)
+    assert isinstance(question.request(), request_type)
+    assert question.result_type is result_type
+
+
+def test_ours_are_the_sdks_markers_and_the_sdks_count_as_ours() -> None:
+    for ours, theirs in ((Elicit, SdkElicit), (Sample, SdkSample), (ListRoots, SdkListRoots)):
+        assert issubclass(ours, theirs)
+    assert is_marker(SdkListRoots())
+    assert is_marker(SdkElicit("Sure?", Choice))
+    assert not is_marker(Choice(ok=True))
+    assert not is_marker(Elicit)
+
+
+def test_a_question_is_asked_at_least_once() -> None:
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        Elicit("Sure?", Choice, attempts=0)
+
+
+# What comes back.
+
+
+@pytest.mark.parametrize(
+    ("response", "outcome"),
+    [
+        (ElicitResult(action="accept", content={"ok": True}), Outcome(Choice(ok=True))),
+        (ElicitResult(action="decline"), Outcome(action=Action.DECLINE)),
+        (ElicitResult(action="cancel"), Outcome(action=Action.CANCEL)),
+        (ElicitResult(action="decline", content={"ok": "a lot of words"}), Outcome(action=Action.DECLINE)),
+    ],
+    ids=["accepted", "declined", "cancelled", "declined with content"],
+)
+def test_an_answer_to_a_form_is_read_and_restored_alike(response: ElicitResult, outcome: Outcome) -> None:
+    question = question_of(Elicit("Sure?", Choice))
+    read, data = question.read(response)
+    assert read == outcome == question.restore(read.action, data)
+    if read.action is not Action.ACCEPT:
+        assert data is None
+
+
+@pytest.mark.parametrize(
+    "response",
+    [ElicitResult(action="accept"), ElicitResult(action="accept", content={"ok": "perhaps"}), SAID, ROOTS],
+    ids=["without content", "invalid", "of a model", "of roots"],
+)
+def test_an_answer_that_does_not_fit_a_form_is_refused(response: Any) -> None:
+    with pytest.raises(AnswerInvalid):
+        question_of(Elicit("Sure?", Choice)).read(response)
+
+
+@pytest.mark.parametrize(
+    ("marker", "response", "value"),
+    [
+        (Sample("hi", max_tokens=5), SAID, SAID),
+        (
+            Sample("hi", max_tokens=5, tools=TOOLS),
+            SAID,
+            CreateMessageResultWithTools.model_validate(SAID.model_dump(by_alias=True)),
+        ),
+        (ListRoots(), ROOTS, ROOTS),
+    ],
+    ids=["sample", "sample with tools", "roots"],
+)
+def test_an_answer_of_the_software_is_read_and_restored_alike(marker: Marker, response: Any, value: Any) -> None:
+    question = question_of(marker)
+    read, data = question.read(response)
+    assert read == Outcome(value) == question.restore(Action.ACCEPT, data)
+
+
+@pytest.mark.parametrize("marker", [Sample("hi", max_tokens=5), ListRoots()], ids=["sample", "roots"])
+def test_a_form_result_is_no_answer_of_the_software(marker: Marker) -> None:
+    with pytest.raises(AnswerInvalid):
+        question_of(marker).read(ElicitResult(action="decline"))
+
+
+def test_an_outcome_is_shown_as_the_sdks_class() -> None:
+    accepted = Outcome(Choice(ok=True)).as_result()
+    assert isinstance(accepted, AcceptedElicitation)
+    assert accepted.data == Choice(ok=True)
+    assert isinstance(Outcome(action=Action.DECLINE).as_result(), DeclinedElicitation)
+    assert isinstance(Outcome(action=Action.CANCEL).as_result(), CancelledElicitation)
+    assert [Outcome(action=action).word for action in Action] == ["accept", "decline", "cancel"]
+
+
+# What a client must have declared.
+
+
+def declared(**capabilities: Any) -> ClientCapabilities:
+    return ClientCapabilities.model_validate(capabilities)
+
+
+@pytest.mark.parametrize(
+    ("marker", "capabilities"),
+    [
+        (Elicit("Sure?", Choice), declared(elicitation={})),
+        (Elicit("Sure?", Choice), declared(elicitation={"form": {}})),
+        (Elicit("Sure?", Choice), declared(elicitation={"form": {}, "url": {}})),
+        (Sample("hi", max_tokens=5), declared(sampling={})),
+        (Sample("hi", max_tokens=5, tools=TOOLS), declared(sampling={"tools": {}})),
+        (ListRoots(), declared(roots={})),
+    ],
+    ids=["forms, bare", "forms", "forms and pages", "sampling", "sampling with tools", "roots"],
+)
+def test_a_client_that_declared_it_may_be_asked(marker: Marker, capabilities: ClientCapabilities) -> None:
+    """Shows S6."""
+    question_of(marker).require("key", capabilities)
+
+
+@pytest.mark.parametrize(
+    ("marker", "capabilities", "named", "required"),
+    [
+        (Elicit("Sure?", Choice), None, "form elicitation", {"elicitation": {"form": {}}}),
+        (Elicit("Sure?", Choice), declared(sampling={}), "form elicitation", {"elicitation": {"form": {}}}),
+        (Elicit("Sure?", Choice), declared(elicitation={"url": {}}), "form elicitation", {"elicitation": {"form": {}}}),
+        (Sample("hi", max_tokens=5), None, "sampling", {"sampling": {}}),
+        (Sample("hi", max_tokens=5), declared(elicitation={}), "sampling", {"sampling": {}}),
+        (Sample("hi", max_tokens=5, tools=TOOLS), declared(sampling={}), "sampling.tools", {"sampling": {"tools": {}}}),
+        (ListRoots(), None, "roots", {"roots": {}}),
+        (ListRoots(), declared(elicitation={}, sampling={}), "roots", {"roots": {}}),
+    ],
+    ids=["none", "no forms", "pages only", "none, sampling", "no sampling", "no tools", "none, roots", "no roots"],
+)
+def test_a_client_that_did_not_is_not_asked_and_the_error_says_what_it_lacks(
+    marker: Marker, capabilities: ClientCapabilities | None, named: str, required: dict[str, Any]
+) -> None:
+    """Shows S6."""
+    with pytest.raises(CapabilityMissing, match="'the_key'") as caught:
+        question_of(marker).require("the_key", capabilities)
+    assert (caught.value.key, caught.value.capability) == ("the_key", named)
+    assert caught.value.required.model_dump(by_alias=True, exclude_none=True) == required
+
+
+def test_a_form_question_keeps_what_its_marker_says_of_attempts_and_change() -> None:
+    question = question_of(Elicit("Sure?", Choice, attempts=1, volatile_ok=True))
+    assert isinstance(question, FormQuestion)
+    assert (question.attempts, question.volatile_ok) == (1, True)
+
+
+# Pages.
+
+
+def test_a_page_s_wording_leaves_its_ticket_out_and_nothing_else() -> None:
+    first, second = ("rt1.e30." + letter * 43 for letter in "AB")
+
+    def pinned(message: str, url: str) -> bytes:
+        return question_of(ElicitUrl(message, url, schemes=["https", "ttps"])).message
+
+    url = "https://bookshop.example/login"
+    assert pinned("Log in.", f"{url}?t={first}&x=1") == pinned("Log in.", f"{url}?t={second}&x=1")
+    wordings = [
+        pinned("Log in.", url),
+        pinned("Log in!", url),
+        pinned("Log in.", f"{url}/"),
+        pinned("Log in.", f"{url}?t={first}"),
+        pinned("Log in.", f"{url}?t={first}&x=1"),
+        pinned("Log in.", f"{url}?t={first}&x=2"),
+        # Message and URL are told apart.
+        pinned("Log in.h", url[1:]),
+    ]
+    assert len(set(wordings)) == len(wordings)
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}, {"elicitation": {"form": {}}}], ids=repr)
+def test_a_page_needs_a_client_that_declared_pages(capabilities: Any) -> None:
+    """Shows S6."""
+    page = question_of(ElicitUrl("Log in.", "https://bookshop.example"))
+    with pytest.raises(CapabilityMissing):
+        page.require("login", declared(**capabilities))
+    page.require("login", declared(elicitation={"url": {}}))

@@ -1,0 +1,226 @@
+"""Richer questions: single values, titled choices and several of them, each way there and back."""
+
+import datetime
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+import pytest
+from mcp_types import ElicitRequest, ElicitResult
+from mcp_types.methods import parse_server_request, serialize_server_result
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from roundtrip.errors import SchemaNotRenderable
+from roundtrip.machine.journal import Action
+from roundtrip.questions.forms import AnswerInvalid, form_of
+from roundtrip.questions.markers import Elicit
+from roundtrip.questions.outcomes import Outcome
+from roundtrip.questions.wire import question_of
+
+
+class Size(enum.Enum):
+    SMALL = "s"
+    LARGE = "l"
+
+
+class Word(enum.StrEnum):
+    YES = "yes"
+    NO = "no"
+
+
+@dataclass
+class Meal:
+    dish: Annotated[str, Field(min_length=1, description="Anything.")]
+    spicy: bool = False
+
+
+class Trip(TypedDict, total=False):
+    day: datetime.date
+    size: Size
+
+
+class Seat(BaseModel):
+    row: Annotated[int, Field(ge=1, le=9)] = 3
+    sizes: list[Size] = [Size.LARGE]
+    note: str | None = None
+
+
+def shown(schema: Any) -> Mapping[str, Any]:
+    """The one field of a single value, without its title."""
+    properties = form_of(schema).schema["properties"]
+    assert list(properties) == ["value"]
+    return {key: value for key, value in properties["value"].items() if key != "title"}
+
+
+TITLES = {"s": "Small", "l": "Large"}
+OPTIONS = [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]
+DATE, TIME = datetime.date(2026, 7, 28), datetime.datetime(2026, 7, 28, 12, tzinfo=datetime.UTC)
+
+VALUES: list[tuple[Any, Any, Any, Any]] = [
+    (bool, {"type": "boolean"}, True, True),
+    (int, {"type": "integer"}, 3, 3),
+    (float, {"type": "number"}, 0.5, 0.5),
+    (str, {"type": "string"}, "x", "x"),
+    (datetime.date, {"type": "string", "format": "date"}, "2026-07-28", DATE),
+    (datetime.datetime, {"type": "string", "format": "date-time"}, "2026-07-28T12:00:00Z", TIME),
+    (Annotated[int, Field(ge=1, le=9)], {"type": "integer", "minimum": 1, "maximum": 9}, 9, 9),
+    (Annotated[str, Field(max_length=2)], {"type": "string", "maxLength": 2}, "ab", "ab"),
+    (Size, {"type": "string", "enum": ["s", "l"]}, "l", Size.LARGE),
+    (Word, {"type": "string", "enum": ["yes", "no"]}, "no", Word.NO),
+    (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}, "b", "b"),
+    (list[Size], {"type": "array", "items": {"type": "string", "enum": ["s", "l"]}}, ["l"], [Size.LARGE]),
+    (list[Literal["a"]], {"type": "array", "items": {"type": "string", "enum": ["a"]}}, [], []),
+    (
+        Annotated[list[Size], Field(min_length=1, max_length=2)],
+        {"type": "array", "items": {"type": "string", "enum": ["s", "l"]}, "minItems": 1, "maxItems": 2},
+        ["s"],
+        [Size.SMALL],
+    ),
+    (TITLES, {"type": "string", "oneOf": OPTIONS}, "l", "l"),
+    ([TITLES], {"type": "array", "items": {"anyOf": OPTIONS}}, ["l", "s"], ["l", "s"]),
+    (
+        {7: "Seven", None: "None"},
+        {"type": "string", "oneOf": [{"const": "7", "title": "Seven"}, {"const": "None", "title": "None"}]},
+        "7",
+        7,
+    ),
+    ([{7: "Seven"}], {"type": "array", "items": {"anyOf": [{"const": "7", "title": "Seven"}]}}, ["7"], [7]),
+]
+each = pytest.mark.parametrize(("schema", "shape", "answer", "value"), VALUES, ids=[repr(row[0]) for row in VALUES])
+
+
+@each
+def test_a_single_value_is_a_form_of_one_field(schema: Any, shape: Any, answer: Any, value: Any) -> None:
+    """Shows F1, F2."""
+    assert shown(schema) == shape
+    assert form_of(schema).schema["required"] == ["value"]
+
+
+@each
+def test_its_answer_becomes_the_value_itself_and_is_restored_alike(
+    schema: Any, shape: Any, answer: Any, value: Any
+) -> None:
+    question = question_of(Elicit("?", schema))
+    outcome, data = question.read(ElicitResult(action="accept", content={"value": answer}))
+    assert outcome == Outcome(value) == question.restore(Action.ACCEPT, data)
+    assert type(outcome.value) is type(value)
+    # What stands in for an answer takes the same way.
+    assert question.restore(Action.ACCEPT, question.plain(value)) == Outcome(value)
+
+
+@pytest.mark.parametrize("schema", [*(row[0] for row in VALUES), Meal, Trip, Seat], ids=repr)
+def test_what_is_sent_is_what_the_wire_of_either_era_knows(schema: Any) -> None:
+    """Shows F1, F2, F3, F4."""
+    request = question_of(Elicit("?", schema)).request()
+    assert isinstance(request, ElicitRequest)
+    sent = request.model_dump(mode="json", by_alias=True, exclude_none=True)
+    parse_server_request("elicitation/create", "2025-11-25", sent["params"])
+    result = {"resultType": "input_required", "inputRequests": {"key": sent}}
+    # The revision's own models drop what they do not know; of a form that is the title, and nothing of its fields.
+    written = serialize_server_result("tools/call", "2026-07-28", result)
+    sent["params"]["requestedSchema"].pop("title", None)
+    assert written["inputRequests"]["key"] == sent
+
+
+@pytest.mark.parametrize(
+    ("schema", "content"),
+    [
+        (bool, {"value": "perhaps"}),
+        (int, {"value": 1.5}),
+        (Annotated[int, Field(ge=1)], {"value": 0}),
+        (datetime.date, {"value": "tomorrow"}),
+        (Size, {"value": "SMALL"}),
+        (list[Size], {"value": "s"}),
+        (TITLES, {"value": "Small"}),
+        (TITLES, {"value": ["s"]}),
+        ([TITLES], {"value": ["s", "x"]}),
+        ({1: "One"}, {"value": 1}),
+        (str, {}),
+        (str, None),
+        (str, {"other": "x"}),
+        (Meal, {"dish": ""}),
+        (Trip, {"day": "never"}),
+    ],
+    ids=repr,
+)
+def test_an_answer_that_does_not_fit_is_refused(schema: Any, content: Any) -> None:
+    with pytest.raises(AnswerInvalid):
+        form_of(schema).parse(content)
+
+
+def test_values_that_are_not_text_travel_as_text_and_come_back_as_they_were() -> None:
+    """Shows F2."""
+    mixed = form_of({2: "Two", 2.5: "Two and a half", True: "Yes"})
+    assert [option["const"] for option in mixed.schema["properties"]["value"]["oneOf"]] == ["2", "2.5", "True"]
+    assert [mixed.parse({"value": text}) for text in ("2", "2.5", "True")] == [2, 2.5, True]
+    several = form_of([{Size.SMALL: "Small", DATE: "That day"}])
+    assert several.parse({"value": [str(DATE)]}) == [DATE]
+    assert several.plain([DATE, Size.SMALL]) == {"value": [str(DATE), str(Size.SMALL)]}
+
+
+def test_defaults_fill_the_form_in() -> None:
+    """Shows F3, F4."""
+    form = form_of(Seat)
+    defaults = {name: shape.get("default") for name, shape in form.schema["properties"].items()}
+    assert defaults == {"row": 3, "sizes": ["l"], "note": None}
+    assert "required" not in form.schema
+    assert form.parse({}) == Seat()
+    assert form_of(Meal).schema["properties"]["spicy"]["default"] is False
+    assert form_of(Meal).parse({"dish": "soup"}) == Meal("soup")
+    assert form_of(Trip).parse({"day": "2026-07-28", "size": "s"}) == {"day": DATE, "size": Size.SMALL}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        [{}],
+        {1: "One", "1": "The same as text"},
+        [TITLES, TITLES],
+        [1],
+        Seat(row=4),
+        7,
+        None,
+        list[str],
+        dict[str, str],
+        Literal[1, 2],
+        int | str,
+        tuple[int, int],
+    ],
+    ids=repr,
+)
+def test_what_is_no_question_is_refused_before_anything_is_sent(schema: Any) -> None:
+    """Shows F1, F2, F4."""
+    with pytest.raises(SchemaNotRenderable):
+        question_of(Elicit("?", schema))
+
+
+def test_equal_choices_are_one_question_and_a_new_title_or_order_is_another() -> None:
+    def pinned(schema: Any) -> bytes:
+        return question_of(Elicit("?", schema)).schema
+
+    assert pinned(dict(TITLES)) == pinned(TITLES)
+    reordered = dict(reversed(TITLES.items()))
+    assert len({pinned(TITLES), pinned(reordered), pinned({"s": "S", "l": "L"}), pinned([TITLES])}) == 4
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({0: "no", 1: "yes"}, {False: "no", True: "yes"}),
+        ({0: "no", 1: "yes"}, {0.0: "no", 1.0: "yes"}),
+        ({0.0: "zero"}, {-0.0: "zero"}),
+        ({Decimal("1.0"): "one"}, {Decimal("1.00"): "one"}),
+    ],
+)
+@pytest.mark.parametrize("several", [False, True])
+def test_equal_choices_of_other_types_have_forms_of_their_own(one: Any, other: Any, several: bool) -> None:
+    for choices in (one, other, one):
+        form = form_of([choices] if several else choices)
+        for value in choices:
+            answer = form.parse({"value": [str(value)] if several else str(value)})
+            assert [repr(answer)] == [repr([value] if several else value)]
+            assert form.plain([value] if several else value) == {"value": [str(value)] if several else str(value)}

@@ -1,0 +1,282 @@
+"""Resolvers side by side: overlap, cancellation, threads, context variables."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Annotated, Any, Final
+
+import anyio
+import anyio.lowlevel
+import pytest
+from pydantic import BaseModel
+
+from roundtrip import Elicit, Resolve
+from roundtrip.machine.journal import Action
+from roundtrip.questions.outcomes import Outcome
+from tests.unit.resolvers.walking import Memory, plan_of, start, tool_of, walk
+
+pytestmark = pytest.mark.anyio
+
+BOUND: Final = 5
+VAR: ContextVar[str] = ContextVar("VAR", default="unset")
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+class Meeting:
+    """Where two resolvers wait for each other: neither ends unless both have started."""
+
+    def __init__(self) -> None:
+        self._here = (anyio.Event(), anyio.Event())
+
+    def side(self, number: int) -> Callable[[], Any]:
+        async def meet() -> int:
+            self._here[number].set()
+            await self._here[1 - number].wait()
+            return number
+
+        return meet
+
+
+async def test_independent_coroutines_overlap() -> None:
+    meeting = Meeting()
+    assert await walk(plan_of(tool_of(meeting.side(0), meeting.side(1)))) == {"p0": 0, "p1": 1}
+
+
+async def test_independent_functions_overlap_in_threads() -> None:
+    barrier = threading.Barrier(2)
+
+    def one() -> bool:
+        return barrier.wait(timeout=BOUND) >= 0
+
+    def other() -> bool:
+        return barrier.wait(timeout=BOUND) >= 0
+
+    assert await walk(plan_of(tool_of(one, other))) == {"p0": True, "p1": True}
+
+
+async def test_a_function_that_blocks_does_not_block_the_loop() -> None:
+    released = threading.Event()
+
+    def block() -> bool:
+        return released.wait(timeout=BOUND)
+
+    async def release() -> None:
+        await anyio.lowlevel.checkpoint()
+        released.set()
+
+    assert await walk(plan_of(tool_of(block, release))) == {"p0": True, "p1": None}
+
+
+async def test_a_resolver_runs_as_soon_as_what_it_needs_is_there() -> None:
+    done = anyio.Event()
+
+    async def quick() -> int:
+        await anyio.lowlevel.checkpoint()
+        return 1
+
+    async def slow() -> str:
+        await done.wait()
+        return "slow"
+
+    async def after(value: Annotated[int, Resolve(quick)]) -> str:
+        done.set()
+        return "after"
+
+    plan = plan_of(tool_of(slow, after))
+    assert await walk(plan) == {"p0": "slow", "p1": "after"}
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["on the first walk", "when it is known who waits"])
+async def test_a_failing_resolver_cancels_those_beside_it(known: bool) -> None:
+    cancelled: list[str] = []
+    fails = False
+    started = anyio.Event()
+
+    async def beside() -> None:
+        try:
+            if fails:
+                started.set()
+                await anyio.sleep_forever()
+            await anyio.lowlevel.checkpoint()
+        except anyio.get_cancelled_exc_class():
+            cancelled.append("beside")
+            raise
+
+    async def fail() -> None:
+        await anyio.lowlevel.checkpoint()
+        if fails:
+            await started.wait()
+            raise ValueError("boom")
+
+    plan = plan_of(tool_of(beside, fail))
+    if known:
+        await walk(plan)
+    fails = True
+    with pytest.raises(ValueError, match="boom"):
+        await walk(plan)
+    assert cancelled == ["beside"]
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    await anyio.lowlevel.checkpoint()
+
+
+async def test_a_refusal_cancels_those_beside_it() -> None:
+    cancelled: list[str] = []
+    started = anyio.Event()
+
+    async def beside() -> None:
+        try:
+            started.set()
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            cancelled.append("beside")
+            raise
+
+    async def ask() -> Elicit[Choice]:
+        await started.wait()
+        return Elicit("Sure?", Choice)
+
+    one = start(plan_of(tool_of(beside, ask)), Memory(answers={"n1": Outcome(action=Action.DECLINE)}))
+    with anyio.fail_after(BOUND):
+        await one.advance()
+    assert one.refusal is not None
+    assert cancelled == ["beside"]
+
+
+async def test_cancelling_the_leg_cancels_its_resolvers() -> None:
+    cancelled: list[int] = []
+    started = [anyio.Event(), anyio.Event()]
+
+    def waiter(number: int) -> Callable[[], Any]:
+        async def wait() -> None:
+            try:
+                started[number].set()
+                await anyio.sleep_forever()
+            except anyio.get_cancelled_exc_class():
+                cancelled.append(number)
+                raise
+
+        return wait
+
+    one = start(plan_of(tool_of(waiter(0), waiter(1))))
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as group:
+            group.start_soon(one.advance)
+            for event in started:
+                await event.wait()
+            group.cancel_scope.cancel()
+    assert sorted(cancelled) == [0, 1]
+
+
+# Context variables and cancel scopes.
+
+
+async def test_the_callers_context_variables_are_seen_everywhere() -> None:
+    async def quick() -> str:
+        return VAR.get()
+
+    async def waiting() -> str:
+        await anyio.lowlevel.checkpoint()
+        return VAR.get()
+
+    def threaded() -> str:
+        return VAR.get()
+
+    plan = plan_of(tool_of(quick, waiting, threaded))
+    for value in ("first", "second"):
+        token = VAR.set(value)
+        assert set((await walk(plan)).values()) == {value}
+        VAR.reset(token)
+
+
+async def test_a_resolver_may_set_and_reset_a_context_variable_beside_another() -> None:
+    both = (anyio.Event(), anyio.Event())
+
+    def setter(number: int) -> Callable[[], Any]:
+        async def set_and_reset() -> str:
+            token = VAR.set(f"set by {number}")
+            both[number].set()
+            await both[1 - number].wait()
+            seen = VAR.get()
+            VAR.reset(token)
+            return seen
+
+        return set_and_reset
+
+    plan = plan_of(tool_of(setter(0), setter(1)))
+    for _ in range(3):
+        assert await walk(plan) == {"p0": "set by 0", "p1": "set by 1"}
+    assert VAR.get() == "unset"
+
+
+async def test_resolvers_may_use_timeouts_and_task_groups_beside_each_other() -> None:
+    async def bounded() -> str:
+        with anyio.fail_after(BOUND):
+            await anyio.lowlevel.checkpoint()
+        return "in time"
+
+    async def gives_up() -> str:
+        with anyio.move_on_after(0):
+            await anyio.sleep_forever()
+        return "gave up"
+
+    async def too_late() -> str:
+        try:
+            with anyio.fail_after(0):
+                await anyio.sleep_forever()
+        except TimeoutError:
+            return "too late"
+        return "in time"
+
+    async def grouped() -> str:
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.lowlevel.checkpoint)
+        return "grouped"
+
+    async def asyncios() -> str:
+        async with asyncio.timeout(BOUND):
+            await asyncio.sleep(0)
+        return "asyncio's"
+
+    plan = plan_of(tool_of(bounded, gives_up, too_late, grouped, asyncios))
+    for _ in range(3):
+        assert list((await walk(plan)).values()) == ["in time", "gave up", "too late", "grouped", "asyncio's"]
+
+
+async def test_a_coroutine_stays_in_one_task() -> None:
+    tasks: list[Any] = []
+
+    async def watched() -> None:
+        tasks.append(asyncio.current_task())
+        await anyio.lowlevel.checkpoint()
+        tasks.append(asyncio.current_task())
+
+    async def other() -> None:
+        await anyio.lowlevel.checkpoint()
+
+    plan = plan_of(tool_of(watched, other))
+    for _ in range(3):
+        tasks.clear()
+        await walk(plan)
+        assert tasks[0] is tasks[1]
+
+
+async def test_walks_of_one_plan_do_not_disturb_each_other() -> None:
+    meeting = Meeting()
+    plans = plan_of(tool_of(lambda: VAR.get()))
+    results: list[Any] = []
+
+    async def one(number: int) -> None:
+        VAR.set(f"walk {number}")
+        await meeting.side(number)()
+        results.append((await walk(plans))["p0"])
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(one, 0)
+        group.start_soon(one, 1)
+    assert sorted(results) == ["walk 0", "walk 1"]

@@ -1,0 +1,224 @@
+"""A walk that begins with what another has found out, and one in which a failure is one node's own."""
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Annotated, Any
+
+import pytest
+
+from roundtrip import Depends, Elicit, InvalidSignature, Resolve
+from roundtrip.questions.outcomes import Outcome
+from roundtrip.resolvers.plan import Plan
+from roundtrip.resolvers.scheduler import Walk, enter_nothing
+from tests.unit.resolvers.walking import Memory, keys, plan_of, tool_of
+
+pytestmark = pytest.mark.anyio
+
+
+def start(
+    plan: Plan,
+    known: Mapping[Hashable, Outcome] | None = None,
+    *,
+    arguments: Mapping[str, Any] | None = None,
+    isolated: Callable[[BaseException], bool] | None = None,
+) -> Walk:
+    memory = Memory()
+    return Walk(
+        plan,
+        arguments=arguments or {},
+        context=lambda: None,
+        settle=memory.settle,
+        recall=memory.recall,
+        remember=memory.remember,
+        known=known,
+        isolated=isolated,
+    )
+
+
+async def values_of(walk: Walk) -> dict[str, Any]:
+    await walk.advance()
+    values: dict[str, Any] = {}
+    walk.fill(values)
+    return values
+
+
+async def test_what_is_known_is_not_run_again_nor_is_what_only_that_needs() -> None:
+    runs: list[str] = []
+
+    def session() -> str:
+        runs.append("session")
+        return "s"
+
+    def account(session: str = Depends(session)) -> str:
+        runs.append("account")
+        return f"{session}a"
+
+    def beside(session: str = Depends(session)) -> str:
+        runs.append("beside")
+        return f"{session}b"
+
+    gate = start(plan_of(tool_of(account)))
+    await gate.advance()
+    found = gate.outcomes()
+    assert [outcome.value for outcome in found.values()] == ["s", "sa"]
+    runs.clear()
+    assert await values_of(start(plan_of(tool_of(account)), found)) == {"p0": "sa"}
+    assert runs == []
+    assert await values_of(start(plan_of(tool_of(account, beside)), found)) == {"p0": "sa", "p1": "sb"}
+    assert runs == ["beside"]
+    # The session alone was not kept: it runs for who needs it, and not for the account.
+    known = {who: outcome for who, outcome in found.items() if outcome.value == "sa"}
+    runs.clear()
+    assert await values_of(start(plan_of(tool_of(account)), known)) == {"p0": "sa"}
+    assert runs == []
+    assert await values_of(start(plan_of(tool_of(account, beside)), known)) == {"p0": "sa", "p1": "sb"}
+    assert runs == ["session", "beside"]
+
+
+async def test_what_only_the_known_needs_does_not_run_although_what_it_needs_does() -> None:
+    runs: list[str] = []
+
+    def session() -> str:
+        runs.append("session")
+        return "s"
+
+    def between(session: str = Depends(session)) -> str:
+        runs.append("between")
+        return session
+
+    def account(between: str = Depends(between)) -> str:
+        runs.append("account")
+        return between
+
+    gate = start(plan_of(tool_of(account)))
+    await gate.advance()
+    known = dict(list(gate.outcomes().items())[-1:])
+    assert runs == ["session", "between", "account"]
+    runs.clear()
+    assert await values_of(start(plan_of(tool_of(account, session)), known)) == {"p0": "s", "p1": "s"}
+    assert runs == ["session"]
+
+
+async def test_what_nobody_knows_runs_with_all_below_it_each_once() -> None:
+    runs: list[str] = []
+
+    def base() -> int:
+        runs.append("base")
+        return 1
+
+    def left(base: int = Depends(base)) -> int:
+        runs.append("left")
+        return base + 1
+
+    def right(base: int = Depends(base), left: int = Depends(left)) -> int:
+        runs.append("right")
+        return base + left
+
+    other: dict[Hashable, Outcome] = {"another": Outcome(9)}
+    assert await values_of(start(plan_of(tool_of(right, left)), other)) == {"p0": 3, "p1": 2}
+    assert runs == ["base", "left", "right"]
+
+
+async def test_what_takes_arguments_or_is_kept_for_the_call_is_another_value_than_the_one_that_is_known() -> None:
+    runs: list[str] = []
+
+    def of_call(title: str = "none") -> str:
+        runs.append("of_call")
+        return title
+
+    def above(of_call: str = Depends(of_call)) -> str:
+        runs.append("above")
+        return of_call
+
+    def kept() -> str:
+        runs.append("kept")
+        return "k"
+
+    def plain() -> str:
+        runs.append("plain")
+        return "p"
+
+    def tool(
+        above: Annotated[str, Resolve(above)],
+        kept: Annotated[str, Resolve(kept, once=True)],
+        plain: Annotated[str, Resolve(plain)],
+    ) -> None: ...
+
+    before = start(plan_of(tool))
+    await before.advance()
+    runs.clear()
+    walk = start(plan_of(tool, "title"), before.outcomes(), arguments={"title": "Dune"})
+    assert await values_of(walk) == {"above": "Dune", "kept": "k", "plain": "p"}
+    assert sorted(runs) == ["above", "kept", "of_call"]
+
+
+async def test_a_failure_of_its_own_takes_with_it_who_needs_the_node_and_nobody_else() -> None:
+    boom = KeyError("boom")
+
+    def fails() -> int:
+        raise boom
+
+    def needs(number: int = Depends(fails)) -> int:
+        raise AssertionError("it has nothing to run with")
+
+    def zero() -> int:
+        return 0
+
+    def far(number: int = Depends(needs), other: int = Depends(zero)) -> int:
+        raise AssertionError("it has nothing to run with")
+
+    def beside() -> int:
+        return 7
+
+    plan = plan_of(tool_of(far, beside))
+    walk = start(plan, isolated=lambda error: isinstance(error, KeyError))
+    await walk.advance()
+    places = {node.label: node.index for node in plan.nodes}
+    assert walk.failed == {places["fails"]: boom}
+    assert [walk.failure_of(places[name]) for name in ("fails", "needs", "far")] == [boom, boom, boom]
+    assert walk.failure_of(places["beside"]) is None
+    assert [outcome.value for outcome in walk.outcomes().values()] == [0, 7]
+
+
+async def test_a_failure_that_is_not_a_node_s_own_ends_the_walk() -> None:
+    def fails() -> int:
+        raise KeyError("boom")
+
+    walk = start(plan_of(tool_of(fails)), isolated=lambda error: isinstance(error, ValueError))
+    with pytest.raises(KeyError, match="boom"):
+        await walk.advance()
+    assert walk.failed == {}
+
+
+async def test_what_waits_for_an_answer_has_not_failed() -> None:
+    def ask() -> Elicit[bool]:
+        return Elicit("Sure?", bool)
+
+    def after(answer: bool = Depends(ask)) -> int:
+        return int(answer)
+
+    plan = plan_of(tool_of(after))
+    walk = start(plan, isolated=lambda error: True)
+    await walk.advance()
+    assert keys(plan) == ["ask", "n0"]
+    assert walk.failure_of(1) is None
+    assert walk.outcomes() == {}
+
+
+async def test_what_is_to_be_left_again_is_refused_where_nobody_leaves_it() -> None:
+    with pytest.raises(InvalidSignature, match=r"'session' is to be entered and left, .*it made list"):
+        await enter_nothing("session", [])
+
+
+def test_downstream_of_a_node_is_what_needs_it_near_or_far_and_nothing_else() -> None:
+    def base() -> int: ...
+    def other() -> int: ...
+    def near(base: int = Depends(base)) -> int: ...
+    def far(near: int = Depends(near)) -> int: ...
+    def beside(other: int = Depends(other)) -> int: ...
+
+    plan = plan_of(tool_of(far, beside, near))
+    places = {node.label: node.index for node in plan.nodes}
+    named = {
+        label: sorted(plan.nodes[index].label for index in plan.downstream(place)) for label, place in places.items()
+    }
+    assert named == {"base": ["far", "near"], "near": ["far"], "far": [], "other": ["beside"], "beside": []}

@@ -1,0 +1,107 @@
+"""The guess at which resolvers never have to wait: learnt by watching, and harmless when it is wrong."""
+
+import asyncio
+from typing import Annotated, Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from roundtrip import Resolve
+from tests.unit.resolvers.walking import plan_of, start, tool_of, walk
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_plan_learns_who_never_waits_and_awaits_those_in_place() -> None:
+    tasks: list[Any] = []
+
+    async def quick() -> None:
+        tasks.append(asyncio.current_task())
+
+    async def waits() -> None:
+        await anyio.lowlevel.checkpoint()
+
+    plan = plan_of(tool_of(quick, waits))
+    assert plan.steady == [False, False]
+    await walk(plan)
+    assert plan.steady == [True, False]
+    await walk(plan)
+    assert tasks[0] is not asyncio.current_task()
+    assert tasks[1] is asyncio.current_task()
+
+
+async def test_a_resolver_that_begins_to_wait_after_all_still_works_and_is_learnt_anew() -> None:
+    waits = False
+
+    async def changing() -> str:
+        if waits:
+            with anyio.fail_after(20):
+                await anyio.lowlevel.checkpoint()
+        return "changing"
+
+    async def other() -> str:
+        await anyio.lowlevel.checkpoint()
+        return "other"
+
+    plan = plan_of(tool_of(changing, other))
+    await walk(plan)
+    assert plan.steady == [True, False]
+    waits = True
+    assert await walk(plan) == {"p0": "changing", "p1": "other"}
+    assert plan.steady == [False, False]
+    waits = False
+    assert await walk(plan) == {"p0": "changing", "p1": "other"}
+    assert plan.steady == [True, False]
+
+
+async def test_a_resolver_that_was_thought_quick_may_wait_for_one_that_comes_after_it() -> None:
+    reached = anyio.Event()
+
+    async def waits() -> None:
+        await reached.wait()
+
+    async def reaches() -> None:
+        reached.set()
+
+    plan = plan_of(tool_of(waits, reaches))
+    plan.steady[:] = [True, True]
+    assert await walk(plan) == {"p0": None, "p1": None}
+    assert plan.steady == [False, True]
+
+
+async def test_every_wrong_guess_gives_the_same_values() -> None:
+    async def quick() -> int:
+        return 1
+
+    async def slow(quick: Annotated[int, Resolve(quick)]) -> int:
+        await anyio.lowlevel.checkpoint()
+        return quick + 1
+
+    def threaded(slow: Annotated[int, Resolve(slow)]) -> int:
+        return slow + 1
+
+    tool = tool_of(quick, slow, threaded)
+    for guess in range(8):
+        plan = plan_of(tool)
+        plan.steady[:] = [bool(guess & 1), bool(guess & 2), bool(guess & 4)]
+        assert await walk(plan) == {"p0": 1, "p1": 2, "p2": 3}
+
+
+async def test_a_resolver_that_was_thought_quick_is_cancelled_when_it_waits_after_all() -> None:
+    waits = False
+    cancelled: list[bool] = []
+
+    async def changing() -> None:
+        if waits:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                cancelled.append(True)
+
+    plan = plan_of(tool_of(changing))
+    await walk(plan)
+    waits = True
+    with anyio.move_on_after(0):
+        await start(plan).advance()
+    assert cancelled == [True]

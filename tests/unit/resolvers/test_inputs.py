@@ -1,0 +1,389 @@
+"""What fills the parameters of resolvers, whatever kind of callable they are."""
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, TypeVar
+
+import pytest
+
+from roundtrip import AcceptedElicitation, DeclinedElicitation, Depends, ElicitationResult, ElicitUrl, Resolve
+from roundtrip.questions.outcomes import CancelledElicitation
+from roundtrip.resolvers.markers import Dependency
+from roundtrip.resolvers.plan import EMPTY, Source
+from roundtrip.resolvers.planner import find_resolved
+from roundtrip.resolvers.signatures import arms_of, makes_manager, wants_outcome
+from tests.names import case
+from tests.unit.resolvers.walking import Request, plan_of, walk
+
+pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
+
+
+class Typed(Request, Generic[T]):
+    """A context with a parameter, as the SDK's has."""
+
+
+async def value_of(
+    resolver: Callable[..., Any] | Dependency, arguments: dict[str, Any] | None = None, **extra: Any
+) -> Any:
+    """What a tool's only filled parameter receives."""
+
+    marker = resolver if isinstance(resolver, Dependency) else Resolve(resolver)
+
+    def tool(value: Annotated[Any, marker]) -> None: ...
+
+    return (await walk(plan_of(tool, *(arguments or {})), arguments=arguments, **extra))["value"]
+
+
+def test_a_tool_without_markers_has_the_empty_plan() -> None:
+    def tool(title: str) -> None: ...
+
+    assert plan_of(tool, "title") is EMPTY
+
+
+async def test_an_argument_is_filled_by_its_name() -> None:
+    def double(count: int) -> int:
+        return count * 2
+
+    assert await value_of(double, {"count": 21}) == 42
+
+
+async def test_an_argument_may_be_asked_for_under_its_name_or_its_alias() -> None:
+    def by_name(title: str) -> str:
+        return title
+
+    def by_alias(bookTitle: str) -> str:
+        return bookTitle
+
+    def tool(a: Annotated[str, Resolve(by_name)], b: Annotated[str, Resolve(by_alias)]) -> None: ...
+
+    plan = plan_of(tool, aliases={"title": "bookTitle", "bookTitle": "bookTitle"})
+    assert await walk(plan, arguments={"bookTitle": "Dune"}) == {"a": "Dune", "b": "Dune"}
+
+
+async def test_a_resolver_receives_the_very_object_of_the_argument() -> None:
+    payload = {"a": object()}
+
+    def same(payload: dict[str, object]) -> dict[str, object]:
+        return payload
+
+    assert await value_of(same, {"payload": payload}) is payload
+
+
+async def test_a_context_is_filled_by_its_annotation_optional_generic_or_quoted() -> None:
+    here = Request()
+
+    def plain(request: Request) -> object:
+        return request
+
+    def optional(request: Request | None = None) -> object:
+        return request
+
+    def quoted(request: "Request | None") -> object:
+        return request
+
+    def generic(request: Typed[int]) -> object:
+        return request
+
+    def annotated(request: Annotated[Request, "said"]) -> object:
+        return request
+
+    for resolver in (plain, optional, quoted, generic, annotated):
+        assert await value_of(resolver, context=here) is here
+
+
+async def test_a_context_goes_before_an_argument_of_that_name() -> None:
+    here = Request()
+
+    def plain(request: Request) -> object:
+        return request
+
+    assert await value_of(plain, {"request": "from the client"}, context=here) is here
+
+
+async def test_a_default_holds_where_nothing_else_fills_and_yields_where_something_does() -> None:
+    def greet(name: str = "you", *rest: str, loud: bool = False, **options: str) -> str:
+        return f"{name}{rest}{loud}{options}"
+
+    assert await value_of(greet) == "you()False{}"
+    assert await value_of(greet, {"name": "Ada", "loud": True, "rest": 1, "options": 2}) == "Ada()True{}"
+
+
+async def test_a_marker_goes_before_a_default_and_before_an_argument_of_that_name() -> None:
+    def number() -> int:
+        return 7
+
+    def add(count: Annotated[int, Resolve(number)] = 1) -> int:
+        return count
+
+    assert await value_of(add, {"count": 100}) == 7
+
+
+async def test_positional_only_parameters_are_filled_in_their_order() -> None:
+    def number() -> int:
+        return 7
+
+    def spell(a: str, b: Annotated[int, Resolve(number)], c: Request, /, d: str) -> str:
+        return f"{a}{b}{type(c).__name__}{d}"
+
+    assert await value_of(spell, {"a": "A", "d": "D"}, context=Request()) == "A7RequestD"
+
+
+class Shop:
+    def __init__(self, title: str = "none") -> None:
+        self.title = title
+
+    def method(self, title: str) -> str:
+        return f"method {title}"
+
+    async def async_method(self, title: str) -> str:
+        return f"async method {title}"
+
+    @classmethod
+    def class_method(cls, title: str) -> str:
+        return f"{cls.__name__} {title}"
+
+    @staticmethod
+    def static_method(title: str) -> str:
+        return f"static {title}"
+
+    def __call__(self, title: str) -> str:
+        return f"called {title}"
+
+
+class AsyncShop:
+    async def __call__(self, title: str) -> str:
+        return f"awaited {title}"
+
+
+@dataclass
+class Book:
+    title: str
+    copies: int = 1
+
+
+def plain(title: str) -> str:
+    return f"plain {title}"
+
+
+async def coroutine(title: str) -> str:
+    return f"coroutine {title}"
+
+
+def tagged(tag: str, title: str) -> str:
+    return f"{tag} {title}"
+
+
+def seven() -> int:
+    return 7
+
+
+def beside_the_unknown(title: object, count: int) -> object:
+    return (title, count)
+
+
+beside_the_unknown.__annotations__ |= {"title": "OnlyForTypeCheckers", "count": "Annotated[int, Resolve(seven)]"}
+
+
+@functools.wraps(coroutine)
+async def wrapped(*args: Any, **kwargs: Any) -> str:
+    return f"wrapped {await coroutine(*args, **kwargs)}"
+
+
+@pytest.mark.parametrize(
+    ("resolver", "value"),
+    [
+        (plain, "plain Dune"),
+        (coroutine, "coroutine Dune"),
+        (Shop().method, "method Dune"),
+        (Shop().async_method, "async method Dune"),
+        (Shop.class_method, "Shop Dune"),
+        (Shop.static_method, "static Dune"),
+        (Shop(), "called Dune"),
+        (AsyncShop(), "awaited Dune"),
+        (Book, Book("Dune")),
+        (functools.partial(tagged, "first"), "first Dune"),
+        (functools.partial(tagged, tag="named"), "named Dune"),
+        (functools.partial(coroutine), "coroutine Dune"),
+        (functools.partial(AsyncShop()), "awaited Dune"),
+        (functools.partial(Shop().async_method, "bound"), "async method bound"),
+        (lambda title: f"lambda {title}", "lambda Dune"),  # type: ignore[misc] # pyright: ignore
+        (lambda title: coroutine(title), "coroutine Dune"),  # type: ignore[misc] # pyright: ignore
+        (wrapped, "wrapped coroutine Dune"),
+        (os.getcwd, os.getcwd()),
+        (object, None),
+    ],
+    ids=case,
+)
+async def test_every_kind_of_callable_serves(resolver: Callable[..., Any], value: Any) -> None:
+    got = await value_of(resolver, {"title": "Dune"})
+    assert got == value if value is not None else type(got) is object
+
+
+async def test_a_class_is_filled_like_a_function() -> None:
+    shop = await value_of(Shop, {"title": "Dune"})
+    assert isinstance(shop, Shop)
+    assert shop.title == "Dune"
+
+
+async def test_what_a_partial_has_bound_cannot_be_overridden_by_an_argument_of_that_name() -> None:
+    bound = functools.partial(tagged, tag="the author's")
+    assert await value_of(bound, {"tag": "the client's", "title": "Dune"}) == "the author's Dune"
+
+
+async def test_an_annotation_that_cannot_be_evaluated_harms_only_who_needs_it() -> None:
+    def number() -> int:
+        return 7
+
+    def lookup(title: str, count: Annotated[int, Resolve(number)]) -> object:
+        return (title, count)
+
+    lookup.__annotations__ |= {"title": "OnlyForTypeCheckers", "return": "AlsoForThem"}
+    assert await value_of(lookup, {"title": "Dune"}) == ("Dune", 7)
+
+
+async def test_annotations_of_names_that_exist_are_read_beside_one_of_a_name_that_does_not() -> None:
+    assert await value_of(beside_the_unknown, {"title": "Dune"}) == ("Dune", 7)
+
+
+async def test_values_are_put_in_by_position_and_what_is_left_is_filled_by_name() -> None:
+    def first(count: int, /, title: str) -> str:
+        return f"{title}{count}"
+
+    def every(*counts: int) -> tuple[int, ...]:
+        return counts
+
+    assert await value_of(Dependency(first, seven), {"title": "Dune", "count": 1}) == "Dune7"
+    assert await value_of(Dependency(every, seven, Dependency(seven, use_cache=False), seven)) == (7, 7, 7)
+
+
+async def test_a_value_put_in_by_position_is_the_outcome_where_the_parameter_says_so() -> None:
+    def look(seen: ElicitationResult[Any]) -> object:
+        return type(seen).__mro__[1] if isinstance(seen, AcceptedElicitation) else seen
+
+    assert await value_of(Dependency(look, seven)) is AcceptedElicitation
+
+
+def test_one_function_is_run_once_for_all_unless_it_says_otherwise() -> None:
+    def tool(a: int = Depends(seven), b: int = Depends(seven), c: int = Depends(seven, use_cache=False)) -> None: ...
+
+    assert [entry.node for entry in plan_of(tool).roots] == [0, 0, 1]
+
+
+def test_markers_show_the_function_they_run() -> None:
+    unnamed = functools.partial(seven)
+    assert (repr(Resolve(seven)), repr(Depends(seven))) == ("Resolve('seven')", "Depends('seven')")
+    assert (repr(Resolve(unnamed)), repr(Depends(unnamed))) == (f"Resolve({unnamed!r})", f"Depends({unnamed!r})")
+
+
+def test_only_classes_with_both_halves_make_context_managers() -> None:
+    class Half:
+        def __enter__(self) -> None: ...
+
+    class Both(Half):
+        def __exit__(self, *error: object) -> None: ...
+
+    class Later:
+        async def __aenter__(self) -> None: ...
+        async def __aexit__(self, *error: object) -> None: ...
+
+    assert [makes_manager(made) for made in (Both, Later, functools.partial(Both))] == [True, True, True]
+    assert [makes_manager(made) for made in (Half, plain, functools.partial(plain))] == [False, False, False]
+
+
+def test_a_value_kept_for_who_wants_the_outcome_is_the_plain_one() -> None:
+    def compute() -> int:
+        return 7
+
+    def tool(seen: Annotated[ElicitationResult[Any], Resolve(compute, once=True)]) -> None: ...
+
+    del compute.__annotations__["return"]
+
+    adapter = plan_of(tool).nodes[0].computed
+    assert adapter is not None
+    assert adapter.validate_python(7) == 7
+
+
+def test_a_page_may_yield_what_no_form_can_show() -> None:
+    @dataclass
+    class Receipt:
+        books: list[Book]
+
+    def pay() -> ElicitUrl[Receipt]: ...
+
+    pay.__annotations__["return"] = ElicitUrl[Receipt]
+
+    def tool(paid: Annotated[Any, Resolve(pay)]) -> None: ...
+
+    assert plan_of(tool).nodes[0].asked is Receipt
+
+
+def test_a_kept_object_of_a_class_comes_back_as_one() -> None:
+    def tool(book: Annotated[Any, Resolve(Book, once=True)]) -> None: ...
+
+    adapter = plan_of(tool, "title").nodes[0].computed
+    assert adapter is not None
+    assert adapter.validate_python({"title": "Dune"}) == Book("Dune")
+
+
+async def test_the_parameters_of_a_partial_are_filled_by_their_annotations_too() -> None:
+    def spell(word: str, request: Request, number: Annotated[int, Resolve(seven)]) -> object:
+        return (word, type(request), number)
+
+    assert await value_of(functools.partial(spell, "word"), context=Request()) == ("word", Request, 7)
+
+
+async def test_an_annotation_with_other_extras_may_stand_anywhere_in_a_type() -> None:
+    def greet(name: Annotated[str, "said"] | None = None, tags: list[Annotated[str, "said"]] | None = None) -> object:
+        return (name, tags)
+
+    assert await value_of(greet, {"name": "Ada"}) == ("Ada", None)
+
+
+def test_a_filled_parameter_is_listed_with_whether_it_wants_the_outcome() -> None:
+    def number() -> int:
+        return 7
+
+    def tool(
+        title: str, value: Annotated[int, Resolve(number)], seen: Annotated[ElicitationResult[Any], Resolve(number)]
+    ) -> None: ...
+
+    assert {name: outcome for name, (_, outcome) in find_resolved(tool).items()} == {"value": False, "seen": True}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "wanted"),
+    [
+        (ElicitationResult, True),
+        (ElicitationResult[Any], True),
+        (AcceptedElicitation[Any], True),
+        (AcceptedElicitation[Any] | DeclinedElicitation, True),
+        (DeclinedElicitation | CancelledElicitation | None, True),
+        (Annotated[ElicitationResult[Any], "said"], True),
+        (int, False),
+        (Book | None, False),
+        (Any, False),
+    ],
+    ids=repr,
+)
+def test_a_consumer_wants_the_outcome_if_its_type_says_so(annotation: Any, wanted: bool) -> None:
+    assert wants_outcome(annotation) is wanted
+
+
+def test_the_arms_of_a_union_are_found_through_annotations() -> None:
+    assert arms_of(Annotated[int | Annotated[str | None, "said"], "said"]) == (int, str, type(None))
+    assert arms_of(int) == (int,)
+
+
+def test_the_sources_of_a_node_are_what_its_signature_says() -> None:
+    def number() -> int:
+        return 7
+
+    def mixed(request: Request, title: str, count: Annotated[int, Resolve(number)], default: int = 1) -> None: ...
+    def tool(value: Annotated[None, Resolve(mixed)]) -> None: ...
+
+    sources = [(entry.parameter, entry.source) for entry in plan_of(tool, "title").nodes[1].inputs]
+    assert sources == [("request", Source.CONTEXT), ("title", Source.ARGUMENT), ("count", Source.NODE)]

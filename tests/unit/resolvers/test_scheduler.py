@@ -1,0 +1,267 @@
+"""A leg's walk: values, outcomes, questions, and nothing run twice."""
+
+from typing import Annotated, Any
+
+import anyio
+import pytest
+from pydantic import BaseModel
+
+from roundtrip import AcceptedElicitation, Elicit, ElicitationResult, ListRoots, Resolve, Sample
+from roundtrip.machine.journal import Action
+from roundtrip.questions.markers import Marker
+from roundtrip.questions.outcomes import DeclinedElicitation, Outcome
+from roundtrip.resolvers.plan import Node
+from roundtrip.resolvers.planner import make_plan
+from roundtrip.resolvers.scheduler import Walk
+from tests.unit.resolvers.walking import Memory, plan_of, start, walk
+
+pytestmark = pytest.mark.anyio
+
+DECLINED = Outcome(action=Action.DECLINE)
+CANCELLED = Outcome(action=Action.CANCEL)
+
+
+class Choice(BaseModel):
+    ok: bool
+
+
+async def confirm() -> Elicit[Choice]:
+    return Elicit("Sure?", Choice)
+
+
+async def test_each_node_runs_once_however_many_consumers_it_has() -> None:
+    runs: list[str] = []
+
+    def base() -> int:
+        runs.append("base")
+        return 1
+
+    async def left(base: Annotated[int, Resolve(base)]) -> int:
+        runs.append("left")
+        return base + 1
+
+    async def right(base: Annotated[int, Resolve(base)], left: Annotated[int, Resolve(left)]) -> int:
+        runs.append("right")
+        return base + left
+
+    def tool(
+        a: Annotated[int, Resolve(right)], b: Annotated[int, Resolve(base)], c: Annotated[int, Resolve(left)]
+    ) -> None: ...
+
+    assert await walk(plan_of(tool)) == {"a": 3, "b": 1, "c": 2}
+    assert sorted(runs) == ["base", "left", "right"]
+
+
+async def test_a_question_without_an_answer_waits_and_what_needs_it_does_not_run() -> None:
+    async def after(choice: Annotated[Choice, Resolve(confirm)]) -> int:
+        raise AssertionError("it has nothing to run with")
+
+    async def beside() -> int:
+        return 1
+
+    def tool(a: Annotated[int, Resolve(after)], b: Annotated[int, Resolve(beside)]) -> None: ...
+
+    plan = plan_of(tool)
+    one = start(plan)
+    await one.advance()
+    assert [node.key for node, _ in one.order()] == ["confirm"]
+    assert [node.key for node in plan.nodes if one.is_blocked(node.index)] == ["after"]
+
+
+async def test_questions_wait_in_the_plans_order_whatever_finished_first() -> None:
+    second_asked = anyio.Event()
+
+    async def first() -> Sample:
+        await second_asked.wait()
+        return Sample("hi", max_tokens=5)
+
+    async def second() -> ListRoots:
+        second_asked.set()
+        return ListRoots()
+
+    def tool(
+        a: Annotated[Any, Resolve(first)], b: Annotated[Any, Resolve(second)], c: Annotated[Choice, Resolve(confirm)]
+    ) -> None: ...
+
+    one = start(plan_of(tool))
+    with anyio.fail_after(20):
+        await one.advance()
+    assert [node.key for node, _ in one.order()] == ["first", "second", "confirm"]
+
+
+async def test_an_answer_that_came_goes_on_without_running_anything_twice() -> None:
+    runs: list[str] = []
+
+    async def ask() -> Elicit[Choice]:
+        runs.append("ask")
+        return Elicit("Sure?", Choice)
+
+    async def after(choice: Annotated[Choice, Resolve(ask)]) -> bool:
+        runs.append("after")
+        return choice.ok
+
+    async def beside() -> int:
+        runs.append("beside")
+        return 1
+
+    def tool(a: Annotated[bool, Resolve(after)], b: Annotated[int, Resolve(beside)]) -> None: ...
+
+    memory = Memory()
+    one = start(plan_of(tool), memory)
+    await one.advance()
+    memory.answers["ask"] = Choice(ok=True)
+    one.answered()
+    await one.advance()
+    values: dict[str, Any] = {}
+    one.fill(values)
+    assert (values, one.waiting) == ({"a": True, "b": 1}, {})
+    assert runs == ["ask", "beside", "after"]
+
+
+async def test_an_answer_is_looked_for_with_the_very_question_each_time() -> None:
+    question = Elicit("Sure?", Choice)
+    seen: list[Any] = []
+
+    def ask() -> Elicit[Choice]:
+        return question
+
+    def settle(node: Node, marker: Marker) -> Outcome | None:
+        seen.append(marker)
+        return Outcome(Choice(ok=True)) if len(seen) > 1 else None
+
+    def tool(a: Annotated[Choice, Resolve(ask)]) -> None: ...
+
+    one = Walk(plan_of(tool), arguments={}, context=lambda: None, settle=settle)
+    await one.advance()
+    one.answered()
+    assert [marker is question for marker in seen] == [True, True]
+    assert one.waiting == {}
+
+
+async def test_a_refused_question_ends_the_walk_for_whoever_needs_the_value() -> None:
+    async def after(choice: Annotated[Choice, Resolve(confirm)]) -> int:
+        raise AssertionError("it has nothing to run with")
+
+    def tool(value: Annotated[int, Resolve(after)]) -> None: ...
+
+    for outcome, word in ((DECLINED, "decline"), (CANCELLED, "cancel")):
+        one = start(plan_of(tool), Memory(answers={"confirm": outcome}))
+        await one.advance()
+        assert str(one.refusal) == f"Resolver for parameter 'choice' could not resolve: elicitation was {word}"
+        assert one.waiting == {}
+
+
+async def test_a_refusal_names_the_parameter_that_takes_the_value_not_the_one_that_looks_at_the_outcome() -> None:
+    async def look(seen: Annotated[ElicitationResult[Choice], Resolve(confirm)]) -> str:
+        return seen.action
+
+    def tool(a: Annotated[str, Resolve(look)], b: Annotated[Choice, Resolve(confirm)]) -> None: ...
+
+    one = start(plan_of(tool), Memory(answers={"confirm": DECLINED}))
+    await one.advance()
+    assert one.refusal is not None
+    assert one.refusal.parameter == "b"
+
+
+async def test_who_wants_the_outcome_gets_it_and_refuses_nothing() -> None:
+    async def look(seen: Annotated[ElicitationResult[Choice], Resolve(confirm)]) -> str:
+        return seen.action
+
+    def tool(
+        a: Annotated[str, Resolve(look)],
+        b: Annotated[AcceptedElicitation[Choice] | DeclinedElicitation, Resolve(confirm)],
+    ) -> None: ...
+
+    declined = await walk(plan_of(tool), Memory(answers={"confirm": DECLINED}))
+    assert declined == {"a": "decline", "b": DeclinedElicitation()}
+    accepted = await walk(plan_of(tool), Memory(answers={"confirm": Choice(ok=True)}))
+    assert (accepted["a"], accepted["b"].data) == ("accept", Choice(ok=True))
+
+
+async def test_a_computed_value_is_an_accepted_outcome() -> None:
+    def compute() -> int:
+        return 7
+
+    def tool(value: Annotated[ElicitationResult[Any], Resolve(compute)]) -> None: ...
+
+    (value,) = (await walk(plan_of(tool))).values()
+    assert (type(value).__mro__[1], value.data) == (AcceptedElicitation, 7)
+
+
+async def test_what_once_computed_is_remembered_and_then_not_run_again() -> None:
+    runs: list[int] = []
+
+    def quote() -> int:
+        runs.append(1)
+        return len(runs)
+
+    def tool(price: Annotated[int, Resolve(quote, once=True)]) -> None: ...
+
+    memory = Memory()
+    assert await walk(plan_of(tool), memory) == await walk(plan_of(tool), memory) == {"price": 1}
+    assert (memory.kept, len(runs)) == ({"quote": 1}, 1)
+
+
+async def test_none_is_a_value_like_any_other() -> None:
+    def nothing() -> None: ...
+    def same(value: Annotated[None, Resolve(nothing)]) -> str:
+        return repr(value)
+
+    def tool(a: Annotated[None, Resolve(nothing)], b: Annotated[str, Resolve(same)]) -> None: ...
+
+    assert await walk(plan_of(tool)) == {"a": None, "b": "None"}
+
+
+async def test_the_error_of_a_resolver_is_raised_as_it_is() -> None:
+    error = ValueError("boom")
+
+    async def fail() -> int:
+        await anyio.lowlevel.checkpoint()
+        raise error
+
+    def fail_in_a_thread() -> int:
+        raise error
+
+    async def beside() -> None:
+        await anyio.sleep_forever()
+
+    def alone(a: Annotated[int, Resolve(fail)]) -> None: ...
+    def together(a: Annotated[None, Resolve(beside)], b: Annotated[int, Resolve(fail)]) -> None: ...
+    def threaded(a: Annotated[None, Resolve(beside)], b: Annotated[int, Resolve(fail_in_a_thread)]) -> None: ...
+
+    for tool in (alone, together, threaded):
+        with pytest.raises(ValueError, match="boom") as caught:
+            await walk(plan_of(tool))
+        assert caught.value is error
+
+
+async def test_a_chain_of_a_thousand_resolvers_is_planned_and_walked() -> None:
+    def link(previous: Any) -> Any:
+        async def step(value: int) -> int:
+            return value + 1
+
+        step.__annotations__["value"] = Annotated[int, Resolve(previous)]
+        return step
+
+    async def step() -> int:
+        return 0
+
+    last: Any = step
+    for _ in range(1000):
+        last = link(last)
+
+    def tool(value: int) -> None: ...
+
+    tool.__annotations__["value"] = Annotated[int, Resolve(last)]
+    plan = plan_of(tool)
+    assert len(plan.nodes) == 1001
+    assert len({node.key for node in plan.nodes}) == 1001
+    assert await walk(plan) == await walk(plan) == {"value": 1000}
+
+
+async def test_a_plan_can_be_made_of_parameters_that_were_found_before() -> None:
+    def number() -> int:
+        return 7
+
+    plan = make_plan(None, owner="by hand", arguments={}, context_types=(), resolved={"n": (Resolve(number), False)})
+    assert await walk(plan) == {"n": 7}

@@ -1,0 +1,219 @@
+"""What who watches a walk is told, and what is handed over to be entered."""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from roundtrip import Depends, Elicit, InvalidSignature, Resolve
+from roundtrip.machine.facts import NodeBegan, NodeEnded, NodeHow
+from roundtrip.resolvers.plan import Plan
+from roundtrip.resolvers.scheduler import Enter, Walk
+from roundtrip.resolvers.signatures import is_async
+from tests.unit.resolvers.walking import Memory, plan_of, tool_of
+
+pytestmark = pytest.mark.anyio
+
+
+def ask() -> Elicit[bool]:
+    return Elicit("Sure?", bool)
+
+
+async def hand_back(label: str, made: Any) -> Any:
+    """Enters nothing: what was made is the value."""
+    return (label, made)
+
+
+def watched(plan: Plan, seen: list[Any], memory: Memory | None = None, *, enter: Enter = hand_back) -> Walk:
+    known = memory if memory is not None else Memory()
+    return Walk(
+        plan,
+        arguments={},
+        context=lambda: None,
+        settle=known.settle,
+        recall=known.recall,
+        remember=known.remember,
+        enter=enter,
+        watch=seen.append,
+    )
+
+
+def told(key: str, how: NodeHow) -> list[Any]:
+    return [NodeBegan(key), NodeEnded(key, how)]
+
+
+async def test_who_watches_is_told_when_each_node_begins_and_how_it_ends() -> None:
+    def entered() -> Iterator[int]:
+        yield 1
+
+    def computed() -> int:
+        return 2
+
+    def kept() -> int:
+        raise AssertionError("its first outcome is final")
+
+    def tool(
+        a: Annotated[int, Resolve(computed)],
+        b: Annotated[int, Resolve(kept, once=True)],
+        c: Annotated[bool, Resolve(ask)],
+        d: int = Depends(entered),
+    ) -> None: ...
+
+    plan = plan_of(tool)
+    ways: list[tuple[dict[str, Any], NodeHow]] = [({}, "asked"), ({"ask": True}, "answered")]
+    for answers, how in ways:
+        seen: list[Any] = []
+        await watched(plan, seen, Memory(answers, kept={"kept": 3})).advance()
+        # Those that run side by side begin in the plan's order, and end as they do.
+        assert {fact for fact in seen if isinstance(fact, NodeEnded)} == {
+            NodeEnded("computed", "computed"),
+            NodeEnded("kept", "recalled"),
+            NodeEnded("ask", how),
+            NodeEnded("entered", "entered"),
+        }
+        assert [fact.key for fact in seen if isinstance(fact, NodeBegan)] == ["computed", "kept", "ask", "entered"]
+
+
+async def test_who_watches_is_told_of_a_failure_before_it_is_raised() -> None:
+    def fails() -> int:
+        raise KeyError("boom")
+
+    seen: list[Any] = []
+    with pytest.raises(KeyError, match="boom"):
+        await watched(plan_of(tool_of(fails)), seen).advance()
+    assert seen == told("n0", "failed")
+
+
+async def test_a_watched_resolver_that_was_thought_quick_may_wait_for_one_that_comes_after_it() -> None:
+    reached = anyio.Event()
+
+    async def waits() -> None:
+        await reached.wait()
+
+    async def reaches() -> None:
+        reached.set()
+
+    plan = plan_of(tool_of(waits, reaches))
+    plan.steady[:] = [True, True]
+    seen: list[Any] = []
+    with anyio.fail_after(10):
+        await watched(plan, seen).advance()
+    assert {fact.key for fact in seen if isinstance(fact, NodeEnded)} == {"n0", "n1"}
+
+
+async def test_what_a_generator_makes_is_handed_over_under_its_name_and_what_comes_back_is_the_value() -> None:
+    def seven() -> int:
+        return 7
+
+    def session(number: int, *, more: int = Depends(seven)) -> Iterator[int]:
+        yield number + more
+
+    async def later(number: int) -> AsyncIterator[int]:
+        yield number
+
+    def tool(a: Any = Depends(session, seven), b: Any = Depends(later, seven)) -> None: ...
+
+    made: list[tuple[str, Any]] = []
+
+    async def enter(label: str, maker: Any) -> Any:
+        made.append((label, maker))
+        return next(maker) if label == "session" else await anext(maker)
+
+    walk = watched(plan_of(tool), [], enter=enter)
+    await walk.advance()
+    values: dict[str, Any] = {}
+    walk.fill(values)
+    assert values == {"a": 14, "b": 7}
+    assert [label for label, _ in made] == ["session", "later"]
+    made[0][1].close()
+    await made[1][1].aclose()
+
+
+async def test_what_is_entered_is_entered_in_the_task_of_the_walk_when_what_can_run_beside_others_has_run() -> None:
+    """A task of its own would be over, and its cancel scopes and context variables with it, when the body begins."""
+    order: list[str] = []
+
+    def session() -> Iterator[int]:
+        yield 1
+
+    def other_session() -> Iterator[int]:
+        yield 2
+
+    async def beside() -> None:
+        await anyio.lowlevel.checkpoint()
+        order.append("beside")
+
+    async def enter(label: str, maker: Any) -> Any:
+        order.append(label if asyncio.current_task() is own else "in another task")
+        return next(maker)
+
+    own = asyncio.current_task()
+
+    def tool(a: Any = Depends(session), b: Any = Depends(other_session), c: Any = Depends(beside)) -> None: ...
+
+    with anyio.fail_after(10):
+        await watched(plan_of(tool), [], enter=enter).advance()
+    assert order == ["beside", "session", "other_session"]
+
+
+async def test_a_coroutine_that_makes_a_generator_is_awaited_before_what_it_makes_is_handed_over() -> None:
+    def session() -> Iterator[int]:
+        yield 1
+
+    @functools.wraps(session)
+    async def wrapped() -> Iterator[int]:
+        return iter((7,))
+
+    async def enter(label: str, maker: Any) -> Any:
+        return next(maker)
+
+    def tool(a: Any = Depends(wrapped)) -> None: ...
+
+    walk = watched(plan_of(tool), [], enter=enter)
+    await walk.advance()
+    assert [outcome.value for outcome in walk.outcomes().values()] == [7]
+
+
+async def test_what_is_entered_cannot_be_a_question() -> None:
+    def session() -> Iterator[int]:
+        yield 1
+
+    async def enter(label: str, maker: Any) -> Any:
+        maker.close()
+        return ask()
+
+    def tool(a: Any = Depends(session)) -> None: ...
+
+    with pytest.raises(InvalidSignature, match="'session' is entered and left, and cannot ask"):
+        await watched(plan_of(tool), [], enter=enter).advance()
+
+
+def test_a_question_is_reported_for_the_first_parameter_that_takes_its_value() -> None:
+    def first(one: bool = Depends(ask)) -> bool:
+        return one
+
+    def second(two: bool = Depends(ask)) -> bool:
+        return two
+
+    def tool(a: bool = Depends(first), b: bool = Depends(second), c: bool = Depends(ask)) -> None: ...
+
+    assert {node.label: node.consumer for node in plan_of(tool).nodes} == {"ask": "one", "first": "a", "second": "b"}
+
+
+def test_an_object_whose_call_is_a_coroutine_is_awaited_where_it_stands() -> None:
+    class Later:
+        async def __call__(self) -> int:
+            return 1
+
+    class Now:
+        def __call__(self) -> int:
+            return 1
+
+    async def coroutine() -> int:
+        return 1
+
+    assert [is_async(fn) for fn in (Later(), Now(), Later, coroutine, ask)] == [True, False, False, True, False]

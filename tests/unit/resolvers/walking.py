@@ -1,0 +1,92 @@
+"""Plans of functions, and whole walks over them with answers known beforehand."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import anyio
+
+from roundtrip import Resolve
+from roundtrip.questions.markers import Marker
+from roundtrip.questions.outcomes import Outcome
+from roundtrip.resolvers.plan import Node, Plan
+from roundtrip.resolvers.planner import make_plan
+from roundtrip.resolvers.scheduler import Walk
+
+
+class Request:
+    """What stands for a context here: the plan is told which classes are."""
+
+
+def plan_of(fn: Callable[..., Any], *arguments: str, aliases: Mapping[str, str] | None = None) -> Plan:
+    """The plan of a tool with these arguments."""
+    names = {name: name for name in arguments} | dict(aliases or {})
+    return make_plan(fn, owner="tool 'order'", arguments=names, context_types=(Request,))
+
+
+def keys(plan: Plan) -> list[str]:
+    return [node.key for node in plan.nodes]
+
+
+def tool_of(*resolvers: Callable[..., Any]) -> Callable[..., Any]:
+    """A tool with a parameter for each resolver: `p0`, `p1`, ..."""
+
+    def tool(**filled: Any) -> None: ...
+
+    parameters = [inspect.Parameter(f"p{n}", inspect.Parameter.KEYWORD_ONLY) for n in range(len(resolvers))]
+    tool.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    tool.__annotations__ = {f"p{n}": Annotated[Any, Resolve(fn, key=f"n{n}")] for n, fn in enumerate(resolvers)}
+    return tool
+
+
+@dataclass
+class Memory:
+    """What answers and kept values a walk finds, and what it was asked and told."""
+
+    answers: dict[str, Any] = field(default_factory=dict[str, Any])
+    kept: dict[str, Any] = field(default_factory=dict[str, Any])
+    asked: list[str] = field(default_factory=list[str])
+
+    def settle(self, node: Node, marker: Marker) -> Outcome | None:
+        del marker
+        self.asked.append(node.key)
+        if node.key not in self.answers:
+            return None
+        answer = self.answers[node.key]
+        return answer if isinstance(answer, Outcome) else Outcome(answer)
+
+    def recall(self, node: Node) -> Outcome | None:
+        return Outcome(self.kept[node.key]) if node.key in self.kept else None
+
+    def remember(self, node: Node, value: Any) -> None:
+        self.kept[node.key] = value
+
+
+def start(
+    plan: Plan, memory: Memory | None = None, *, context: Any = None, arguments: Mapping[str, Any] | None = None
+) -> Walk:
+    """A walk that has not taken a step."""
+    known = memory if memory is not None else Memory()
+    return Walk(
+        plan,
+        arguments=arguments or {},
+        context=lambda: context,
+        settle=known.settle,
+        recall=known.recall,
+        remember=known.remember,
+    )
+
+
+async def walk(
+    plan: Plan, memory: Memory | None = None, *, context: Any = None, arguments: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The values of a walk that needs no further answers. Bounded, so that a deadlock is a failure."""
+    one = start(plan, memory, context=context, arguments=arguments)
+    with anyio.fail_after(20):
+        await one.advance()
+    values: dict[str, Any] = {}
+    one.fill(values)
+    assert one.refusal is None, str(one.refusal)
+    assert one.waiting == {}
+    return values

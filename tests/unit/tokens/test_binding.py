@@ -1,0 +1,121 @@
+"""What a token is good for: which requests have the same claims, and in what others differ."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from roundtrip.errors import RejectionReason, TokenRejected
+from roundtrip.tokens.binding import (
+    MOST_CLAIMS_BYTES,
+    audience_digest,
+    claims_of,
+    difference,
+    is_principal,
+    principal_claim,
+    read_claims,
+)
+from tests.unit.secrets import claims
+
+CALL = b"this call"
+OTHER_CALL = b"that call"
+
+REASONS: dict[str, tuple[dict[str, Any], dict[str, Any], RejectionReason]] = {
+    "another tool": ({}, {"tool": "buy"}, RejectionReason.OTHER_TARGET),
+    "another method": ({}, {"method": "prompts/get"}, RejectionReason.OTHER_METHOD),
+    "another service": ({"audience": "a"}, {"audience": "b"}, RejectionReason.OTHER_AUDIENCE),
+    "a service without a name": ({"audience": "a"}, {}, RejectionReason.OTHER_AUDIENCE),
+    "a service of an empty name": ({"audience": ""}, {}, RejectionReason.OTHER_AUDIENCE),
+    "other arguments": ({"arguments": {"a": 1}}, {"arguments": {"a": 2}}, RejectionReason.OTHER_ARGUMENTS),
+    "an argument more": ({"arguments": {"a": 1}}, {"arguments": {"a": 1, "b": None}}, RejectionReason.OTHER_ARGUMENTS),
+    "a number as text": ({"arguments": {"a": 1}}, {"arguments": {"a": "1"}}, RejectionReason.OTHER_ARGUMENTS),
+    "items in another order": (
+        {"arguments": {"a": [1, 2]}},
+        {"arguments": {"a": [2, 1]}},
+        RejectionReason.OTHER_ARGUMENTS,
+    ),
+    "half a character": (
+        {"arguments": {"a": "\ud800"}},
+        {"arguments": {"a": "\ud801"}},
+        RejectionReason.OTHER_ARGUMENTS,
+    ),
+    "another resource": (
+        {"method": "resources/read", "tool": "book://1"},
+        {"method": "resources/read", "tool": "book://2"},
+        RejectionReason.OTHER_TARGET,
+    ),
+    "all of it": ({}, {"method": "prompts/get", "tool": "buy", "audience": "x"}, RejectionReason.OTHER_METHOD),
+}
+
+
+@pytest.mark.parametrize("name", REASONS)
+@pytest.mark.parametrize("principal", [None, "ann"])
+def test_in_what_two_requests_differ_is_told(name: str, principal: str | None) -> None:
+    """Shows S5."""
+    one, other, reason = REASONS[name]
+    for ours, theirs in ((one, other), (other, one)):
+        found, size = read_claims(claims(**ours, principal=principal))
+        wanted = claims(**theirs)
+        wanted = bytes([wanted[0] | (4 if principal else 0)]) + wanted[1:]
+        assert not claims(**ours, principal=principal).startswith(wanted)
+        assert difference(found, wanted) is reason
+        assert size == (MOST_CLAIMS_BYTES if principal else 21)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"arguments": {"a": 1, "b": 2}}, {"arguments": {"b": 2, "a": 1}}),
+        ({"arguments": {}}, {"arguments": None}),
+        ({"method": "resources/read", "arguments": {"a": 1}}, {"method": "resources/read", "arguments": None}),
+    ],
+    ids=["order", "none", "a resource has no arguments"],
+)
+def test_what_is_the_same_request_has_the_same_claims(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert claims(**one) == claims(**other)
+
+
+def test_a_request_without_parameters_has_claims_as_well() -> None:
+    assert claims_of("tools/call", None, audience=audience_digest(None), call=bytes(9), bound=False) == claims(tool="")
+
+
+def test_a_caller_is_known_by_their_claim_and_by_no_other() -> None:
+    """Shows S5."""
+    claim = principal_claim("ann", CALL)
+    assert is_principal(claim, "ann", CALL)
+    assert not is_principal(claim, "ann", OTHER_CALL)
+    for name in ("bob", "", "ann ", "Ann", "\ud800"):
+        assert not is_principal(claim, name, CALL)
+    for place in range(len(claim)):
+        for bit in range(8):
+            spoilt = bytearray(claim)
+            spoilt[place] ^= 1 << bit
+            assert not is_principal(bytes(spoilt), "ann", CALL)
+    assert not any(is_principal(claim[:length], "ann", CALL) for length in range(len(claim)))
+
+
+def test_in_another_call_the_claims_of_a_caller_and_of_arguments_are_others() -> None:
+    assert principal_claim("ann", CALL) != principal_claim("ann", OTHER_CALL)
+    assert is_principal(principal_claim("\ud800", CALL), "\ud800", CALL)
+    assert claims(call=CALL)[5:17] != claims(call=OTHER_CALL)[5:17]
+    for method in ("tools/call", "resources/read"):
+        assert claims(method=method, call=CALL) != claims(method=method, call=OTHER_CALL)
+
+
+CUT: list[Callable[[bytes], bytes]] = [lambda whole, length=length: whole[:length] for length in range(33)]
+
+
+@pytest.mark.parametrize("cut", CUT)
+def test_cut_claims_are_refused(cut: Callable[[bytes], bytes]) -> None:
+    """Shows S4."""
+    with pytest.raises(TokenRejected) as caught:
+        read_claims(cut(claims(principal="ann")))
+    assert caught.value.reason is RejectionReason.FORMAT
+
+
+@pytest.mark.parametrize("kind", [0x00, 0x10, 0x20, 0x33, 0x37, 0x38, 0x3C, 0xFF])
+def test_claims_of_another_version_or_kind_are_refused(kind: int) -> None:
+    """Shows S4."""
+    with pytest.raises(TokenRejected) as caught:
+        read_claims(bytes([kind]) + claims(principal="ann")[1:])
+    assert caught.value.reason is RejectionReason.FORMAT

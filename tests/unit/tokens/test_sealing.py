@@ -1,0 +1,164 @@
+"""What the client carries but may not read: sealed values and encrypted tokens."""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from roundtrip.errors import RejectionReason, TokenRejected
+from roundtrip.machine.journal import Journal
+from roundtrip.machine.journal_bytes import unpack_open
+from roundtrip.tokens.token import JournalCodec, KeyRing, Sealer, TokenCodec
+from tests.unit.secrets import NEW, OLD, OTHER, CountedEntropy, codec, decoded, journal, journals, payload, sealer
+
+SECRET = "the quoted price is 9.50"
+
+
+def readable(token: str) -> bytes:
+    """All that a client can read of a token: each part decoded, and inflated from wherever that works."""
+    parts = [decoded(part) for part in token.split(".")[1:]]
+    inflated: list[bytes] = []
+    for part in parts:
+        for start in range(len(part)):
+            try:
+                inflated.append(zlib.decompressobj(wbits=-zlib.MAX_WBITS).decompress(part[start:]))
+            except zlib.error:
+                continue
+    return b"|".join([token.encode(), *parts, *inflated])
+
+
+def test_what_the_user_answered_can_be_read_in_a_signed_token() -> None:
+    assert b"question_0" in readable(codec().seal(payload(journal())))
+
+
+@pytest.mark.parametrize("answers", [1, 16], ids=["short", "deflated"])
+@pytest.mark.parametrize(
+    "secret", [journal(computed=SECRET), journal(authored=SECRET)], ids=["computed", "written by an author"]
+)
+def test_a_sealed_value_cannot_be_read_from_a_token(secret: Journal, answers: int) -> None:
+    """Shows S4."""
+    whole = replace(secret, entries=journal(answers=answers, chars=40).entries)
+    token = codec().seal(payload(whole))
+    assert SECRET.encode() not in readable(token)
+    assert b"quote" not in readable(token)
+    assert b"question_0" in readable(token)
+
+
+def test_nothing_can_be_read_from_an_encrypted_token() -> None:
+    """Shows S4."""
+    token = codec(encrypt=True).seal(payload(journal()))
+    for word in (b"question_0", b"call-1", b"confirm", b"aaaa"):
+        assert word not in readable(token)
+
+
+def lengths(write: Callable[[str], int], up_to: int) -> list[int]:
+    return sorted({write("x" * length) for length in range(up_to)})
+
+
+def test_the_length_of_a_sealed_value_is_only_known_in_steps_of_64_bytes() -> None:
+    """Shows S4."""
+
+    def sealed_bytes(value: str) -> int:
+        return len(unpack_open(journals().write(journal(computed=value)))[1] or b"")
+
+    steps = lengths(sealed_bytes, 200)
+    assert len(steps) == 4
+    assert {after - before for before, after in pairwise(steps)} == {64}
+
+
+def test_the_length_of_an_encrypted_token_is_only_known_in_steps_of_64_bytes() -> None:
+    def token_bytes(value: str) -> int:
+        return len(decoded(codec(encrypt=True).seal(value.encode()).split(".")[1]))
+
+    steps = lengths(token_bytes, 200)
+    assert len(steps) == 4
+    assert {after - before for before, after in pairwise(steps)} == {64}
+
+
+@pytest.mark.parametrize("size", [0, 1, 59, 60, 61, 63, 64, 65, 1000])
+def test_padding_is_taken_off_again(size: int) -> None:
+    plain = b"\x00" * size
+    assert sealer().open(sealer().seal(plain, b"here"), b"here") == plain
+
+
+def test_a_sealed_part_opens_only_where_it_was_sealed_for() -> None:
+    """Shows S4."""
+    with pytest.raises(TokenRejected) as caught:
+        sealer().open(sealer().seal(b"secret", b"here"), b"there")
+    assert caught.value.reason is RejectionReason.SEAL
+
+
+def test_a_sealed_part_opens_under_an_old_key_and_under_no_unknown_one() -> None:
+    """Shows S4."""
+    sealed = sealer(OLD).seal(b"secret", b"here")
+    assert sealer(NEW, OLD).open(sealed, b"here") == b"secret"
+    with pytest.raises(TokenRejected):
+        sealer(NEW, OTHER).open(sealed, b"here")
+
+
+def test_the_two_purposes_of_one_secret_do_not_open_each_other() -> None:
+    """Shows S4."""
+    one, other = (
+        Sealer(KeyRing([NEW]), purpose=purpose, entropy=CountedEntropy()) for purpose in (b"seal", b"encrypt")
+    )
+    with pytest.raises(TokenRejected):
+        other.open(one.seal(b"secret", b"here"), b"here")
+
+
+def test_every_flipped_bit_and_every_cut_of_a_sealed_part_is_refused() -> None:
+    """Shows S4."""
+    sealed = sealer().seal(b"secret", b"here")
+    spoiled = [sealed[:length] for length in range(len(sealed))]
+    spoiled += [
+        sealed[:place] + bytes([sealed[place] ^ (1 << bit)]) + sealed[place + 1 :]
+        for place in range(len(sealed))
+        for bit in range(8)
+    ]
+    for variant in spoiled:
+        with pytest.raises(TokenRejected):
+            sealer().open(variant, b"here")
+
+
+def test_each_sealing_draws_one_fresh_nonce_of_twelve_bytes() -> None:
+    entropy = CountedEntropy()
+    sealing = Sealer(KeyRing([NEW]), purpose=b"seal", entropy=entropy)
+    sealed = [sealing.seal(b"secret", b"here") for _ in range(3)]
+    assert entropy.drawn == [12, 12, 12]
+    assert [one[:12] for one in sealed] == [number.to_bytes(12, "big") for number in range(3)]
+    assert len({one[12:] for one in sealed}) == 3
+
+
+def test_encrypted_tokens_draw_their_nonces_from_entropy_too() -> None:
+    entropy = CountedEntropy()
+    writer = TokenCodec(KeyRing([NEW]), entropy=entropy, encrypt=True)
+    tokens = [writer.seal(b"payload") for _ in range(2)]
+    assert entropy.drawn == [12, 12]
+    assert [decoded(token.split(".")[1])[:12] for token in tokens] == [bytes(12), (1).to_bytes(12, "big")]
+
+
+def test_entropy_alone_makes_two_sealings_differ() -> None:
+    one, other = (sealer().seal(b"secret", b"here") for _ in range(2))
+    assert one == other
+
+
+@pytest.mark.parametrize("packed", [b"", b"[]", b"not a journal", b"\x20", journals().write(journal()) + b"\0"])
+def test_verified_bytes_that_are_no_journal_are_refused(packed: bytes) -> None:
+    with pytest.raises(TokenRejected):
+        journals().read(packed)
+
+
+def test_a_codec_without_a_key_reads_what_is_open_and_refuses_what_is_sealed() -> None:
+    keyless = JournalCodec(None)
+    assert not keyless.can_seal
+    assert journals().can_seal
+    assert keyless.read(keyless.write(journal())) == journal()
+    with pytest.raises(TokenRejected) as caught:
+        keyless.read(journals().write(journal(computed=SECRET)))
+    assert caught.value.reason is RejectionReason.FORMAT
+
+
+def test_a_journal_comes_back_through_its_codec_with_its_secrets() -> None:
+    secret = journal(computed=SECRET, authored="step ~ 2")
+    assert journals(NEW, OLD).read(journals(OLD).write(secret)) == secret

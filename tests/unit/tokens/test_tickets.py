@@ -1,0 +1,125 @@
+"""Tickets: one spelling, one call, one purpose, one person, one end."""
+
+import json
+
+import pytest
+
+from roundtrip.errors import TicketReason, TicketRejected
+from roundtrip.machine.journal import to_text
+from roundtrip.questions.wire import TICKET
+from roundtrip.tokens.tickets import Ticket, TicketOffice
+from roundtrip.tokens.token import KeyRing
+from tests.unit.secrets import BORN, NEW, OLD, OTHER, decoded
+
+END = BORN + 3600
+
+
+def office(*keys: bytes) -> TicketOffice:
+    return TicketOffice(KeyRing(keys or (NEW,)))
+
+
+def issued(principal: str | None = "ada", *, call_id: str = "call-1", purpose: str = "login") -> str:
+    return office().issue(call_id, purpose, expires=END, principal=principal)
+
+
+def verified(ticket: str, principal: str | None = "ada", *, now: float = BORN, keys: tuple[bytes, ...] = ()) -> Ticket:
+    return office(*keys).verify(ticket, principal=principal, now=now)
+
+
+def reason(ticket: str, principal: str | None = "ada", *, now: float = BORN, keys: tuple[bytes, ...] = ()) -> str:
+    with pytest.raises(TicketRejected) as caught:
+        verified(ticket, principal, now=now, keys=keys)
+    return caught.value.reason
+
+
+def test_a_ticket_says_which_call_it_belongs_to_and_what_it_is_for() -> None:
+    assert verified(issued()) == Ticket("call-1", "login")
+
+
+def test_every_leg_makes_the_same_ticket_and_another_call_or_purpose_another() -> None:
+    tickets = {issued(), issued(call_id="call-2"), issued(purpose="pay"), issued("bob"), issued(None)}
+    assert issued() == issued()
+    assert len(tickets) == 5
+
+
+def test_a_ticket_fits_into_a_url_as_it_is() -> None:
+    for ticket in (issued(), issued(None), issued(purpose="log in & pay: ä/\ud800?")):
+        assert TICKET.fullmatch(ticket)
+        assert verified(ticket, "ada" if ticket != issued(None) else None).call_id == "call-1"
+
+
+def test_a_principal_of_half_a_character_has_tickets_of_its_own() -> None:
+    ticket = issued("\ud800")
+    assert verified(ticket, "\ud800").call_id == "call-1"
+    assert reason(ticket, "\udc00") == TicketReason.PRINCIPAL
+
+
+@pytest.mark.parametrize("principal", ["bob", "", "Ada", "ada\0", None])
+def test_a_ticket_in_another_s_hands_is_worth_nothing(principal: str | None) -> None:
+    assert reason(issued(), principal) == TicketReason.PRINCIPAL
+
+
+def test_a_ticket_for_nobody_is_verified_for_nobody() -> None:
+    assert verified(issued(None), None) == Ticket("call-1", "login")
+    assert reason(issued(None), "ada") == TicketReason.PRINCIPAL
+
+
+def test_a_ticket_does_not_tell_whose_it_is() -> None:
+    assert b"ada" not in decoded(issued().split(".")[1])
+    # Nor is one person's mark the same in two calls.
+    marks = {json.loads(decoded(issued(call_id=call).split(".")[1]))[-1] for call in ("call-1", "call-2")}
+    assert len(marks) == 2
+
+
+def test_a_ticket_ends_with_its_call() -> None:
+    assert verified(issued(), now=END - 1) == Ticket("call-1", "login")
+    for now in (END, END + 1, END + 1e9):
+        assert reason(issued(), now=now) == TicketReason.EXPIRED
+
+
+def test_keys_are_replaced_while_tickets_are_out() -> None:
+    old = office(OLD).issue("call-1", "login", expires=END, principal="ada")
+    assert verified(old, keys=(NEW, OLD)) == Ticket("call-1", "login")
+    assert office(OLD, NEW).issue("call-1", "login", expires=END, principal="ada") == old
+    assert office(NEW, OLD).issue("call-1", "login", expires=END, principal="ada") == issued()
+    assert reason(old) == TicketReason.SIGNATURE
+    assert reason(issued(), keys=(OTHER,)) == TicketReason.SIGNATURE
+
+
+@pytest.mark.parametrize("place", range(len(issued())))
+def test_a_ticket_with_any_character_changed_is_refused(place: int) -> None:
+    ticket = issued()
+    for other in "A_z09-.é\n":
+        if other != ticket[place]:
+            assert reason(ticket[:place] + other + ticket[place + 1 :]) in (
+                TicketReason.SIGNATURE,
+                TicketReason.MALFORMED,
+            )
+
+
+@pytest.mark.parametrize("before", ["", " ", "\n", "rt1.", "x"])
+@pytest.mark.parametrize("after", ["", " ", "\n", "=", "==", "!!!!", ".", "\0"])
+def test_a_ticket_has_one_spelling(before: str, after: str) -> None:
+    if before + after:
+        assert reason(before + issued() + after) in (TicketReason.SIGNATURE, TicketReason.MALFORMED)
+
+
+@pytest.mark.parametrize(
+    "text", ["", ".", "rt1", "rt1..", "rt1.e30." + "A" * 43, "a.b.c", "rt2" + issued()[3:]], ids=repr
+)
+def test_what_is_no_ticket_is_refused_as_one(text: str) -> None:
+    assert reason(text) in (TicketReason.SIGNATURE, TicketReason.MALFORMED)
+
+
+def test_a_ticket_whose_claims_were_rewritten_is_refused() -> None:
+    _, body, signature = issued("eve").split(".")
+    claims = json.loads(decoded(body))
+    claims[-1] = json.loads(decoded(issued("ada").split(".")[1]))[-1]
+    assert reason(f"rt1.{to_text(json.dumps(claims).encode())}.{signature}") == TicketReason.SIGNATURE
+
+
+def test_a_refusal_tells_the_log_why_and_carries_no_part_of_the_ticket() -> None:
+    with pytest.raises(TicketRejected, match="another principal") as caught:
+        verified(issued(), "bob")
+    assert issued() not in str(caught.value)
+    assert "ada" not in str(caught.value)

@@ -1,0 +1,198 @@
+"""A token has one spelling: every other is refused, those that itsdangerous alone would take included."""
+
+import hashlib
+import string
+from typing import Final
+
+import pytest
+from itsdangerous import BadSignature, Signer
+
+from roundtrip.errors import TokenRejected
+from roundtrip.tokens.token import KeyRing, ShortHmac
+from tests.unit.secrets import NEW, OLD, codec, journal, payload
+
+TOKENS: Final = {
+    "plain": codec().seal(payload(journal(), deflate=False)),
+    "deflated": codec().seal(payload(journal(answers=8, chars=40))),
+    "sealed": codec().seal(payload(journal(computed="9.50"), principal="ann")),
+    "encrypted": codec(encrypt=True).seal(payload(journal())),
+    "another payload": codec().seal(b"\xff\x00"),
+}
+TOKEN: Final = TOKENS["plain"]
+ALPHABET: Final = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
+"""The characters of base64url in the order of their values."""
+
+every_token = pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS)
+
+
+def itsdangerous_takes(token: str) -> bool:
+    """Whether the library alone would verify it, with the very key and settings of the codec."""
+    subkeys = list(reversed(KeyRing([NEW]).derive(b"sign")))
+    signer = Signer(subkeys, key_derivation="none", algorithm=ShortHmac(), sep=".")
+    try:
+        signer.unsign(token.encode())
+    except (BadSignature, ValueError):
+        return False
+    return True
+
+
+def refused(token: str) -> bool:
+    try:
+        codec().unseal(token)
+    except TokenRejected:
+        return True
+    return False
+
+
+def last_character_variants(token: str) -> list[str]:
+    """The other last characters that stand for the same signature: four of its bits are not used."""
+    place = ALPHABET.index(token[-1])
+    return [token[:-1] + ALPHABET[place ^ spare] for spare in range(1, 16)]
+
+
+@every_token
+def test_the_token_itself_is_taken(token: str) -> None:
+    assert itsdangerous_takes(token)
+    assert not refused(token)
+
+
+@every_token
+def test_a_last_character_that_decodes_alike_is_refused_though_itsdangerous_takes_it(token: str) -> None:
+    """Shows S4."""
+    for variant in last_character_variants(token):
+        assert itsdangerous_takes(variant)
+        assert refused(variant)
+
+
+@every_token
+@pytest.mark.parametrize("tail", ["=", "==", "!!!!", "=!", "\n", " ", "ä"])
+def test_a_tail_that_decoding_skips_is_refused_though_itsdangerous_takes_most(token: str, tail: str) -> None:
+    """Shows S4."""
+    if tail in ("=", "==", "!!!!"):
+        assert itsdangerous_takes(token + tail)
+    assert refused(token + tail)
+
+
+@every_token
+def test_foreign_characters_inside_the_signature_are_refused_though_itsdangerous_takes_them(token: str) -> None:
+    """Shows S4."""
+    variant = token[:-10] + "!!!!" + token[-10:]
+    assert itsdangerous_takes(variant)
+    assert refused(variant)
+
+
+def test_the_standard_alphabet_is_refused() -> None:
+    """Shows S4."""
+    tokens = (codec().seal(f"[{number}]".encode()) for number in range(100))
+    token = next(token for token in tokens if {"-", "_"} & set(token[-22:]))
+    variant = token[:-22] + token[-22:].replace("-", "+").replace("_", "/")
+    assert variant != token
+    assert refused(variant)
+
+
+@every_token
+def test_every_changed_character_is_refused(token: str) -> None:
+    """Shows S4."""
+    for place, char in enumerate(token):
+        for other in ("A" if char != "A" else "B", "."):
+            if other != char:
+                assert refused(token[:place] + other + token[place + 1 :]), place
+
+
+@every_token
+def test_every_flipped_bit_is_refused(token: str) -> None:
+    """Shows S4."""
+    for place, char in enumerate(token):
+        for bit in range(8):
+            assert refused(token[:place] + chr(ord(char) ^ (1 << bit)) + token[place + 1 :]), (place, bit)
+
+
+@every_token
+def test_every_truncation_is_refused(token: str) -> None:
+    """Shows S4."""
+    assert all(refused(token[:length]) for length in range(len(token)))
+    assert all(refused(token[start:]) for start in range(1, len(token)))
+
+
+@every_token
+def test_nothing_may_be_inserted_anywhere(token: str) -> None:
+    """Shows S4."""
+    assert all(
+        refused(token[:place] + extra + token[place:]) for place in range(len(token) + 1) for extra in ("A", "=", ".")
+    )
+
+
+def test_parts_of_two_authentic_tokens_do_not_make_a_third() -> None:
+    """Shows S4."""
+    one = codec().seal(payload(journal(computed="one"))).split(".")
+    two = codec().seal(payload(journal(computed="two"), principal="ann")).split(".")
+    mixed = [[*one[:place], two[place], *one[place + 1 :]] for place in (1, 2)]
+    assert all(refused(".".join(parts)) for parts in mixed)
+    assert refused(".".join([one[0], one[1] + two[1], one[2]]))
+
+
+@pytest.mark.parametrize("kind", ["r3s", "r3e", "r3p", "r1p", "r2s", "r2e", "r4s"])
+def test_the_kind_of_a_token_is_under_its_signature(kind: str) -> None:
+    """Shows S4."""
+    assert all(refused(kind + token[3:]) for token in TOKENS.values() if token[:3] != kind)
+
+
+def test_a_token_of_the_format_before_is_refused_though_its_key_is_known() -> None:
+    """Shows S4."""
+    key = KeyRing([NEW]).derive(b"sign")[0]
+    signed = f"r1p{KeyRing([NEW]).hints()[0]}.AAAA"
+    assert refused(Signer(key, key_derivation="none", digest_method=hashlib.sha256, sep=".").sign(signed).decode())
+
+
+def test_a_signature_of_another_length_is_refused_though_it_begins_with_the_true_one() -> None:
+    """Shows S4."""
+    key = KeyRing([NEW]).derive(b"sign")[0]
+    signed = TOKEN.rpartition(".")[0]
+    whole = Signer(key, key_derivation="none", digest_method=hashlib.sha256, sep=".").sign(signed).decode()
+    assert whole.startswith(TOKEN[:-1])
+    assert refused(whole)
+    assert all(refused(whole[: len(signed) + 1 + length]) for length in range(43))
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        *("", ".", "r3s", "r3s.", "r3s..", "r3sAAAA", "v1.AAAA", "\x00", "\ud800", "." * 1000),
+        *(
+            f"{head}.{'A' * length}"
+            for length in (22, 43)
+            for head in (
+                "r3s.AAAA",
+                "r3sAAA.AAAA",
+                "r3sAAAAA.AAAA",
+                "r3sAAAA.AAAA",
+                "r3sAAAA.",
+                "r2xAAAA.AAAA",
+                "r1pAAAA.AAAA",
+                "R2SAAAA.AAAA",
+                "r3sAAAA.ÄÄÄÄ",
+                "r3sAAAA.\u0661\u0661",
+            )
+        ),
+    ],
+)
+def test_an_invented_token_is_refused(token: str) -> None:
+    """Shows S4."""
+    assert refused(token)
+
+
+@every_token
+def test_a_token_is_taken_with_its_own_hint_alone(token: str) -> None:
+    """Shows S4."""
+    both = codec(NEW, OLD)
+    assert both.unseal(token)
+    for hint in ("", KeyRing([OLD]).hints()[0], token[3:7].swapcase()):
+        with pytest.raises(TokenRejected):
+            both.unseal(token[:3] + hint + token[7:])
+
+
+def test_a_token_is_matched_whole_so_a_line_break_does_not_end_it() -> None:
+    """Shows S4."""
+    assert refused(TOKEN + "\n")
+    assert refused("\n" + TOKEN)
+    assert refused(TOKEN + "\n" + TOKEN)

@@ -1,0 +1,298 @@
+"""Tokens: what goes in comes out, in a compact form, within its limits, under keys that can be replaced."""
+
+from typing import Final
+
+import pytest
+from itsdangerous import Signer
+
+from roundtrip.errors import RejectionReason, TokenRejected, TokenTooLarge
+from roundtrip.machine.journal import to_text
+from roundtrip.tokens.token import KeyRing, ShortHmac, TokenCodec, read_unverified
+from tests.unit.secrets import NEW, OLD, OTHER, CountedEntropy, claims, codec, journal, journals, payload
+
+PAYLOADS: Final = {
+    "plain": payload(journal(), deflate=False),
+    "with an audience and a principal": payload(journal(), audience="bookshop", principal="ann"),
+    "with a sealed part": payload(journal(computed="9.50")),
+    "deflated": payload(journal(answers=8, chars=40)),
+    "one byte": b"\x00",
+    "no text": b"\xff\x00",
+    "an object": b"{}",
+    "zeros": bytes(1000),
+    "of one length": b"a" * 100,
+    "of another": b"a" * 101,
+    "and another": b"a" * 102,
+}
+
+
+@pytest.mark.parametrize("whole", PAYLOADS.values(), ids=PAYLOADS)
+@pytest.mark.parametrize("encrypt", [False, True], ids=["signed", "encrypted"])
+def test_whatever_is_sealed_comes_back_to_the_byte(whole: bytes, encrypt: bool) -> None:
+    token = codec(encrypt=encrypt).seal(whole)
+    assert codec(encrypt=encrypt).unseal(token) == whole
+
+
+def test_a_server_that_signs_reads_what_one_that_encrypts_wrote_and_the_other_way_round() -> None:
+    whole = PAYLOADS["plain"]
+    assert codec().unseal(codec(encrypt=True).seal(whole)) == whole
+    assert codec(encrypt=True).unseal(codec().seal(whole)) == whole
+
+
+def test_a_token_names_its_kind() -> None:
+    assert codec().seal(PAYLOADS["plain"])[:3] == "r3s"
+    assert codec(encrypt=True).seal(PAYLOADS["plain"])[:3] == "r3e"
+
+
+def test_a_token_is_its_payload_in_base64url_and_31_characters() -> None:
+    for whole in PAYLOADS.values():
+        token = codec().seal(whole)
+        assert to_text(whole) in token
+        assert len(token) == len(to_text(whole)) + 31
+
+
+def test_a_token_is_made_of_characters_that_any_url_takes() -> None:
+    for whole in PAYLOADS.values():
+        token = codec().seal(whole)
+        assert token.isascii()
+        assert all(char.isalnum() or char in "-_." for char in token)
+
+
+def test_the_same_payload_gives_the_same_signed_token_so_entropy_is_not_spent_on_it() -> None:
+    assert codec().seal(PAYLOADS["plain"]) == codec().seal(PAYLOADS["plain"])
+
+
+# Keys.
+
+
+def test_a_token_of_an_unknown_key_is_refused() -> None:
+    """Shows S4."""
+    assert refusal(codec(OTHER).seal(PAYLOADS["plain"]), NEW, OLD) is RejectionReason.UNKNOWN_KEY
+
+
+@pytest.mark.parametrize("encrypt", [False, True], ids=["signed", "encrypted"])
+def test_a_changed_token_of_a_key_that_is_known_was_tampered_with(encrypt: bool) -> None:
+    """Shows S4."""
+    for key in (NEW, OLD):
+        token = codec(key, encrypt=encrypt).seal(PAYLOADS["plain"])
+        place = len(token) // 2
+        spoilt = token[:place] + ("A" if token[place] != "A" else "B") + token[place + 1 :]
+        assert refusal(spoilt, NEW, OLD) is RejectionReason.TAMPERED
+
+
+def test_a_token_that_names_a_key_is_verified_with_that_one_alone() -> None:
+    """Shows S4."""
+    old = KeyRing([OLD])
+    swapped = resigned(f"r3s{old.hints()[0]}.{to_text(b'[]')}")
+    assert refusal(swapped, NEW, OLD) is RejectionReason.TAMPERED
+
+
+def test_a_token_without_a_hint_is_malformed() -> None:
+    assert refusal(resigned(f"r3s.{to_text(b'[]')}"), NEW) is RejectionReason.MALFORMED
+
+
+def test_two_keys_of_one_hint_both_verify() -> None:
+    class Alike(KeyRing):
+        def hints(self) -> list[str]:
+            return ["same"] * len(super().hints())
+
+    def alike(*keys: bytes) -> TokenCodec:
+        return TokenCodec(Alike(keys), entropy=CountedEntropy())
+
+    for key in (NEW, OLD):
+        assert alike(NEW, OLD).unseal(alike(key).seal(b"payload")) == b"payload"
+
+
+def test_a_hint_is_four_characters_of_a_subkey_of_its_own() -> None:
+    ring = KeyRing([NEW, OLD])
+    assert [token[3:7] for token in (codec(NEW).seal(b"x"), codec(OLD, encrypt=True).seal(b"x"))] == ring.hints()
+    assert all(len(hint) == 4 for hint in ring.hints())
+    for purpose in (b"sign", b"seal", b"encrypt", b"ticket"):
+        assert not set(ring.hints()) & {to_text(subkey[:3]) for subkey in ring.derive(purpose)}
+
+
+def refusal(token: str, *keys: bytes) -> RejectionReason:
+    with pytest.raises(TokenRejected) as caught:
+        codec(*keys).unseal(token)
+    return caught.value.reason
+
+
+@pytest.mark.parametrize("encrypt", [False, True], ids=["signed", "encrypted"])
+@pytest.mark.parametrize(
+    ("running", "next_"),
+    [((OLD,), (OLD, NEW)), ((OLD, NEW), (NEW, OLD)), ((NEW, OLD), (NEW,))],
+    ids=["add the new key", "sign with the new key", "drop the old key"],
+)
+def test_in_each_phase_of_a_rotation_both_halves_of_a_fleet_read_each_other(
+    running: tuple[bytes, ...], next_: tuple[bytes, ...], encrypt: bool
+) -> None:
+    whole = PAYLOADS["with a sealed part"]
+    before, after = codec(*running, encrypt=encrypt), codec(*next_, encrypt=encrypt)
+    assert after.unseal(before.seal(whole)) == whole
+    assert before.unseal(after.seal(whole)) == whole
+
+
+def test_the_first_key_signs() -> None:
+    token = codec(NEW, OLD).seal(PAYLOADS["plain"])
+    assert codec(NEW).unseal(token)
+    with pytest.raises(TokenRejected):
+        codec(OLD).unseal(token)
+
+
+def test_the_signing_key_is_not_the_secret_itself() -> None:
+    token = codec(NEW).seal(PAYLOADS["plain"])
+    signed, _, signature = token.rpartition(".")
+    for derivation in ("none", "concat", "django-concat", "hmac"):
+        signer = Signer(NEW, key_derivation=derivation, algorithm=ShortHmac())
+        assert signer.get_signature(signed.encode()).decode() != signature
+
+
+def test_each_purpose_and_each_secret_has_a_subkey_of_its_own() -> None:
+    ring = KeyRing([NEW, OLD])
+    subkeys = [key for purpose in (b"sign", b"seal", b"encrypt", b"hint") for key in ring.derive(purpose)]
+    assert len(set(subkeys)) == 8
+    assert all(len(key) == 32 for key in subkeys)
+    assert not {NEW, OLD} & set(subkeys)
+
+
+def test_a_text_key_is_its_bytes() -> None:
+    assert KeyRing([NEW.decode()]).derive(b"sign") == KeyRing([NEW]).derive(b"sign")
+    assert KeyRing([bytearray(NEW)]).derive(b"sign") == KeyRing([NEW]).derive(b"sign")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ([], "empty"),
+        ([b"x" * 31], r"keys\[0\] has 31 bytes"),
+        ([NEW, "short"], r"keys\[1\] has 5 bytes"),
+        ([NEW, OLD, NEW], r"keys\[2\] repeats"),
+        ([NEW, NEW.decode()], r"keys\[1\] repeats"),
+    ],
+    ids=["none", "short", "a second that is short", "one twice", "one twice in two types"],
+)
+def test_a_ring_that_cannot_protect_is_refused_and_says_which_key(keys: list[bytes | str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        KeyRing(keys)
+
+
+@pytest.mark.parametrize("key", [b"k" * 32, "k" * 32, bytearray(32)], ids=["bytes", "text", "bytearray"])
+def test_a_single_key_without_its_list_is_refused(key: bytes) -> None:
+    with pytest.raises(TypeError, match="keys=\\[key\\]"):
+        KeyRing(key)  # type: ignore[arg-type]
+
+
+def test_a_number_is_no_key_though_python_would_make_bytes_of_it() -> None:
+    with pytest.raises(TypeError, match=r"keys\[0\] must be bytes or str, not int"):
+        KeyRing([32])  # type: ignore[list-item]
+
+
+# Limits.
+
+
+def test_a_token_over_its_limit_is_not_minted() -> None:
+    with pytest.raises(TokenTooLarge) as caught:
+        codec(max_token_bytes=300).seal(b"\xff" * 400)
+    assert caught.value.limit == 300
+    assert caught.value.size > 300
+
+
+def test_a_token_over_the_limit_is_refused_before_anything_is_computed_from_it() -> None:
+    """Shows S4."""
+    token = codec().seal(b"\xff" * 400)
+    with pytest.raises(TokenRejected) as caught:
+        codec(OTHER, max_token_bytes=300).unseal(token)
+    assert caught.value.reason is RejectionReason.OVERSIZED
+
+
+def test_a_token_just_at_its_limit_goes_both_ways() -> None:
+    size = len(codec().seal(b"\xff" * 400))
+    assert codec(max_token_bytes=size).unseal(codec(max_token_bytes=size).seal(b"\xff" * 400)) == b"\xff" * 400
+
+
+@pytest.mark.parametrize("encrypt", [False, True], ids=["signed", "encrypted"])
+@pytest.mark.parametrize("size", [1, 2, 3, 60, 61, 400, 20_000])
+def test_the_size_of_a_token_is_known_before_it_is_made(size: int, encrypt: bool) -> None:
+    made = len(codec(encrypt=encrypt).seal(b"\xff" * size))
+    codec(encrypt=encrypt, max_token_bytes=made).check(journal(), size)
+    with pytest.raises(TokenTooLarge) as caught:
+        codec(encrypt=encrypt, max_token_bytes=made - 1).check(journal(answers=5, chars=300), size)
+    assert caught.value.size == made
+    assert [key for key, _ in caught.value.largest] == ["question_0", "question_1", "question_2"]
+
+
+def test_a_small_token_that_inflates_beyond_the_limit_is_refused() -> None:
+    """Shows S4."""
+    bomb = journals(max_bytes=10_000_000).write(journal(chars=5_000_000), deflate=True)
+    token = codec().seal(claims() + bomb)
+    assert len(token) < 64 * 1024
+    with pytest.raises(TokenRejected) as caught:
+        journals().read(codec().unseal(token)[len(claims()) :])
+    assert caught.value.reason is RejectionReason.OVERSIZED
+
+
+@pytest.mark.parametrize("kind", ["r3s", "r3e"])
+@pytest.mark.parametrize("body", ["A", "AB", "AAB", "AAAAA"])
+def test_even_a_signed_token_whose_body_is_spelt_otherwise_is_refused(kind: str, body: str) -> None:
+    """Shows S4."""
+    hint = KeyRing([NEW]).hints()[0]
+    assert refusal(resigned(f"{kind}{hint}.{body}"), NEW) is RejectionReason.FORMAT
+
+
+@pytest.mark.parametrize("body", ["AAAA", to_text(bytes(92)), to_text(bytes(200))])
+def test_even_a_signed_token_that_nobody_encrypted_is_refused(body: str) -> None:
+    """Shows S4."""
+    hint = KeyRing([NEW]).hints()[0]
+    assert refusal(resigned(f"r3e{hint}.{body}"), NEW) is RejectionReason.SEAL
+
+
+def test_a_journal_over_its_limit_is_not_written_and_its_largest_entries_are_named() -> None:
+    with pytest.raises(TokenTooLarge) as caught:
+        journals(max_bytes=1000).write(journal(answers=5, chars=300))
+    assert len(caught.value.largest) == 3
+    assert "'question_0'" in str(caught.value)
+    assert caught.value.limit == 1000
+
+
+def resigned(signed: str) -> str:
+    """A token with a true signature over a body that no server would write."""
+    subkey = KeyRing([NEW]).derive(b"sign")[0]
+    return Signer(subkey, key_derivation="none", algorithm=ShortHmac(), sep=".").sign(signed).decode()
+
+
+# Without a key.
+
+
+@pytest.mark.parametrize("whole", PAYLOADS.values(), ids=PAYLOADS)
+def test_the_payload_of_a_signed_token_is_read_without_a_key(whole: bytes) -> None:
+    spelt = read_unverified(codec(OTHER).seal(whole))
+    assert (spelt.kind, spelt.hint, spelt.payload) == ("s", KeyRing([OTHER]).hints()[0], whole)
+
+
+def test_an_encrypted_token_cannot_be_read_without_a_key() -> None:
+    spelt = read_unverified(codec(encrypt=True).seal(PAYLOADS["plain"]))
+    assert (spelt.kind, spelt.payload) == ("e", None)
+
+
+@pytest.mark.parametrize(
+    ("token", "reason"),
+    [
+        ("r3sAAAA." + "A" * 70_000 + "." + "A" * 22, RejectionReason.OVERSIZED),
+        ("r3sAAAA.A." + "A" * 22, RejectionReason.FORMAT),
+        ("r3sAAAA.AB." + "A" * 22, RejectionReason.FORMAT),
+        ("r1pAAAA.AAAA." + "A" * 43, RejectionReason.MALFORMED),
+        ("let me in", RejectionReason.MALFORMED),
+    ],
+    ids=["too long", "no base64url", "another spelling", "of the format before", "words"],
+)
+def test_reading_without_a_key_keeps_to_the_limits_of_reading_with_one(token: str, reason: RejectionReason) -> None:
+    with pytest.raises(TokenRejected) as caught:
+        read_unverified(token)
+    assert caught.value.reason is reason
+
+
+def test_a_codec_needs_no_entropy_to_read() -> None:
+    def none(size: int) -> bytes:
+        raise AssertionError(f"{size} random bytes were drawn to read a token")
+
+    token = codec(encrypt=True).seal(b"payload")
+    assert TokenCodec(KeyRing([NEW]), entropy=none).unseal(token) == b"payload"

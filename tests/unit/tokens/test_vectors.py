@@ -1,0 +1,87 @@
+"""The tokens of `specs/vectors`: each is read as what stands beside it, and is what that is written as."""
+
+import json
+from typing import Any
+
+import pytest
+
+from roundtrip.errors import RejectionReason, TokenRejected
+from roundtrip.machine.journal_bytes import unpack_open
+from roundtrip.tokens.binding import read_claims
+from roundtrip.tokens.token import JournalCodec, KeyRing, TokenCodec, read_unverified
+from specs.tokens import REFUSED, VECTORS, Vector, read_vectors, vectors_page
+
+FROZEN = read_vectors()
+
+every_vector = pytest.mark.parametrize("vector", FROZEN, ids=[vector.name for vector in FROZEN])
+
+
+def test_there_is_a_vector_of_every_shape() -> None:
+    assert {vector.token[:3] for vector in FROZEN} == {"r3s", "r3e"}
+    assert {vector.method for vector in FROZEN} == {"tools/call", "prompts/get", "resources/read"}
+    flags = [vector.payload[len(vector.claims)] & 0x0F for vector in FROZEN]
+    assert all(any(each & flag for each in flags) for flag in (1, 2, 4, 8))
+    assert not all(flags)
+
+
+@every_vector
+def test_a_frozen_token_is_read_as_what_stands_beside_it(vector: Vector) -> None:
+    journals, tokens = vector.codecs()
+    payload = tokens.unseal(vector.token)
+    assert payload == vector.payload
+    assert payload.startswith(vector.claims)
+    assert journals.read(payload.removeprefix(vector.claims)) == vector.journal
+
+
+@every_vector
+def test_what_stands_beside_a_frozen_token_is_written_as_it(vector: Vector) -> None:
+    made = vector.made()
+    if vector.deflated:
+        # Implementations of deflate differ in what they write, never in what they read.
+        assert made.token[:8] == vector.token[:8]
+    else:
+        assert (made.payload, made.token) == (vector.payload, vector.token)
+
+
+@every_vector
+def test_a_frozen_token_is_refused_under_another_key(vector: Vector) -> None:
+    """Shows S4."""
+    with pytest.raises(TokenRejected):
+        TokenCodec(KeyRing([b"another key, of thirty-two bytes"]), entropy=bytes).unseal(vector.token)
+
+
+@every_vector
+def test_a_frozen_token_survives_the_next_rotation(vector: Vector) -> None:
+    ring = KeyRing([b"the next key, of thirty-two byte", *(bytes.fromhex(key) for key in vector.keys)])
+    assert TokenCodec(ring, entropy=bytes).unseal(vector.token) == vector.payload
+
+
+@every_vector
+def test_what_is_sealed_in_a_frozen_token_is_not_read_without_its_key(vector: Vector) -> None:
+    payload = read_unverified(vector.token).payload
+    assert (payload is None) == vector.encrypt
+    if payload is not None:
+        journal, sealed = unpack_open(payload.removeprefix(vector.claims))
+        assert (sealed is not None) == vector.journal.has_secrets
+        assert not journal.has_secrets
+
+
+def test_the_file_is_what_is_generated() -> None:
+    assert json.loads(vectors_page()) == json.loads(VECTORS.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("told", json.loads(REFUSED.read_text(encoding="utf-8")), ids=lambda told: told["name"])
+def test_a_token_of_the_format_before_is_refused(told: dict[str, Any]) -> None:
+    """Shows S4. By every part of it, as another codec sees only the payload."""
+    keys = KeyRing([bytes.fromhex(key) for key in told["keys"]])
+    payload = bytes.fromhex(told["payload"])
+    found: list[RejectionReason] = []
+    for read in (
+        lambda: TokenCodec(keys, entropy=bytes).unseal(told["token"]),
+        lambda: read_claims(payload),
+        lambda: JournalCodec(None).read(payload[33 if told["request"]["principal"] is not None else 21 :]),
+    ):
+        with pytest.raises(TokenRejected) as refused:
+            read()
+        found.append(refused.value.reason)
+    assert found == [RejectionReason.MALFORMED, RejectionReason.FORMAT, RejectionReason.FORMAT]

@@ -1,0 +1,68 @@
+"""The drawings of the machine say what its table says, in each language."""
+
+import re
+
+import pytest
+
+from roundtrip.machine.table import ARROWS, FINAL, Event, State
+from roundtrip.trace.drawings.machine import Format, draw_machine
+
+Arrows = set[tuple[str, str, str]]
+
+TABLE: Arrows = {(arrow.source.value, arrow.event.value, arrow.target.value) for arrow in ARROWS}
+
+
+def in_mermaid(drawing: str) -> Arrows:
+    found = re.findall(r"^    (\w+) --> (\w+): (\w+)$", drawing, re.MULTILINE)
+    return {(source, event, target) for source, target, event in found}
+
+
+def in_dot(drawing: str) -> Arrows:
+    found = re.findall(r'^    (\w+) -> (\w+) \[label="(\w+)"\];$', drawing, re.MULTILINE)
+    return {(source, event, target) for source, target, event in found}
+
+
+def in_text(drawing: str) -> Arrows:
+    arrows: Arrows = set()
+    source = ""
+    for line in drawing.splitlines():
+        row = re.fullmatch(r"(\w*) +(?:(\w+) +-> (\w+)|\(final\))", line)
+        assert row is not None, line
+        state, event, target = row.groups()
+        source = state or source
+        if event:
+            arrows.add((source, event, target))
+    return arrows
+
+
+def in_svg(drawing: str) -> Arrows:
+    found = re.findall(r'data-source="(\w+)" data-event="(\w+)" data-target="(\w+)"', drawing)
+    return set(found)
+
+
+READERS = {
+    Format.MERMAID: in_mermaid,
+    Format.DOT: in_dot,
+    Format.TEXT: in_text,
+    Format.SVG: in_svg,
+    Format.HTML: in_svg,
+}
+
+
+@pytest.mark.parametrize("format", Format)
+def test_every_arrow_of_the_table_is_drawn_and_no_other(format: Format) -> None:
+    assert READERS[format](draw_machine(format)) == TABLE
+
+
+def test_mermaid_starts_where_calls_start_and_ends_where_they_end() -> None:
+    drawing = draw_machine(Format.MERMAID).splitlines()
+    assert drawing[0] == "stateDiagram-v2"
+    assert [line for line in drawing if "[*] -->" in line] == [f"    [*] --> {State.RECEIVED}"]
+    assert {line.split()[0] for line in drawing if line.endswith("--> [*]")} == {state.value for state in FINAL}
+
+
+def test_text_names_every_state_and_says_which_are_final() -> None:
+    drawing = draw_machine(Format.TEXT)
+    assert all(re.search(rf"^{state} ", drawing, re.MULTILINE) for state in State)
+    assert drawing.count("(final)") == len(FINAL)
+    assert all(event.value in drawing for event in Event)

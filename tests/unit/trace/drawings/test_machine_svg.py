@@ -1,0 +1,186 @@
+"""The machine in SVG: complete, legible, marked by more than colour, and fit for a page with a strict policy."""
+
+import re
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any, cast
+from xml.etree.ElementTree import Element
+
+import pytest
+
+from roundtrip.machine.table import ARROWS, FINAL, Arrow, Event, State
+from roundtrip.trace.drawings.machine_svg import machine_svg, table_svg
+from roundtrip.trace.drawings.svg import STYLE
+from roundtrip.trace.drawings.svg import width as text_width
+from tests.unit.trace.drawings.reading import areas, elements, overlapping, parse, title_of
+
+
+class Wider(StrEnum):
+    """States of a table that has not been written yet."""
+
+    PAUSED = "paused"
+    EXPIRED = "expired_while_it_was_paused"
+
+
+PAUSED, EXPIRED = (cast("State", state) for state in Wider)
+WIDER_STATES = [*State, PAUSED, EXPIRED]
+WIDER_ARROWS = [
+    *ARROWS,
+    Arrow(State.RECEIVED, Event.RESOLVE, PAUSED),
+    Arrow(State.RECEIVED, Event.EXECUTE, State.RESOLVING),
+    Arrow(PAUSED, Event.RESUME, State.RESOLVING),
+    Arrow(PAUSED, Event.ASK, PAUSED),
+    Arrow(PAUSED, Event.FAIL, State.FAILED),
+    Arrow(PAUSED, Event.REJECT, EXPIRED),
+]
+TABLES: dict[str, tuple[list[Arrow], list[State]]] = {
+    "the table": (list(ARROWS), list(State)),
+    "a wider table": (WIDER_ARROWS, WIDER_STATES),
+    "half a table": (list(ARROWS[:8]), list(State)),
+}
+every_table = pytest.mark.parametrize("name", TABLES)
+
+
+def drawn(name: str) -> Element:
+    return parse(table_svg(*TABLES[name]))
+
+
+@every_table
+def test_every_state_and_every_arrow_is_drawn_once(name: str) -> None:
+    arrows, states = TABLES[name]
+    tree = drawn(name)
+    found = [tuple(each.get(f"data-{part}") for part in ("source", "event", "target")) for each in arrows_of(tree)]
+    assert len(found) == len(arrows)
+    assert set(found) == {(arrow.source, arrow.event, arrow.target) for arrow in arrows}
+    boxes = areas(tree, "rt-state", "rt-box")
+    assert sorted(box.name for box in boxes) == sorted(states)
+    labels = {(each.get("data-event"), each.get("data-target")) for each in elements(tree, "g", "rt-label")}
+    assert labels == {(arrow.event, arrow.target) for arrow in arrows}
+
+
+@every_table
+def test_no_label_meets_another_or_a_state_and_all_are_on_the_drawing(name: str) -> None:
+    tree = drawn(name)
+    placed = [*areas(tree, "rt-label", "rt-back"), *areas(tree, "rt-state", "rt-box")]
+    assert overlapping(placed) == []
+    width, height = float(tree.get("width", "")), float(tree.get("height", ""))
+    assert all(0 <= area.left < area.right <= width and 0 <= area.top < area.bottom <= height for area in placed)
+    assert all(area.right - area.left > text_width(area.name) for area in placed)
+
+
+@every_table
+def test_every_arrow_starts_at_its_source_and_ends_at_its_target(name: str) -> None:
+    tree = drawn(name)
+    boxes = {area.name: area for area in areas(tree, "rt-state", "rt-box")}
+    for arrow in arrows_of(tree):
+        (path,) = elements(arrow, "path", "rt-line")
+        numbers = [float(number) for number in re.findall(r"-?[\d.]+", path.get("d", ""))]
+        for part, (x, y) in (("source", numbers[:2]), ("target", numbers[-2:])):
+            box = boxes[arrow.get(f"data-{part}", "")]
+            assert box.left <= x <= box.right
+            assert box.top <= y <= box.bottom
+
+
+@every_table
+def test_no_upright_line_of_one_event_runs_along_that_of_another(name: str) -> None:
+    upright: list[tuple[tuple[str | None, str | None], float, float, float]] = []
+    for arrow in arrows_of(drawn(name)):
+        (path,) = elements(arrow, "path", "rt-line")
+        points = [
+            (float(x), float(y))
+            for x, y in re.findall(r"(?:[ML]|Q[-\d.]+ [-\d.]+ )([-\d.]+) ([-\d.]+)", path.get("d", ""))
+        ]
+        event = (arrow.get("data-event"), arrow.get("data-target"))
+        for (x, y), (other_x, other_y) in pairwise(points):
+            if x == other_x:
+                upright.append((event, x, min(y, other_y), max(y, other_y)))
+    assert upright
+    for event, x, top, bottom in upright:
+        for other, other_x, other_top, other_bottom in upright:
+            if event != other and top < other_bottom and other_top < bottom:
+                assert abs(x - other_x) > 4, (event, other)
+
+
+def arrows_of(tree: Element) -> list[Element]:
+    return list(elements(tree, "g", "rt-arrow"))
+
+
+VISITED = [(State.RECEIVED, Event.BEGIN), (State.RESOLVING, Event.ASK)]
+
+
+def test_where_a_call_went_is_marked_by_a_class_a_dot_and_in_words() -> None:
+    tree = parse(machine_svg(visited=VISITED, current=State.AWAITING_INPUT))
+    visited = list(elements(tree, "g", "rt-visited"))
+    arrows = [each for each in visited if "rt-arrow" in each.get("class", "")]
+    assert {(each.get("data-source"), each.get("data-event")) for each in arrows} == set(VISITED)
+    assert all(title_of(each).endswith("(visited)") for each in arrows)
+    assert all(list(elements(each, "circle", "rt-dot")) for each in arrows)
+    assert {each.get("data-event") for each in visited} == {"begin", "ask"}
+    (current,) = elements(tree, "g", "rt-current")
+    assert current.get("data-state") == "awaiting_input"
+    assert title_of(current) == "awaiting_input: the call is here"
+    description = tree.findtext("{http://www.w3.org/2000/svg}desc") or ""
+    assert "Visited: received begin resolving, resolving ask awaiting_input." in description
+    assert "The call is awaiting_input." in description
+
+
+def test_a_call_that_went_nowhere_leaves_no_marks() -> None:
+    drawing = machine_svg()
+    assert "rt-visited" not in drawing
+    assert "rt-current" not in drawing
+
+
+def test_marks_are_thicker_lines_as_well_as_another_colour() -> None:
+    for name in (".rt-visited .rt-line", ".rt-current .rt-box"):
+        (rule,) = re.findall(rf"{re.escape(name)} \{{(.*?)\}}", STYLE)
+        assert "stroke-width: 3.4" in rule
+
+
+def test_visited_arrows_lie_over_those_they_share_a_track_with() -> None:
+    names = [each.get("class") for each in arrows_of(parse(machine_svg(visited=[(State.RECEIVED, Event.FAIL)])))]
+    assert names[-1] == "rt-arrow rt-visited"
+    assert names.count("rt-arrow rt-visited") == 1
+
+
+def test_final_states_have_a_second_border_and_say_so() -> None:
+    final = list(elements(parse(machine_svg()), "g", "rt-final"))
+    assert {each.get("data-state") for each in final} == set(FINAL)
+    assert all(title_of(each).endswith("(final)") for each in final)
+    assert all(list(elements(each, "rect", "rt-inner")) for each in final)
+
+
+def test_a_call_starts_where_nothing_else_leads() -> None:
+    (begin,) = elements(parse(machine_svg()), "g", "rt-begin")
+    (path,) = elements(begin, "path", "rt-line")
+    end = [float(number) for number in re.findall(r"[\d.]+", path.get("d", ""))][-2:]
+    (received,) = [area for area in areas(parse(machine_svg()), "rt-state", "rt-box") if area.name == State.RECEIVED]
+    assert end == [received.left, (received.top + received.bottom) / 2]
+
+
+def test_the_drawing_is_one_image_with_a_name_to_assistive_software() -> None:
+    tree = parse(machine_svg())
+    assert tree.get("role") == "img"
+    assert [child.tag.rpartition("}")[2] for child in tree][:2] == ["title", "desc"]
+    assert title_of(tree) == "The machine of a call"
+
+
+def test_a_page_with_a_strict_policy_can_hold_it() -> None:
+    drawing = machine_svg(visited=VISITED, current=State.RESOLVING)
+    assert "style" not in drawing
+    assert "script" not in drawing
+    assert not re.search(r"\son\w+=|href|url\(|\sid=", drawing)
+
+
+def test_one_that_stands_alone_brings_its_styles_for_light_and_dark() -> None:
+    tree: Any = parse(machine_svg(standalone=True))
+    (style,) = elements(tree, "style")
+    assert (style.text or "").strip() == STYLE.strip()
+    assert "prefers-color-scheme: dark" in STYLE
+    assert "http" not in STYLE
+    assert "@import" not in STYLE
+
+
+def test_every_class_that_is_drawn_has_a_rule_or_is_a_name_for_one() -> None:
+    drawing = machine_svg(visited=VISITED, current=State.COMPLETED)
+    used = {name for names in re.findall(r'class="([^"]+)"', drawing) for name in names.split()}
+    assert used - set(re.findall(r"\.(rt-[\w-]+)", STYLE)) == {"rt-arrow", "rt-begin", "rt-state"}

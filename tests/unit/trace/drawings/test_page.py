@@ -1,0 +1,34 @@
+"""A drawing as a page: one file whose policy lets nothing in but its own styles."""
+
+import base64
+import hashlib
+import re
+
+from roundtrip.trace.drawings.machine import Format, draw_machine
+from roundtrip.trace.drawings.page import page
+
+
+def test_the_policy_names_the_one_style_sheet_and_forbids_all_else() -> None:
+    html = draw_machine(Format.HTML)
+    (sheet,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+    hashed = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    assert policy.split("; ") == [
+        "default-src 'none'",
+        f"style-src 'sha256-{hashed}'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+
+
+def test_a_page_loads_nothing_runs_nothing_and_is_light_and_dark() -> None:
+    html = draw_machine(Format.HTML)
+    assert not re.search(r"<script|<link|<img|<iframe|\ssrc=|href=|@import|url\(|\sstyle=|\son\w+=", html)
+    assert "color-scheme: light dark" in html
+    assert html.count("prefers-color-scheme: dark") == 2
+
+
+def test_the_title_of_a_page_is_text() -> None:
+    html = page("</title><script>\x1b", "<svg/>")
+    assert html.count("&lt;/title&gt;&lt;script&gt;�") == 2
+    assert "<script" not in html

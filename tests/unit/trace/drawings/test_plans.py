@@ -1,0 +1,155 @@
+"""The drawings of tools show what fills each parameter, and stay valid whatever things are called."""
+
+import re
+from typing import Annotated, Any, Literal
+
+import pytest
+from mcp_types import CreateMessageResult, ListRootsResult
+from pydantic import BaseModel, Field
+
+from roundtrip import Context, Elicit, ElicitationResult, ElicitUrl, ListRoots, Resolve, Sample, Server
+from roundtrip.trace.drawings.machine import Format
+from roundtrip.trace.drawings.plans import draw_plans
+
+
+class Consent(BaseModel):
+    agreed: bool
+
+
+def price(title: str, ctx: Context) -> float:
+    return len(title) + len(ctx.request_id)
+
+
+def consent(price: Annotated[float, Resolve(price, once=True)]) -> Elicit[Consent]:
+    return Elicit(f"{price}?", Consent)
+
+
+def opinion() -> Sample:
+    return Sample("Is it good?", max_tokens=5)
+
+
+def roots() -> ListRoots:
+    return ListRoots()
+
+
+def shop() -> Server[Any]:
+    server: Server[Any] = Server("shop")
+
+    @server.tool()
+    def order(title: str, consent: Annotated[ElicitationResult[Consent], Resolve(consent, key='say "yes" <b>')]) -> str:
+        return f"{title} {consent}"
+
+    @server.tool()
+    def review(
+        opinion: Annotated[CreateMessageResult, Resolve(opinion)], roots: Annotated[ListRootsResult, Resolve(roots)]
+    ) -> str:
+        return f"{opinion} {roots}"
+
+    @server.tool()
+    def close() -> str:
+        return "closed"
+
+    del order, review, close
+    return server
+
+
+def draw(format: Format, *tools: str) -> str:
+    plans = shop().plans
+    return draw_plans({tool: plans[tool] for tool in tools or plans}, format)
+
+
+def test_text_reads_from_the_tool_down_to_what_it_stands_on() -> None:
+    assert (
+        draw(Format.TEXT)
+        == """\
+order
+    consent <- say "yes" <b> (outcome)
+price: once per call
+    title   <- title (argument)
+    ctx     <- Context
+say "yes" <b>: consent, asks the user for Consent
+    price   <- price
+
+review
+    opinion <- opinion
+    roots   <- roots
+opinion: asks the client's model
+roots: asks for the client's roots
+
+close
+    (no parameter is filled by a resolver)"""
+    )
+
+
+def test_mermaid_draws_each_box_once_and_quotes_what_is_no_name() -> None:
+    drawing = draw(Format.MERMAID, "order")
+    assert drawing.startswith("flowchart LR\n")
+    assert drawing.count('"price<br/>once per call"') == 1
+    assert '"say &quot;yes&quot; &lt;b&gt;<br/>consent, asks the user for Consent"' in drawing
+    assert '-.->|"consent (outcome)"| t0' in drawing
+
+
+def test_dot_draws_each_box_once_and_quotes_what_is_no_name() -> None:
+    drawing = draw(Format.DOT, "order")
+    assert drawing.startswith("digraph tools {\n")
+    assert drawing.endswith("\n}")
+    assert r'label="say \"yes\" <b>\nconsent, asks the user for Consent"' in drawing
+    assert 'label="consent (outcome)", style=dashed' in drawing
+
+
+@pytest.mark.parametrize(("format", "arrow"), [(Format.MERMAID, r"-+>|-\.->"), (Format.DOT, "->")])
+def test_every_line_joins_two_boxes_that_are_drawn(format: Format, arrow: str) -> None:
+    drawing = draw(format)
+    boxes = set(re.findall(r"^ +(t\d+\w*)[\[({ ]+(?!-)", drawing, re.MULTILINE))
+    lines = re.findall(rf"^ +(t\d+\w*) (?:{arrow})(?:\|.*\|)? (t\d+\w*)", drawing, re.MULTILINE)
+    assert len(lines) == 6
+    assert {end for line in lines for end in line} <= boxes
+
+
+@pytest.mark.parametrize("format", [Format.MERMAID, Format.DOT])
+def test_several_tools_are_framed_in_one_document(format: Format) -> None:
+    drawing = draw(format)
+    assert drawing.count("flowchart" if format is Format.MERMAID else "digraph") == 1
+    assert len(re.findall(r"^ +subgraph ", drawing, re.MULTILINE)) == 3
+    assert "subgraph" not in draw(format, "order")
+
+
+def test_an_argument_known_by_an_alias_is_drawn_under_the_name_that_the_function_has_for_it() -> None:
+    server: Server[Any] = Server("shop")
+
+    def shout(title: str) -> str:
+        return title.upper()
+
+    @server.tool()
+    def order(title: Annotated[str, Field(alias="book-title")], loud: Annotated[str, Resolve(shout)]) -> str:
+        return title + loud
+
+    del order
+    assert "title <- title (argument)" in draw_plans(server.plans, Format.TEXT)
+    assert re.search(r'^    t0_a0\(\["title<br/>', draw_plans(server.plans, Format.MERMAID), re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [ElicitUrl[str], ElicitUrl])
+def test_page_is_drawn_as_a_page(page: Any) -> None:
+    assert "login: sends the user to a page" in drawn(page)
+
+
+@pytest.mark.parametrize("question", [Elicit[Literal["a", "b"]], Elicit[list[Literal["a", "b"]]], Elicit])
+def test_choice_is_drawn_as_a_question(question: Any) -> None:
+    assert "login: asks the user" in drawn(question)
+
+
+def drawn(returns: Any) -> str:
+    server: Server[Any] = Server("shop")
+
+    async def login() -> Any:
+        raise NotImplementedError
+
+    login.__annotations__["return"] = returns
+
+    @server.tool()
+    def order(account: Annotated[Any, Resolve(login)]) -> str:
+        return str(account)
+
+    del order
+    return draw_plans(server.plans, Format.TEXT)

@@ -1,0 +1,178 @@
+"""Files of lines: whole lines from many processes, rotation, and disks that are full."""
+
+import json
+import logging
+import os
+import stat
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roundtrip import Recorder
+from roundtrip.trace.writing.files import LineFile
+from tests.hosts import ROOT, WAIT
+
+SOME = 1 << 20
+
+
+def lines_of(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines(keepends=True)
+
+
+def test_a_file_is_made_for_its_owner_alone_with_the_folders_above_it(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "er" / "calls.jsonl"
+    LineFile(path, max_bytes=SOME, keep=1).append(b"one\n")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.read_bytes() == b"one\n"
+
+
+def test_a_file_that_is_there_is_gone_on_with_under_the_permissions_that_it_has(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    path.write_bytes(b"before\n")
+    path.chmod(0o640)
+    LineFile(path, max_bytes=SOME, keep=1).append(b"after\n")
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"before\nafter\n", 0o640)
+
+
+def test_full_files_are_numbered_and_the_oldest_goes(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    file = LineFile(path, max_bytes=100, keep=2)
+    for number in range(40):
+        file.append(b"%09d\n" % number)
+    kept = [lines_of(path.with_name(name)) for name in ("calls.jsonl.2", "calls.jsonl.1", "calls.jsonl")]
+    numbers = [int(line) for lines in kept for line in lines]
+    assert numbers == list(range(numbers[0], 40))
+    assert len(numbers) <= 30
+    assert all(sum(map(len, lines)) <= 100 for lines in kept)
+    assert sorted(other.name for other in tmp_path.iterdir()) == ["calls.jsonl", "calls.jsonl.1", "calls.jsonl.2"]
+
+
+def test_without_old_files_to_keep_a_full_one_is_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    file = LineFile(path, max_bytes=25, keep=0)
+    for number in range(5):
+        file.append(b"%09d\n" % number)
+    assert [int(line) for line in lines_of(path)] == [4]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_line_that_is_larger_than_a_file_may_be_gets_one_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    file = LineFile(path, max_bytes=10, keep=3)
+    for line in (b"a\n", b"b" * 50 + b"\n", b"c\n"):
+        file.append(line)
+    assert lines_of(path) == [b"c\n"]
+    assert lines_of(path.with_name("calls.jsonl.1")) == [b"b" * 50 + b"\n"]
+
+
+def test_a_file_without_a_bound_is_never_renamed(tmp_path: Path) -> None:
+    file = LineFile(tmp_path / "calls.jsonl", max_bytes=0, keep=3)
+    for _ in range(50):
+        file.append(b"x" * 99 + b"\n")
+    assert [other.name for other in tmp_path.iterdir()] == ["calls.jsonl"]
+
+
+def test_what_is_no_regular_file_is_written_and_never_rotated(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    file = LineFile(Path(f"/dev/fd/{write}"), max_bytes=4, keep=1)
+    file.append(b"one\n")
+    file.append(b"two\n")
+    assert os.read(read, 100) == b"one\ntwo\n"
+    os.close(read)
+    os.close(write)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_a_full_disk_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    file = LineFile(Path("/dev/full"), max_bytes=SOME, keep=1)
+    with caplog.at_level(logging.WARNING, logger="roundtrip"):
+        for _ in range(5):
+            file.append(b"lost\n")
+    (record,) = caplog.records
+    assert "No space left on device" in record.getMessage()
+
+
+def test_a_place_that_cannot_be_written_to_is_one_warning_and_another_when_it_can_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file where a folder is needed")
+    file = LineFile(blocked / "calls.jsonl", max_bytes=SOME, keep=1)
+    with caplog.at_level(logging.WARNING, logger="roundtrip"):
+        file.append(b"lost\n")
+        file.append(b"lost\n")
+        blocked.unlink()
+        file.append(b"kept\n")
+        file.append(b"kept\n")
+    refused, mended = [record.getMessage() for record in caplog.records]
+    assert "cannot write the transcript" in refused
+    assert mended.endswith("is written again; lines are missing")
+    assert (blocked / "calls.jsonl").read_bytes() == b"kept\nkept\n"
+
+
+def test_a_line_that_was_cut_short_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "calls.jsonl"
+    file = LineFile(path, max_bytes=SOME, keep=1)
+    true_write = os.write
+
+    def write_three_bytes(fd: int, data: bytes) -> int:
+        return true_write(fd, data[:3])
+
+    monkeypatch.setattr(os, "write", write_three_bytes)
+    file.append(b"first\n")
+    monkeypatch.setattr(os, "write", true_write)
+    file.append(b"second\n")
+    assert path.read_bytes() == b"fir\nsecond\n"
+
+
+def test_half_a_line_that_a_killed_process_left_takes_no_other_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    path.write_bytes(b"whole\nhal")
+    LineFile(path, max_bytes=SOME, keep=1).append(b"next\n")
+    assert path.read_bytes() == b"whole\nhal\nnext\n"
+
+
+def test_a_pipe_that_nobody_reads_holds_up_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with caplog.at_level(logging.WARNING, logger="roundtrip"):
+        LineFile(tmp_path / "pipe", max_bytes=SOME, keep=1).append(b"lost\n")
+    assert "cannot write the transcript" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["nul\0.jsonl", "x" * 5000], ids=["nul", "too long"])
+def test_what_is_no_path_is_one_warning(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    recorder = Recorder(path)
+    file = LineFile(recorder.path, max_bytes=SOME, keep=1)
+    with caplog.at_level(logging.WARNING, logger="roundtrip"):
+        file.append(b"lost\n")
+        file.append(b"lost\n")
+    (record,) = caplog.records
+    assert "cannot write the transcript" in record.getMessage()
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from roundtrip.trace.writing.files import LineFile
+name, count, path = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+file = LineFile(path, max_bytes=40_000, keep=100)
+for number in range(count):
+    file.append(f'{{"who": "{name}", "number": {number}, "fill": "{"x" * (number % 300)}"}}\\n'.encode())
+"""
+
+
+def test_processes_that_write_and_rotate_at_once_lose_no_line_and_mix_none(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, name, "400", str(path)], cwd=ROOT) for name in ("a", "b", "c")
+    ]
+    assert [writer.wait(3 * WAIT) for writer in writers] == [0, 0, 0]
+    files = sorted(tmp_path.iterdir(), key=lambda file: -int(file.suffix[1:]) if file.suffix[1:].isdigit() else 1)
+    lines: list[dict[str, Any]] = [json.loads(line) for file in files for line in lines_of(file)]
+    assert Counter(line["who"] for line in lines) == {"a": 400, "b": 400, "c": 400}
+    assert len({(line["who"], line["number"]) for line in lines}) == 1200
+    assert len(files) > 3

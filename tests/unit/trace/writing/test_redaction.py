@@ -1,0 +1,98 @@
+"""What stands in the place of confidential values."""
+
+import json
+from typing import Any
+
+import pytest
+from mcp_types import CallToolResult, TextContent
+
+from roundtrip.trace.writing.redaction import REVEALABLE, Redaction, read_reveal
+
+KEY, OTHER_KEY = b"k" * 32, b"o" * 32
+VALUES: list[Any] = [
+    None,
+    "plain",
+    {"nested": [1, 2.5, float("nan"), "x"]},
+    CallToolResult(content=[TextContent(type="text", text="hello")]),
+    "\ud800 alone",
+    {"\udfff": "key"},
+    object(),
+    {1: {2}},
+    b"bytes \xff",
+]
+
+
+def hidden(value: Any, key: bytes = KEY) -> dict[str, Any]:
+    return json.loads(Redaction(key, frozenset()).put("answers", value))
+
+
+def revealed(value: Any) -> Any:
+    return json.loads(Redaction(KEY, read_reveal("all")).put("answers", value))["value"]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_anything_at_all_has_a_digest_and_can_be_revealed(value: Any) -> None:
+    told = hidden(value)
+    assert set(told) == {"digest", "bytes"}
+    assert told == hidden(value)
+    revealed(value)
+
+
+def test_equal_values_have_equal_digests_under_one_key_and_others_under_another() -> None:
+    assert hidden({"a": 1}) == hidden({"a": 1})
+    assert hidden({"a": 1}) != hidden({"a": 2})
+    assert hidden({"a": 1})["digest"] != hidden({"a": 1}, OTHER_KEY)["digest"]
+
+
+def test_a_value_is_revealed_in_its_wire_form() -> None:
+    assert revealed(VALUES[3])["content"] == [{"type": "text", "text": "hello"}]
+    assert revealed({"nested": [1, 2.5]}) == {"nested": [1, 2.5]}
+
+
+def test_only_the_kinds_that_were_chosen_are_revealed() -> None:
+    redaction = Redaction(KEY, read_reveal(["questions", "steps"]))
+    shown = {kind for kind in REVEALABLE if "value" in json.loads(redaction.put(kind, "x"))}
+    assert shown == {"questions", "steps"}
+
+
+def test_what_comes_often_is_put_the_same_way_each_time() -> None:
+    redaction = Redaction(KEY, frozenset())
+    assert redaction.put_known("questions", b"a", {"x": 1}) == redaction.put("questions", {"x": 1})
+    for number in range(1000):
+        assert redaction.put_known("questions", b"%d" % number, number) == redaction.put("questions", number)
+
+
+@pytest.mark.parametrize(("short", "long"), [(True, False), ("yes", "n"), ({"ok": True}, {"ok": False})])
+def test_the_size_of_a_short_value_does_not_tell_it(short: Any, long: Any) -> None:
+    assert hidden(short)["bytes"] == hidden(long)["bytes"] == 64
+    assert hidden("x" * 100)["bytes"] == 128
+
+
+def test_what_readers_could_not_read_is_named_by_its_type() -> None:
+    deep: Any = "bottom"
+    for _ in range(500):
+        deep = [deep]
+    assert revealed(deep) == "(list)"
+    assert revealed([10**5000]) == "(list)"
+    assert revealed([[[1]]]) == [[[1]]]
+
+
+def test_the_name_of_a_question_without_one_is_no_digest_that_can_be_tried_out() -> None:
+    redaction, name = Redaction(KEY, frozenset()), "unnamed-Qm9vX2Zvb2JhckRlYWRiZWVm-1"
+    told = redaction.name(name)
+    assert told.startswith("unnamed-")
+    assert name[8:20] not in told
+    assert told == redaction.name(name) != Redaction(OTHER_KEY, frozenset()).name(name)
+    assert redaction.names_in(f"Question {name!r} was not answered") == f"Question {told!r} was not answered"
+    assert redaction.name("confirm") == "confirm"
+    assert Redaction(KEY, read_reveal("questions")).name(name) == name
+
+
+@pytest.mark.parametrize("given", ["all", ["all"], REVEALABLE], ids=str)
+def test_all_can_be_said_in_several_ways(given: Any) -> None:
+    assert read_reveal(given) == frozenset(REVEALABLE)
+
+
+def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match=r"some of arguments, answers, .*; unknown: secrets"):
+        read_reveal(["answers", "secrets"])  # type: ignore[list-item]
