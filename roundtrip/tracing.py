@@ -19,13 +19,13 @@ from roundtrip.machine.table import Event, State
 __all__ = [
     "Beginning",
     "Closed",
+    "DeclinedFact",
     "LinkedWatch",
     "Raised",
-    "Refusal",
-    "Refused",
     "Returned",
+    "ServedFunction",
     "StepObserver",
-    "Subject",
+    "TokenRejection",
     "Tracer",
     "Tracers",
     "Unfailing",
@@ -37,7 +37,7 @@ logger = logging.getLogger("roundtrip")
 Era = Literal["retry", "live", "direct"]
 
 
-class Subject(NamedTuple):
+class ServedFunction(NamedTuple):
     """What is the same of all servings of one function."""
 
     method: str
@@ -53,7 +53,7 @@ class Beginning(NamedTuple):
     call_id: str
     leg: int
     round: int
-    subject: Subject
+    subject: ServedFunction
     era: Era
     protocol: str | None
     principal: str | None
@@ -71,7 +71,7 @@ class Beginning(NamedTuple):
         return self.subject.tool
 
 
-class Refusal(NamedTuple):
+class TokenRejection(NamedTuple):
     """A token was refused. `journal` is what it held, where it is authentic."""
 
     reason: RejectionReason
@@ -101,7 +101,7 @@ class Raised(NamedTuple):
     error: BaseException
 
 
-class Refused(NamedTuple):
+class DeclinedFact(NamedTuple):
     """What the user would not answer."""
 
     reason: str
@@ -135,7 +135,7 @@ class Tracer(Protocol):
         """Watch one serving."""
         ...
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: TokenRejection) -> None:
         """Take note of a token that was refused."""
         ...
 
@@ -161,7 +161,7 @@ class StepObserver:
 
         return watch
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: TokenRejection) -> None:
         """Tell of a token that was refused, as a step of its call."""
         journal = refusal.journal
         call = Call(
@@ -218,7 +218,7 @@ class Tracers:
         linked = next((each for each in watches if isinstance(each, LinkedWatch)), None)
         return watch if linked is None else LinkedWatch(watch, linked.traceparent)
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: TokenRejection) -> None:
         """Tell all of a token that was refused."""
         for tracer in self._tracers:
             try:

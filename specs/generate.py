@@ -38,7 +38,7 @@ _STATES: Final[Mapping[State, str]] = {
     State.EXECUTING: "The tool's body runs.",
     State.COMPLETED: "The client has the tool's result.",
     State.FAILED: "The author's code raised, an answer stayed invalid, or the request was cancelled.",
-    State.REFUSED: "The user declined or cancelled something the call could not do without.",
+    State.DECLINED: "The user declined or cancelled something the call could not do without.",
     State.REJECTED: "The token is not one to resume from, or the client cannot be asked.",
 }
 _EVENTS: Final[Mapping[Event, str]] = {
@@ -50,7 +50,7 @@ _EVENTS: Final[Mapping[Event, str]] = {
     Event.REVISE: "The user changed an earlier answer; what depended on it is resolved and run again.",
     Event.FINISH: "The body returned.",
     Event.RECALL: "The result of an earlier run of the body is given instead. Reserved: nothing applies it yet.",
-    Event.REFUSE: "A consumer of the bare value met a user who declined or cancelled.",
+    Event.DECLINE: "A consumer of the bare value met a user who declined or cancelled.",
     Event.REJECT: "The token cannot be resumed from, or the client cannot be asked what it would have to be asked.",
     Event.FAIL: "An error ends the call.",
 }

@@ -9,10 +9,18 @@ something else happens, and that must be what happened then.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from roundtrip.checking.recorded import Answer, Ending, NotReplayable, Question, RecordedCall, Round, recorded_call
+from roundtrip.checking.recorded import (
+    Answer,
+    NotReplayable,
+    RecordedCall,
+    RecordedRound,
+    RoundEnding,
+    SeenQuestion,
+    recorded_call,
+)
 from roundtrip.checking.stage import Played, Stage, open_stage
 from roundtrip.checking.verdicts import AskedAgain, Cause, Checked, Divergence, Turn
-from roundtrip.engine.answers import Open
+from roundtrip.engine.answers import PendingQuestion
 from roundtrip.engine.reasons import Reason
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal
 from roundtrip.server.rehearsal import End
@@ -83,10 +91,10 @@ class _Check:
     async def run(self) -> None:
         """Check the call from its beginning, and from each of its rounds."""
         call, rounds = self._call, self._rounds
-        if not rounds and call.ending is Ending.UNKNOWN and not call.reached_body:
+        if not rounds and call.ending is RoundEnding.UNKNOWN and not call.reached_body:
             raise NotReplayable("it ended before anything was asked, in a way that tells nothing of what it asks")
         for done in range(len(rounds) + 1):
-            if done == len(rounds) and call.asked_by_body is None and call.ending is Ending.WAITS:
+            if done == len(rounds) and call.asked_by_body is None and call.ending is RoundEnding.WAITS:
                 await self._check_waiting(rounds[-1])
             else:
                 await self._check_after(done)
@@ -110,7 +118,7 @@ class _Check:
         journal = self._journal(round_, asked=asked, entries=self._entries(self._rounds[: done - 1]))
         await self._compare(done, await self._go_on(done, journal, [*round_.answers.values()]))
 
-    async def _check_waiting(self, round_: Round) -> None:
+    async def _check_waiting(self, round_: RecordedRound) -> None:
         """Check that answers which are still to come would count."""
         asked = {key: self._asked(question) for key, question in round_.questions.items()}
         journal = self._journal(round_, asked=asked, entries=self._entries(self._rounds[:-1]))
@@ -154,7 +162,7 @@ class _Check:
                     )
                     return None
             fresh = [
-                Answer(Question(waiting.key, answer.question.kind, answer.question.message), *_said(answer))
+                Answer(SeenQuestion(waiting.key, answer.question.kind, answer.question.message), *_said(answer))
                 for waiting, answer in back
                 if waiting.key not in given
             ]
@@ -177,11 +185,11 @@ class _Check:
             self._diverge(round_.number, Turn("asks", tuple(round_.questions.values())), played)
         elif self._call.reached_body:
             self._diverge(number, _RAN, played)
-        elif self._call.ending is Ending.REFUSED:
+        elif self._call.ending is RoundEnding.DECLINED:
             self._diverge(number, Turn("refuses the call, as the user would not answer"), played)
-        elif self._call.ending is Ending.UNASKABLE:
+        elif self._call.ending is RoundEnding.UNASKABLE:
             self._diverge(number, Turn("cannot ask a client that could answer what was recorded"), played)
-        elif self._call.ending is Ending.FAILED:
+        elif self._call.ending is RoundEnding.FAILED:
             self._diverge(number, Turn("fails"), played)
 
     def _diverge(self, number: int, expected: Turn, played: Played) -> None:
@@ -197,10 +205,10 @@ class _Check:
             return
         self._checked.note_divergence(Divergence(number, expected, actual))
 
-    def _same_round(self, expected: Sequence[Question], actual: Sequence[Open]) -> bool:
+    def _same_round(self, expected: Sequence[SeenQuestion], actual: Sequence[PendingQuestion]) -> bool:
         """Whether the same is asked, whatever its order and wording: answers go by name, and later rounds tell."""
         missing = {question.key: question for question in expected}
-        extra: list[Open] = []
+        extra: list[PendingQuestion] = []
         for waiting in actual:
             names = [name for name in self._stage.names_of(self._call, waiting.key) if name in missing]
             if names:
@@ -215,34 +223,34 @@ class _Check:
             del missing[same[0]]
         return all(question.reason is Reason.INVALID for question in missing.values())
 
-    def _again(self, waiting: Open, before: Question) -> None:
+    def _again(self, waiting: PendingQuestion, before: SeenQuestion) -> None:
         cause = _CAUSES.get(waiting.reason, Cause.UNKNOWN)
         if waiting.reason is Reason.KEY_GONE:
             # The pin is this server's own, so something has changed, though its two plain bytes do not show it.
             cause = Cause.REWORDED if before.digests[1] == _digests(waiting)[1] else Cause.SCHEMA_CHANGED
         complaint = waiting.complaint if cause is Cause.INVALID else None
-        self._checked.note_again(AskedAgain(cause, before, Question.of(waiting), complaint))
+        self._checked.note_again(AskedAgain(cause, before, SeenQuestion.of(waiting), complaint))
 
     def _note(self, text: str) -> None:
         if text not in self._checked.notes:
             self._checked.notes.append(text)
 
-    def _answer(self, waiting: Open, known: Mapping[str, Answer]) -> Answer | None:
+    def _answer(self, waiting: PendingQuestion, known: Mapping[str, Answer]) -> Answer | None:
         """What was said to a question that comes back, under whichever of its names."""
         former = (waiting.former,) if waiting.former is not None else ()
         names = (*self._stage.names_of(self._call, waiting.key), *former)
         return next((known[name] for name in names if name in known), None)
 
-    def _named(self, waiting: Open, questions: Mapping[str, Question]) -> Question | None:
+    def _named(self, waiting: PendingQuestion, questions: Mapping[str, SeenQuestion]) -> SeenQuestion | None:
         former = (waiting.former,) if waiting.former is not None else ()
         names = (*self._stage.names_of(self._call, waiting.key), *former)
         return next((questions[name] for name in names if name in questions), None)
 
-    def _answers(self, rounds: Sequence[Round]) -> dict[str, Answer]:
+    def _answers(self, rounds: Sequence[RecordedRound]) -> dict[str, Answer]:
         """The answers that counted."""
         return {key: answer for round_ in rounds for key, answer in round_.answers.items() if answer.how == "taken"}
 
-    def _entries(self, rounds: Sequence[Round]) -> dict[str, Entry]:
+    def _entries(self, rounds: Sequence[RecordedRound]) -> dict[str, Entry]:
         """The answers that counted, as the journal had them."""
         return {
             key: Entry(answer.action, self._pin(answer.question), answer.data)
@@ -250,14 +258,14 @@ class _Check:
             if answer.action is not None
         }
 
-    def _asked(self, question: Question) -> Asked:
+    def _asked(self, question: SeenQuestion) -> Asked:
         return Asked(self._pin(question), attempts=question.attempt - 1)
 
-    def _pin(self, question: Question) -> bytes:
+    def _pin(self, question: SeenQuestion) -> bytes:
         """The pin that the server, which has none of the recorded keys, would have made."""
         return self._stage.pinner.pin(self._call.id, *question.digests)
 
-    def _journal(self, round_: Round, *, asked: Mapping[str, Asked], entries: Mapping[str, Entry]) -> Journal:
+    def _journal(self, round_: RecordedRound, *, asked: Mapping[str, Asked], entries: Mapping[str, Entry]) -> Journal:
         """What the call remembered when a round of questions was out."""
         return Journal(
             call_id=self._call.id,
@@ -275,7 +283,7 @@ class _Check:
         )
 
 
-def _digests(waiting: Open) -> tuple[bytes, bytes]:
+def _digests(waiting: PendingQuestion) -> tuple[bytes, bytes]:
     return waiting.question.message, waiting.question.schema
 
 
@@ -285,10 +293,10 @@ def _said(answer: Answer) -> tuple[Action | None, Any, Any]:
 
 def _turn(played: Played) -> Turn:
     if played.end is End.ASKS:
-        return Turn("asks", tuple(Question.of(waiting) for waiting in played.questions))
+        return Turn("asks", tuple(SeenQuestion.of(waiting) for waiting in played.questions))
     if played.end is End.BODY:
         return _RAN
-    if played.end is End.REFUSED:
+    if played.end is End.DECLINED:
         return Turn(f"refuses the call, as the user would not answer: {played.told}")
     if played.end is End.REJECTED:
         return Turn(f"cannot ask a client that could answer what was recorded: {played.told}")

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, cast
 from pydantic import JsonValue
 
 from roundtrip.checking.literals import Name, assignment, invocation, is_short, literal
-from roundtrip.checking.recorded import Answer, Ending, NotReplayable, Question, RecordedCall, revealed
+from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, RoundEnding, SeenQuestion, revealed
 from roundtrip.machine.journal import Action
 from roundtrip.questions.wire import TICKET, TICKET_SHOWN
 
@@ -62,7 +62,7 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
     Raises:
         NotReplayable: The call cannot be made by a user of the testing kit.
     """
-    if call.ending is Ending.WAITS:
+    if call.ending is RoundEnding.WAITS:
         # On an open connection, nobody has got to the second question before the first is answered.
         eras = ("retry",)
     _require_playable(call, eras)
@@ -90,7 +90,7 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
 def _require_playable(call: RecordedCall, eras: tuple[Era, ...]) -> None:
     if call.method != "tools/call":
         raise NotReplayable("only calls of tools can be played in a test so far")
-    if call.ending is Ending.UNKNOWN and (call.ended is None or call.ended.state != "rejected"):
+    if call.ending is RoundEnding.UNKNOWN and (call.ended is None or call.ended.state != "rejected"):
         raise NotReplayable("it did not come to an end that can be repeated")
     if any(round_.by == "author" for round_ in call.rounds):
         raise NotReplayable("its function asks by hand, and the answers to that are not recorded")
@@ -132,7 +132,7 @@ class _Ending:
         elif ended.state == "completed":
             self.expected = [f"assert call.is_error is {ended.is_error}"]
         else:
-            self.may_fail = ended.state != "refused"
+            self.may_fail = ended.state != "declined"
             reason: JsonValue = ended.refusal
             if reason is None and ended.error is not None and ended.error.type in _TOLD:
                 reason = revealed(ended.error.text)
@@ -153,7 +153,7 @@ def _asked(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _shown(question: Question) -> dict[str, Any]:
+def _shown(question: SeenQuestion) -> dict[str, Any]:
     """What a client sees of a question, as `roundtrip.testing.Question.shown` tells it."""
     if question.kind == "roots":
         return {}
@@ -182,7 +182,7 @@ def _shown(question: Question) -> dict[str, Any]:
 def _answers(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]]:
     """What was answered in each round, in the order of the questions."""
     for place, round_ in enumerate(call.rounds, 1):
-        waits = call.ending is Ending.WAITS and place == len(call.rounds)
+        waits = call.ending is RoundEnding.WAITS and place == len(call.rounds)
         yield {
             key: Name("LEAVE") if waits else _said(round_.answers.get(key))
             for key in round_.questions

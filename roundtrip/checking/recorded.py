@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast
 from mcp_types import ListRootsRequest
 from pydantic import JsonValue
 
-from roundtrip.engine.answers import Open
+from roundtrip.engine.answers import PendingQuestion
 from roundtrip.engine.reasons import Reason
 from roundtrip.errors import CapabilityMissing, QuestionVolatile, ToolTimedOut
 from roundtrip.machine.journal import Action
@@ -23,12 +23,12 @@ from roundtrip.trace.writing.lines import AskedLine, Digested, EndedLine, Kept, 
 
 __all__ = [
     "Answer",
-    "Ending",
     "Kind",
     "NotReplayable",
-    "Question",
     "RecordedCall",
-    "Round",
+    "RecordedRound",
+    "RoundEnding",
+    "SeenQuestion",
     "recorded_call",
     "revealed",
 ]
@@ -51,7 +51,7 @@ class NotReplayable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SeenQuestion:
     """A question as the client saw it."""
 
     key: str
@@ -88,7 +88,7 @@ class Question:
         return "tools" in params or "toolChoice" in params
 
     @classmethod
-    def of(cls, waiting: Open) -> "Question":
+    def of(cls, waiting: PendingQuestion) -> "SeenQuestion":
         """A question that is being put now."""
         request = waiting.question.request()
         if isinstance(request, ListRootsRequest):
@@ -106,7 +106,7 @@ class Question:
 class Answer:
     """What the client said to a question."""
 
-    question: Question
+    question: SeenQuestion
     action: Action | None
     """None for what could not be read at all."""
     how: Literal["taken", "invalid", "lost"]
@@ -114,13 +114,13 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Round:
+class RecordedRound:
     """Questions that went out together, and the answers that came."""
 
     number: int
     leg: int
     by: Literal["resolvers", "body", "author"]
-    questions: Mapping[str, Question]
+    questions: Mapping[str, SeenQuestion]
     computed: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What the server had fixed for the call by then, as far as that was recorded."""
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
@@ -131,11 +131,11 @@ class Round:
             self.answers[key] = answer
 
 
-class Ending(Enum):
+class RoundEnding(Enum):
     """How a call went on after its last round."""
 
     BODY = "body"
-    REFUSED = "refused"
+    DECLINED = "declined"
     FAILED = "failed"
     UNASKABLE = "unaskable"
     """Its client had not declared that it could be asked."""
@@ -155,18 +155,18 @@ class RecordedCall:
     era: Literal["retry", "live"]
     build: str
     arguments: Mapping[str, Any]
-    rounds: tuple[Round, ...]
-    ending: Ending
+    rounds: tuple[RecordedRound, ...]
+    ending: RoundEnding
     ended: EndedLine | None
 
     @property
-    def resolver_rounds(self) -> tuple[Round, ...]:
+    def resolver_rounds(self) -> tuple[RecordedRound, ...]:
         """The rounds before the body first asked."""
         by_body = next((place for place, round_ in enumerate(self.rounds) if round_.by != "resolvers"), None)
         return self.rounds[:by_body]
 
     @property
-    def asked_by_body(self) -> Round | None:
+    def asked_by_body(self) -> RecordedRound | None:
         """The first round that the body asked."""
         return next((round_ for round_ in self.rounds if round_.by != "resolvers"), None)
 
@@ -174,7 +174,7 @@ class RecordedCall:
     def reached_body(self) -> bool:
         """Return True if its parameters were filled, however its body ended."""
         began = self.ended is not None and self.ended.bodies > 0
-        return began or self.ending is Ending.BODY or self.asked_by_body is not None
+        return began or self.ending is RoundEnding.BODY or self.asked_by_body is not None
 
     @property
     def kinds(self) -> frozenset[Kind]:
@@ -237,8 +237,8 @@ def _chain(call: TracedCall, *, whole: bool) -> list[Serving]:
     return chain
 
 
-def _rounds(chain: list[Serving], *, whole: bool) -> list[Round]:
-    rounds: list[Round] = []
+def _rounds(chain: list[Serving], *, whole: bool) -> list[RecordedRound]:
+    rounds: list[RecordedRound] = []
     computed: dict[str, Any] = {}
     for serving in chain:
         for line in serving.happened:
@@ -254,11 +254,11 @@ def _rounds(chain: list[Serving], *, whole: bool) -> list[Round]:
                 continue
             known = whole or line.by == "resolvers"
             questions = {shown.key: _question(shown, whole=whole) for shown in line.questions} if known else {}
-            rounds.append(Round(line.round, serving.leg, line.by, questions, dict(computed)))
+            rounds.append(RecordedRound(line.round, serving.leg, line.by, questions, dict(computed)))
     return rounds
 
 
-def _take_answers(round_: Round, answers: tuple[ReadAnswer, ...], *, known: bool) -> None:
+def _take_answers(round_: RecordedRound, answers: tuple[ReadAnswer, ...], *, known: bool) -> None:
     for read in answers:
         question = round_.questions.get(read.key)
         if question is None and known:
@@ -271,16 +271,16 @@ def _take_answers(round_: Round, answers: tuple[ReadAnswer, ...], *, known: bool
         round_.put(question.key, Answer(question, action, read.how, data))
 
 
-def _one(questions: Mapping[str, Question]) -> Iterator[Question]:
+def _one(questions: Mapping[str, SeenQuestion]) -> Iterator[SeenQuestion]:
     """The only question, if there is just one."""
     return iter(questions.values() if len(questions) == 1 else ())
 
 
-def _question(shown: ShownQuestion, *, whole: bool) -> Question:
+def _question(shown: ShownQuestion, *, whole: bool) -> SeenQuestion:
     complaint = revealed(shown.complaint) if whole and shown.complaint is not None else None
     filled = revealed(shown.filled) if whole and shown.filled is not None else None
     form, url = (None if kept is None else revealed(kept) for kept in (shown.form, shown.url))
-    return Question(
+    return SeenQuestion(
         shown.key,
         shown.kind,
         None if shown.message is None else revealed(shown.message),
@@ -293,20 +293,20 @@ def _question(shown: ShownQuestion, *, whole: bool) -> Question:
     )
 
 
-def _ending(last: Serving, rounds: list[Round]) -> Ending:
+def _ending(last: Serving, rounds: list[RecordedRound]) -> RoundEnding:
     line = last.lines[-1]
     if isinstance(line, AskedLine):
         # Behind a round without questions comes the body.
-        return Ending.WAITS if line.questions or line.by != "resolvers" else Ending.BODY
+        return RoundEnding.WAITS if line.questions or line.by != "resolvers" else RoundEnding.BODY
     if not isinstance(line, EndedLine):
-        return Ending.UNKNOWN
+        return RoundEnding.UNKNOWN
     if line.state == "rejected" and line.error is not None and line.error.type == CapabilityMissing.__name__:
-        return Ending.UNASKABLE
+        return RoundEnding.UNASKABLE
     if line.state == "rejected" or (line.error is not None and line.error.type in _UNREPEATABLE):
-        return Ending.UNKNOWN
+        return RoundEnding.UNKNOWN
     if line.state == "completed" or line.bodies or any(round_.by != "resolvers" for round_ in rounds):
-        return Ending.BODY
-    return Ending.REFUSED if line.state == "refused" else Ending.FAILED
+        return RoundEnding.BODY
+    return RoundEnding.DECLINED if line.state == "declined" else RoundEnding.FAILED
 
 
 def revealed(kept: Kept | None) -> JsonValue:

@@ -26,8 +26,8 @@ from mcp_types import (
 from pydantic import BaseModel, ValidationError
 
 from roundtrip.checking.recorded import Answer, Kind, NotReplayable, RecordedCall
-from roundtrip.client.legs import Era, Leg, Method, send
-from roundtrip.engine.answers import Open
+from roundtrip.client.legs import Era, LegRequest, Method, send
+from roundtrip.engine.answers import PendingQuestion
 from roundtrip.machine.journal import Action, Journal
 from roundtrip.machine.pins import Pinner
 from roundtrip.server.rehearsal import End, Rehearsal, rehearsing
@@ -43,7 +43,7 @@ class Played:
     """What became of one leg."""
 
     end: End
-    questions: tuple[Open, ...] = ()
+    questions: tuple[PendingQuestion, ...] = ()
     journal: Journal | None = None
     told: str = ""
     """Why it ended, where it did not ask and its body did not run."""
@@ -100,7 +100,7 @@ class Stage:
         return Played(done.end, done.questions, done.journal, told, done.unseen)
 
     async def _send(self, session: ClientSession, call: RecordedCall, responses: dict[str, InputResponse]) -> BaseModel:
-        leg = Leg(call.name, call.arguments, answers=responses or None, method=cast("Method", call.method))
+        leg = LegRequest(call.name, call.arguments, answers=responses or None, method=cast("Method", call.method))
         if call.method == "tools/call":
             # New calls get the highest version, but this one began with its own.
             meta = None if call.version is None else {"roundtrip/version": call.version}

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from roundtrip.checking.recorded import Question
+from roundtrip.checking.recorded import SeenQuestion
 from roundtrip.checking.verdicts import AskedAgain, Cause, Checked, Divergence, Turn, Verdict
 from roundtrip.safe_text import printable
 
@@ -74,7 +74,7 @@ def _turn_data(turn: Turn) -> dict[str, Any]:
     return {"told": turn.told, "questions": [_question_data(question) for question in turn.questions]}
 
 
-def _question_data(question: Question) -> dict[str, Any]:
+def _question_data(question: SeenQuestion) -> dict[str, Any]:
     told = {"kind": question.kind, "message": question.message, "form": question.form, "url": question.url}
     return {"key": question.key} | {name: value for name, value in told.items() if value is not None}
 
@@ -110,7 +110,7 @@ def _told_again(again: AskedAgain) -> Iterator[str]:
         yield from (f"    {line}" for line in _difference(before.form, now.form))
 
 
-def _words(question: Question) -> str:
+def _words(question: SeenQuestion) -> str:
     """What a question says, in one text."""
     if question.kind == "roots":
         return "the client's roots"

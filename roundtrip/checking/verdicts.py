@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from roundtrip.checking.recorded import Question
+from roundtrip.checking.recorded import SeenQuestion
 
 __all__ = ["AskedAgain", "Cause", "Checked", "Divergence", "Turn", "Verdict"]
 
@@ -34,8 +34,8 @@ class AskedAgain:
     """A question whose answer would not count any more."""
 
     cause: Cause
-    before: Question
-    now: Question
+    before: SeenQuestion
+    now: SeenQuestion
     complaint: str | None = None
     """What is wrong with the answer now."""
 
@@ -45,7 +45,7 @@ class Turn:
     """How a call goes on: with questions, or by what is told."""
 
     told: str
-    questions: tuple[Question, ...] = ()
+    questions: tuple[SeenQuestion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,5 +109,5 @@ def _gist(divergence: Divergence) -> tuple[object, ...]:
     return (divergence.actual.told,)
 
 
-def _keys(questions: Sequence[Question]) -> frozenset[str]:
+def _keys(questions: Sequence[SeenQuestion]) -> frozenset[str]:
     return frozenset(question.key for question in questions)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, Root
     from pydantic import BaseModel
 
-    from roundtrip.client.endings import Ending
+    from roundtrip.client.endings import ExitCode
 
 __all__ = ["COMMAND"]
 
@@ -93,12 +93,12 @@ def _run(arguments: Namespace) -> int:
         raise failed from failure
 
 
-def _call(arguments: Namespace) -> "Ending":
+def _call(arguments: Namespace) -> "ExitCode":
     import anyio
 
     from roundtrip.client.answers import NO_ANSWERS, read_answers
-    from roundtrip.client.call import Called, Plan, carry_out
-    from roundtrip.client.endings import CallFailed, Ending
+    from roundtrip.client.call import Called, CallPlan, carry_out
+    from roundtrip.client.endings import CallFailed, ExitCode
     from roundtrip.client.legs import Era
     from roundtrip.client.showing import text_of_result, text_of_tools
     from roundtrip.client.targets import target_of
@@ -109,7 +109,7 @@ def _call(arguments: Namespace) -> "Ending":
     terminal = Terminal(listen=arguments.answers != "-")
     if arguments.step and not terminal.has_person:
         raise CallFailed("--step needs a terminal to hold at")
-    plan = Plan(
+    plan = CallPlan(
         target=target_of(arguments.server, arguments.header),
         answers=NO_ANSWERS if arguments.answers is None else read_answers(arguments.answers),
         tool=arguments.tool,
@@ -123,7 +123,7 @@ def _call(arguments: Namespace) -> "Ending":
     done = anyio.run(carry_out, plan, terminal)
     if not isinstance(done, Called):
         _print(_as_json(*done.tools) if arguments.json else text_of_tools(done.tools))
-        return Ending.COMPLETED
+        return ExitCode.COMPLETED
     _print(_result_json(done.result) if arguments.json else text_of_result(done.result))
     return done.ending
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.loading import TARGET_HELP, load_server
-from roundtrip.cli.parsing import add_json, some_seconds
+from roundtrip.cli.parsing import add_json, positive_seconds
 from roundtrip.trace.writing.variables import TRACE_VARIABLE
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _configure(parser: ArgumentParser) -> None:
         "systems, for instance",
     )
     parser.add_argument(
-        "--timeout", type=some_seconds, default=_SECONDS, metavar="SECONDS", help="per leg; default: %(default)g"
+        "--timeout", type=positive_seconds, default=_SECONDS, metavar="SECONDS", help="per leg; default: %(default)g"
     )
     add_json(parser)
     parser.add_argument("files", nargs="+", metavar="TRANSCRIPT", help="transcripts, or directories of them")

@@ -13,13 +13,13 @@ def _configure(parser: ArgumentParser) -> None:
 
 def _run(arguments: Namespace) -> int:
     from roundtrip.demo.fleet import InstanceFailed
-    from roundtrip.demo.people import PersonAtTerminal
+    from roundtrip.demo.people import DemoPerson
     from roundtrip.demo.tour import CUSTOMER, DemoFailed, tour
 
     if arguments.ask:
         print("You are the customer. Type an answer, or 'decline' or 'cancel'.\n")
     try:
-        return 0 if tour(PersonAtTerminal() if arguments.ask else CUSTOMER) else 1
+        return 0 if tour(DemoPerson() if arguments.ask else CUSTOMER) else 1
     except (DemoFailed, InstanceFailed) as error:
         raise CommandFailed(str(error)) from error
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.parsing import some_seconds
+from roundtrip.cli.parsing import positive_seconds
 
 __all__ = ["COMMAND"]
 
@@ -36,7 +36,7 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="send an HTTP header")
     parser.add_argument(
         "--timeout",
-        type=some_seconds,
+        type=positive_seconds,
         default=_SECONDS,
         metavar="SECONDS",
         help="how long one request may take; default: %(default)g",

@@ -58,13 +58,13 @@ def _write(file: str, drawing: str) -> None:
 def _draw_call(arguments: Namespace, format: "Format") -> str:
     from roundtrip.cli.trace.sources import find_call, load
     from roundtrip.safe_text import printable
-    from roundtrip.trace.drawings.machine import Journey, draw_machine
+    from roundtrip.trace.drawings.machine import CallPath, draw_machine
 
     if arguments.target is not None:
         raise CommandFailed("--call marks the way of a call through the machine; leave MODULE:SERVER out")
     call = find_call(load(arguments), arguments.call)
     title = f"Call {printable(call.id)} of {printable(call.tool)}: {call.state}"
-    return draw_machine(format, Journey(call.visited, call.state), title=title)
+    return draw_machine(format, CallPath(call.visited, call.state), title=title)
 
 
 def _draw(target: str | None, tool: str | None, format: "Format") -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from roundtrip.trace.writing.variables import TRACE_VARIABLE
 
-__all__ = ["OptionsAnywhere", "add_call", "add_files", "add_json", "add_output", "seconds", "some_seconds"]
+__all__ = ["OptionsAnywhere", "add_call", "add_files", "add_json", "add_output", "positive_seconds", "seconds"]
 
 _LONGEST: Final = 10 * 365 * 86400.0
 
@@ -29,7 +29,7 @@ def seconds(text: str) -> float:
     return number
 
 
-def some_seconds(text: str) -> float:
+def positive_seconds(text: str) -> float:
     """A number of seconds above 0.
 
     Raises:

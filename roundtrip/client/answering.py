@@ -19,7 +19,7 @@ from mcp_types import (
     TextContent,
 )
 
-from roundtrip.client.answers import Answers, answered_form, answered_page, answered_request
+from roundtrip.client.answers import AnswerFile, answered_form, answered_page, answered_request
 from roundtrip.client.endings import CallFailed
 from roundtrip.client.person import PersonAtTerminal
 from roundtrip.client.showing import show_page
@@ -35,7 +35,7 @@ _MESSAGE_SHOWN = 80
 class Answering:
     """Answers one question at a time, however many the server asks at once."""
 
-    def __init__(self, terminal: Terminal, answers: Answers, roots: Sequence[Root]) -> None:
+    def __init__(self, terminal: Terminal, answers: AnswerFile, roots: Sequence[Root]) -> None:
         self._terminal = terminal
         self._person = PersonAtTerminal(terminal)
         self._answers = answers

@@ -25,7 +25,7 @@ from roundtrip.client.endings import CallFailed
 from roundtrip.client.fields import FieldInvalid
 from roundtrip.client.forms import check_content
 
-__all__ = ["NO_ANSWERS", "Answers", "answered_form", "answered_page", "answered_request", "read_answers"]
+__all__ = ["NO_ANSWERS", "AnswerFile", "answered_form", "answered_page", "answered_request", "read_answers"]
 
 _ACTIONS: Final = ("accept", "decline", "cancel")
 _MOST_FIELDS: Final = 10
@@ -34,17 +34,17 @@ _ENTRY: Final = frozenset({"key", "message", "answer"})
 
 
 @dataclass(slots=True)
-class _Entry:
+class _AnswerEntry:
     answer: Any
     key: str | None = None
     message: "re.Pattern[str] | None" = None
     used: bool = False
 
 
-class Answers:
+class AnswerFile:
     """The answers of one file; those that are given in order are given once."""
 
-    def __init__(self, entries: list[_Entry]) -> None:
+    def __init__(self, entries: list[_AnswerEntry]) -> None:
         self._entries = entries
 
     def find(self, key: str | None, message: str) -> tuple[bool, Any]:
@@ -63,10 +63,10 @@ class Answers:
         return False, None
 
 
-NO_ANSWERS: Final = Answers([])
+NO_ANSWERS: Final = AnswerFile([])
 
 
-def read_answers(file: str) -> Answers:
+def read_answers(file: str) -> AnswerFile:
     """The answers of a file, or of standard input (`-`).
 
     Raises:
@@ -81,13 +81,13 @@ def read_answers(file: str) -> Answers:
     except ValueError as error:
         raise CallFailed(f"the answers in {shown} are not JSON: {error}") from error
     if isinstance(written, dict):
-        return Answers([_Entry(answer, key) for key, answer in cast("dict[str, Any]", written).items()])
+        return AnswerFile([_AnswerEntry(answer, key) for key, answer in cast("dict[str, Any]", written).items()])
     if isinstance(written, list):
-        return Answers([_entry(entry, shown, n) for n, entry in enumerate(cast("list[Any]", written), 1)])
+        return AnswerFile([_entry(entry, shown, n) for n, entry in enumerate(cast("list[Any]", written), 1)])
     raise CallFailed(f"the answers in {shown} have to be an object (an answer per question key) or a list of objects")
 
 
-def _entry(written: Any, file: str, number: int) -> _Entry:
+def _entry(written: Any, file: str, number: int) -> _AnswerEntry:
     where = f"entry {number} of the answers in {file}"
     if (
         not isinstance(written, dict)
@@ -100,7 +100,7 @@ def _entry(written: Any, file: str, number: int) -> _Entry:
     if not isinstance(key, str | None) or not isinstance(message, str | None):
         raise CallFailed(f"{where}: 'key' and 'message' have to be text")
     try:
-        return _Entry(parts["answer"], key, re.compile(message) if message is not None else None)
+        return _AnswerEntry(parts["answer"], key, re.compile(message) if message is not None else None)
     except re.error as error:
         raise CallFailed(f"{where}: 'message' is no regular expression: {error}") from error
 

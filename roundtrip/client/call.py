@@ -34,17 +34,17 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from roundtrip.client.answering import DECLINED, Answering, kind_of_question
-from roundtrip.client.answers import Answers
+from roundtrip.client.answers import AnswerFile
 from roundtrip.client.arguments import arguments_of, find_tool
-from roundtrip.client.endings import CallFailed, Ending
-from roundtrip.client.legs import Era, Leg, send
+from roundtrip.client.endings import CallFailed, ExitCode
+from roundtrip.client.legs import Era, LegRequest, send
 from roundtrip.client.patience import Patience
 from roundtrip.client.targets import Target
 from roundtrip.client.terminal import Terminal
 from roundtrip.client.trouble import innermost, quiet
 from roundtrip.safe_text import printable
 
-__all__ = ["LEVELS", "Called", "Listed", "Plan", "carry_out"]
+__all__ = ["LEVELS", "CallPlan", "Called", "Listed", "carry_out"]
 
 LEVELS: Final[tuple[LoggingLevel, ...]] = get_args(LoggingLevel)
 """From the chattiest to the gravest."""
@@ -59,11 +59,11 @@ _LONGEST_PAUSE: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CallPlan:
     """What to call, and how."""
 
     target: Target
-    answers: Answers
+    answers: AnswerFile
     tool: str | None = None
     """None lists the tools."""
     arguments: Sequence[str] = ()
@@ -89,14 +89,14 @@ class Called:
     refused: bool
 
     @property
-    def ending(self) -> Ending:
+    def ending(self) -> ExitCode:
         """How the call ended."""
         if not self.result.is_error:
-            return Ending.COMPLETED
-        return Ending.REFUSED if self.refused else Ending.TOOL_FAILED
+            return ExitCode.COMPLETED
+        return ExitCode.REFUSED if self.refused else ExitCode.TOOL_FAILED
 
 
-async def carry_out(plan: Plan, terminal: Terminal) -> Listed | Called:
+async def carry_out(plan: CallPlan, terminal: Terminal) -> Listed | Called:
     """The tools, or the result of the call.
 
     Raises:
@@ -108,7 +108,7 @@ async def carry_out(plan: Plan, terminal: Terminal) -> Listed | Called:
 class _Caller:
     """Carries out one plan."""
 
-    def __init__(self, plan: Plan, terminal: Terminal) -> None:
+    def __init__(self, plan: CallPlan, terminal: Terminal) -> None:
         self._plan = plan
         self._terminal = terminal
         self._answering = Answering(terminal, plan.answers, plan.roots)
@@ -132,7 +132,8 @@ class _Caller:
             raise self._told(self._failure)
         if done is None:
             raise CallFailed(
-                f"the server did not answer within {self._plan.timeout:g} seconds; see --timeout", Ending.NO_CONNECTION
+                f"the server did not answer within {self._plan.timeout:g} seconds; see --timeout",
+                ExitCode.NO_CONNECTION,
             )
         return done
 
@@ -164,7 +165,7 @@ class _Caller:
         state: str | None = None
         pause = _FIRST_PAUSE
         while True:
-            leg = Leg(tool, arguments, answers=responses, state=state)
+            leg = LegRequest(tool, arguments, answers=responses, state=state)
             result = await send(client.session, leg, progress=self._progress)
             if not isinstance(result, InputRequiredResult):
                 return cast("CallToolResult", result)
@@ -180,7 +181,7 @@ class _Caller:
     async def _round(self, requests: dict[str, InputRequest], state: str | None) -> dict[str, InputResponse]:
         self._asked += 1
         if self._asked > _ROUNDS:
-            raise CallFailed(f"the server asked for more than {_ROUNDS} rounds", Ending.SERVER_ERROR)
+            raise CallFailed(f"the server asked for more than {_ROUNDS} rounds", ExitCode.SERVER_ERROR)
         with self._patience.waiting_for_the_person():
             if self._plan.step:
                 asks = ", ".join(f"{printable(key)} ({kind_of_question(asked)})" for key, asked in requests.items())
@@ -193,7 +194,7 @@ class _Caller:
                     raise CallFailed(
                         f"the question {key!r} was declined, which this kind of question has no answer for; "
                         "the call is given up",
-                        Ending.REFUSED,
+                        ExitCode.REFUSED,
                     )
                 responses[key] = response
         return responses
@@ -202,7 +203,7 @@ class _Caller:
         self._terminal.say()
         self._terminal.say(f"{state}; {anyio.current_time() - self._began:.1f} s so far", style="cyan")
         if await self._terminal.ask("Enter to go on:") is None:
-            raise CallFailed("stopped between two rounds", Ending.REFUSED)
+            raise CallFailed("stopped between two rounds", ExitCode.REFUSED)
 
     async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         del context
@@ -223,7 +224,7 @@ class _Caller:
         self._asked += 1
         try:
             if self._asked > _ROUNDS:
-                raise CallFailed(f"the server asked more than {_ROUNDS} questions", Ending.SERVER_ERROR)
+                raise CallFailed(f"the server asked more than {_ROUNDS} questions", ExitCode.SERVER_ERROR)
             with self._patience.waiting_for_the_person():
                 if self._plan.step:
                     kind = kind_of_question(request)
@@ -259,14 +260,14 @@ class _Caller:
             case CallFailed():
                 return error
             case MCPError(code=code) if code == REQUEST_TIMEOUT or (code == CONNECTION_CLOSED and _is_made_up(error)):
-                return CallFailed(f"the connection was lost: {error}{status}", Ending.NO_CONNECTION)
+                return CallFailed(f"the connection was lost: {error}{status}", ExitCode.NO_CONNECTION)
             case MCPError():
                 text = f"the server answered with an error: {error} [{error.code}]{status}"
-                return CallFailed(text, Ending.REFUSED if self._answering.refused else Ending.SERVER_ERROR)
+                return CallFailed(text, ExitCode.REFUSED if self._answering.refused else ExitCode.SERVER_ERROR)
             case ValidationError() | RuntimeError():
-                return CallFailed(f"the server broke the protocol: {_in_short(error)}{status}", Ending.SERVER_ERROR)
+                return CallFailed(f"the server broke the protocol: {_in_short(error)}{status}", ExitCode.SERVER_ERROR)
             case _:
-                return CallFailed(f"cannot reach the server: {_in_short(error)}{status}", Ending.NO_CONNECTION)
+                return CallFailed(f"cannot reach the server: {_in_short(error)}{status}", ExitCode.NO_CONNECTION)
 
 
 async def _all_tools(client: Client) -> list[Tool]:
@@ -278,7 +279,7 @@ async def _all_tools(client: Client) -> list[Tool]:
         cursor = page.next_cursor
         if cursor is None:
             return tools
-    raise CallFailed(f"the server's list of tools does not end after {_PAGES} pages", Ending.SERVER_ERROR)
+    raise CallFailed(f"the server's list of tools does not end after {_PAGES} pages", ExitCode.SERVER_ERROR)
 
 
 def _in_short(error: Exception) -> str:

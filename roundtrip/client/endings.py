@@ -4,10 +4,10 @@ from enum import IntEnum
 
 from roundtrip.safe_text import printable
 
-__all__ = ["CallFailed", "Ending"]
+__all__ = ["CallFailed", "ExitCode"]
 
 
-class Ending(IntEnum):
+class ExitCode(IntEnum):
     """The exit code of `roundtrip call`."""
 
     COMPLETED = 0
@@ -21,6 +21,6 @@ class Ending(IntEnum):
 class CallFailed(Exception):
     """The call has no result; the message says why and is fit for a terminal."""
 
-    def __init__(self, message: str, ending: Ending = Ending.WRONG_USAGE) -> None:
+    def __init__(self, message: str, ending: ExitCode = ExitCode.WRONG_USAGE) -> None:
         super().__init__(printable(message))
         self.ending = ending

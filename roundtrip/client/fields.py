@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from roundtrip.safe_text import printable
 
-__all__ = ["FORMATS", "Choice", "Field", "FieldInvalid", "Kind"]
+__all__ = ["FORMATS", "FieldChoice", "FieldInvalid", "FieldKind", "FormField"]
 
 _YES: Final = ("y", "yes", "true")
 _NO: Final = ("n", "no", "false")
@@ -27,7 +27,7 @@ class FieldInvalid(Exception):
     """A value that does not fit its field; the message says what would."""
 
 
-class Kind(Enum):
+class FieldKind(Enum):
     """What a field holds."""
 
     TEXT = "text"
@@ -40,7 +40,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FieldChoice:
     """One of the values that a field may have, with the title it is shown by."""
 
     value: str
@@ -48,15 +48,15 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FormField:
     """One field of a form."""
 
     name: str
-    kind: Kind
+    kind: FieldKind
     required: bool = False
     title: str | None = None
     description: str | None = None
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[FieldChoice, ...] = ()
     format: str | None = None
     least: float | None = None
     """The smallest number, the shortest text or the fewest choices."""
@@ -87,7 +87,7 @@ class Field:
 
     @property
     def _bounds(self) -> str | None:
-        unit = {Kind.TEXT: " characters", Kind.SEVERAL: " of them"}.get(self.kind, "")
+        unit = {FieldKind.TEXT: " characters", FieldKind.SEVERAL: " of them"}.get(self.kind, "")
         match (self.least, self.most):
             case (None, None):
                 return None
@@ -122,28 +122,30 @@ class Field:
             value = self.default
         elif not self.required:
             return False, None
-        elif self.kind is Kind.SEVERAL:
+        elif self.kind is FieldKind.SEVERAL:
             value = cast("list[str]", [])
         else:
-            raise FieldInvalid("it is required" + (f"; type {_EMPTY} for an empty text" * (self.kind is Kind.TEXT)))
+            raise FieldInvalid(
+                "it is required" + (f"; type {_EMPTY} for an empty text" * (self.kind is FieldKind.TEXT))
+            )
         self.check(value)
         return True, value
 
     def _value_of(self, typed: str) -> Any:
         match self.kind:
-            case Kind.TEXT:
+            case FieldKind.TEXT:
                 return "" if typed == _EMPTY else typed
-            case Kind.WHOLE:
+            case FieldKind.WHOLE:
                 return int(typed) if _WHOLE.fullmatch(typed) else typed
-            case Kind.NUMBER:
+            case FieldKind.NUMBER:
                 return int(typed) if _WHOLE.fullmatch(typed) else _decimal(typed)
-            case Kind.YES_NO:
+            case FieldKind.YES_NO:
                 return typed.lower() in _YES if typed.lower() in (*_YES, *_NO) else typed
-            case Kind.ONE:
+            case FieldKind.ONE:
                 return self._chosen(typed)
-            case Kind.SEVERAL:
+            case FieldKind.SEVERAL:
                 return list(dict.fromkeys(self._chosen(part.strip()) for part in typed.split(",") if part.strip()))
-            case Kind.JSON:
+            case FieldKind.JSON:
                 return _json(typed)
 
     def _chosen(self, typed: str) -> str:
@@ -158,9 +160,9 @@ class Field:
         """Raise FieldInvalid unless a JSON value fits."""
         if not _IS[self.kind](value):
             raise FieldInvalid(f"it has to be {_WANTED[self.kind]}")
-        if self.kind in (Kind.ONE, Kind.SEVERAL):
+        if self.kind in (FieldKind.ONE, FieldKind.SEVERAL):
             allowed = {choice.value for choice in self.choices}
-            chosen = cast("list[str]", value if self.kind is Kind.SEVERAL else [value])
+            chosen = cast("list[str]", value if self.kind is FieldKind.SEVERAL else [value])
             if not allowed.issuperset(chosen):
                 raise FieldInvalid(f"it has to be among {', '.join(printable(c.value) for c in self.choices)}")
         self._check_size(value)
@@ -168,9 +170,9 @@ class Field:
             raise FieldInvalid(f"it has to be {FORMATS[self.format][0]}")
 
     def _check_size(self, value: Any) -> None:
-        if self.kind in (Kind.TEXT, Kind.SEVERAL):
+        if self.kind in (FieldKind.TEXT, FieldKind.SEVERAL):
             size = len(value)
-        elif self.kind in (Kind.WHOLE, Kind.NUMBER):
+        elif self.kind in (FieldKind.WHOLE, FieldKind.NUMBER):
             size = value
         else:
             return
@@ -231,32 +233,32 @@ def _readable(read: Callable[[str], object], text: str) -> bool:
     return True
 
 
-_IS: Final[Mapping[Kind, Callable[[Any], bool]]] = {
-    Kind.TEXT: lambda value: isinstance(value, str),
-    Kind.WHOLE: _is_whole,
-    Kind.NUMBER: _is_number,
-    Kind.YES_NO: lambda value: isinstance(value, bool),
-    Kind.ONE: lambda value: isinstance(value, str),
-    Kind.SEVERAL: _is_texts,
-    Kind.JSON: lambda value: True,
+_IS: Final[Mapping[FieldKind, Callable[[Any], bool]]] = {
+    FieldKind.TEXT: lambda value: isinstance(value, str),
+    FieldKind.WHOLE: _is_whole,
+    FieldKind.NUMBER: _is_number,
+    FieldKind.YES_NO: lambda value: isinstance(value, bool),
+    FieldKind.ONE: lambda value: isinstance(value, str),
+    FieldKind.SEVERAL: _is_texts,
+    FieldKind.JSON: lambda value: True,
 }
 _WANTED: Final = {
-    Kind.TEXT: "text",
-    Kind.WHOLE: "a whole number",
-    Kind.NUMBER: "a number",
-    Kind.YES_NO: "yes or no (true or false in a file)",
-    Kind.ONE: "one of the choices",
-    Kind.SEVERAL: "a list of choices",
-    Kind.JSON: "JSON",
+    FieldKind.TEXT: "text",
+    FieldKind.WHOLE: "a whole number",
+    FieldKind.NUMBER: "a number",
+    FieldKind.YES_NO: "yes or no (true or false in a file)",
+    FieldKind.ONE: "one of the choices",
+    FieldKind.SEVERAL: "a list of choices",
+    FieldKind.JSON: "JSON",
 }
 _TYPED: Final = {
-    Kind.TEXT: "",
-    Kind.WHOLE: "a whole number",
-    Kind.NUMBER: "a number",
-    Kind.YES_NO: "y or n",
-    Kind.ONE: "type its number",
-    Kind.SEVERAL: "type their numbers, with commas between",
-    Kind.JSON: "JSON",
+    FieldKind.TEXT: "",
+    FieldKind.WHOLE: "a whole number",
+    FieldKind.NUMBER: "a number",
+    FieldKind.YES_NO: "y or n",
+    FieldKind.ONE: "type its number",
+    FieldKind.SEVERAL: "type their numbers, with commas between",
+    FieldKind.JSON: "JSON",
 }
 FORMATS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
     "email": ("an e-mail address, such as ada@example.com", lambda text: _EMAIL.fullmatch(text) is not None),

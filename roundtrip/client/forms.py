@@ -7,26 +7,26 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from roundtrip.client.fields import FORMATS, Choice, Field, FieldInvalid, Kind
+from roundtrip.client.fields import FORMATS, FieldChoice, FieldInvalid, FieldKind, FormField
 
 __all__ = ["check_content", "fields_of", "is_single_value"]
 
 _KINDS: Final = {
-    "string": Kind.TEXT,
-    "integer": Kind.WHOLE,
-    "number": Kind.NUMBER,
-    "boolean": Kind.YES_NO,
+    "string": FieldKind.TEXT,
+    "integer": FieldKind.WHOLE,
+    "number": FieldKind.NUMBER,
+    "boolean": FieldKind.YES_NO,
 }
 
 
-def fields_of(schema: Mapping[str, Any]) -> list[Field]:
+def fields_of(schema: Mapping[str, Any]) -> list[FormField]:
     """The fields of a form, in the server's order."""
     required = schema.get("required")
     names = cast("list[object]", required) if isinstance(required, list) else []
     return [_field(name, shape, name in names) for name, shape in _mapping(schema.get("properties")).items()]
 
 
-def is_single_value(fields: Sequence[Field]) -> bool:
+def is_single_value(fields: Sequence[FormField]) -> bool:
     """Return True if a form asks for one value, whose name says nothing that the question does not."""
     return len(fields) == 1 and fields[0].required and fields[0].label.casefold() == "value"
 
@@ -53,21 +53,21 @@ def check_content(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict
     return {name: filled[name] for name in fields if name in filled}
 
 
-def _field(name: str, shape: Any, required: bool) -> Field:
+def _field(name: str, shape: Any, required: bool) -> FormField:
     parts = _mapping(shape)
     kind, choices = _kind_of(parts)
-    low, high = {Kind.TEXT: ("minLength", "maxLength"), Kind.SEVERAL: ("minItems", "maxItems")}.get(
+    low, high = {FieldKind.TEXT: ("minLength", "maxLength"), FieldKind.SEVERAL: ("minItems", "maxItems")}.get(
         kind, ("minimum", "maximum")
     )
     format = parts.get("format")
-    return Field(
+    return FormField(
         name=name,
         kind=kind,
         required=required,
         title=_text(parts.get("title")),
         description=_text(parts.get("description")),
         choices=choices,
-        format=format if kind is Kind.TEXT and isinstance(format, str) and format in FORMATS else None,
+        format=format if kind is FieldKind.TEXT and isinstance(format, str) and format in FORMATS else None,
         least=_bound(parts.get(low)),
         most=_bound(parts.get(high)),
         has_default=parts.get("default") is not None,
@@ -75,25 +75,27 @@ def _field(name: str, shape: Any, required: bool) -> Field:
     )
 
 
-def _kind_of(parts: Mapping[str, Any]) -> tuple[Kind, tuple[Choice, ...]]:
+def _kind_of(parts: Mapping[str, Any]) -> tuple[FieldKind, tuple[FieldChoice, ...]]:
     kind = parts.get("type")
     if kind == "array":
         choices = _choices(_mapping(parts.get("items")))
-        return (Kind.SEVERAL, choices) if choices else (Kind.JSON, ())
+        return (FieldKind.SEVERAL, choices) if choices else (FieldKind.JSON, ())
     if choices := _choices(parts):
-        return Kind.ONE, choices
-    return _KINDS.get(kind, Kind.JSON) if isinstance(kind, str) else Kind.JSON, ()
+        return FieldKind.ONE, choices
+    return _KINDS.get(kind, FieldKind.JSON) if isinstance(kind, str) else FieldKind.JSON, ()
 
 
-def _choices(parts: Mapping[str, Any]) -> tuple[Choice, ...]:
+def _choices(parts: Mapping[str, Any]) -> tuple[FieldChoice, ...]:
     for word in ("oneOf", "anyOf"):
         options = [_mapping(option) for option in _list(parts.get(word))]
         if options and all(isinstance(option.get("const"), str) for option in options):
-            return tuple(Choice(option["const"], _text(option.get("title")) or option["const"]) for option in options)
+            return tuple(
+                FieldChoice(option["const"], _text(option.get("title")) or option["const"]) for option in options
+            )
     values = [value for value in _list(parts.get("enum")) if isinstance(value, str)]
     titles = [title for title in _list(parts.get("enumNames")) if isinstance(title, str)]
     return tuple(
-        Choice(value, title)
+        FieldChoice(value, title)
         for value, title in zip(values, titles if len(titles) == len(values) else values, strict=True)
     )
 

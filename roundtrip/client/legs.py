@@ -21,7 +21,7 @@ from mcp_types import (
     ReadResourceResult,
 )
 
-__all__ = ["ERAS", "Asking", "Era", "FinalResult", "Leg", "LegResult", "Method", "asking", "send"]
+__all__ = ["ERAS", "Asking", "Era", "FinalResult", "LegRequest", "LegResult", "Method", "asking", "send"]
 
 Method = Literal["tools/call", "prompts/get", "resources/read"]
 """What may ask (S1)."""
@@ -49,7 +49,7 @@ ERAS: Final = (Era.RETRY, Era.LIVE)
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
+class LegRequest:
     """One request of a call. A call has one on the live era, and one more than it has rounds on the retry era."""
 
     name: str
@@ -63,7 +63,7 @@ class Leg:
     meta: Mapping[str, Any] | None = None
 
 
-async def send(session: ClientSession, leg: Leg, *, progress: ProgressFnT | None = None) -> LegResult:
+async def send(session: ClientSession, leg: LegRequest, *, progress: ProgressFnT | None = None) -> LegResult:
     """Send one leg; the result may be questions.
 
     Raises:

@@ -13,7 +13,7 @@ from mcp_types import (
     TextContent,
 )
 
-from roundtrip.client.fields import Field, FieldInvalid, Kind
+from roundtrip.client.fields import FieldInvalid, FieldKind, FormField
 from roundtrip.client.forms import fields_of, is_single_value
 from roundtrip.client.showing import can_be_opened, show_messages, show_page
 from roundtrip.client.terminal import Terminal
@@ -26,7 +26,7 @@ _CANCEL: Final = ":cancel"
 _WAYS_OUT: Final = f"{_DECLINE} says no, {_CANCEL} breaks off"
 
 
-class _Refused(Exception):
+class _NoAnswer(Exception):
     """The person does not answer; `action` says how."""
 
     def __init__(self, action: str) -> None:
@@ -53,7 +53,7 @@ class PersonAtTerminal:
                 filled, value = await self._field(field, alone=is_single_value(fields))
                 if filled:
                     content[field.name] = value
-        except _Refused as refused:
+        except _NoAnswer as refused:
             return ElicitResult.model_validate({"action": refused.action})
         return ElicitResult(action="accept", content=content)
 
@@ -77,7 +77,7 @@ class PersonAtTerminal:
                     await self._open(page.url)
                     return ElicitResult(action="accept")
                 self._complain("type one of the letters in the brackets")
-        except _Refused as refused:
+        except _NoAnswer as refused:
             return ElicitResult.model_validate({"action": refused.action})
 
     async def stand_in(self, request: CreateMessageRequestParams) -> CreateMessageResult | None:
@@ -88,14 +88,14 @@ class PersonAtTerminal:
         try:
             while (line := await self._line(">")) != ".":
                 lines.append(line)
-        except _Refused:
+        except _NoAnswer:
             return None
         text = TextContent(text="\n".join(lines))
         return CreateMessageResult(
             role="assistant", content=text, model="a person at a terminal", stop_reason="endTurn"
         )
 
-    async def _field(self, field: Field, *, alone: bool) -> tuple[bool, Any]:
+    async def _field(self, field: FormField, *, alone: bool) -> tuple[bool, Any]:
         if not alone:
             self._terminal.say(f"{field.label}{' (required)' if field.required else ''}")
         if field.description and field.description != field.title:
@@ -111,7 +111,7 @@ class PersonAtTerminal:
             except FieldInvalid as invalid:
                 self._complain(str(invalid))
                 continue
-            if filled and field.kind in (Kind.ONE, Kind.SEVERAL):
+            if filled and field.kind in (FieldKind.ONE, FieldKind.SEVERAL):
                 self._terminal.say(f"  -> {field.shown(value)}", style="dim")
             return filled, value
 
@@ -121,7 +121,7 @@ class PersonAtTerminal:
                 case "y" | "yes":
                     return
                 case "n" | "no":
-                    raise _Refused("decline")
+                    raise _NoAnswer("decline")
                 case _:
                     self._complain("type y or n")
 
@@ -129,9 +129,9 @@ class PersonAtTerminal:
         line = await self._terminal.ask(prompt)
         match line.strip() if line is not None else None:
             case None | ":cancel":
-                raise _Refused("cancel")
+                raise _NoAnswer("cancel")
             case ":decline":
-                raise _Refused("decline")
+                raise _NoAnswer("decline")
             case _:
                 # A second colon lets the words themselves be typed.
                 return line[1:] if line and line.strip() in (f":{_DECLINE}", f":{_CANCEL}") else line or ""

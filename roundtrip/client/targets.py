@@ -16,7 +16,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from roundtrip.client.bounds import bound, uncompressed
-from roundtrip.client.endings import CallFailed, Ending
+from roundtrip.client.endings import CallFailed, ExitCode
 from roundtrip.client.terminal import Terminal
 from roundtrip.safe_text import printable
 
@@ -61,7 +61,7 @@ class Target:
             return
         program, *arguments = self.command
         if shutil.which(program) is None:
-            raise CallFailed(_no_program(program), Ending.NO_CONNECTION)
+            raise CallFailed(_no_program(program), ExitCode.NO_CONNECTION)
         parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
         with _shown(terminal) as log:
             async with stdio_client(parameters, errlog=log) as streams:

@@ -13,7 +13,7 @@ from typing import IO, Final
 from roundtrip.demo.instance import HOST, KEY_VARIABLE
 from roundtrip.demo.reports import Change, Ready, Report, read_report
 
-__all__ = ["Fleet", "Instance", "InstanceFailed"]
+__all__ = ["DemoFleet", "DemoInstance", "InstanceFailed"]
 
 _START_SECONDS: Final = 30.0
 _REPORT_SECONDS: Final = 10.0
@@ -24,7 +24,7 @@ class InstanceFailed(Exception):
     """An instance ended, or did not report in time; the message holds what it printed."""
 
 
-class Instance:
+class DemoInstance:
     """One instance: a name, and the process that has it at present."""
 
     def __init__(self, name: str, *, key: str) -> None:
@@ -122,18 +122,18 @@ class Instance:
         return f":\n{text[-2000:]}" if text else ""
 
 
-class Fleet:
+class DemoFleet:
     """All instances. Used with `with`: behind it none of their processes is left."""
 
     def __init__(self, names: Sequence[str], *, key: str) -> None:
         self._names = names
         self._key = key
-        self.instances: list[Instance] = []
+        self.instances: list[DemoInstance] = []
 
-    def __enter__(self) -> "Fleet":
+    def __enter__(self) -> "DemoFleet":
         try:
             for name in self._names:
-                self.instances.append(Instance(name, key=self._key))
+                self.instances.append(DemoInstance(name, key=self._key))
         except BaseException:
             self._end()
             raise

@@ -5,7 +5,7 @@ from typing import Any, Final, Protocol
 
 from mcp_types import ElicitRequestFormParams, ElicitResult
 
-__all__ = ["Person", "PersonAtTerminal", "ScriptedPerson"]
+__all__ = ["DemoPerson", "Person", "ScriptedPerson"]
 
 Content = dict[str, str | int | float | bool | list[str] | None]
 
@@ -34,7 +34,7 @@ class ScriptedPerson:
         return ElicitResult(action="decline") if content is None else ElicitResult(action="accept", content=content)
 
 
-class PersonAtTerminal:
+class DemoPerson:
     """Asks field by field. What is typed is sent as it is: whether it is valid is for the server to say.
 
     The end of the input cancels the call.

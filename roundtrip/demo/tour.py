@@ -27,7 +27,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from roundtrip.client.trouble import innermost
-from roundtrip.demo.fleet import Fleet, Instance
+from roundtrip.demo.fleet import DemoFleet, DemoInstance
 from roundtrip.demo.instance import HOST
 from roundtrip.demo.people import Person, ScriptedPerson
 from roundtrip.demo.reports import Change
@@ -79,7 +79,7 @@ def tour(person: Person) -> bool:
         InstanceFailed: An instance did not start, or went away.
     """
     _reach_loopback_directly()
-    with _ended_by_terminate(), Fleet(_NAMES, key=secrets.token_hex(32)) as fleet:
+    with _ended_by_terminate(), DemoFleet(_NAMES, key=secrets.token_hex(32)) as fleet:
         _say("Three instances of one bookshop. They share a key, and nothing else.")
         for instance in fleet.instances:
             _say(f"  {instance.name:<6} pid {instance.pid:<8} {instance.url()}")
@@ -87,7 +87,7 @@ def tour(person: Person) -> bool:
     return _conclude(legs, result)
 
 
-def _order(fleet: Fleet, person: Person) -> tuple[list[Served], CallToolResult]:
+def _order(fleet: DemoFleet, person: Person) -> tuple[list[Served], CallToolResult]:
     legs: list[Served] = []
     state: str | None = None
     answers: Answers | None = None
@@ -106,7 +106,7 @@ def _order(fleet: Fleet, person: Person) -> tuple[list[Served], CallToolResult]:
 
 
 def _leg(
-    number: int, instance: Instance, answers: Answers | None, state: str | None
+    number: int, instance: DemoInstance, answers: Answers | None, state: str | None
 ) -> tuple[Served, CallToolResult | InputRequiredResult]:
     url = instance.url()
     _say(f"\nLeg {number} is served by {instance.name} (pid {instance.pid})")
@@ -170,7 +170,7 @@ def _ask(person: Person, key: str, request: object) -> InputResponse:
     return answer
 
 
-def _replace(instance: Instance) -> None:
+def _replace(instance: DemoInstance) -> None:
     before = instance.pid
     instance.replace()
     _say(f"\n{instance.name} (pid {before}) is killed, and started again as pid {instance.pid}")

@@ -10,7 +10,19 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-__all__ = ["Began", "Facts", "Instance", "Journey", "Live", "Look", "Observed", "Place", "Reached", "Said", "Trouble"]
+__all__ = [
+    "Began",
+    "Facts",
+    "Live",
+    "Look",
+    "Observed",
+    "Place",
+    "ProbedCall",
+    "ProbedInstance",
+    "Reached",
+    "Said",
+    "Trouble",
+]
 
 _WORD: Final = 200
 _LAST: Final = 1e11
@@ -78,7 +90,7 @@ class Look(StrEnum):
 
 
 @dataclass(slots=True)
-class Instance:
+class ProbedInstance:
     """One process, by what it said."""
 
     facts: Facts
@@ -147,7 +159,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Journey:
+class ProbedCall:
     """A call whose first leg went to one place, and whose second to another or the same."""
 
     start: int
@@ -165,9 +177,9 @@ class Observed:
     """All that was seen."""
 
     places: list[Place]
-    instances: dict[str, Instance] = field(default_factory=dict[str, Instance])
+    instances: dict[str, ProbedInstance] = field(default_factory=dict[str, ProbedInstance])
     """By their ids, in the order in which they were met."""
-    journeys: list[Journey] = field(default_factory=list[Journey])
+    journeys: list[ProbedCall] = field(default_factory=list[ProbedCall])
     expected: int | None = None
     """How many instances there should be, if somebody has said so."""
     marker: str | None = None
@@ -176,7 +188,7 @@ class Observed:
     @property
     def announced(self) -> int:
         """How many instances there are at least, by what those that were met say of their fellow workers."""
-        groups: dict[str, list[Instance]] = {}
+        groups: dict[str, list[ProbedInstance]] = {}
         for name, instance in self.instances.items():
             groups.setdefault(instance.facts.group or f"alone {name}", []).append(instance)
         return sum(max(len(some), *(one.facts.workers or 1 for one in some)) for some in groups.values())

@@ -7,7 +7,7 @@ from itertools import combinations
 from statistics import median
 from typing import Final, TypeVar
 
-from roundtrip.doctor.facts import Facts, Instance, Journey, Live, Look, Observed, Place, Reached, Trouble
+from roundtrip.doctor.facts import Facts, Live, Look, Observed, Place, ProbedCall, ProbedInstance, Reached, Trouble
 from roundtrip.safe_text import build_text
 from roundtrip.server.requests import SKEW
 
@@ -265,7 +265,7 @@ def _clocks(seen: Observed) -> Iterator[Finding]:
         yield Finding(Level.NOTE, "clock", text, "Nothing of the service's depends on it.")
 
 
-def _spread(instances: Sequence[Instance]) -> float:
+def _spread(instances: Sequence[ProbedInstance]) -> float:
     """By how much two clocks differ for sure."""
     return max(
         abs(one.offset - other.offset) - one.uncertainty - other.uncertainty
@@ -348,7 +348,7 @@ def _ledgers(seen: Observed) -> Iterator[Finding]:
         yield Finding(Level.OK, "ledger", f"{_labels(seen, demanding)} share one ledger ({kinds})")
 
 
-def _ledger_advice(demanding: Sequence[Instance]) -> str:
+def _ledger_advice(demanding: Sequence[ProbedInstance]) -> str:
     kinds = {instance.facts.ledger for instance in demanding}
     if any(instance.facts.reach == "process" for instance in demanding):
         return "A MemoryLedger holds for one process: give all instances the same RedisLedger, or SqliteLedger."
@@ -393,12 +393,12 @@ _UNEXPLAINED: Final = (
 )
 
 
-def _destination(seen: Observed, journey: Journey) -> str:
+def _destination(seen: Observed, journey: ProbedCall) -> str:
     behind = seen.behind(journey.end)
     return seen.label(behind[0]) if len(behind) == 1 else "another instance"
 
 
-def _reason(seen: Observed, journey: Journey) -> str:
+def _reason(seen: Observed, journey: ProbedCall) -> str:
     """Why a token was refused, as far as what the two say of themselves tells."""
     behind = seen.behind(journey.end)
     start = seen.instances.get(journey.began or "")
@@ -449,11 +449,11 @@ def _who(seen: Observed, members: Sequence[Facts]) -> str:
     return seen.labels(facts.instance for facts in members)
 
 
-def _label(seen: Observed, instance: Instance) -> str:
+def _label(seen: Observed, instance: ProbedInstance) -> str:
     return seen.label(instance.facts.instance)
 
 
-def _labels(seen: Observed, instances: Sequence[Instance]) -> str:
+def _labels(seen: Observed, instances: Sequence[ProbedInstance]) -> str:
     return seen.labels(instance.facts.instance for instance in instances)
 
 

@@ -36,7 +36,18 @@ from roundtrip.client.bounds import TooLarge, bound, uncompressed
 from roundtrip.client.legs import Era
 from roundtrip.client.targets import Target
 from roundtrip.client.trouble import innermost, quiet
-from roundtrip.doctor.facts import Began, Instance, Journey, Live, Look, Observed, Place, Reached, Said, Trouble
+from roundtrip.doctor.facts import (
+    Began,
+    Live,
+    Look,
+    Observed,
+    Place,
+    ProbedCall,
+    ProbedInstance,
+    Reached,
+    Said,
+    Trouble,
+)
 from roundtrip.server.probe import PROBE_TOOL
 from roundtrip.server.refusals import is_refusal
 
@@ -74,7 +85,7 @@ class _Failed(Exception):
         self.detail = detail[:_DETAIL]
 
 
-class _Refused(_Failed):
+class _TokenRejected(_Failed):
     """An instance would not take the token of a call."""
 
 
@@ -199,7 +210,7 @@ class _Observer:
         known = self._seen.instances.get(said.instance)
         offset = said.clock - midpoint
         if known is None:
-            known = self._seen.instances[said.instance] = Instance(said, set(), offset, uncertainty)
+            known = self._seen.instances[said.instance] = ProbedInstance(said, set(), offset, uncertainty)
         known.places.add(number)
         if uncertainty < known.uncertainty:
             known.offset, known.uncertainty = offset, uncertainty
@@ -237,7 +248,7 @@ class _Observer:
             if journey.began is not None and journey.ended is not None and journey.began != journey.ended
         }
 
-    async def _journey(self, start: int, end: int) -> Journey:
+    async def _journey(self, start: int, end: int) -> ProbedCall:
         began: str | None = None
         try:
             asked = await self._on(start, Era.RETRY, partial(_send, arguments={"journey": True}))
@@ -247,11 +258,11 @@ class _Observer:
                 began = _began(asked)
                 asked = await self._on(end, Era.RETRY, partial(_answer, asked=asked))
             reached = _read(Began, asked)
-        except _Refused:
-            return Journey(start, end, Reached.REFUSED, began)
+        except _TokenRejected:
+            return ProbedCall(start, end, Reached.REFUSED, began)
         except _Failed as failure:
-            return Journey(start, end, Reached.FAILED, began, detail=failure.detail or failure.trouble.value)
-        return Journey(start, end, Reached.DONE, reached.began, reached.instance)
+            return ProbedCall(start, end, Reached.FAILED, began, detail=failure.detail or failure.trouble.value)
+        return ProbedCall(start, end, Reached.DONE, reached.began, reached.instance)
 
     # What else a place offers.
 
@@ -337,7 +348,7 @@ class _Observer:
             case TimeoutError() | httpx2.TimeoutException() | None:
                 return _Failed(Trouble.TIMEOUT, f"no answer within {self._timeout:g} s")
             case MCPError() if is_refusal(error):
-                return _Refused(Trouble.STRANGE, "it refuses what carries no token")
+                return _TokenRejected(Trouble.STRANGE, "it refuses what carries no token")
             case _ if status in (401, 403):
                 return _Failed(Trouble.FORBIDDEN, said)
             case _ if status in (404, 405):

@@ -33,7 +33,7 @@ from roundtrip.questions.reviews import Review
 from roundtrip.questions.wire import FormQuestion, Question, UrlQuestion, question_of
 from roundtrip.resolvers.plan import Node, Plan
 
-__all__ = ["UNNAMED", "VOLATILE_AFTER", "Answers", "Noted", "Open", "seeds_of", "without_value"]
+__all__ = ["UNNAMED", "VOLATILE_AFTER", "Answers", "Noted", "PendingQuestion", "seeds_of", "without_value"]
 
 _STAND_IN = "~"
 """Begins, among the computed values, the names of questions that something stands in for."""
@@ -49,7 +49,7 @@ _ELICITATION_ID_BYTES: Final = 12
 
 
 @dataclass(slots=True)
-class Open:
+class PendingQuestion:
     """One question that has no answer yet, as it will be put and as the journal will note it."""
 
     key: str
@@ -132,7 +132,7 @@ class Answers:
         self._counted: set[tuple[str, str]] = set()
         self.guarded: set[str] = set()
         """The names of questions whose answers are counted."""
-        self.open: dict[str, Open] = {}
+        self.open: dict[str, PendingQuestion] = {}
         self.words: dict[str, str] = {}
         """The words of this leg's questions that have no name of their own."""
         self.forms: dict[str, Form] = {}
@@ -215,7 +215,9 @@ class Answers:
             guess = self._uncounted(names, question)
             if guess is not NOTHING:
                 asked = Asked(self._pin(question))
-                return self._leave_open(Open(key, question, asked, Reason.MISSING, decisive=decisive, guess=guess))
+                return self._leave_open(
+                    PendingQuestion(key, question, asked, Reason.MISSING, decisive=decisive, guess=guess)
+                )
         restored = self._restore(names, question) if self.entries or self.computed else None
         if restored is not None:
             self.open.pop(key, None)
@@ -232,11 +234,13 @@ class Answers:
             if answered:
                 self._tell_read(key, self._responses[name], "lost")
             return self._leave_open(
-                Open(key, question, again, _reworded(changed), changed, decisive=decisive, lost=changed if lost else ())
+                PendingQuestion(
+                    key, question, again, _reworded(changed), changed, decisive=decisive, lost=changed if lost else ()
+                )
             )
         if not answered:
             again = asked._replace(pin=self._pin(question), discards=0)
-            return self._leave_open(Open(key, question, again, Reason.MISSING, decisive=decisive))
+            return self._leave_open(PendingQuestion(key, question, again, Reason.MISSING, decisive=decisive))
         response = self._responses.pop(name)
         try:
             outcome, data = self._read(question, response)
@@ -325,7 +329,9 @@ class Answers:
         reason = Reason.UNFINISHED if agreed else _reworded(changed) if changed else Reason.MISSING
         again = Asked(self._pin(question))
         return self._leave_open(
-            Open(key, question, again, reason, () if agreed else changed, consented=agreed, decisive=decisive)
+            PendingQuestion(
+                key, question, again, reason, () if agreed else changed, consented=agreed, decisive=decisive
+            )
         )
 
     def _leave_invalid(
@@ -349,7 +355,7 @@ class Answers:
         if attempts >= question.attempts:
             raise AnswerRejected(key, attempts=attempts, reason=str(error)) from error
         self._leave_open(
-            Open(
+            PendingQuestion(
                 key,
                 question,
                 Asked(self._pin(question), attempts=attempts),
@@ -545,7 +551,7 @@ class Answers:
         else:
             reason, changed, former = Reason.NEW, (), None
         self._leave_open(
-            Open(
+            PendingQuestion(
                 key,
                 question,
                 asked,
@@ -598,7 +604,7 @@ class Answers:
         else:
             self._watch(AnswerRead(key, "accept", how, response))
 
-    def _leave_open(self, waiting: Open) -> None:
+    def _leave_open(self, waiting: PendingQuestion) -> None:
         if waiting.key in self.guarded:
             # A form that shows the valid fields of what was sent before would tell which are.
             self.open[waiting.key] = waiting
@@ -614,7 +620,7 @@ class Answers:
             raise AnswerInvalid("it was malformed")
         return question.read(response)
 
-    async def stand_in(self, waiting: Open) -> None:
+    async def stand_in(self, waiting: PendingQuestion) -> None:
         """Give an open question the value that its author wants where the client cannot be asked.
 
         Raises:
@@ -627,7 +633,7 @@ class Answers:
                 value = await value
         self.keep(waiting, value, source="otherwise=")
 
-    def keep(self, waiting: Open, value: Any, *, source: str) -> None:
+    def keep(self, waiting: PendingQuestion, value: Any, *, source: str) -> None:
         """Fix the value of an open question for the rest of the call, as the client will not give it.
 
         Raises:

@@ -8,7 +8,7 @@ from mcp_types import ClientCapabilities, ElicitResult, InputRequest, InputRespo
 from mcp_types.version import is_version_at_least
 from pydantic import BaseModel, ValidationError
 
-from roundtrip.engine.answers import Open
+from roundtrip.engine.answers import PendingQuestion
 from roundtrip.errors import ChannelMissing
 
 __all__ = ["CLIENTS_STOP_AFTER_ROUNDS", "Client", "ask_live", "is_retry_era", "require_channel"]
@@ -61,14 +61,14 @@ def is_retry_era(protocol_version: str | None) -> bool:
     return protocol_version is not None and is_version_at_least(protocol_version, _RETRY_SINCE)
 
 
-def require_channel(client: Client, batch: Sequence[Open]) -> None:
+def require_channel(client: Client, batch: Sequence[PendingQuestion]) -> None:
     """Raise ChannelMissing unless a live batch can be sent at all."""
     if not client.can_be_asked_live:
         keys = [waiting.key for waiting in batch]
         raise ChannelMissing(keys, protocol_version=client.protocol_version, in_session=client.in_session)
 
 
-async def ask_live(client: Client, batch: Sequence[Open]) -> Mapping[str, InputResponse | None]:
+async def ask_live(client: Client, batch: Sequence[PendingQuestion]) -> Mapping[str, InputResponse | None]:
     """Put a batch of questions one after the other, and wait for each.
 
     A malformed answer comes back as None. After an answer that refuses the whole call the rest is not asked.

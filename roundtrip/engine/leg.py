@@ -16,13 +16,13 @@ import anyio
 import anyio.to_thread
 from mcp_types import InputRequiredResult, InputResponse
 
-from roundtrip.engine.answers import Answers, Open
+from roundtrip.engine.answers import Answers, PendingQuestion
 from roundtrip.engine.body import Body
 from roundtrip.engine.client_port import Client, is_retry_era
 from roundtrip.engine.once import Once, kept_in, terms_of
-from roundtrip.engine.outlasting import Outlasting
+from roundtrip.engine.outlasting import CancellationShield
 from roundtrip.engine.rounds import Guess, Rounds
-from roundtrip.engine.teardown import Managers, Outlive, Report
+from roundtrip.engine.teardown import Outlive, Report, TeardownStack
 from roundtrip.engine.timeouts import within
 from roundtrip.engine.unwinding import Revision, Suspension, cancellations_restored, verdict_on
 from roundtrip.errors import BodyMistake, CannotAsk, QuestionRefused, RoundtripError, TokenTooLarge, ToolTimedOut
@@ -35,9 +35,9 @@ from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.cancelling import cancel_requests, is_cancelled, strayed
 from roundtrip.resolvers.plan import Node, Plan
-from roundtrip.resolvers.scheduler import Enter, Refusal, RunInThread, Walk, enter_nothing
+from roundtrip.resolvers.scheduler import DeclinedParameter, Enter, RunInThread, Scheduler, enter_nothing
 
-__all__ = ["DONE", "Authored", "Finished", "Leg", "LegEnd", "Limits", "Refused", "Suspended", "open_call", "serve"]
+__all__ = ["DONE", "Authored", "Declined", "Finished", "Leg", "LegEnd", "Limits", "Suspended", "open_call", "serve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Finished(NamedTuple):
 class Suspended(NamedTuple):
     """The leg ends with questions, to be resumed from the state."""
 
-    questions: dict[str, Open]
+    questions: dict[str, PendingQuestion]
     state: str
 
     def result(self) -> InputRequiredResult:
@@ -91,7 +91,7 @@ class Authored(NamedTuple):
     state: str | None
 
 
-class Refused(NamedTuple):
+class Declined(NamedTuple):
     """The user declined or cancelled what the call could not do without."""
 
     reason: str
@@ -100,7 +100,7 @@ class Refused(NamedTuple):
 DONE: Final = "done"
 """The parameter that the plan of a page's `done` function fills."""
 
-LegEnd = Finished | Suspended | Authored | Refused
+LegEnd = Finished | Suspended | Authored | Declined
 
 
 def _report_nothing(label: str, error: BaseException) -> None:
@@ -132,7 +132,7 @@ class Leg:
     gate: tuple[str, Marker] | None = None
     """A question, with its name, that must be accepted before anything runs."""
     build: str = ""
-    managers: Managers | None = None
+    managers: TeardownStack | None = None
     """What has been entered for the request before the leg began, to be left with what the leg enters."""
     known: Mapping[Hashable, Outcome] | None = None
     """What nodes have yielded for the request before the leg began."""
@@ -262,7 +262,7 @@ async def serve(
         pinned_for=leg.origin,
     )
 
-    run = _Run(leg, answers, make_context)
+    run = _BodyRun(leg, answers, make_context)
     leg.offer(run.context)
 
     plans: dict[int, Plan] = {}
@@ -272,7 +272,7 @@ async def serve(
         plan = plans.get(id(done)) or plans.setdefault(id(done), leg.plan_for(done))
         if not plan.enters:
             return await _finish(plan, leg, arguments, run.context, enter_nothing)
-        managers = Managers(leg.report)
+        managers = TeardownStack(leg.report)
         finishing = _finish(plan, leg, arguments, run.context, managers.enter)
         return await managers.around(finishing, ended_by=lambda value: None)
 
@@ -298,8 +298,8 @@ async def serve(
             work = kept_in(once, call, work, value_of=_returned, computed=answers.newly_computed)
             work = run.outlasting.around(work)
         end = await work
-        if isinstance(end, Refused):
-            call.apply(Event.REFUSE, reason=end.reason)
+        if isinstance(end, Declined):
+            call.apply(Event.DECLINE, reason=end.reason)
             return end
         rounds.go_on()
         return _end(leg, end)
@@ -309,8 +309,8 @@ async def serve(
             return _suspend(leg, answers, rounds)
         if isinstance(verdict, QuestionRefused):
             rounds.go_on()
-            call.apply(Event.REFUSE, reason=str(verdict))
-            return Refused(str(verdict))
+            call.apply(Event.DECLINE, reason=str(verdict))
+            return Declined(str(verdict))
         if isinstance(verdict, CannotAsk):
             call.apply(Event.REJECT, error=str(verdict))
         else:
@@ -331,11 +331,11 @@ async def serve(
 async def _work(
     leg: Leg,
     answers: Answers,
-    run: _Run,
+    run: _BodyRun,
     arguments: Mapping[str, Any],
     silent: bool,
     execute: Callable[[dict[str, Any], Any], Awaitable[Any]],
-) -> Finished | Refused:
+) -> Finished | Declined:
     """All of a leg that may take long: have it confirmed, resolve, and run the body until it revises nothing."""
     call, rounds = leg.call, run.rounds
     if leg.journal is not None:
@@ -346,7 +346,7 @@ async def _work(
         try:
             if not leg.plan.enters:
                 return await _run_once(leg, answers, run, arguments, silent, execute, enter_nothing)
-            managers = Managers(leg.report)
+            managers = TeardownStack(leg.report)
             once = _run_once(leg, answers, run, arguments, silent, execute, managers.enter)
             with cancellations_restored():
                 return await managers.around(once, ended_by=_ended_by, outlive=leg.outlive)
@@ -361,18 +361,18 @@ async def _work(
 async def _run_once(
     leg: Leg,
     answers: Answers,
-    run: _Run,
+    run: _BodyRun,
     arguments: Mapping[str, Any],
     silent: bool,
     execute: Callable[[dict[str, Any], Any], Awaitable[Any]],
     enter: Enter,
-) -> Finished | Refused:
+) -> Finished | Declined:
     """Resolve, and run the body."""
     values: dict[str, Any] = {}
     if leg.plan.nodes:
         refusal = await _resolve(leg, answers, run.rounds, arguments, run.context, values, enter)
         if refusal is not None:
-            return Refused(str(refusal))
+            return Declined(str(refusal))
     uncovered = leg.once is not None and leg.journal is None
     if uncovered:
         if leg.begin_uncovered is None:
@@ -391,26 +391,26 @@ async def _run_once(
         return Finished(await execute(values, run.context()))
 
 
-def _returned(end: Finished | Refused) -> Any:
+def _returned(end: Finished | Declined) -> Any:
     """What there is to remember of how a leg ended."""
     return end.value if isinstance(end, Finished) else None
 
 
-def _ended_by(end: Finished | Refused) -> BaseException | None:
+def _ended_by(end: Finished | Declined) -> BaseException | None:
     """What a refused call is to what it has entered: not a success."""
-    if isinstance(end, Refused):
+    if isinstance(end, Declined):
         return RoundtripError(end.reason)
     # A body that asks by hand ends the leg as any other question does.
     return Suspension() if isinstance(end.value, InputRequiredResult) else None
 
 
-class _Run:
+class _BodyRun:
     """One run of a body: its asking side and its context, each made when it is first needed."""
 
     __slots__ = ("_answers", "_body", "_context", "_leg", "_make_context", "outlasting", "rounds")
 
     rounds: Rounds
-    outlasting: Outlasting
+    outlasting: CancellationShield
     """Around all of the leg, where its body must run once."""
 
     def __init__(self, leg: Leg, answers: Answers, make_context: Callable[[Body], Any]) -> None:
@@ -418,7 +418,7 @@ class _Run:
         self._answers = answers
         self._make_context = make_context
         if leg.once is not None:
-            self.outlasting = Outlasting(bounded=leg.timeout is not None)
+            self.outlasting = CancellationShield(bounded=leg.timeout is not None)
         self._body: Body | None = None
         self._context: Any = None
 
@@ -547,9 +547,9 @@ async def _resolve(
     context: Callable[[], Any],
     values: dict[str, Any],
     enter: Enter,
-) -> Refusal | None:
+) -> DeclinedParameter | None:
     """Fill `values`, asking what has to be asked; a refusal is what the user would not answer."""
-    walk = Walk(
+    walk = Scheduler(
         leg.plan,
         arguments=arguments,
         context=context,
@@ -580,7 +580,7 @@ async def _finish(plan: Plan, leg: Leg, arguments: Mapping[str, Any], context: C
         del marker
         raise BodyMistake(f"{node.label} decides whether a page is done with, and cannot ask a question of its own")
 
-    walk = Walk(
+    walk = Scheduler(
         plan,
         arguments=arguments,
         context=context,

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import anyio
 
-__all__ = ["Outlasting"]
+__all__ = ["CancellationShield"]
 
 T = TypeVar("T")
 
@@ -15,7 +15,7 @@ OUTLASTS = 60.0
 timeout it ends by itself."""
 
 
-class Outlasting:
+class CancellationShield:
     """Around the work of a leg, which a cancellation from outside ends until its body has begun."""
 
     __slots__ = ("_bounded", "_scope", "_timer")

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 from mcp_types import ClientCapabilities
 
-from roundtrip.engine.answers import Answers, Open
+from roundtrip.engine.answers import Answers, PendingQuestion
 from roundtrip.engine.client_port import Client, ask_live, is_retry_era, require_channel
 from roundtrip.engine.timeouts import clock_standing, end_after
 from roundtrip.engine.unwinding import Suspension
@@ -58,9 +58,9 @@ class Rounds:
         self._client = client
         self._answers = answers
         self.retry = is_retry_era(client.protocol_version)
-        self.batch: dict[str, Open] = {}
+        self.batch: dict[str, PendingQuestion] = {}
 
-    async def put(self, batch: Sequence[Open]) -> None:
+    async def put(self, batch: Sequence[PendingQuestion]) -> None:
         """Ask, and have the answers delivered; or, where a client cannot be asked, what stands in for them.
 
         After stand-ins the rest of the batch is still open, and is put again by whoever settles it.
@@ -106,7 +106,7 @@ class Rounds:
             self._call.apply(Event.EXECUTE)
         self._answers.deliver(responses, {waiting.key: waiting.asked for waiting in batch})
 
-    async def _count(self, waiting: Open) -> bool:
+    async def _count(self, waiting: PendingQuestion) -> bool:
         """Count an answer that may then be looked at; its question is settled again."""
         guesses = waiting.question.guesses if isinstance(waiting.question, FormQuestion) else None
         if self._guess is None or guesses is None:
@@ -118,7 +118,7 @@ class Rounds:
         self._answers.counted(waiting.key, waiting.guess)
         return True
 
-    async def _visit_pages(self, batch: Sequence[Open]) -> bool:
+    async def _visit_pages(self, batch: Sequence[PendingQuestion]) -> bool:
         """See whether pages that users agreed to go to are done with, waiting a while; True if one is."""
         pages = [
             (waiting, waiting.question)
@@ -153,7 +153,7 @@ class Rounds:
             with clock_standing():
                 await anyio.sleep(_POLL)
 
-    def _can_ask(self, waiting: Open, capabilities: ClientCapabilities | None) -> bool:
+    def _can_ask(self, waiting: PendingQuestion, capabilities: ClientCapabilities | None) -> bool:
         try:
             if not self.retry:
                 self._require_page(waiting, capabilities)
@@ -166,7 +166,7 @@ class Rounds:
             return False
         return True
 
-    def _require_page(self, waiting: Open, capabilities: ClientCapabilities | None) -> None:
+    def _require_page(self, waiting: PendingQuestion, capabilities: ClientCapabilities | None) -> None:
         """Raise UrlRequired where the client can only be told of a page."""
         question = waiting.question
         declared = capabilities.elicitation if capabilities is not None else None

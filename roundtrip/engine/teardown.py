@@ -18,7 +18,7 @@ from roundtrip.engine.unwinding import cancellations_restored
 from roundtrip.errors import DependencyEndedCall, InvalidSignature
 from roundtrip.resolvers.cancelling import cancel_requests, innermost_scope
 
-__all__ = ["Managers", "Outlive", "Report"]
+__all__ = ["Outlive", "Report", "TeardownStack"]
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ Outlive = Callable[[Callable[[], Awaitable[None]]], bool]
 """Takes what there is to do when the threads of a leg that were left behind have ended; False where there are none."""
 
 
-class Managers:
+class TeardownStack:
     """The entered dependencies of one leg, or of what comes before it."""
 
     __slots__ = ("_entered", "_holds_scope", "_report")

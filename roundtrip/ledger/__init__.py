@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from roundtrip.ledger.contract import Claim, Ledger, LedgerDown, Reach, Standing
+from roundtrip.ledger.contract import Claim, EntryState, Ledger, LedgerDown, Reach
 from roundtrip.ledger.memory import MemoryLedger
 from roundtrip.on_demand import on_demand
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from roundtrip.ledger.redis import RedisLedger
     from roundtrip.ledger.sqlite import SqliteLedger
 
-__all__ = ["Claim", "Ledger", "LedgerDown", "MemoryLedger", "Reach", "RedisLedger", "SqliteLedger", "Standing"]
+__all__ = ["Claim", "EntryState", "Ledger", "LedgerDown", "MemoryLedger", "Reach", "RedisLedger", "SqliteLedger"]
 
 if not TYPE_CHECKING:
     # Every server needs the one in memory.

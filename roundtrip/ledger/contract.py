@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Claim", "Ledger", "LedgerDown", "Reach", "Standing"]
+__all__ = ["Claim", "EntryState", "Ledger", "LedgerDown", "Reach"]
 
 
 class Reach(IntEnum):
@@ -20,7 +20,7 @@ class Reach(IntEnum):
     FLEET = 3
 
 
-class Standing(Enum):
+class EntryState(Enum):
     """How it stands with an entry."""
 
     GRANTED = "granted"
@@ -37,7 +37,7 @@ class Standing(Enum):
 class Claim:
     """What a ledger answers to somebody who wants to begin."""
 
-    standing: Standing
+    standing: EntryState
     terms: str = ""
     """With what it was claimed by whoever began."""
     result: str | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from roundtrip.ledger.contract import Claim, LedgerDown, Reach, Standing
+from roundtrip.ledger.contract import Claim, EntryState, LedgerDown, Reach
 from roundtrip.ledger.waiting import Waiting
 
 __all__ = ["MemoryLedger"]
@@ -19,10 +19,10 @@ _ENTRY_BYTES: Final = 1024
 
 
 @dataclass(slots=True)
-class _Entry:
+class _LedgerEntry:
     terms: str
     holder: str
-    standing: Standing | None
+    standing: EntryState | None
     """None where it was begun and taken back."""
     lapses: float
     expires: float
@@ -57,7 +57,7 @@ class MemoryLedger:
         """Bytes by account."""
         # A server may serve on several event loops.
         self._lock = threading.Lock()
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _LedgerEntry] = {}
         self._waiting = Waiting()
         self._expiries: list[tuple[float, str]] = []
 
@@ -89,25 +89,27 @@ class MemoryLedger:
             else:
                 notes = entry.notes
                 seen = _seen(entry, now)
-                again = seen is not None and entry.holder == holder and seen.standing is Standing.RUNNING
-                if seen is not None and not again and not (although_unknown and seen.standing is Standing.UNKNOWN):
+                again = seen is not None and entry.holder == holder and seen.standing is EntryState.RUNNING
+                if seen is not None and not again and not (although_unknown and seen.standing is EntryState.UNKNOWN):
                     return seen
-                begun = entry.holder == holder and entry.standing is Standing.RUNNING and not entry.tentative
+                begun = entry.holder == holder and entry.standing is EntryState.RUNNING and not entry.tentative
                 tentative = tentative and not begun
             if entry is not None:
                 self._count(entry, -entry.size)
-            entry = _Entry(terms, holder, Standing.RUNNING, now + lease, now + keep, tentative, account, notes=notes)
+            entry = _LedgerEntry(
+                terms, holder, EntryState.RUNNING, now + lease, now + keep, tentative, account, notes=notes
+            )
             self._count(entry, entry.size)
             self._entries[key] = entry
             heapq.heappush(self._expiries, (now + keep, key))
-            return Claim(Standing.GRANTED, terms, notes=dict(notes))
+            return Claim(EntryState.GRANTED, terms, notes=dict(notes))
 
     async def renew(self, key: str, *, holder: str, lease: float) -> bool:
         """As the contract says."""
         now = self._clock()
         with self._lock:
             entry = self._entries.get(key)
-            if entry is None or entry.holder != holder or entry.standing is not Standing.RUNNING:
+            if entry is None or entry.holder != holder or entry.standing is not EntryState.RUNNING:
                 return False
             entry.lapses = now + lease
         return True
@@ -119,9 +121,9 @@ class MemoryLedger:
             entry = self._entries.get(key)
             if entry is None or entry.holder != holder:
                 return False
-            if entry.standing is Standing.SETTLED:
+            if entry.standing is EntryState.SETTLED:
                 return entry.result == result
-            entry.standing = Standing.UNKNOWN if result is None else Standing.SETTLED
+            entry.standing = EntryState.UNKNOWN if result is None else EntryState.SETTLED
             entry.result = result
             self._count(entry, len(result or ""))
             entry.expires = now + keep
@@ -132,7 +134,7 @@ class MemoryLedger:
         """As the contract says."""
         with self._lock:
             entry = self._entries.get(key)
-            if entry is None or entry.holder != holder or entry.standing is not Standing.RUNNING:
+            if entry is None or entry.holder != holder or entry.standing is not EntryState.RUNNING:
                 return False
             before = entry.notes.get(name)
             self._count(entry, len(value) + (len(name) if before is None else -len(before)))
@@ -149,7 +151,7 @@ class MemoryLedger:
                 return True
             if entry is None:
                 self._require_room(account)
-                entry = self._entries[key] = _Entry("", "", None, now, now + keep, account=account)
+                entry = self._entries[key] = _LedgerEntry("", "", None, now, now + keep, account=account)
                 self._count(entry, entry.size)
             if len(entry.notes) >= most:
                 return False
@@ -163,7 +165,7 @@ class MemoryLedger:
         """As the contract says."""
         with self._lock:
             entry = self._entries.get(key)
-            if entry is None or entry.holder != holder or entry.standing is not Standing.RUNNING:
+            if entry is None or entry.holder != holder or entry.standing is not EntryState.RUNNING:
                 return
             if entry.notes:
                 entry.standing = None
@@ -200,7 +202,7 @@ class MemoryLedger:
         entry = self._entries.pop(key)
         self._count(entry, -entry.size)
 
-    def _count(self, entry: _Entry, change: int) -> None:
+    def _count(self, entry: _LedgerEntry, change: int) -> None:
         self._bytes += change
         if entry.account is not None:
             held = self._held[entry.account] = self._held.get(entry.account, 0) + change
@@ -224,10 +226,10 @@ class MemoryLedger:
             )
 
 
-def _seen(entry: _Entry, now: float) -> Claim | None:
+def _seen(entry: _LedgerEntry, now: float) -> Claim | None:
     if entry.standing is None:
         return None
-    lapsed = entry.standing is Standing.RUNNING and entry.lapses <= now
+    lapsed = entry.standing is EntryState.RUNNING and entry.lapses <= now
     if lapsed and entry.tentative:
         return None
-    return Claim(Standing.UNKNOWN if lapsed else entry.standing, entry.terms, entry.result)
+    return Claim(EntryState.UNKNOWN if lapsed else entry.standing, entry.terms, entry.result)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from roundtrip.ledger.contract import Claim, LedgerDown, Reach, Standing
+from roundtrip.ledger.contract import Claim, EntryState, LedgerDown, Reach
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.redis_connections import RedisConnections, RedisDown, RedisScript, Word
 
@@ -131,9 +131,9 @@ class RedisLedger:
     ) -> Claim:
         """As the contract says. Accounts need no shares: what it holds is bounded by Redis."""
         del account
-        standing = "held" if tentative else Standing.RUNNING.value
+        standing = "held" if tentative else EntryState.RUNNING.value
         args = [terms, holder, _ms(lease), _ms(keep), "1" if although_unknown else "0", standing]
-        return _claim(await self._run(_CLAIM, key, args)) or Claim(Standing.UNKNOWN)
+        return _claim(await self._run(_CLAIM, key, args)) or Claim(EntryState.UNKNOWN)
 
     async def renew(self, key: str, *, holder: str, lease: float) -> bool:
         """As the contract says."""
@@ -141,7 +141,7 @@ class RedisLedger:
 
     async def settle(self, key: str, *, holder: str, result: str | None, keep: float) -> bool:
         """As the contract says."""
-        standing = Standing.UNKNOWN if result is None else Standing.SETTLED
+        standing = EntryState.UNKNOWN if result is None else EntryState.SETTLED
         return bool(await self._run(_SETTLE, key, [holder, standing.value, result or "", _ms(keep)]))
 
     async def note(self, key: str, name: str, value: str, *, holder: str) -> bool:
@@ -187,7 +187,7 @@ def _claim(answer: Any) -> Claim | None:
         notes = {
             _text(name)[1:]: _text(value) for name, value in zip(fields, fields, strict=True) if name.startswith(b":")
         }
-        return Claim(Standing(_text(standing)), _text(terms), None if result is None else _text(result), notes)
+        return Claim(EntryState(_text(standing)), _text(terms), None if result is None else _text(result), notes)
     except (ValueError, TypeError, AttributeError) as error:
         raise LedgerDown("the ledger on Redis cannot be used: it holds an entry that no ledger wrote") from error
 

@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
-from roundtrip.ledger.contract import Claim, LedgerDown, Reach, Standing
+from roundtrip.ledger.contract import Claim, EntryState, LedgerDown, Reach
 from roundtrip.ledger.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -162,14 +162,14 @@ class SqliteLedger:
                 "key": key,
                 "terms": terms,
                 "holder": holder,
-                "standing": "held" if tentative else Standing.RUNNING.value,
+                "standing": "held" if tentative else EntryState.RUNNING.value,
                 "lapses": now + lease,
                 "expires": now + keep,
                 "now": now,
                 "although": although_unknown,
             }
             if connection.execute(_CLAIM, given).rowcount:
-                return Claim(Standing.GRANTED, terms, notes=dict(connection.execute(_NOTES, {"key": key}).fetchall()))
+                return Claim(EntryState.GRANTED, terms, notes=dict(connection.execute(_NOTES, {"key": key}).fetchall()))
             return _look(connection, key)
 
         while (found := await self._run(claim)) is None:
@@ -184,7 +184,7 @@ class SqliteLedger:
 
     async def settle(self, key: str, *, holder: str, result: str | None, keep: float) -> bool:
         """As the contract says."""
-        standing = Standing.UNKNOWN if result is None else Standing.SETTLED
+        standing = EntryState.UNKNOWN if result is None else EntryState.SETTLED
         given = {"key": key, "holder": holder, "standing": standing.value, "result": result}
         return await self._run(lambda db: db.execute(_SETTLE, {**given, "expires": time.time() + keep}).rowcount > 0)
 
@@ -304,7 +304,7 @@ def _look(connection: sqlite3.Connection, key: str) -> Claim | None:
         return None
     standing, terms, result, lapses = found
     if standing == "held":
-        standing = Standing.RUNNING.value
-    if standing == Standing.RUNNING.value and lapses <= now:
-        return Claim(Standing.UNKNOWN, terms)
-    return Claim(Standing(standing), terms, result)
+        standing = EntryState.RUNNING.value
+    if standing == EntryState.RUNNING.value and lapses <= now:
+        return Claim(EntryState.UNKNOWN, terms)
+    return Claim(EntryState(standing), terms, result)

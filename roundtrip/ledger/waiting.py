@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 from anyio.lowlevel import RunVar
 
-from roundtrip.ledger.contract import Claim, LedgerDown, Standing
+from roundtrip.ledger.contract import Claim, EntryState, LedgerDown
 
 __all__ = ["Waiting"]
 
@@ -23,16 +23,16 @@ Look = Callable[[], Awaitable[Claim | None]]
 
 
 @dataclass(slots=True, eq=False)
-class _Waiter:
+class _ClaimWaiter:
     woken: anyio.Event = field(default_factory=anyio.Event)
     told: Claim | LedgerDown | None = None
 
 
 @dataclass(slots=True)
-class _Watch:
+class _EntryWatch:
     """Those who wait for one entry; the first of them looks."""
 
-    waiters: dict[_Waiter, None] = field(default_factory=dict[_Waiter, None])
+    waiters: dict[_ClaimWaiter, None] = field(default_factory=dict[_ClaimWaiter, None])
     seen: Claim | None = None
     """What was last seen."""
     pause: float = 0.0
@@ -42,7 +42,7 @@ class Waiting:
     """The watches of one ledger."""
 
     def __init__(self) -> None:
-        self._watches: RunVar[dict[str, _Watch]] = RunVar(f"roundtrip_waiting_{id(self)}")
+        self._watches: RunVar[dict[str, _EntryWatch]] = RunVar(f"roundtrip_waiting_{id(self)}")
 
     async def wait(self, key: str, look: Look, *, patience: float) -> Claim | None:
         """Return how an entry stands when it does not run any more, or when the patience ends; None where it is gone.
@@ -60,12 +60,12 @@ class Waiting:
         try:
             watches = self._watches.get()
         except LookupError:
-            watches = dict[str, _Watch]()
+            watches = dict[str, _EntryWatch]()
             self._watches.set(watches)
-        watch = watches.setdefault(key, _Watch())
+        watch = watches.setdefault(key, _EntryWatch())
         if len(watch.waiters) >= _MOST_WAITING:
             return watch.seen or await look()
-        waiter = _Waiter()
+        waiter = _ClaimWaiter()
         watch.waiters[waiter] = None
         try:
             return await _wait(watch, waiter, look, ends=anyio.current_time() + patience)
@@ -78,7 +78,7 @@ class Waiting:
                 del watches[key]
 
 
-async def _wait(watch: _Watch, waiter: _Waiter, look: Look, *, ends: float) -> Claim | None:
+async def _wait(watch: _EntryWatch, waiter: _ClaimWaiter, look: Look, *, ends: float) -> Claim | None:
     while next(iter(watch.waiters)) is not waiter:
         with anyio.move_on_after(ends - anyio.current_time()):
             await waiter.woken.wait()
@@ -100,7 +100,7 @@ async def _wait(watch: _Watch, waiter: _Waiter, look: Look, *, ends: float) -> C
         if watch.seen is None:
             watch.pause = _FIRST_PAUSE
             return None
-        if watch.seen.standing is not Standing.RUNNING:
+        if watch.seen.standing is not EntryState.RUNNING:
             _tell_all(watch, watch.seen)
             return watch.seen
         watch.pause = min(watch.pause * 2, _LONGEST_PAUSE) or _FIRST_PAUSE
@@ -108,7 +108,7 @@ async def _wait(watch: _Watch, waiter: _Waiter, look: Look, *, ends: float) -> C
             return watch.seen
 
 
-def _tell_all(watch: _Watch, told: Claim | LedgerDown) -> None:
+def _tell_all(watch: _EntryWatch, told: Claim | LedgerDown) -> None:
     for waiter in watch.waiters:
         waiter.told = told
         waiter.woken.set()

@@ -33,7 +33,7 @@ class State(StrEnum):
     EXECUTING = "executing"
     COMPLETED = "completed"
     FAILED = "failed"
-    REFUSED = "refused"
+    DECLINED = "declined"
     REJECTED = "rejected"
 
 
@@ -50,7 +50,7 @@ class Event(StrEnum):
     REVISE = "revise"
     FINISH = "finish"
     RECALL = "recall"
-    REFUSE = "refuse"
+    DECLINE = "decline"
     REJECT = "reject"
     FAIL = "fail"
 
@@ -77,8 +77,8 @@ ARROWS: Final[tuple[Arrow, ...]] = (
     Arrow(State.EXECUTING, Event.FINISH, State.COMPLETED),
     # The ledger already holds this call's result: the body does not run again.
     Arrow(State.RESOLVING, Event.RECALL, State.COMPLETED),
-    Arrow(State.RESOLVING, Event.REFUSE, State.REFUSED),
-    Arrow(State.EXECUTING, Event.REFUSE, State.REFUSED),
+    Arrow(State.RESOLVING, Event.DECLINE, State.DECLINED),
+    Arrow(State.EXECUTING, Event.DECLINE, State.DECLINED),
     Arrow(State.RECEIVED, Event.REJECT, State.REJECTED),
     Arrow(State.AWAITING_INPUT, Event.REJECT, State.REJECTED),
     Arrow(State.RESOLVING, Event.REJECT, State.REJECTED),

@@ -28,11 +28,11 @@ from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.cancelling import cancel_requests, is_cancelled, strayed
 from roundtrip.resolvers.plan import Input, Node, Plan, Source
 
-__all__ = ["Enter", "Refusal", "RunInThread", "Walk", "enter_nothing"]
+__all__ = ["DeclinedParameter", "Enter", "RunInThread", "Scheduler", "enter_nothing"]
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class DeclinedParameter:
     """A parameter whose value the user would not give, and whose consumer did not ask for the outcome."""
 
     parameter: str
@@ -67,7 +67,7 @@ async def enter_nothing(label: str, made: Any) -> Any:
     raise InvalidSignature(f"{label!r} is to be entered and left, and cannot be here (it made {type(made).__name__})")
 
 
-class Walk:
+class Scheduler:
     """The nodes of one leg. `advance` until it is quiet; what then waits is in `waiting`, in plan order."""
 
     __slots__ = (
@@ -145,7 +145,7 @@ class Walk:
         self._failure: BaseException | None = None
         self.failed: dict[int, BaseException] = {}
         self.waiting: dict[int, Marker] = {}
-        self.refusal: Refusal | None = None
+        self.refusal: DeclinedParameter | None = None
         if known:
             self._accept(known)
         elif plan.seals:
@@ -399,14 +399,14 @@ class Walk:
             elif outcome.action is Action.ACCEPT:
                 into[entry.parameter] = outcome.value
             else:
-                self.refusal = self.refusal or Refusal(entry.parameter, outcome)
+                self.refusal = self.refusal or DeclinedParameter(entry.parameter, outcome)
                 return False
         return True
 
     def _settled(self, node: Node, outcome: Outcome) -> None:
         self._outcomes[node.index] = outcome
         if outcome.action is not Action.ACCEPT and node.consumer is not None:
-            self.refusal = self.refusal or Refusal(node.consumer, outcome)
+            self.refusal = self.refusal or DeclinedParameter(node.consumer, outcome)
             return
         for index in node.dependents:
             self._missing[index] -= 1

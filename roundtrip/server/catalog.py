@@ -21,7 +21,7 @@ _LISTS: Final[tuple[Listed, ...]] = ("prompts", "resources", "templates")
 _Hidden = dict[Shelf, frozenset[str]]
 
 
-class _Entry(NamedTuple):
+class _CatalogEntry(NamedTuple):
     component: Component
     gate: Gate | None
     listed: Listed
@@ -32,7 +32,7 @@ class Catalog:
 
     def __init__(self, visibility: Visibility) -> None:
         self._visibility = visibility
-        self._entries: dict[tuple[Shelf, str], _Entry] = {}
+        self._entries: dict[tuple[Shelf, str], _CatalogEntry] = {}
         self._hidden: _Hidden = {"prompt": frozenset(), "resource": frozenset()}
         self._gates: dict[Listed, Gates] = {listed: Gates(()) for listed in _LISTS}
         self._gated_kinds: frozenset[Shelf] = frozenset()
@@ -75,14 +75,14 @@ class Catalog:
                 enabled=enabled,
             )
             listed: Listed = "prompts" if kind == "prompt" else "templates" if template else "resources"
-            self._put(key, _Entry(component, gate, listed))
+            self._put(key, _CatalogEntry(component, gate, listed))
         try:
             yield
         except BaseException:
             self._put(key, before)
             raise
 
-    def _put(self, key: tuple[Shelf, str], entry: _Entry | None) -> None:
+    def _put(self, key: tuple[Shelf, str], entry: _CatalogEntry | None) -> None:
         with self._lock:
             if entry is None:
                 self._entries.pop(key, None)

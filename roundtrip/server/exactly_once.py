@@ -27,13 +27,13 @@ from roundtrip.errors import (
     StillRunning,
     TokenRejected,
 )
-from roundtrip.ledger.contract import Claim, Ledger, LedgerDown, Standing
+from roundtrip.ledger.contract import Claim, EntryState, Ledger, LedgerDown
 from roundtrip.machine.journal import from_text, to_text
 from roundtrip.server.failures import Crashed, tool_failure
 from roundtrip.server.requests import SKEW
 from roundtrip.tokens.token import Sealer
 
-__all__ = ["Booked", "OnUnknown", "OncePolicy"]
+__all__ = ["LedgerClaim", "OnUnknown", "OncePolicy"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -72,7 +72,7 @@ class _Unreadable(Exception):
 
 
 @dataclass(slots=True)
-class Booked:
+class LedgerClaim:
     """The books on one call, for one leg."""
 
     ledger: Ledger
@@ -131,7 +131,7 @@ class Booked:
             with anyio.CancelScope(shield=True):
                 await self.release()
             raise
-        if claim.standing is Standing.GRANTED:
+        if claim.standing is EntryState.GRANTED:
             try:
                 self._take_notes(claim.notes)
             except _Unreadable as error:
@@ -141,7 +141,7 @@ class Booked:
             self._room = MOST_NOTED - sum(len(name) + len(value) for name, value in claim.notes.items())
             self._heart = _Heart(self)
             return None
-        if claim.standing is Standing.UNKNOWN or claim.result is None:
+        if claim.standing is EntryState.UNKNOWN or claim.result is None:
             raise OutcomeUnknown(self.owner)
         if claim.terms != terms:
             raise CallHasEnded(self.owner)
@@ -165,7 +165,7 @@ class Booked:
         except LedgerDown as error:
             logger.error("%s", error)
             raise LedgerUnavailable(self.owner) from error
-        if claim.standing is not Standing.GRANTED:
+        if claim.standing is not EntryState.GRANTED:
             # What came of it, whoever sends the request again is told.
             raise StillRunning(self.owner)
         self._firm = True
@@ -267,7 +267,7 @@ class Booked:
             raise CallTakenOver(self.owner)
         began = anyio.current_time()
         held = await write()
-        if not held and (await self._claim(tentative=not self._firm)).standing is Standing.GRANTED:
+        if not held and (await self._claim(tentative=not self._firm)).standing is EntryState.GRANTED:
             # The ledger has lost the entry, and has a new one by now.
             held = await write()
         if not held:
@@ -324,15 +324,15 @@ class Booked:
             StillRunning: Somebody was until the patience ended.
         """
         ends = anyio.current_time() + PATIENCE
-        while (claim := await self._claim(tentative=not self._firm)).standing is Standing.RUNNING:
+        while (claim := await self._claim(tentative=not self._firm)).standing is EntryState.RUNNING:
             # Once it is released, lapsed or settled, who may begin is for a claim to say.
             waited = await self.ledger.wait(self.call_id, patience=max(0.0, ends - anyio.current_time()))
             if waited is None and anyio.current_time() < ends:
                 continue
-            if waited is None or waited.standing is Standing.RUNNING:
+            if waited is None or waited.standing is EntryState.RUNNING:
                 # The patience has ended, or too many wait already.
                 raise StillRunning(self.owner)
-            if waited.standing is Standing.SETTLED:
+            if waited.standing is EntryState.SETTLED:
                 # Nothing that a claim could say would be different, and many may have waited.
                 return waited
         return claim
@@ -413,7 +413,7 @@ class _Heart:
 
     __slots__ = ("_booked", "_loop", "_task", "_timer")
 
-    def __init__(self, booked: Booked) -> None:
+    def __init__(self, booked: LedgerClaim) -> None:
         self._booked = booked
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None

@@ -29,9 +29,9 @@ from roundtrip.resolvers.signatures import (
 from roundtrip.server.builds import Build
 from roundtrip.server.overrides import Planned
 from roundtrip.server.threads import SHARED, Pool, RunInPool, run_in_thread
-from roundtrip.tracing import Subject
+from roundtrip.tracing import ServedFunction
 
-__all__ = ["AskingFunction", "Kind", "Signature", "check_timeout", "read_signature"]
+__all__ = ["AskingFunction", "FunctionSignature", "Kind", "check_timeout", "read_signature"]
 
 Kind = Literal["tool", "prompt", "resource"]
 
@@ -41,7 +41,7 @@ _ASKING: Final = frozenset(f"Context.{name}" for name in ("elicit", "elicit_url"
 """Methods of a context that give a plain coroutine."""
 
 
-class Signature(NamedTuple):
+class FunctionSignature(NamedTuple):
     """Which parameters of a function are not the client's: those that resolvers fill, and those for the context."""
 
     fn: Callable[..., Any]
@@ -119,7 +119,9 @@ def check_timeout(timeout: float | None, *, owner: str) -> None:
         raise ValueError(f"{owner}: timeout= takes a positive, finite number of seconds, not {timeout!r}")
 
 
-def read_signature(fn: Callable[..., Any], *, kind: Kind, name: str, dependencies: Sequence[Marker] = ()) -> Signature:
+def read_signature(
+    fn: Callable[..., Any], *, kind: Kind, name: str, dependencies: Sequence[Marker] = ()
+) -> FunctionSignature:
     """Tell a function's parameters apart.
 
     Args:
@@ -142,7 +144,7 @@ def read_signature(fn: Callable[..., Any], *, kind: Kind, name: str, dependencie
     hints = hints_of(fn)
     filled = {"return", *resolved, *given_by_partials(fn)}
     contexts = tuple(name for name, hint in hints.items() if name not in filled and _is_context(hint))
-    return Signature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed))
+    return FunctionSignature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed))
 
 
 class AskingFunction(NamedTuple):
@@ -184,7 +186,7 @@ class AskingFunction(NamedTuple):
         return self.planned.plan
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> ServedFunction:
         """What tracers are told it is."""
         return subject_of(self.kind, self.name, self.version, self.build, self.plan.fingerprint)
 
@@ -241,9 +243,9 @@ class AskingFunction(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1024)
-def subject_of(kind: Kind, name: str, version: str | None, build: str, plan: str) -> Subject:
+def subject_of(kind: Kind, name: str, version: str | None, build: str, plan: str) -> ServedFunction:
     """One object for each function and plan: tracers may keep what they make of it."""
-    return Subject(_METHODS[kind], name, version, build, plan)
+    return ServedFunction(_METHODS[kind], name, version, build, plan)
 
 
 def _mistake_in(error: AttributeError) -> BodyMistake | None:

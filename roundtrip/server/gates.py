@@ -25,7 +25,7 @@ from mcp_types import CacheableResult, InputRequiredResult
 
 from roundtrip.engine.body import Body
 from roundtrip.engine.client_port import is_retry_era
-from roundtrip.engine.teardown import Managers, Report
+from roundtrip.engine.teardown import Report, TeardownStack
 from roundtrip.errors import BodyMistake, InvalidSignature
 from roundtrip.questions.markers import Marker as Question
 from roundtrip.questions.outcomes import Outcome
@@ -34,16 +34,16 @@ from roundtrip.resolvers.fitting import asking_arms
 from roundtrip.resolvers.markers import Dependency, Marker, SdkResolve
 from roundtrip.resolvers.plan import Node, Plan
 from roundtrip.resolvers.planner import Replacements, make_plan
-from roundtrip.resolvers.scheduler import Walk
+from roundtrip.resolvers.scheduler import Scheduler
 from roundtrip.resolvers.signatures import hints_of, returns_input_required
 from roundtrip.server.context import Context
 from roundtrip.server.current import offer, take_back
 from roundtrip.server.effects import Effects
 from roundtrip.server.overrides import Overrides, Planned
-from roundtrip.server.requests import REQUEST, InFlight
+from roundtrip.server.requests import REQUEST, RequestRecord
 from roundtrip.server.threads import run_in_thread
 
-__all__ = ["Admission", "Doorkeeper", "Enabled", "Gate", "Gates", "PrivateAnswers", "read_enabled"]
+__all__ = ["Admission", "Enabled", "Gate", "GateEvaluator", "Gates", "PrivateAnswers", "read_enabled"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -195,11 +195,11 @@ class Admission:
     """What has been let in, and what was found out on the way."""
 
     gates: frozenset[Gate]
-    request: InFlight | None
-    doorkeeper: "Doorkeeper"
+    request: RequestRecord | None
+    doorkeeper: "GateEvaluator"
     known: Mapping[Hashable, Outcome] = field(default_factory=dict[Hashable, Outcome])
     """For a leg, and for the gates of what it calls."""
-    managers: Managers | None = None
+    managers: TeardownStack | None = None
     """What was entered, to be left when the item has been served."""
 
     @property
@@ -225,7 +225,7 @@ async def _run_for_gate(call: Callable[[], T], /) -> T:
     return await run_in_thread(call, owner=("gate", id(getattr(call, "func", call))))
 
 
-class Doorkeeper:
+class GateEvaluator:
     """Asks the gates of one server."""
 
     def __init__(self, server: MCPServer[Any], *, effects: Effects, overrides: Overrides, report: Report) -> None:
@@ -253,7 +253,7 @@ class Doorkeeper:
         context = cache(lambda: self._context(request.context if request is not None else None))
         opened: set[Gate] = set()
         for round_ in gates.rounds(self._overrides.replacements):
-            managers = Managers(self._report)
+            managers = TeardownStack(self._report)
             asking = self._ask(round_, context, {**self._held(request), **found}, managers)
             try:
                 some, outcomes = await managers.around(asking, ended_by=lambda value: None)
@@ -274,7 +274,7 @@ class Doorkeeper:
         found = self._found(request)
         known = {**self._held(request), **found}
         round_ = _round((gate,), gate.planned.plan)
-        managers = Managers(self._report)
+        managers = TeardownStack(self._report)
         try:
             opened, outcomes = await self._ask(round_, made, known, managers)
         except BaseException as error:
@@ -299,10 +299,10 @@ class Doorkeeper:
             _INSIDE.reset(inside)
 
     async def _ask(
-        self, round_: _Round, context: Callable[[], Any], known: Mapping[Hashable, Outcome], managers: Managers
+        self, round_: _Round, context: Callable[[], Any], known: Mapping[Hashable, Outcome], managers: TeardownStack
     ) -> tuple[frozenset[Gate], _Found]:
         """Which gates are open, and all that was found out."""
-        walk = Walk(
+        walk = Scheduler(
             round_.plan,
             arguments={},
             context=context,
@@ -343,11 +343,11 @@ class Doorkeeper:
             _log_failure(failed, error)
         return frozenset(opened), outcomes
 
-    def _found(self, request: InFlight | None) -> _Found:
+    def _found(self, request: RequestRecord | None) -> _Found:
         """What gates of this server found out for the request, and that holds until it ends; may be added to."""
         return {} if request is None or request.ended else request.found.setdefault(self, {})
 
-    def _held(self, request: InFlight | None) -> Mapping[Hashable, Outcome]:
+    def _held(self, request: RequestRecord | None) -> Mapping[Hashable, Outcome]:
         """What was found out for the item that is being served here."""
         inside = _INSIDE.get()
         mine = inside is not None and inside.doorkeeper is self and inside.request is request and not inside.is_over

@@ -24,7 +24,7 @@ from mcp_types import INTERNAL_ERROR, InputResponseRequestParams, InputResponses
 
 from roundtrip.engine.body import Body
 from roundtrip.engine.client_port import CLIENTS_STOP_AFTER_ROUNDS, is_retry_era
-from roundtrip.engine.leg import Authored, Finished, Leg, LegEnd, Limits, Refused, Suspended, open_call, serve
+from roundtrip.engine.leg import Authored, Declined, Finished, Leg, LegEnd, Limits, Suspended, open_call, serve
 from roundtrip.errors import ChannelMissing, GuessUncounted, RoundtripError, ToolTimedOut
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.machine.call import Call
@@ -36,15 +36,14 @@ from roundtrip.server.clients import NO_EMPTY_ROUNDS, RequestClient, announced_n
 from roundtrip.server.context import Context
 from roundtrip.server.current import offer, take_back
 from roundtrip.server.effects import Effects
-from roundtrip.server.exactly_once import Booked, OncePolicy
+from roundtrip.server.exactly_once import LedgerClaim, OncePolicy
 from roundtrip.server.functions import AskingFunction
 from roundtrip.server.gates import Admission
 from roundtrip.server.keys import Protection
 from roundtrip.server.limited_logs import LimitedLog
-from roundtrip.server.requests import SKEW, InFlight, asking_request
+from roundtrip.server.requests import SKEW, RequestRecord, asking_request
 from roundtrip.server.threads import LeavingThreads, StayingThreads
-from roundtrip.tracing import Beginning, Closed, LinkedWatch, Raised, Returned, Wrote
-from roundtrip.tracing import Refused as RefusedFact
+from roundtrip.tracing import Beginning, Closed, DeclinedFact, LinkedWatch, Raised, Returned, Wrote
 
 __all__ = ["NO_REQUEST", "Incoming", "LegRunner", "RefusedByUser", "log_teardown", "result_of"]
 
@@ -296,11 +295,11 @@ class LegRunner:
             raise
         finally:
             take_back(offered)
-        if call.round >= _WARNED_FROM_ROUND and not isinstance(end, Finished | Refused) and _is_retry(wire):
+        if call.round >= _WARNED_FROM_ROUND and not isinstance(end, Finished | Declined) and _is_retry(wire):
             _ROUNDS_LOG.warning(_MANY_ROUNDS, function.owner, call.round, CLIENTS_STOP_AFTER_ROUNDS)
         if watch is not None:
             _conclude(end, watch, request if outermost else None)
-        if isinstance(end, Refused):
+        if isinstance(end, Declined):
             raise RefusedByUser(end.reason)
         if request is not None and outermost and not isinstance(end, Finished):
             request.minted = end.state
@@ -332,11 +331,11 @@ class LegRunner:
         journal: Journal | None,
         once: OncePolicy | None,
         wire: ServerRequestContext[Any, Any] | None,
-    ) -> Booked | None:
+    ) -> LedgerClaim | None:
         if once is None:
             return None
         ledger = self._effects.ledger
-        booked = Booked(ledger, call.id, function.name, _keep(function, journal), once.on_unknown)
+        booked = LedgerClaim(ledger, call.id, function.name, _keep(function, journal), once.on_unknown)
         if ledger.reach > Reach.PROCESS:
             # What never leaves this process need not be sealed, and only there is room scarce.
             booked.sealer = self._protection.ledger_sealer
@@ -389,7 +388,7 @@ class LegRunner:
             logger.error("%s", error)
             raise GuessUncounted(function.owner) from error
 
-    def wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: InFlight, state: str) -> bytes:
+    def wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: RequestRecord, state: str) -> bytes:
         """Put a state that a function outside roundtrip returned by hand into a journal, under the seal.
 
         Raises:
@@ -422,7 +421,7 @@ class LegRunner:
         call: Call,
         journal: Journal | None,
         arguments: Mapping[str, Any],
-        request: InFlight | None,
+        request: RequestRecord | None,
         wire: ServerRequestContext[Any, Any] | None,
         *,
         outermost: bool,
@@ -458,12 +457,12 @@ def _is_retry(wire: ServerRequestContext[Any, Any] | None) -> bool:
     return wire is not None and is_retry_era(wire.protocol_version)
 
 
-def _conclude(end: LegEnd, watch: Watch, request: InFlight | None) -> None:
+def _conclude(end: LegEnd, watch: Watch, request: RequestRecord | None) -> None:
     """Tell how a leg ended; how large its token is shows when the request has been served."""
     if isinstance(end, Finished):
         watch(Returned(end.value))
-    elif isinstance(end, Refused):
-        watch(RefusedFact(end.reason))
+    elif isinstance(end, Declined):
+        watch(DeclinedFact(end.reason))
     elif request is not None:
         request.watch = watch
         return

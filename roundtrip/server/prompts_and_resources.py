@@ -26,8 +26,8 @@ from roundtrip.resolvers.signatures import display_name
 from roundtrip.server.catalog import Catalog, Listed, Shelf
 from roundtrip.server.effects import Effects
 from roundtrip.server.failures import log_unknown, log_unread, prompt_failure, resource_failure, with_failures
-from roundtrip.server.functions import AskingFunction, Signature, read_signature
-from roundtrip.server.gates import Doorkeeper, Enabled, read_enabled
+from roundtrip.server.functions import AskingFunction, FunctionSignature, read_signature
+from roundtrip.server.gates import Enabled, GateEvaluator, read_enabled
 from roundtrip.server.keys import Protection
 from roundtrip.server.leg_runner import Incoming, LegRunner, result_of
 from roundtrip.server.notifications import Announcer, Listing
@@ -56,7 +56,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
     _announcer: Announcer
     _catalog: Catalog
     _defaults: ToolDefaults
-    _doorkeeper: Doorkeeper
+    _doorkeeper: GateEvaluator
     _hidden_of: dict[str, frozenset[str]]
     """By the names of prompts, the parameters that are no arguments."""
     _in_legs: set[tuple[Shelf, str]]
@@ -279,7 +279,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         with self._adding("resource", str(resource.uri), name=resource.name):
             super().add_resource(resource)
 
-    def _bind(self, signature: Signature) -> AskingFunction:
+    def _bind(self, signature: FunctionSignature) -> AskingFunction:
         """A prompt's or a template's function, whose resolvers may take its arguments by name."""
         names = [name for name in inspect.signature(signature.fn).parameters if name not in signature.hidden]
         function = signature.bind(

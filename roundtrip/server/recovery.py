@@ -13,7 +13,7 @@ from mcp.server.context import ServerRequestContext
 
 from roundtrip.engine.answers import seeds_of
 from roundtrip.errors import LedgerUnavailable
-from roundtrip.ledger.contract import LedgerDown, Reach, Standing
+from roundtrip.ledger.contract import EntryState, LedgerDown, Reach
 from roundtrip.machine.journal import Entry, Journal
 from roundtrip.server.effects import Effects
 from roundtrip.server.failures import tool_failure
@@ -84,7 +84,7 @@ class Recovery:
             claim = await ledger.claim(
                 journal.call_id, _EXPIRED, holder=holder, lease=_LEASE, keep=keep, account=account
             )
-            if claim.standing is Standing.GRANTED:
+            if claim.standing is EntryState.GRANTED:
                 await ledger.settle(journal.call_id, holder=holder, result=_EXPIRED, keep=keep)
             # Its place may be taken again, by whoever has not heard that it was.
             return claim.terms == _EXPIRED

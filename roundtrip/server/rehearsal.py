@@ -18,7 +18,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
-from roundtrip.engine.answers import Open
+from roundtrip.engine.answers import PendingQuestion
 from roundtrip.errors import RoundtripError
 from roundtrip.ledger.memory import MemoryLedger
 from roundtrip.machine.call import Step
@@ -28,7 +28,7 @@ from roundtrip.machine.table import Event
 from roundtrip.server.effects import Effects
 from roundtrip.server.requests import asking_request
 from roundtrip.server.server import Server
-from roundtrip.tracing import Beginning, Raised, Refusal, Refused, Tracers, Wrote
+from roundtrip.tracing import Beginning, DeclinedFact, Raised, TokenRejection, Tracers, Wrote
 
 __all__ = ["End", "Rehearsal", "Rehearsed", "rehearsing"]
 
@@ -39,7 +39,7 @@ class End(Enum):
     ASKS = "asks"
     BODY = "body"
     """Its body would have run."""
-    REFUSED = "refused"
+    DECLINED = "declined"
     """What the user said ended it."""
     FAILED = "failed"
     REJECTED = "rejected"
@@ -60,7 +60,7 @@ class Rehearsed:
     """What became of one leg. It watches it, in the place of the server's tracers."""
 
     end: End = End.UNREACHED
-    questions: tuple[Open, ...] = ()
+    questions: tuple[PendingQuestion, ...] = ()
     journal: Journal | None = None
     """What the next leg would have to know."""
     error: BaseException | None = None
@@ -74,7 +74,7 @@ class Rehearsed:
         """Watch the leg, and not those of functions that are called from within it."""
         return self._watch if beginning.within is None else _ignore
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: TokenRejection) -> None:
         """There are no tokens in a rehearsal."""
         del refusal
 
@@ -102,7 +102,7 @@ class Rehearsed:
             self.journal = fact.journal
         elif isinstance(fact, Raised):
             self.error = fact.error
-        elif isinstance(fact, Refused):
+        elif isinstance(fact, DeclinedFact):
             self.refusal = fact.reason
 
     def _moved(self, step: Step) -> None:
@@ -118,7 +118,7 @@ class Rehearsed:
 
 _ENDS: Final = {
     Event.ASK: End.ASKS,
-    Event.REFUSE: End.REFUSED,
+    Event.DECLINE: End.DECLINED,
     Event.FAIL: End.FAILED,
     Event.REJECT: End.REJECTED,
 }

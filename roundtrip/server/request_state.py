@@ -23,7 +23,7 @@ from roundtrip.machine.journal_bytes import call_of
 from roundtrip.server.current import offer, take_back
 from roundtrip.server.effects import Effects
 from roundtrip.server.refusals import is_refusal, refusal
-from roundtrip.server.requests import REQUEST, SKEW, InFlight
+from roundtrip.server.requests import REQUEST, SKEW, RequestRecord
 from roundtrip.tokens.binding import (
     Claims,
     audience_digest,
@@ -34,7 +34,7 @@ from roundtrip.tokens.binding import (
     read_claims,
 )
 from roundtrip.tokens.token import JournalCodec
-from roundtrip.tracing import Closed, Refusal
+from roundtrip.tracing import Closed, TokenRejection
 
 __all__ = ["RequestBoundary"]
 
@@ -42,7 +42,7 @@ logger = logging.getLogger("roundtrip")
 
 Request = ServerRequestContext[Any, Any]
 
-Wrap = Callable[[Request, InFlight, str], bytes]
+Wrap = Callable[[Request, RequestRecord, str], bytes]
 """Puts a state that an author wrote by hand into a journal, under the seal."""
 
 Recover = Callable[[Request, Journal, float], Awaitable[Mapping[str, Entry] | None]]
@@ -86,7 +86,7 @@ class RequestBoundary:
 
     async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
         """Serve one message, as the SDK's middlewares do."""
-        request = InFlight(ctx, ctx.method in INPUT_REQUIRED_METHODS)
+        request = RequestRecord(ctx, ctx.method in INPUT_REQUIRED_METHODS)
         # A server may be called from within a request of another's, which is none of this one's.
         served = REQUEST.set(request)
         offered = offer(lambda: self._make_context(ctx))
@@ -111,7 +111,7 @@ class RequestBoundary:
             take_back(offered)
             REQUEST.reset(served)
 
-    async def _let_in(self, ctx: Request, params: Mapping[str, Any], request: InFlight) -> tuple[bytes, Request]:
+    async def _let_in(self, ctx: Request, params: Mapping[str, Any], request: RequestRecord) -> tuple[bytes, Request]:
         """Verify a token: what the next one is good for, and the request with what its author may see of the state."""
         try:
             payload = self._unseal(ctx, params["requestState"], request)
@@ -134,7 +134,7 @@ class RequestBoundary:
         request.replaces, request.origin = journal.call_id, journal.pinned_for
         return payload[:size], replace(ctx, params={**params, "requestState": None, "inputResponses": None})
 
-    def _unseal(self, ctx: Request, token: object, request: InFlight) -> bytes:
+    def _unseal(self, ctx: Request, token: object, request: RequestRecord) -> bytes:
         if not isinstance(token, str):
             raise TokenRejected(RejectionReason.MALFORMED)
         request.token_in = len(token)
@@ -196,7 +196,9 @@ class RequestBoundary:
             )
         return principal
 
-    def _let_out(self, ctx: Request, request: InFlight, result: HandlerResult, claims: bytes | None) -> HandlerResult:
+    def _let_out(
+        self, ctx: Request, request: RequestRecord, result: HandlerResult, claims: bytes | None
+    ) -> HandlerResult:
         """Put the token in the place of the state in a result that asks."""
         if not is_input_required(result):
             return result
@@ -210,7 +212,7 @@ class RequestBoundary:
             return {**result, "requestState": token}
         return result.model_copy(update={"request_state": token})
 
-    def _seal(self, ctx: Request, request: InFlight, packed: bytes, claims: bytes | None) -> str:
+    def _seal(self, ctx: Request, request: RequestRecord, packed: bytes, claims: bytes | None) -> str:
         """The token of a journal. In one call it is good for the same as the one that came, for which that was."""
         try:
             if claims is None or request.brought is None or call_of(packed) != call_of(request.brought):
@@ -229,7 +231,7 @@ class RequestBoundary:
         claims = claims_of(ctx.method, ctx.params, audience=self._audience, call=call, bound=principal is not None)
         return claims if principal is None else claims + principal_claim(principal, call)
 
-    def _explain(self, ctx: Request, request: InFlight, reason: RejectionReason, said: str) -> None:
+    def _explain(self, ctx: Request, request: RequestRecord, reason: RejectionReason, said: str) -> None:
         """Tell the log and the tracers of a refused token what its client is not told."""
         # A name that nothing here has may be anything that a client wants to see in a log.
         subject = self._subject_of(ctx)
@@ -241,7 +243,7 @@ class RequestBoundary:
         except _PrincipalUnknown:
             principal = None
         self._effects.tracers.refuse(
-            Refusal(
+            TokenRejection(
                 reason,
                 method=ctx.method,
                 tool=subject,

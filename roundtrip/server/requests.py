@@ -12,14 +12,14 @@ from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Entry, Journal
 from roundtrip.questions.outcomes import Outcome
 
-__all__ = ["REQUEST", "SKEW", "InFlight", "asking_request"]
+__all__ = ["REQUEST", "SKEW", "RequestRecord", "asking_request"]
 
 SKEW: Final = 60.0
 """How far, in seconds, the clocks of two instances may differ."""
 
 
 @dataclass(slots=True)
-class InFlight:
+class RequestRecord:
     """One request on its way through: its journal, and what is needed to explain a refusal."""
 
     context: ServerRequestContext[Any, Any]
@@ -55,11 +55,11 @@ class InFlight:
     """Whether it has been served; a task that it started may go on."""
 
 
-REQUEST: ContextVar[InFlight | None] = ContextVar("roundtrip_request", default=None)
+REQUEST: ContextVar[RequestRecord | None] = ContextVar("roundtrip_request", default=None)
 """The request being served, whatever its method."""
 
 
-def asking_request() -> InFlight | None:
+def asking_request() -> RequestRecord | None:
     """The request being served, where its method is one that may ask."""
     request = REQUEST.get()
     return request if request is not None and request.may_ask else None

@@ -43,7 +43,7 @@ from roundtrip.server.effects import Effects
 from roundtrip.server.exactly_once import OncePolicy
 from roundtrip.server.failures import log_unknown, told_by, tool_failure
 from roundtrip.server.fast_path import ToolCalls
-from roundtrip.server.gates import Admission, Doorkeeper, PrivateAnswers
+from roundtrip.server.gates import Admission, GateEvaluator, PrivateAnswers
 from roundtrip.server.headers import check_headers
 from roundtrip.server.identity import Identity, identity_of
 from roundtrip.server.keys import Keys, Principal, limits_of, protect
@@ -55,7 +55,7 @@ from roundtrip.server.prompts_and_resources import LISTINGS, PromptsAndResources
 from roundtrip.server.recovery import Recovery
 from roundtrip.server.request_state import RequestBoundary
 from roundtrip.server.sdk_private import begins_for_client
-from roundtrip.server.spans import spans_where_seen
+from roundtrip.server.spans import install_lazy_spans
 from roundtrip.server.tools.arguments import ArgumentsRejected
 from roundtrip.server.tools.options import ToolDetails, ToolOptions, spec_from
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
@@ -214,7 +214,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             bus,
         )
         self._announcer = Announcer(self._effects)
-        self._doorkeeper = Doorkeeper(self, effects=self._effects, overrides=self._overrides, report=log_teardown)
+        self._doorkeeper = GateEvaluator(self, effects=self._effects, overrides=self._overrides, report=log_teardown)
         self._legs = LegRunner(self, protection=self._protection, effects=self._effects, limits=self._limits)
         if isinstance(no_empty_rounds, str):
             raise TypeError(f"no_empty_rounds must be a list of names of clients, got {no_empty_rounds!r}")
@@ -269,7 +269,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             is_probe=lambda name: name == PROBE_TOOL and self._probe is not None and name not in self._tools,
             make_context=lambda ctx: Context(request_context=ctx, mcp_server=self, subscriptions=self._effects.bus),
         )
-        spans_where_seen(self.middleware)
+        install_lazy_spans(self.middleware)
         self.middleware.insert(0, PrivateAnswers(self._answers_differ))
         self.middleware.insert(0, self._announcer)
         # Where a subclass has its own idea of a call, every call has to go that way.

@@ -8,7 +8,7 @@ from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 
 from roundtrip.server.sdk_private import SdkSpans
 
-__all__ = ["SpansSeen", "spans_where_seen"]
+__all__ = ["SpansSeen", "install_lazy_spans"]
 
 _PROTOCOL: Final = "io.modelcontextprotocol/"
 _PROGRESS: Final = "progressToken"
@@ -28,7 +28,7 @@ class SpansSeen(SdkSpans):
         return await super().__call__(ctx, call_next)
 
 
-def spans_where_seen(middleware: list[ServerMiddleware[Any]]) -> None:
+def install_lazy_spans(middleware: list[ServerMiddleware[Any]]) -> None:
     """Put it in the place of the SDK's, where that has been left in."""
     middleware[:] = [SpansSeen() if type(entry) is SdkSpans else entry for entry in middleware]
 

@@ -164,7 +164,7 @@ _OUTLIVING: Final[set[asyncio.Task[None]]] = set()
 """Kept here, as the loop itself keeps tasks only weakly."""
 
 
-class _Waiter:
+class _SlotWaiter:
     """A call that waits for a slot."""
 
     __slots__ = ("event", "granted", "holder")
@@ -185,7 +185,7 @@ class _Slots:
         self._fair = fair
         self._held: dict[Hashable, int] = {}
         self._left: dict[Hashable, int] = {}
-        self._waiting: dict[Hashable, deque[_Waiter]] = {}
+        self._waiting: dict[Hashable, deque[_SlotWaiter]] = {}
         # A slot is taken here, and given back when its thread ends; anyio would give it back with the call.
         self.uncounted = anyio.CapacityLimiter(math.inf)
 
@@ -210,7 +210,7 @@ class _Slots:
             self._grant(holder, owner)
             return
         if not self._is_lost(owner):
-            waiter = _Waiter(holder)
+            waiter = _SlotWaiter(holder)
             queue = self._waiting.setdefault(owner, deque())
             queue.append(waiter)
             try:

@@ -7,7 +7,7 @@ from typing import Any
 from mcp.server.mcpserver import Context as SdkContext
 
 from roundtrip.resolvers.signatures import hints_of
-from roundtrip.server.functions import Signature
+from roundtrip.server.functions import FunctionSignature
 
 __all__ = ["hide_parameters"]
 
@@ -17,7 +17,7 @@ Serve = Callable[[dict[str, Any], SdkContext[Any, Any]], Awaitable[Any]]
 """Serves one leg, given the client's arguments and the request's context."""
 
 
-def hide_parameters(signature: Signature, serve: Serve) -> Callable[..., Awaitable[Any]]:
+def hide_parameters(signature: FunctionSignature, serve: Serve) -> Callable[..., Awaitable[Any]]:
     """A function with only the client's parameters (and one for the context), which serves a leg when called.
 
     The SDK reads argument lists and URI variables off it as off any other function.

@@ -13,7 +13,7 @@ from roundtrip.serving.health import LIVE_PATH, READY_PATH, Health
 from roundtrip.serving.names import Names
 from roundtrip.serving.responses import OneByOne, choose_per_request
 from roundtrip.serving.settings import ServeSettings
-from roundtrip.serving.standing import Standing
+from roundtrip.serving.standing import ProcessState
 
 __all__ = ["Orderly", "application_of"]
 
@@ -24,7 +24,7 @@ _LISTENS: Final = b"subscriptions/listen"
 _CLOSE: Final = (b"connection", b"close")
 
 
-def application_of(server: Server[Any], settings: ServeSettings, standing: Standing) -> ASGIApp:
+def application_of(server: Server[Any], settings: ServeSettings, standing: ProcessState) -> ASGIApp:
     """What a process serves."""
     if not settings.show_errors:
         server.mask_error_details_by_default()
@@ -58,7 +58,7 @@ class Orderly:
     listens, and would stay for ever, is let go at the end, and so is who waits for the answer to a live question.
     """
 
-    def __init__(self, app: ASGIApp, health: Health, standing: Standing, *, path: str) -> None:
+    def __init__(self, app: ASGIApp, health: Health, standing: ProcessState, *, path: str) -> None:
         self._app = app
         self._health = health
         self._standing = standing

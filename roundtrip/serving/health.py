@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from roundtrip.ledger.contract import Ledger, LedgerDown
 from roundtrip.server.server import Server
-from roundtrip.serving.standing import Standing
+from roundtrip.serving.standing import ProcessState
 
 __all__ = ["LIVE_PATH", "READY_PATH", "Health"]
 
@@ -29,7 +29,7 @@ _UNAVAILABLE: Final = 503
 class Health:
     """Answers `/health/live` and `/health/ready`."""
 
-    def __init__(self, server: Server[Any], standing: Standing) -> None:
+    def __init__(self, server: Server[Any], standing: ProcessState) -> None:
         # What no tool needs must not take the instance out of service.
         self._ledger: Ledger | None = server.ledger if server.identity().exactly_once else None
         self._standing = standing

@@ -21,7 +21,7 @@ from roundtrip.server.server import Server
 from roundtrip.serving.application import application_of
 from roundtrip.serving.intake import Intake, connections_for
 from roundtrip.serving.settings import ServeSettings
-from roundtrip.serving.standing import Standing
+from roundtrip.serving.standing import ProcessState
 
 __all__ = ["Ended", "listen", "logger", "serve", "set_up_logging"]
 
@@ -115,7 +115,7 @@ def serve(
     # It would end every stream at the first signal, with the answers that are still to come.
     if hasattr(AppStatus, "disable_automatic_graceful_drain"):
         AppStatus.disable_automatic_graceful_drain()
-    standing = Standing()
+    standing = ProcessState()
     limit = connections_for(settings.limit_connections)
     if limit < settings.limit_connections:
         logger.warning(
@@ -162,7 +162,7 @@ class _Process(uvicorn.Server):
     """uvicorn's server, which goes on for a while after it has said that it is not ready."""
 
     def __init__(
-        self, config: uvicorn.Config, settings: ServeSettings, standing: Standing, on_ready: Callable[[], None]
+        self, config: uvicorn.Config, settings: ServeSettings, standing: ProcessState, on_ready: Callable[[], None]
     ) -> None:
         super().__init__(config)
         self._settings = settings

@@ -115,14 +115,14 @@ class OneByOne:
 
     async def _watched(self, scope: Scope, kept: deque[Message], receive: Receive, send: Send) -> None:
         with anyio.CancelScope() as request:
-            watch = _Watch(receive, request)
+            watch = _DisconnectWatch(receive, request)
             try:
                 await self._app(scope, _Replayed(kept, None), send)
             finally:
                 watch.stop()
 
 
-class _Watch:
+class _DisconnectWatch:
     """Cancels a request whose client leaves. Most are answered before it begins, so it begins with a timer."""
 
     __slots__ = ("_receive", "_request", "_task", "_timer")

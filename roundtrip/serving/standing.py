@@ -5,10 +5,10 @@ from starlette.types import Scope
 
 from roundtrip.server.connections import take_no_answers
 
-__all__ = ["Standing"]
+__all__ = ["ProcessState"]
 
 
-class Standing:
+class ProcessState:
     """What a process tells of itself. It is changed by signal handlers, and read by requests."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from mcp.server.subscriptions import (
 )
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-__all__ = ["ALL_LISTS", "LONGEST_MESSAGE", "MOST_EVENTS", "Message", "Unreadable", "fits", "read_message"]
+__all__ = ["ALL_LISTS", "LONGEST_MESSAGE", "MOST_EVENTS", "ChangeMessage", "Unreadable", "fits", "read_message"]
 
 MOST_EVENTS: Final = 128
 """Events in one message."""
@@ -37,7 +37,7 @@ class Unreadable(ValueError):
     """What arrived is no message; the text says why, and quotes nothing of it."""
 
 
-class Message(BaseModel):
+class ChangeMessage(BaseModel):
     """What has changed on one instance."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
@@ -51,7 +51,7 @@ class Message(BaseModel):
     """The URIs of resources."""
 
     @classmethod
-    def of(cls, events: Iterable[ServerEvent], *, sender: str) -> "Message":
+    def of(cls, events: Iterable[ServerEvent], *, sender: str) -> "ChangeMessage":
         """The message that tells of some events, of which all fit."""
         lists: list[_List] = []
         updated: list[str] = []
@@ -78,7 +78,7 @@ def fits(event: ServerEvent) -> bool:
         return False
 
 
-def read_message(data: object) -> Message:
+def read_message(data: object) -> ChangeMessage:
     """Read what arrived.
 
     Raises:
@@ -89,7 +89,7 @@ def read_message(data: object) -> Message:
     if len(data) > LONGEST_MESSAGE:
         raise Unreadable(f"it has {len(data)} bytes, and may have {LONGEST_MESSAGE}")
     try:
-        return Message.model_validate_json(data)
+        return ChangeMessage.model_validate_json(data)
     except ValidationError as error:
         # The places and kinds of its errors are pydantic's; a key that somebody made up is not told.
         kinds = sorted({one["type"] for one in error.errors(include_input=False, include_context=False)})

@@ -21,7 +21,7 @@ from anyio.lowlevel import RunVar
 from mcp.server.subscriptions import ServerEvent
 
 from roundtrip.redis_connections import RedisConnections, RedisDown
-from roundtrip.subscriptions.messages import ALL_LISTS, MOST_EVENTS, Message, Unreadable, fits, read_message
+from roundtrip.subscriptions.messages import ALL_LISTS, MOST_EVENTS, ChangeMessage, Unreadable, fits, read_message
 
 __all__ = ["RedisSubscriptionBus"]
 
@@ -204,7 +204,7 @@ class _Hub:
             for event in batch:
                 del self._outgoing[event]
             try:
-                text = Message.of(batch, sender=self._name).model_dump_json()
+                text = ChangeMessage.of(batch, sender=self._name).model_dump_json()
                 await self._connections.command("PUBLISH", self._channel, text)
             except RedisDown as error:
                 self._complain("changes cannot be told to other instances, and wait: %s", error)

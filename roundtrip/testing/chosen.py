@@ -7,11 +7,11 @@ from roundtrip.client.legs import Era
 from roundtrip.testing.networks.network import Network
 from roundtrip.trace.writing.recorder import Recorder
 
-__all__ = ["CHOSEN", "Choice", "Chosen"]
+__all__ = ["CHOSEN", "Chosen", "UserDefaults"]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class UserDefaults:
     """How users speak that are not told it themselves."""
 
     era: Era = Era.RETRY
@@ -35,13 +35,13 @@ class Chosen:
     """
 
     def __init__(self) -> None:
-        self._now = Choice()
+        self._now = UserDefaults()
 
-    def get(self) -> Choice:
+    def get(self) -> UserDefaults:
         """The choice."""
         return self._now
 
-    def set(self, choice: Choice) -> Choice:
+    def set(self, choice: UserDefaults) -> UserDefaults:
         """Choose; what was chosen before, to be chosen again afterwards."""
         before, self._now = self._now, choice
         return before

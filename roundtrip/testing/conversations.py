@@ -17,18 +17,18 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from roundtrip.client.legs import Asking, Era, FinalResult, Leg
+from roundtrip.client.legs import Asking, Era, FinalResult, LegRequest
 from roundtrip.machine.table import State
 from roundtrip.questions.wire import TICKET
 
-__all__ = ["Conversation", "Message", "Question"]
+__all__ = ["AskedQuestion", "Conversation", "Message"]
 
 Message = tuple[Literal["client", "server"], dict[str, Any]]
 """Who sent it, and a JSON-RPC message as it went over the wire."""
 
 
 @dataclass(slots=True)
-class Question:
+class AskedQuestion:
     """One question, as the client was asked it."""
 
     key: str | None
@@ -91,10 +91,10 @@ def _no_result() -> FinalResult:
 class Conversation:
     """One call, from its first request to its result."""
 
-    first: Leg
+    first: LegRequest
     """The request that began it."""
     era: Era
-    rounds: list[list[Question]] = field(default_factory=list[list[Question]])
+    rounds: list[list[AskedQuestion]] = field(default_factory=list[list[AskedQuestion]])
     tokens: list[str | None] = field(default_factory=list[str | None])
     """The request state that came with each round; the live era has none."""
     legs: int = 0
@@ -111,7 +111,7 @@ class Conversation:
     """Every JSON-RPC message, where they are kept: with the fixture `wire_snapshot`, or `User(wired=True)`."""
 
     @property
-    def questions(self) -> list[Question]:
+    def questions(self) -> list[AskedQuestion]:
         """Every question, in the order in which they came."""
         return [question for round_ in self.rounds for question in round_]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roundtrip.server.server import Server
-from roundtrip.testing.chosen import Choice
+from roundtrip.testing.chosen import UserDefaults
 from roundtrip.testing.clocks import Clock
 from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.transcripts import read_files
@@ -67,7 +67,7 @@ class Traces:
 
 
 @pytest.fixture
-def trace(roundtrip_choice: Choice) -> Traces:
+def trace(roundtrip_choice: UserDefaults) -> Traces:
     """Records the calls of the test's users on roundtrip's servers in this process, as `Server(trace=...)` would."""
     recorder = roundtrip_choice.recorder
     if recorder is None:

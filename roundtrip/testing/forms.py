@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from jsonschema import Draft202012Validator, FormatChecker, SchemaError
 
-from roundtrip.client.fields import FORMATS, Field, Kind
+from roundtrip.client.fields import FORMATS, FieldKind, FormField
 from roundtrip.client.forms import fields_of
 from roundtrip.safe_text import printable
 
@@ -46,7 +46,7 @@ _PATTERN_LENGTH: Final = 12
 class FieldSamples:
     """What a field may and may not be filled in with, the simplest first."""
 
-    field: Field
+    field: FormField
     shape: Mapping[str, Any]
     fits: Callable[[Any], bool]
     """Whether the field's schema accepts a value."""
@@ -114,7 +114,7 @@ def samples_of(schema: Mapping[str, Any] | None) -> list[FieldSamples]:
     return [_samples(field, shape) for field, shape in _checked(schema)]
 
 
-def _checked(schema: Mapping[str, Any] | None) -> list[tuple[Field, Mapping[str, Any]]]:
+def _checked(schema: Mapping[str, Any] | None) -> list[tuple[FormField, Mapping[str, Any]]]:
     if schema is None:
         raise ValueError("there is no form: only a question with a schema has one")
     try:
@@ -130,7 +130,7 @@ def _checked(schema: Mapping[str, Any] | None) -> list[tuple[Field, Mapping[str,
         raise ValueError(f"the form requires {strangers[0]!r}, which is not among its fields")
     fields = fields_of(schema)
     for field in fields:
-        if field.kind is Kind.JSON:
+        if field.kind is FieldKind.JSON:
             raise ValueError(
                 f"field {field.name!r} is none of a form's: those hold a string, a number, a boolean, a choice of "
                 "strings or a list of such choices"
@@ -138,7 +138,7 @@ def _checked(schema: Mapping[str, Any] | None) -> list[tuple[Field, Mapping[str,
     return [(field, shapes[field.name]) for field in fields]
 
 
-def _samples(field: Field, shape: Mapping[str, Any]) -> FieldSamples:
+def _samples(field: FormField, shape: Mapping[str, Any]) -> FieldSamples:
     validator = Draft202012Validator(dict(shape), format_checker=_formats())
     fits = cast("Callable[[Any], bool]", validator.is_valid)  # pyright: ignore[reportUnknownMemberType]
     valid = [field.default] if field.has_default else []
@@ -172,7 +172,7 @@ def _distinct(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(kept)
 
 
-def _texts(field: Field, shape: Mapping[str, Any]) -> Iterator[str]:
+def _texts(field: FormField, shape: Mapping[str, Any]) -> Iterator[str]:
     least, most = field.least or 0, _LONGEST if field.most is None else field.most
     if least > _LONGEST:
         return
@@ -191,7 +191,7 @@ def _texts(field: Field, shape: Mapping[str, Any]) -> Iterator[str]:
         yield from (letter * n for n in range(1, _PATTERN_LENGTH + 1) for letter in _PATTERN_LETTERS)
 
 
-def _not_texts(field: Field, shape: Mapping[str, Any]) -> Iterator[Any]:
+def _not_texts(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any]:
     yield ["text"]
     if field.format is not None:
         yield f"not a {field.format}"
@@ -204,7 +204,7 @@ def _not_texts(field: Field, shape: Mapping[str, Any]) -> Iterator[Any]:
         yield head + "a" * (math.floor(field.most) + 1) + tail
 
 
-def _numbers(field: Field, shape: Mapping[str, Any]) -> Iterator[float]:
+def _numbers(field: FormField, shape: Mapping[str, Any]) -> Iterator[float]:
     low, high = range_of(shape)
     step = shape.get("multipleOf")
     # Above zero is the commonest bound that a form cannot say.
@@ -215,27 +215,27 @@ def _numbers(field: Field, shape: Mapping[str, Any]) -> Iterator[float]:
         candidates += [low, low + 1]
     if high is not None:
         candidates += [high, high - 1]
-    if low is not None and high is not None and field.kind is Kind.NUMBER:
+    if low is not None and high is not None and field.kind is FieldKind.NUMBER:
         candidates.append(low / 2 + high / 2)
-    if field.kind is Kind.NUMBER:
+    if field.kind is FieldKind.NUMBER:
         yield from candidates
     else:
         yield from (whole for number in candidates for whole in (math.ceil(number), math.floor(number)))
 
 
-def _not_numbers(field: Field, shape: Mapping[str, Any]) -> Iterator[Any]:
+def _not_numbers(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any]:
     yield "not a number"
     yield ["1"]
-    if field.kind is Kind.WHOLE:
+    if field.kind is FieldKind.WHOLE:
         yield 1.5
     yield from (bound - clearance(field, bound) for bound in _bounds(shape, "minimum"))
     yield from (bound + clearance(field, bound) for bound in _bounds(shape, "maximum"))
     yield from _bounds(shape, "exclusiveMinimum", "exclusiveMaximum")
 
 
-def clearance(field: Field, bound: float) -> float:
+def clearance(field: FormField, bound: float) -> float:
     """How far beyond its bound a number is no longer one that rounding takes for the bound."""
-    return max(1, abs(bound) // 1000) if field.kind is Kind.NUMBER else 1
+    return max(1, abs(bound) // 1000) if field.kind is FieldKind.NUMBER else 1
 
 
 def range_of(shape: Mapping[str, Any]) -> tuple[float | None, float | None]:
@@ -249,7 +249,7 @@ def _bounds(shape: Mapping[str, Any], *names: str) -> list[float]:
     return [shape[name] for name in names if name in shape and -math.inf < shape[name] < math.inf]
 
 
-def _several(field: Field, shape: Mapping[str, Any]) -> Iterator[list[str]]:
+def _several(field: FormField, shape: Mapping[str, Any]) -> Iterator[list[str]]:
     choices = [choice.value for choice in field.choices]
     least = math.ceil(field.least or 0)
     if least > _LONGEST:
@@ -262,7 +262,7 @@ def _several(field: Field, shape: Mapping[str, Any]) -> Iterator[list[str]]:
     yield choices
 
 
-def _not_several(field: Field, shape: Mapping[str, Any]) -> Iterator[Any]:
+def _not_several(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any]:
     choices = [choice.value for choice in field.choices]
     stranger = _stranger(field)
     yield stranger
@@ -274,26 +274,26 @@ def _not_several(field: Field, shape: Mapping[str, Any]) -> Iterator[Any]:
         yield choices[: math.floor(field.most) + 1]
 
 
-def _stranger(field: Field) -> str:
+def _stranger(field: FormField) -> str:
     stranger = "none of these"
     while any(stranger == choice.value for choice in field.choices):
         stranger += "!"
     return stranger
 
 
-_VALID: Final[Mapping[Kind, Callable[[Field, Mapping[str, Any]], Iterable[Any]]]] = {
-    Kind.TEXT: _texts,
-    Kind.WHOLE: _numbers,
-    Kind.NUMBER: _numbers,
-    Kind.YES_NO: lambda field, shape: (True, False),
-    Kind.ONE: lambda field, shape: (choice.value for choice in field.choices),
-    Kind.SEVERAL: _several,
+_VALID: Final[Mapping[FieldKind, Callable[[FormField, Mapping[str, Any]], Iterable[Any]]]] = {
+    FieldKind.TEXT: _texts,
+    FieldKind.WHOLE: _numbers,
+    FieldKind.NUMBER: _numbers,
+    FieldKind.YES_NO: lambda field, shape: (True, False),
+    FieldKind.ONE: lambda field, shape: (choice.value for choice in field.choices),
+    FieldKind.SEVERAL: _several,
 }
-_INVALID: Final[Mapping[Kind, Callable[[Field, Mapping[str, Any]], Iterable[Any]]]] = {
-    Kind.TEXT: _not_texts,
-    Kind.WHOLE: _not_numbers,
-    Kind.NUMBER: _not_numbers,
-    Kind.YES_NO: lambda field, shape: ("not a boolean", ["true"]),
-    Kind.ONE: lambda field, shape: (_stranger(field), [field.choices[0].value]),
-    Kind.SEVERAL: _not_several,
+_INVALID: Final[Mapping[FieldKind, Callable[[FormField, Mapping[str, Any]], Iterable[Any]]]] = {
+    FieldKind.TEXT: _not_texts,
+    FieldKind.WHOLE: _not_numbers,
+    FieldKind.NUMBER: _not_numbers,
+    FieldKind.YES_NO: lambda field, shape: ("not a boolean", ["true"]),
+    FieldKind.ONE: lambda field, shape: (_stranger(field), [field.choices[0].value]),
+    FieldKind.SEVERAL: _not_several,
 }

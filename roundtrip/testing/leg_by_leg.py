@@ -8,8 +8,8 @@ from mcp.client.session import ClientRequestContext
 from mcp.server.auth.provider import AccessToken
 from mcp_types import CallToolResult, ElicitRequestFormParams, InputRequiredResult, InputResponse
 
-from roundtrip.client.legs import Era, Leg, LegResult, asking, send
-from roundtrip.testing.conversations import Question
+from roundtrip.client.legs import Era, LegRequest, LegResult, asking, send
+from roundtrip.testing.conversations import AskedQuestion
 from roundtrip.testing.networks.fleet import Instances, Target, acting_as
 from roundtrip.testing.scripts import Reply, response_to
 
@@ -60,7 +60,7 @@ class LegByLeg:
         return state
 
     @property
-    def questions(self) -> dict[str, Question]:
+    def questions(self) -> dict[str, AskedQuestion]:
         """The questions of the last round, by their names."""
         return _questions_of(self.rounds[-1])
 
@@ -83,12 +83,12 @@ class LegByLeg:
         if answers is not None:
             # What nobody has asked for is sent as the answer to a form.
             responses = {
-                name: response_to(asked.get(name, Question(name, _FORM)), reply) for name, reply in answers.items()
+                name: response_to(asked.get(name, AskedQuestion(name, _FORM)), reply) for name, reply in answers.items()
             }
-        result = await self.send(Leg(tool, dict(arguments or {}), responses, state, meta=meta))
+        result = await self.send(LegRequest(tool, dict(arguments or {}), responses, state, meta=meta))
         return cast("CallToolResult | InputRequiredResult", result)
 
-    async def send(self, leg: Leg) -> LegResult:
+    async def send(self, leg: LegRequest) -> LegResult:
         """Send a leg of anything: of a prompt or a resource as well; as `leg`."""
         failed: Exception | None = None
         result: LegResult | None = None
@@ -105,8 +105,8 @@ class LegByLeg:
         return result
 
 
-def _questions_of(asked: InputRequiredResult) -> dict[str, Question]:
-    return {name: Question(name, asking(request)) for name, request in (asked.input_requests or {}).items()}
+def _questions_of(asked: InputRequiredResult) -> dict[str, AskedQuestion]:
+    return {name: AskedQuestion(name, asking(request)) for name, request in (asked.input_requests or {}).items()}
 
 
 async def _never(context: ClientRequestContext, *params: object) -> Any:

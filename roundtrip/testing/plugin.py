@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, cast
 import pytest
 
 from roundtrip.client.legs import ERAS, Era
-from roundtrip.testing.chosen import CHOSEN, Choice
+from roundtrip.testing.chosen import CHOSEN, UserDefaults
 from roundtrip.testing.fixtures import clock, overrides, trace
 from roundtrip.testing.networks.choosing import choose, name_of
 from roundtrip.testing.networks.deliveries import Inapplicable
@@ -89,7 +89,7 @@ def _choices(
     secrets: Sequence[str] = (),
     over: Literal["memory", "http"] = "memory",
     **unknown: object,
-) -> dict[str, Choice]:
+) -> dict[str, UserDefaults]:
     """Every way in which a test is to be run, by its name."""
     if unknown:
         raise ValueError(f"{', '.join(unknown)} is no option of it; there are {', '.join(_OPTIONS)}")
@@ -100,19 +100,19 @@ def _choices(
         raise ValueError(f"over={over!r}: it is 'memory' or 'http'")
     if hostile is False and (without or deploy is not None or secrets):
         raise ValueError("without=, deploy= and secrets= say something of hostile=, which is not there")
-    choices = {era.name.lower(): Choice(era, over=over) for era in chosen}
+    choices = {era.name.lower(): UserDefaults(era, over=over) for era in chosen}
     for stack in choose(hostile, without=without, deploy=deploy, secrets=secrets):
         name = name_of(stack)
         alike = sum(one == name or one.startswith(f"{name}#") for one in choices)
-        choices[f"{name}#{alike + 1}" if alike else name] = Choice(Era.RETRY, stack, over=over)
+        choices[f"{name}#{alike + 1}" if alike else name] = UserDefaults(Era.RETRY, stack, over=over)
     return choices
 
 
 # For every test, as only fixtures that a test has can be parametrized.
 @pytest.fixture(autouse=True)
-def roundtrip_choice(request: pytest.FixtureRequest) -> Generator[Choice]:
+def roundtrip_choice(request: pytest.FixtureRequest) -> Generator[UserDefaults]:
     """How the users of the test speak, and who listens."""
-    choice = cast("Choice | None", getattr(request, "param", None))
+    choice = cast("UserDefaults | None", getattr(request, "param", None))
     if choice is None:
         if request.node.get_closest_marker("roundtrip") is not None:
             pytest.fail(
@@ -120,7 +120,7 @@ def roundtrip_choice(request: pytest.FixtureRequest) -> Generator[Choice]:
                 "had been collected (by an item's add_marker, or marks= of pytest.param)",
                 pytrace=False,
             )
-        choice = Choice()
+        choice = UserDefaults()
     # Of one choice there may be several tests, with other parameters besides.
     choice = replace(choice, carried=[])
     if "wire_snapshot" in request.fixturenames:
@@ -134,6 +134,6 @@ def roundtrip_choice(request: pytest.FixtureRequest) -> Generator[Choice]:
 
 
 @pytest.fixture
-def roundtrip_era(roundtrip_choice: Choice) -> Era:
+def roundtrip_era(roundtrip_choice: UserDefaults) -> Era:
     """The era that the test runs on, and that its users speak. A test that takes it runs on both."""
     return roundtrip_choice.era

@@ -16,7 +16,7 @@ from mcp_types import (
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from roundtrip.testing.conversations import Question
+from roundtrip.testing.conversations import AskedQuestion
 
 __all__ = [
     "ACCEPT",
@@ -28,11 +28,11 @@ __all__ = [
     "AnswersBy",
     "Matcher",
     "MatcherT",
-    "Outcome",
     "Replies",
     "Reply",
     "Script",
     "Silence",
+    "UserAction",
     "fits",
     "is_sequence",
     "matcher_text",
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-class Outcome(Enum):
+class UserAction(Enum):
     """What a user may do with a question besides answering it."""
 
     ACCEPT = "accept"
@@ -55,11 +55,11 @@ class Silence(Enum):
     LEAVE = "leave"
 
 
-ACCEPT: Final = Outcome.ACCEPT
+ACCEPT: Final = UserAction.ACCEPT
 """Agree, as to go to a page, or to a form as it stands."""
-DECLINE: Final = Outcome.DECLINE
+DECLINE: Final = UserAction.DECLINE
 """Say no."""
-CANCEL: Final = Outcome.CANCEL
+CANCEL: Final = UserAction.CANCEL
 """Break the question off."""
 IGNORE: Final = Silence.IGNORE
 """Go on without an answer to the question. On the live era, the client says that it has none."""
@@ -67,7 +67,7 @@ LEAVE: Final = Silence.LEAVE
 """Never come back to the call: it is left waiting."""
 
 Reply = (
-    Outcome
+    UserAction
     | Silence
     | ElicitResult
     | CreateMessageResult
@@ -83,7 +83,7 @@ Reply = (
 """An answer: the content of a form, the value of a form with one field, the text of a model, the JSON form of a model's
 answer or of roots, or an outcome."""
 
-Matcher = str | re.Pattern[str] | Callable[[Question], bool]
+Matcher = str | re.Pattern[str] | Callable[[AskedQuestion], bool]
 """Which question a reply is for: by its name, by a pattern that its message holds, or by a function."""
 
 # A mapping with names alone is not one with all kinds of keys to a type checker, and a union of the two is one that
@@ -105,7 +105,7 @@ def is_sequence(reply: object) -> bool:
 class Replies(Protocol):
     """Who answers the questions of a call."""
 
-    def reply(self, question: Question) -> InputResponse | Silence | None:
+    def reply(self, question: AskedQuestion) -> InputResponse | Silence | None:
         """The answer to a question; None where it should have one, and there is none."""
         ...
 
@@ -137,7 +137,7 @@ class Script:
         self._used: set[int] = set()
         self.listed = False
 
-    def reply(self, question: Question) -> InputResponse | Silence | None:
+    def reply(self, question: AskedQuestion) -> InputResponse | Silence | None:
         """The answer to a question; None where there is none, or none any more."""
         for place, (number, matcher, reply) in enumerate(self._entries):
             if number not in (None, question.round) or not fits(matcher, question):
@@ -167,7 +167,7 @@ class Script:
         ]
 
 
-def fits(matcher: Any, question: Question) -> bool:
+def fits(matcher: Any, question: AskedQuestion) -> bool:
     """Return True if a matcher is for a question."""
     if isinstance(matcher, str):
         return question.key == matcher
@@ -183,7 +183,7 @@ def matcher_text(matcher: Any) -> str:
     return repr(matcher) if isinstance(matcher, str) else getattr(matcher, "__name__", repr(matcher))
 
 
-def response_to(question: Question, reply: Reply) -> InputResponse:
+def response_to(question: AskedQuestion, reply: Reply) -> InputResponse:
     """A reply as the client sends it."""
     if isinstance(reply, ElicitResult | CreateMessageResult | ListRootsResult):
         return reply
@@ -196,7 +196,7 @@ def response_to(question: Question, reply: Reply) -> InputResponse:
             return CreateMessageResult.model_validate(reply)
         content = TextContent(type="text", text=reply if isinstance(reply, str) else str(reply))
         return CreateMessageResult(role="assistant", content=content, model="scripted")
-    if isinstance(reply, Outcome):
+    if isinstance(reply, UserAction):
         return ElicitResult(action=reply.value)
     plain: Any = to_jsonable_python(reply, by_alias=True)
     fields: list[str] = list((question.schema or {}).get("properties") or ())

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mcp_types import ElicitResult
 
-from roundtrip.client.fields import Kind
+from roundtrip.client.fields import FieldKind
 from roundtrip.testing.forms import FieldSamples, clearance, range_of, samples_of
 
 try:
@@ -104,11 +104,11 @@ def _invalid(samples: FieldSamples) -> st.SearchStrategy[Any]:
 
 def _fitting(samples: FieldSamples) -> Iterator[st.SearchStrategy[Any]]:
     match samples.field.kind:
-        case Kind.TEXT:
+        case FieldKind.TEXT:
             yield from _texts(samples)
-        case Kind.WHOLE | Kind.NUMBER if "multipleOf" not in samples.shape:
+        case FieldKind.WHOLE | FieldKind.NUMBER if "multipleOf" not in samples.shape:
             yield from _numbers(samples)
-        case Kind.SEVERAL:
+        case FieldKind.SEVERAL:
             choices = samples.field.choices
             yield from _choices(samples, *_size(samples, most=len(choices)))
         case _:
@@ -119,11 +119,11 @@ def _fitting(samples: FieldSamples) -> Iterator[st.SearchStrategy[Any]]:
 def _misfits(samples: FieldSamples) -> Iterator[st.SearchStrategy[Any]]:
     field = samples.field
     match field.kind:
-        case Kind.TEXT if field.format is None:
+        case FieldKind.TEXT if field.format is None:
             yield from _lengths_that_misfit(samples)
-        case Kind.TEXT:
+        case FieldKind.TEXT:
             yield _strangers()
-        case Kind.SEVERAL:
+        case FieldKind.SEVERAL:
             yield _strangers()
             least, most = _size(samples, most=len(field.choices))
             yield from _choices(samples, 0, least - 1)
@@ -132,7 +132,7 @@ def _misfits(samples: FieldSamples) -> Iterator[st.SearchStrategy[Any]]:
             return
         case _:
             yield _strangers()
-    if field.kind in (Kind.WHOLE, Kind.NUMBER):
+    if field.kind in (FieldKind.WHOLE, FieldKind.NUMBER):
         low, high = range_of(samples.shape)
         if low is not None:
             yield st.integers(max_value=math.ceil(low - clearance(field, low)))
@@ -187,7 +187,7 @@ def _numbers(samples: FieldSamples) -> Iterator[st.SearchStrategy[float]]:
     if least is None or most is None or least <= most:
         yield st.integers(min_value=least, max_value=most)
     # Bounds beyond those of a float are for integers.
-    if samples.field.kind is Kind.NUMBER and all(
+    if samples.field.kind is FieldKind.NUMBER and all(
         abs(bound) < sys.float_info.max for bound in (low, high) if bound is not None
     ):
         yield st.floats(

@@ -21,16 +21,16 @@ from mcp_types import (
     Root,
 )
 
-from roundtrip.client.legs import Asking, Era, Leg, asking
+from roundtrip.client.legs import Asking, Era, LegRequest, asking
 from roundtrip.engine.client_port import CLIENTS_STOP_AFTER_ROUNDS
 from roundtrip.machine.call import Step
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET
 from roundtrip.server.server import Server
 from roundtrip.testing.chosen import CHOSEN
-from roundtrip.testing.conversations import Conversation, Question
+from roundtrip.testing.conversations import AskedQuestion, Conversation
 from roundtrip.testing.networks.choosing import stack_of
-from roundtrip.testing.networks.fleet import Callbacks, Fleet, Instances, Target, acting_as
+from roundtrip.testing.networks.fleet import Callbacks, Instances, NetworkFleet, Target, acting_as
 from roundtrip.testing.networks.network import Carry, Network, stacked
 from roundtrip.testing.scripts import LEAVE, Answers, AnswersBy, Matcher, MatcherT, Replies, Script, Silence
 from roundtrip.testing.visits import PageUnfinished, Visits, VisitsBy, pay_visit
@@ -50,7 +50,7 @@ PageT = TypeVar("PageT", str, Matcher)
 class Unanswered(AssertionError):
     """The user was asked something that the script has no answer to."""
 
-    def __init__(self, question: Question, asked: Sequence[Question]) -> None:
+    def __init__(self, question: AskedQuestion, asked: Sequence[AskedQuestion]) -> None:
         page = "; a page is gone to with visits=, or ACCEPT" if question.url is not None else ""
         before = "".join(f"\n  {one}" for one in asked)
         super().__init__(
@@ -66,7 +66,7 @@ class Unanswered(AssertionError):
 class Unused(AssertionError):
     """The script has answers that nobody has asked for."""
 
-    def __init__(self, unused: Sequence[str], asked: Sequence[Question], *, ended: str) -> None:
+    def __init__(self, unused: Sequence[str], asked: Sequence[AskedQuestion], *, ended: str) -> None:
         questions = "".join(f"\n  {one}" for one in asked) or " nothing"
         super().__init__(
             f"nobody asked for {', '.join(unused)}\nasked was:{questions}\nthe call ended with {ended}\n"
@@ -82,8 +82,9 @@ class User:
         server: A server object, a function that makes one (with `keys=`, if it takes that), a URL, the command of one
             that serves stdio, a transport, or a list of those: the instances of a fleet.
         answers: What to answer, by the name of the question, by a compiled pattern of its message, or by a function of
-            the `Question`. An answer is the content of the form (a mapping or a model), the value of a form with one
-            field, `ACCEPT`, `DECLINE`, `CANCEL`, `IGNORE`, `LEAVE`, or a list of those for the times that it is asked.
+            the `AskedQuestion`. An answer is the content of the form (a mapping or a model), the value of a form with
+            one field, `ACCEPT`, `DECLINE`, `CANCEL`, `IGNORE`, `LEAVE`, or a list of those, one for each time it is
+            asked.
             A list of such mappings has one for each round.
         visits: What to do on the pages that questions send the user to, by the same keys as answers: a function, plain
             or asynchronous, that is given a `Visit` and plays the browser, or a list of them for the times that the
@@ -168,29 +169,29 @@ class User:
             MCPError: The call ended with a protocol error, and must not.
             Breach: The server did what it must not on a hostile network.
         """
-        return await self.begin(Leg(tool, {**(arguments or {}), **more}))
+        return await self.begin(LegRequest(tool, {**(arguments or {}), **more}))
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None, /, **more: str) -> Conversation:
         """Get a prompt; as `call`."""
-        return await self.begin(Leg(name, {**(arguments or {}), **more}, method="prompts/get"))
+        return await self.begin(LegRequest(name, {**(arguments or {}), **more}, method="prompts/get"))
 
     async def read_resource(self, uri: str) -> Conversation:
         """Read a resource; as `call`."""
-        return await self.begin(Leg(uri, method="resources/read"))
+        return await self.begin(LegRequest(uri, method="resources/read"))
 
-    async def begin(self, leg: Leg) -> Conversation:
+    async def begin(self, leg: LegRequest) -> Conversation:
         """Send the first request of a call, answer what is asked, and tell what came of it; as `call`."""
         visits = Visits(self._visits)
         return await self._play(leg, Script(self._answers), visits, unused=lambda: visits.unused)
 
-    async def play(self, leg: Leg, script: Replies) -> Conversation:
+    async def play(self, leg: LegRequest, script: Replies) -> Conversation:
         """As `begin`, with other answers than the user's own; there may be pages that this call does not get to."""
         return await self._play(leg, script, Visits(self._visits))
 
     async def _play(
-        self, leg: Leg, script: Replies, visits: Visits, *, unused: Callable[[], list[str]] = list
+        self, leg: LegRequest, script: Replies, visits: Visits, *, unused: Callable[[], list[str]] = list
     ) -> Conversation:
-        run = _Run(
+        run = _UserCall(
             leg,
             script,
             visits,
@@ -218,9 +219,9 @@ class User:
             raise Unused(left_over, run.conversation.questions, ended=run.conversation.told) from error
         return run.conversation
 
-    async def _connect(self, run: "_Run", stack: AsyncExitStack) -> Carry:
+    async def _connect(self, run: "_UserCall", stack: AsyncExitStack) -> Carry:
         chosen = CHOSEN.get()
-        fleet = Fleet(
+        fleet = NetworkFleet(
             self._instances,
             Callbacks(
                 run.elicit if "elicitation" not in self._lacks else None,
@@ -249,12 +250,12 @@ class User:
         return stacked(chosen.network, fleet)
 
 
-class _Run:
+class _UserCall:
     """One call while it runs."""
 
     def __init__(
         self,
-        leg: Leg,
+        leg: LegRequest,
         script: Replies,
         visits: Visits,
         *,
@@ -342,7 +343,7 @@ class _Run:
         self.conversation.tokens.append(asked.request_state)
         answers: dict[str, InputResponse] = {}
         for key, request in (asked.input_requests or {}).items():
-            answer = await self._answer(Question(key, asking(request)))
+            answer = await self._answer(AskedQuestion(key, asking(request)))
             if answer is not None:
                 answers[key] = answer
             elif self.failure is not None:
@@ -372,13 +373,13 @@ class _Run:
     async def _answer_live(self, params: Asking) -> InputResponse | None:
         if not self._live_keys:
             self.conversation.rounds.append([])
-        answer = await self._answer(Question(self._live_keys.pop(0) if self._live_keys else None, params))
+        answer = await self._answer(AskedQuestion(self._live_keys.pop(0) if self._live_keys else None, params))
         if self.conversation.left:
             self._waiting.cancel()
             await anyio.sleep_forever()
         return answer
 
-    async def _answer(self, question: Question) -> InputResponse | None:
+    async def _answer(self, question: AskedQuestion) -> InputResponse | None:
         self._waiting.deadline = math.inf
         question.round = len(self.conversation.rounds)
         self.conversation.rounds[-1].append(question)
@@ -398,7 +399,7 @@ class _Run:
         question.answer = None if isinstance(reply, Silence) else reply
         return question.answer
 
-    async def _go_to_page(self, question: Question, reply: InputResponse | Silence | None) -> Any:
+    async def _go_to_page(self, question: AskedQuestion, reply: InputResponse | Silence | None) -> Any:
         """Visit the page of a question, and agree; None where the script says nothing of it."""
         name = (question.key, question.message, TICKET.sub("", question.url or ""))
         agreed, listed = self._pages.get(name), reply is not None and self._script.listed
@@ -426,7 +427,7 @@ class _Run:
 class _Agreed:
     """A page that the user has agreed to go to."""
 
-    question: Question
+    question: AskedQuestion
     """As it was asked last."""
     since: float
     visits: int = 0

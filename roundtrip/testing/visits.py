@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 
 from roundtrip.questions.wire import TICKET
 from roundtrip.server.server import Server
-from roundtrip.testing.conversations import Question
+from roundtrip.testing.conversations import AskedQuestion
 from roundtrip.testing.scripts import MatcherT, fits, is_sequence, matcher_text
 
 __all__ = ["PageUnfinished", "Visit", "VisitFn", "Visits", "VisitsBy", "pay_visit"]
@@ -28,7 +28,7 @@ _VISIT_TAKES: Final = 30.0
 class PageUnfinished(AssertionError):
     """The user agreed to go to a page, and the call does not go on: `done=` never found the page finished."""
 
-    def __init__(self, question: Question, *, visits: int, waited: str) -> None:
+    def __init__(self, question: AskedQuestion, *, visits: int, waited: str) -> None:
         page = f"{question} (at {TICKET.sub('<ticket>', question.url or '')})"
         if visits:
             was = f"was visited {'once' if visits == 1 else f'{visits} times'}"
@@ -101,7 +101,7 @@ class Visits:
         ]
         self._used: set[int] = set()
 
-    def visit_for(self, question: Question, *, again: bool) -> VisitFn | None:
+    def visit_for(self, question: AskedQuestion, *, again: bool) -> VisitFn | None:
         """The visit that is to be made now; a page that has been visited is visited again only if a list says so."""
         for place, (matcher, visits, in_order) in enumerate(self._entries):
             if visits and fits(matcher, question):
@@ -124,7 +124,7 @@ class Visits:
         ]
 
 
-async def pay_visit(visit: VisitFn, question: Question, *, server: object) -> None:
+async def pay_visit(visit: VisitFn, question: AskedQuestion, *, server: object) -> None:
     """Visit a page.
 
     Raises:

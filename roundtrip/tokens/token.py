@@ -33,8 +33,8 @@ __all__ = [
     "MAX_TOKEN_BYTES",
     "JournalCodec",
     "KeyRing",
+    "ParsedToken",
     "Sealer",
-    "SpeltToken",
     "TokenCodec",
     "read_unverified",
 ]
@@ -279,7 +279,7 @@ class TokenCodec:
 
 
 @dataclass(frozen=True, slots=True)
-class SpeltToken:
+class ParsedToken:
     """What the spelling of a token says, whoever wrote it. The payload is None where it is encrypted."""
 
     kind: str
@@ -287,14 +287,14 @@ class SpeltToken:
     payload: bytes | None
 
 
-def read_unverified(token: str) -> SpeltToken:
+def read_unverified(token: str) -> ParsedToken:
     """Take apart a token whose signature nobody has checked, to be shown and never acted on.
 
     Raises:
         TokenRejected: It is too long, or not spelt as a token.
     """
     spelt = _spelt(token, limit=MAX_TOKEN_BYTES)
-    return SpeltToken(spelt["kind"], spelt["hint"], None if spelt["kind"] == "e" else _body(spelt))
+    return ParsedToken(spelt["kind"], spelt["hint"], None if spelt["kind"] == "e" else _body(spelt))
 
 
 def _spelt(token: str, *, limit: int) -> re.Match[str]:

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from mcp_types import CallToolResult
 
-from roundtrip.testing import Conversation, Delivery, Hop, Leg, LegByLeg, Route, User
+from roundtrip.testing import Conversation, Hop, LegByLeg, LegDelivery, LegRequest, Route, User
 from tests.chaos.instances import ROUNDS, next_shop, shop
 from tests.hosts import WAIT, HttpProcess
 
@@ -34,7 +34,7 @@ class Tour:
     def __init__(self, *stops: HttpProcess) -> None:
         self._stops = [stop.url for stop in stops]
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         await route.fleet.go_to(self._stops[route.number - 1])
         return await route.onward(leg)
 

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from roundtrip.machine.table import State
-from roundtrip.testing import Delivery, Leg, Route, User
+from roundtrip.testing import LegDelivery, LegRequest, Route, User
 from tests.chaos.instances import shop
 from tests.hosts import HttpProcess
 from tests.interaction.trace.transcribed import assert_path_is_in_the_table, calls_of
@@ -28,7 +28,7 @@ class Chance:
         self._choose = random.Random(seed).choice
         self._urls = urls
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         await route.fleet.go_to(self._choose(self._urls))
         return await route.onward(leg)
 

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from roundtrip.client.legs import Leg
+from roundtrip.client.legs import LegRequest
 from roundtrip.testing.clocks import Clock
-from roundtrip.testing.networks.deliveries import Breach, Delivery
+from roundtrip.testing.networks.deliveries import Breach, LegDelivery
 from roundtrip.testing.networks.fleet import Make
 from roundtrip.testing.networks.network import Route
 
@@ -25,7 +25,7 @@ class Rollout:
         self._make = make
         self._clock = clock
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send, and after the end send again, from time to time."""
         await route.fleet.deploy(self._make)
         delivery = await route.onward(leg) if leg.state is not None else None

@@ -192,7 +192,7 @@ def test_an_order_that_the_person_declines_does_not_go_through() -> None:
         running.type("decline")
         printed = running.end()
     assert printed.exit_code == 1, printed.text
-    assert printed.path[-1] is State.REFUSED
+    assert printed.path[-1] is State.DECLINED
     assert "could not resolve: elicitation was decline" in printed.text
     assert printed.text.endswith("The order did not go through.\n")
     assert left_behind(printed.processes) == set()

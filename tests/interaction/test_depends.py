@@ -24,7 +24,7 @@ from roundtrip import (
     Server,
 )
 from roundtrip.testing import DECLINE, Era, Steps, User
-from roundtrip.testing.scripts import Outcome
+from roundtrip.testing.scripts import UserAction
 from tests.hosts import WAIT
 from tests.players import connect, text_of
 
@@ -476,12 +476,12 @@ async def test_a_refused_question_ends_the_call_and_says_whose_it_was(era: Era, 
     async def order(certain: bool = Depends(sure)) -> str:
         raise AssertionError("the body must not run")
 
-    result = await User(server, {"sure": Outcome(word)}, era=era).call("order")
+    result = await User(server, {"sure": UserAction(word)}, era=era).call("order")
     assert result.is_error
     assert result.text == (
         f"Error executing tool order: Resolver for parameter 'certain' could not resolve: elicitation was {word}"
     )
-    assert trace.events[-1] is Event.REFUSE
+    assert trace.events[-1] is Event.DECLINE
 
 
 async def test_who_annotates_the_outcome_receives_it_as_a_default_too(era: Era) -> None:

@@ -10,7 +10,7 @@ from mcp.client.stdio import StdioServerParameters
 from examples.bookshop import ask, build_on, look_up, take_no
 from roundtrip import Server
 from roundtrip.testing import CANCEL, DECLINE, Answers, Era, User
-from roundtrip.testing.scripts import Outcome
+from roundtrip.testing.scripts import UserAction
 from tests.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +55,7 @@ async def test_ask_asks_only_where_the_answer_matters(era: Era) -> None:
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_ask_ends_the_call_of_a_customer_who_does_not_answer(era: Era, action: str) -> None:
-    result = await User(ask.server, {"ask_for_patience": Outcome(action)}, era=era).call(
+    result = await User(ask.server, {"ask_for_patience": UserAction(action)}, era=era).call(
         "order", {"title": "Middlemarch"}
     )
     assert result.is_error

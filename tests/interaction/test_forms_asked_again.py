@@ -9,7 +9,7 @@ from mcp_types import ElicitRequestFormParams, ElicitResult
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from roundtrip import Context, Elicit, Resolve, Server
-from roundtrip.client.legs import Leg
+from roundtrip.client.legs import LegRequest
 from roundtrip.testing import Era, LegByLeg
 from tests.players import Person, Reply, connect, text_of
 from tests.unit.secrets import NEW
@@ -209,7 +209,7 @@ async def test_review_keeps_valid_changes_when_it_is_asked_again(era: Era) -> No
 async def test_answer_of_another_kind_fills_nothing_in() -> None:
     legs = LegByLeg(hotel("resolver"))
     await legs.leg("book")
-    await legs.send(Leg("book", {}, {"stay": ElicitResult(action="accept")}, legs.token))
+    await legs.send(LegRequest("book", {}, {"stay": ElicitResult(action="accept")}, legs.token))
     asked = legs.questions["stay"].params
     assert isinstance(asked, ElicitRequestFormParams)
     assert defaults(asked) == AUTHORS

@@ -24,7 +24,7 @@ class Ending:
         self.last: Step | None = None
 
     def __call__(self, step: Step) -> None:
-        if step.target in {State.REJECTED, State.COMPLETED, State.FAILED, State.REFUSED}:
+        if step.target in {State.REJECTED, State.COMPLETED, State.FAILED, State.DECLINED}:
             self.last = step
             self.over.set()
 

@@ -16,7 +16,7 @@ from roundtrip import (
     State,
 )
 from roundtrip.testing import CANCEL, DECLINE, Answers, Era, Steps, User
-from roundtrip.testing.scripts import Outcome
+from roundtrip.testing.scripts import UserAction
 from tests.interaction.bookshop import Backorder, bookshop
 
 pytestmark = pytest.mark.anyio
@@ -26,20 +26,20 @@ OUT_OF_STOCK = {"title": "Neuromancer"}
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_refusal_ends_the_call_with_a_text_that_the_model_can_read(era: Era, action: str) -> None:
     trace = Steps()
-    result = await User(bookshop(trace=trace), {"confirm_backorder": Outcome(action)}, era=era).call(
+    result = await User(bookshop(trace=trace), {"confirm_backorder": UserAction(action)}, era=era).call(
         "order", OUT_OF_STOCK
     )
     assert result.is_error
     assert result.text == (
         f"Error executing tool order: Resolver for parameter 'backorder' could not resolve: elicitation was {action}"
     )
-    assert trace.states[-2:] == [State.RESOLVING, State.REFUSED]
+    assert trace.states[-2:] == [State.RESOLVING, State.DECLINED]
     assert Event.EXECUTE not in trace.events
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_consumer_of_the_outcome_goes_on_after_a_refusal(era: Era, action: str) -> None:
-    result = await User(bookshop(), {"confirm_backorder": Outcome(action)}, era=era).call("consider", OUT_OF_STOCK)
+    result = await User(bookshop(), {"confirm_backorder": UserAction(action)}, era=era).call("consider", OUT_OF_STOCK)
     assert not result.is_error
     assert result.text == f"Neuromancer: {action}"
 

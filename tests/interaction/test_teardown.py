@@ -12,7 +12,7 @@ from mcp_types import ElicitRequestParams, ElicitResult, InputRequiredResult
 
 from roundtrip import Context, Depends, Elicit, Event, Resolve, Server, ToolError
 from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, served
-from roundtrip.testing.scripts import Outcome
+from roundtrip.testing.scripts import UserAction
 from tests.hosts import WAIT
 from tests.interaction.held import (
     CLOSED,
@@ -136,8 +136,8 @@ async def test_a_refusal_is_not_a_success(era: Era, word: str) -> None:
     async def order(certain: Annotated[bool, Resolve(sure)], session: str = Depends(session)) -> str:
         raise AssertionError("the body must not run")
 
-    assert f"elicitation was {word}" in await play(server_of(order, trace=trace), era, {"sure": Outcome(word)})
-    assert trace.events[-1] is Event.REFUSE
+    assert f"elicitation was {word}" in await play(server_of(order, trace=trace), era, {"sure": UserAction(word)})
+    assert trace.events[-1] is Event.DECLINE
     # The retry era's second leg hears of the refusal before it opens anything.
     assert (ended_by("Suspension") if era is Era.RETRY else ended_by("RoundtripError")) == LOG
 
@@ -149,7 +149,7 @@ async def test_a_refusal_in_the_body_is_thrown_in(era: Era) -> None:
         return str(await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True))
 
     assert "decline" in await play(server_of(order, trace=trace), era, {"sure": DECLINE})
-    assert trace.events[-1] is Event.REFUSE
+    assert trace.events[-1] is Event.DECLINE
     retried = ended_by("Suspension") if era is Era.RETRY else []
     assert [*retried, *ended_by("QuestionRefused")] == LOG
 

@@ -161,7 +161,7 @@ async def test_a_dependency_that_swallows_a_refusal_does_not_make_a_success_of_i
         raise AssertionError("the body must not run")
 
     assert "elicitation was decline" in await play(server_of(order, trace=trace), era, {"sure": DECLINE})
-    assert trace.events[-1] is Event.REFUSE
+    assert trace.events[-1] is Event.DECLINE
 
 
 @SWALLOWING

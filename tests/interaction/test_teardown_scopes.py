@@ -491,7 +491,7 @@ async def test_a_refusal_goes_through_a_task_group(era: Era, group: Callable[...
         return str(await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True))
 
     assert "decline" in await play(server_of(order, trace=trace), era, "decline")
-    assert trace.events[-1] is Event.REFUSE
+    assert trace.events[-1] is Event.DECLINE
 
 
 @GROUPS

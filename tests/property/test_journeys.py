@@ -104,7 +104,7 @@ class Journey(RuleBasedStateMachine):
             text = text_of(result)
             assert ("answered invalidly" in text) <= exhausted
             assert ("could not resolve" in text) <= (expected.end is Expected.REFUSED)
-            self.final = State.FAILED if "answered invalidly" in text else State.REFUSED
+            self.final = State.FAILED if "answered invalidly" in text else State.DECLINED
         elif expected.end is Expected.ASKED:
             assert isinstance(result, InputRequiredResult)
             assert frozenset(result.input_requests or {}) == expected.questions

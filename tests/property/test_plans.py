@@ -13,7 +13,7 @@ from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.plan import Node
 from roundtrip.resolvers.planner import make_plan
-from roundtrip.resolvers.scheduler import Walk
+from roundtrip.resolvers.scheduler import Scheduler
 from tests.nightly import examples
 from tests.property.graphs import Answer, Built, Expected, Graph, graphs, interpret
 
@@ -45,11 +45,11 @@ class Replies:
         self.kept[node.key] = Outcome(value)
 
 
-async def walked(built: Built, guess: list[bool], replies: Replies) -> tuple[Walk, dict[str, Any], Any]:
+async def walked(built: Built, guess: list[bool], replies: Replies) -> tuple[Scheduler, dict[str, Any], Any]:
     tool = built.tool()
     plan = make_plan(tool, owner="tool", arguments={}, context_types=())
     plan.steady[:] = [flag for flag, _ in zip(cycle(guess), plan.nodes, strict=False)]
-    walk = Walk(
+    walk = Scheduler(
         plan,
         arguments={},
         context=lambda: None,

@@ -8,16 +8,16 @@ from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import add_call, add_files, add_json
 from roundtrip.cli.trace.sources import find_call, json_text, load, write_out
 from roundtrip.cli.trace.terminal import Screen
-from roundtrip.trace.explaining.explanations import Explanation, Subject, explain
+from roundtrip.trace.explaining.explanations import ExplainedSubject, Explanation, explain
 from roundtrip.trace.explaining.wording import clock_text
 
 __all__ = ["COMMAND"]
 
 _STYLES: Final = {
-    Subject.QUESTION: "yellow",
-    Subject.REFUSAL: "bold red",
-    Subject.REPLAY: "yellow",
-    Subject.FAILURE: "bold red",
+    ExplainedSubject.QUESTION: "yellow",
+    ExplainedSubject.REFUSAL: "bold red",
+    ExplainedSubject.REPLAY: "yellow",
+    ExplainedSubject.FAILURE: "bold red",
 }
 
 

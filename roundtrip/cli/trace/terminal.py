@@ -33,7 +33,7 @@ MARK_STYLES: Final = {
 STATE_STYLES: Final = {
     "completed": "green",
     "failed": "bold red",
-    "refused": "yellow",
+    "declined": "yellow",
     "rejected": "bold red",
     "awaiting_input": "bold magenta",
 }

@@ -20,7 +20,7 @@ from roundtrip.safe_text import build_text
 from roundtrip.tokens.binding import Claims
 from roundtrip.tokens.token import MAX_TOKEN_BYTES
 from roundtrip.trace.explaining.wording import duration_text, size_text
-from roundtrip.trace.reading.tokens import Sealed, Signature, TokenView, foreign_kind, told, view_token
+from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, TokenView, foreign_kind, told, view_token
 
 __all__ = ["COMMAND", "configure", "run"]
 
@@ -29,7 +29,11 @@ _MAX_KEYS_BYTES: Final = 64 * 1024
 _WIDTH: Final = 11
 _TOKENLIKE: Final = re.compile(r"(?:r[1-9][a-z]|v1|rt1)[A-Za-z0-9_-]{0,4}\.[A-Za-z0-9_-]{16}")
 _ACTIONS: Final = {Action.ACCEPT: "accepted", Action.DECLINE: "declined", Action.CANCEL: "cancelled"}
-_SIGNATURES: Final = {Signature.UNCHECKED: "bold yellow", Signature.VALID: "green", Signature.INVALID: "bold red"}
+_SIGNATURES: Final = {
+    SignatureCheck.UNCHECKED: "bold yellow",
+    SignatureCheck.VALID: "green",
+    SignatureCheck.INVALID: "bold red",
+}
 _SEALED: Final = {
     Sealed.NONE: "nothing",
     Sealed.CLOSED: "something, which opens only where the signature is valid",
@@ -142,9 +146,9 @@ def _show(view: TokenView, screen: Screen) -> None:
 
 
 def _signature(view: TokenView) -> str:
-    if view.signature is Signature.VALID:
+    if view.signature is SignatureCheck.VALID:
         return f"valid, by key {view.key} of {view.keys} (1 is the newest)"
-    if view.signature is Signature.INVALID:
+    if view.signature is SignatureCheck.INVALID:
         return "not valid: whoever held the token may have written what follows"
     return f"not checked, as there are no keys (${_VARIABLE} or --keys-file): anybody may have written what follows"
 

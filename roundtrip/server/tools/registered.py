@@ -18,7 +18,7 @@ from roundtrip.errors import InvalidSignature
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.signatures import display_name, given_by_partials, hints_of
 from roundtrip.server.exactly_once import OnUnknown
-from roundtrip.server.functions import AskingFunction, Signature, read_signature
+from roundtrip.server.functions import AskingFunction, FunctionSignature, read_signature
 from roundtrip.server.gates import Gate, read_enabled
 from roundtrip.server.tools.arguments import ArgumentReader, ArgumentsRejected, mistakes_in
 from roundtrip.server.tools.confirmation import ConfirmationGate
@@ -253,7 +253,7 @@ def _require_bound(fn: Callable[..., Any], *, tool: str) -> None:
             )
 
 
-def _metadata_of(signature: Signature, *, tool: str, structured: bool) -> FuncMetadata:
+def _metadata_of(signature: FunctionSignature, *, tool: str, structured: bool) -> FuncMetadata:
     """The SDK's reading of a function, of whatever kind of callable it is."""
     fn = signature.fn
     hints = hints_of(fn)

@@ -10,9 +10,9 @@ from typing import Any, Final
 from roundtrip.client.legs import Era
 from roundtrip.machine.table import ARROWS, Arrow, Event, State
 from roundtrip.safe_text import printable
-from roundtrip.testing.conversations import Conversation, Question
+from roundtrip.testing.conversations import AskedQuestion, Conversation
 
-__all__ = ["Action", "Coverage", "Explored", "Path", "PathOutcome"]
+__all__ = ["Coverage", "Explored", "Path", "PathAction", "PathOutcome"]
 
 _WIDTH: Final = 120
 _ROOM_FOR_QUESTIONS: Final = 74
@@ -22,7 +22,7 @@ _SHORTEST_TEXT: Final = 24
 _LONGEST_CYCLE: Final = 8
 
 
-class Action(StrEnum):
+class PathAction(StrEnum):
     """What a path does about a question: what the protocol knows, and what a client may get wrong."""
 
     ACCEPT = "accept"
@@ -38,7 +38,7 @@ class PathOutcome(StrEnum):
     """How a path ended."""
 
     COMPLETED = "completed"
-    REFUSED = "refused"
+    DECLINED = "declined"
     """The user said no, and the tool did not want to know."""
     FAILED = "failed"
     """The result is an error that the tool foresaw."""
@@ -60,14 +60,14 @@ _NOWHERE: Final = frozenset((PathOutcome.FAILED, PathOutcome.ERROR, PathOutcome.
 class Path:
     """One call from its start to its end."""
 
-    choices: tuple[tuple[str, Action], ...]
+    choices: tuple[tuple[str, PathAction], ...]
     """What was done about each question, by its name, or by its message where it has none."""
     outcome: PathOutcome
     text: str
     """The text of the result, or what the error says."""
     states: tuple[State, ...] | None
     """The states it went through; None where nobody tells."""
-    questions: tuple[Question, ...]
+    questions: tuple[AskedQuestion, ...]
     conversation: Conversation | None = None
     """The call, if it came to a result."""
     error: BaseException | None = None

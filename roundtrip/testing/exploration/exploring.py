@@ -9,10 +9,10 @@ import anyio
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestFormParams, Root
 
-from roundtrip.client.legs import Era, Leg
+from roundtrip.client.legs import Era, LegRequest
 from roundtrip.machine.table import Arrow, State
 from roundtrip.testing.conversations import Conversation
-from roundtrip.testing.exploration.explored import Action, Coverage, Explored, Path, PathOutcome
+from roundtrip.testing.exploration.explored import Coverage, Explored, Path, PathAction, PathOutcome
 from roundtrip.testing.exploration.guides import Contents, Guide, Met, Way
 from roundtrip.testing.exploration.watching import Watching
 from roundtrip.testing.networks.deliveries import Breach, is_bare_failure, is_internal
@@ -23,16 +23,16 @@ from roundtrip.testing.visits import VisitsBy
 
 __all__ = ["paths"]
 
-_ORDER: Final = list(Action)
+_ORDER: Final = list(PathAction)
 _FINAL: Final[Mapping[State | None, PathOutcome]] = {
-    State.REFUSED: PathOutcome.REFUSED,
+    State.DECLINED: PathOutcome.DECLINED,
     State.REJECTED: PathOutcome.REJECTED,
 }
 
 
 async def paths(
     server: Target,
-    tool: str | Leg,
+    tool: str | LegRequest,
     arguments: Mapping[str, Any] | None = None,
     *,
     answers: AnswersBy[MatcherT] | None = None,
@@ -78,7 +78,7 @@ async def paths(
     """
     if depth < 0 or limit < 1 or questions < 1:
         raise ValueError("depth= is at least 0, limit= and questions= at least 1")
-    leg = tool if isinstance(tool, Leg) else Leg(tool, dict(arguments or {}))
+    leg = tool if isinstance(tool, LegRequest) else LegRequest(tool, dict(arguments or {}))
     exploration = _Exploration(
         server, leg, Contents(answers or {}), visits or {}, depth, era, roots, questions, patience
     )
@@ -104,7 +104,7 @@ class _Exploration:
     """What was explored so far."""
 
     server: Target
-    leg: Leg
+    leg: LegRequest
     contents: Contents
     visits: Mapping[Any, Any]
     depth: int

@@ -15,8 +15,8 @@ from mcp_types import (
 )
 
 from roundtrip.client.legs import Era
-from roundtrip.testing.conversations import Question
-from roundtrip.testing.exploration.explored import Action, Path
+from roundtrip.testing.conversations import AskedQuestion
+from roundtrip.testing.exploration.explored import Path, PathAction
 from roundtrip.testing.exploration.watching import Watching
 from roundtrip.testing.forms import invalid_answers, valid_answer
 from roundtrip.testing.scripts import ACCEPT, IGNORE, LEAVE, Answers, Script, Silence, response_to
@@ -24,7 +24,7 @@ from roundtrip.testing.users import Unused
 
 __all__ = ["Contents", "Guide", "Met", "Way"]
 
-Way = tuple[tuple[str, Action], ...]
+Way = tuple[tuple[str, PathAction], ...]
 """What to do about the first questions; what comes after them is accepted."""
 
 
@@ -40,7 +40,7 @@ class Contents:
         """The author's answers for one path: lists are used up in each anew."""
         return [Script(entry) for entry in self._entries]
 
-    def accepting(self, question: Question, scripts: Sequence[Script]) -> InputResponse:
+    def accepting(self, question: AskedQuestion, scripts: Sequence[Script]) -> InputResponse:
         """An answer that accepts a form, a page or a model's turn.
 
         Raises:
@@ -65,7 +65,7 @@ class Contents:
         except ValueError as error:
             raise ValueError(f"answers= must say what to accept the question {question} with: {error}") from error
 
-    def invalid(self, question: Question) -> InputResponse | None:
+    def invalid(self, question: AskedQuestion) -> InputResponse | None:
         """An answer that a form refuses, if there is one."""
         schema = repr(question.schema)
         if schema not in self._made:
@@ -96,13 +96,13 @@ class Contents:
 class Met:
     """A question on a path."""
 
-    question: Question
-    action: Action
-    others: Sequence[Action]
+    question: AskedQuestion
+    action: PathAction
+    others: Sequence[PathAction]
     """What else could have been done about it."""
 
     @property
-    def choice(self) -> tuple[str, Action]:
+    def choice(self) -> tuple[str, PathAction]:
         """What it is called, and what was done about it."""
         name = self.question.key
         return (self.question.message if name is None else name), self.action
@@ -148,7 +148,7 @@ class Guide:
         """Nothing: what this path has no use for, another may have."""
         return []
 
-    def reply(self, question: Question) -> InputResponse | Silence:
+    def reply(self, question: AskedQuestion) -> InputResponse | Silence:
         """The answer to a question."""
         place = len(self.met)
         if place >= self._questions:
@@ -167,34 +167,34 @@ class Guide:
         self._watching.over = True
         self.scope.cancel()
 
-    def _reply(self, question: Question, place: int) -> InputResponse | Silence:
-        possible = self._possible(question) if place < self._depth else [Action.ACCEPT]
-        action = Action.ACCEPT
+    def _reply(self, question: AskedQuestion, place: int) -> InputResponse | Silence:
+        possible = self._possible(question) if place < self._depth else [PathAction.ACCEPT]
+        action = PathAction.ACCEPT
         if place < len(self._way):
             name, action = self._way[place]
             if action not in possible or name not in (question.key, question.message):
                 self.strayed = True
-                action = action if action in possible else Action.ACCEPT
+                action = action if action in possible else PathAction.ACCEPT
         self.met.append(Met(question, action, [other for other in possible if other is not action]))
         match action:
-            case Action.ACCEPT if question.params is None:
+            case PathAction.ACCEPT if question.params is None:
                 return ListRootsResult(roots=list(self._roots))
-            case Action.ACCEPT:
+            case PathAction.ACCEPT:
                 return self._contents.accepting(question, self._scripts)
-            case Action.INVALID:
+            case PathAction.INVALID:
                 return self._contents.invalid(question) or IGNORE
-            case Action.MISSING:
+            case PathAction.MISSING:
                 return IGNORE
-            case Action.DECLINE | Action.CANCEL:
+            case PathAction.DECLINE | PathAction.CANCEL:
                 return ElicitResult(action=action.value)
 
-    def _possible(self, question: Question) -> list[Action]:
-        possible = [Action.ACCEPT]
+    def _possible(self, question: AskedQuestion) -> list[PathAction]:
+        possible = [PathAction.ACCEPT]
         if question.params is not None and not isinstance(question.params, CreateMessageRequestParams):
-            possible += [Action.DECLINE, Action.CANCEL]
+            possible += [PathAction.DECLINE, PathAction.CANCEL]
         if isinstance(question.params, ElicitRequestFormParams) and self._contents.invalid(question) is not None:
-            possible.append(Action.INVALID)
+            possible.append(PathAction.INVALID)
         # Over an open connection, a request is answered.
         if self._era is not Era.LIVE:
-            possible.append(Action.MISSING)
+            possible.append(PathAction.MISSING)
         return possible

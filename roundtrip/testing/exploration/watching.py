@@ -9,7 +9,7 @@ from roundtrip.machine.call import Step
 from roundtrip.machine.facts import Watch
 from roundtrip.server.server import Server
 from roundtrip.testing.networks.fleet import Target, is_crash, makes_servers
-from roundtrip.tracing import Beginning, Raised, Refusal, StepObserver
+from roundtrip.tracing import Beginning, Raised, StepObserver, TokenRejection
 
 __all__ = ["Watching"]
 
@@ -59,7 +59,7 @@ class Watching:
         """Watch the call, and not the calls within it."""
         return self._note if beginning.within is None else _ignore
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: TokenRejection) -> None:
         """Take note of the step that it is."""
         StepObserver(self.steps.append).refuse(refusal)
 

@@ -21,13 +21,13 @@ from mcp_types import (
     ListRootsResult,
 )
 
-from roundtrip.client.legs import Leg, asking
+from roundtrip.client.legs import LegRequest, asking
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import to_json
 from roundtrip.machine.journal_bytes import unpack_open
 from roundtrip.testing.clocks import Clock
 from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_answer
-from roundtrip.testing.networks.deliveries import Breach, Delivery, Inapplicable
+from roundtrip.testing.networks.deliveries import Breach, Inapplicable, LegDelivery
 from roundtrip.testing.networks.fleet import acting_as
 from roundtrip.testing.networks.network import Route
 from roundtrip.tokens.binding import read_claims
@@ -69,7 +69,7 @@ class Delay:
     def __init__(self, seconds: float = _DAY) -> None:
         self._seconds = seconds
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send it late, and in time."""
         if not route.fleet.is_in_this_process:
             raise Inapplicable("the clock can be turned for servers in this process only: User(server), not User(url)")
@@ -77,7 +77,7 @@ class Delay:
         async with route.notes.setdefault("turning", anyio.Lock()):
             return await self._late_and_in_time(leg, route)
 
-    async def _late_and_in_time(self, leg: Leg, route: Route) -> Delivery:
+    async def _late_and_in_time(self, leg: LegRequest, route: Route) -> LegDelivery:
         if leg.state is not None:
             clock = Clock()
             clock.advance(self._seconds)
@@ -92,7 +92,7 @@ class Tamper:
 
     name = "tamper"
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send it changed, and as it is."""
         if leg.state is not None:
             told: dict[str, str] = {}
@@ -111,7 +111,7 @@ class Swap:
 
     name = "swap"
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send it with other requests, and with its own."""
         if route.fleet.principal is not None and not route.fleet.is_in_memory:
             raise Inapplicable("somebody else than the principal= can send a request in memory only")
@@ -143,7 +143,7 @@ class Strip:
 
     name = "strip"
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send it without one answer, and that one when it is asked for again."""
         before = route.before(leg)
         expected = _keys(before) if before is not None else set[str]()
@@ -179,7 +179,7 @@ class Invent:
 
     name = "invent"
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send answers too early, and then in time with others added."""
         past = route.history(leg)
         if leg.answers and past:
@@ -213,7 +213,7 @@ class Garble:
 
     name = "garble"
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send nonsense, and the answer."""
         before = route.before(leg)
         asks = before.asks if before is not None else None
@@ -232,7 +232,7 @@ class Interleave:
 
     name = "interleave"
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Play the other call, and send."""
         history = route.history(leg)
         past = [one.leg for one in history]
@@ -267,7 +267,7 @@ class Eavesdrop:
     def __init__(self, secrets: str | Iterable[object] = ()) -> None:
         self._secrets = (secrets,) if isinstance(secrets, str) else tuple(map(str, secrets))
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send, and read the token that comes back."""
         delivery = await route.onward(leg)
         token = delivery.asks.request_state if delivery.asks is not None else None
@@ -287,19 +287,19 @@ class Eavesdrop:
         return delivery
 
 
-def _require_refusal(delivery: Delivery, what: str, hint: str = "") -> None:
+def _require_refusal(delivery: LegDelivery, what: str, hint: str = "") -> None:
     if not delivery.is_refused:
         raise Breach(f"{what}, and was answered with {delivery.told}, where it must be refused{hint}")
 
 
-def _require_no_use(delivery: Delivery, what: str) -> None:
+def _require_no_use(delivery: LegDelivery, what: str) -> None:
     """What came with a request that is not its own may fail with the request, but must not get it on."""
     final = delivery.final
     if not delivery.is_refused and not (isinstance(final, CallToolResult) and final.is_error):
         raise Breach(f"{what}, and was answered with {delivery.told}, where it must be refused")
 
 
-def _require_no_trust(delivery: Delivery, keys: Iterable[str], what: str) -> None:
+def _require_no_trust(delivery: LegDelivery, keys: Iterable[str], what: str) -> None:
     """Answers that must not count: what they claim to answer is asked again, or all is refused."""
     if delivery.crashed:
         raise Breach(f"{what}, and the server crashed: {delivery.told}")
@@ -312,7 +312,7 @@ def _require_no_trust(delivery: Delivery, keys: Iterable[str], what: str) -> Non
         )
 
 
-def _keys(delivery: Delivery) -> set[str]:
+def _keys(delivery: LegDelivery) -> set[str]:
     asks = delivery.asks
     return set(asks.input_requests or {}) if asks is not None else set()
 

@@ -6,8 +6,8 @@ from typing import Final
 
 import anyio
 
-from roundtrip.client.legs import FinalResult, Leg
-from roundtrip.testing.networks.deliveries import Breach, Delivery
+from roundtrip.client.legs import FinalResult, LegRequest
+from roundtrip.testing.networks.deliveries import Breach, LegDelivery
 from roundtrip.testing.networks.fleet import KEYS, Make
 from roundtrip.testing.networks.network import Route
 
@@ -28,7 +28,7 @@ class Hop:
 
     name = "hop"
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Change the instance, and send."""
         if route.number > 1:
             await route.fleet.hop()
@@ -40,7 +40,7 @@ class Restart:
 
     name = "restart"
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Make a new instance, and send."""
         if route.number > 1:
             await route.fleet.restart()
@@ -52,7 +52,7 @@ class Rotate:
 
     name = "rotate"
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Go one phase on, and send."""
         past = route.history(leg)
         if past or leg.state is None:
@@ -75,7 +75,7 @@ class Deploy:
         self._rolling = rolling
         self.name = "deploy-rolling" if rolling else "deploy"
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Change the build, and send."""
         past = len(route.history(leg))
         if past and (past % 2 or not self._rolling):
@@ -95,9 +95,9 @@ class Duplicate:
         self._at_once = at_once
         self.name = "duplicate-at-once" if at_once else "duplicate"
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send twice, and compare."""
-        answered: list[Delivery] = []
+        answered: list[LegDelivery] = []
         failed: list[Exception] = []
 
         async def deliver() -> None:
@@ -130,7 +130,7 @@ class Drop:
         self._leg = leg
         self.name = "drop" if leg is None else f"drop-leg-{leg}"
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send, lose the response, and send again."""
         lost = await route.onward(leg)
         if self._leg not in (None, len(route.history(leg)) + 1):
@@ -146,7 +146,7 @@ class Reorder:
 
     name = "reorder"
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send, and then the leg before."""
         answers = dict(reversed(list(leg.answers.items()))) if leg.answers is not None else None
         delivery = await route.onward(replace(leg, answers=answers))
@@ -160,14 +160,14 @@ class Reorder:
         return delivery
 
 
-def _resumed(delivery: Delivery, where: str, hint: str = _SAME_KEYS) -> Delivery:
+def _resumed(delivery: LegDelivery, where: str, hint: str = _SAME_KEYS) -> LegDelivery:
     """A delivery to somebody else, who must be able to go on with the call."""
     if delivery.leg.state is not None and delivery.error is not None:
         raise Breach(f"{where} did not go on with the call: {delivery.told}; {hint}")
     return delivery
 
 
-def _require_agreement(answered: Sequence[Delivery], what: str) -> None:
+def _require_agreement(answered: Sequence[LegDelivery], what: str) -> None:
     first, second = answered
     for one in answered:
         if one.crashed:

@@ -6,10 +6,10 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, CallToolResult, InputRequiredResult
 
-from roundtrip.client.legs import FinalResult, Leg, LegResult
+from roundtrip.client.legs import FinalResult, LegRequest, LegResult
 from roundtrip.machine.call import Step
 
-__all__ = ["Breach", "Delivery", "Inapplicable", "is_bare_failure", "is_internal"]
+__all__ = ["Breach", "Inapplicable", "LegDelivery", "is_bare_failure", "is_internal"]
 
 
 class Breach(AssertionError):
@@ -21,10 +21,10 @@ class Inapplicable(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class Delivery:
+class LegDelivery:
     """One leg that reached a server, and what came back."""
 
-    leg: Leg
+    leg: LegRequest
     result: LegResult | None = None
     error: MCPError | None = None
     """The error of the protocol that it was answered with, if it was."""
@@ -86,12 +86,12 @@ class Delivery:
         return f"the result {final!r}"
 
 
-def is_internal(leg: Leg, error: MCPError) -> bool:
+def is_internal(leg: LegRequest, error: MCPError) -> bool:
     """Whether an error of the protocol is one that nobody foresaw."""
     # What a prompt or a resource has to say in earnest has no other number.
     return error.code == INTERNAL_ERROR and leg.method == "tools/call"
 
 
-def is_bare_failure(leg: Leg, text: str) -> bool:
+def is_bare_failure(leg: LegRequest, text: str) -> bool:
     """Whether the text of a failure is what the SDK's servers say of what nobody foresaw, and of nothing else."""
     return text == f"Error executing tool {leg.name}"

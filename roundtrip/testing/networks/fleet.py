@@ -23,23 +23,23 @@ from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 
-from roundtrip.client.legs import Era, Leg, send
+from roundtrip.client.legs import Era, LegRequest, send
 from roundtrip.machine.call import Step
 from roundtrip.machine.facts import BodyBegan, Watch
 from roundtrip.server.failures import tool_failure
 from roundtrip.server.server import Server
 from roundtrip.testing.hosting import served
-from roundtrip.testing.networks.deliveries import Delivery, Inapplicable
+from roundtrip.testing.networks.deliveries import Inapplicable, LegDelivery
 from roundtrip.testing.tap import Tap
-from roundtrip.tracing import Beginning, Raised, Refusal, Tracer, Wrote
+from roundtrip.tracing import Beginning, Raised, TokenRejection, Tracer, Wrote
 
 __all__ = [
     "KEYS",
     "Callbacks",
-    "Fleet",
     "Instance",
     "Instances",
     "Make",
+    "NetworkFleet",
     "Target",
     "Transport",
     "acting_as",
@@ -60,7 +60,7 @@ Target = Instance | Make | Sequence[Instance]
 KEYS: Final = tuple(f"roundtrip.testing: key {number}, which everybody knows".encode() for number in range(8))
 """Keys for instances that are made with `keys=`: oldest first, as they follow each other in a rotation."""
 
-_SENDING: ContextVar[Delivery | None] = ContextVar("roundtrip_sending", default=None)
+_SENDING: ContextVar[LegDelivery | None] = ContextVar("roundtrip_sending", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _takes_keys(make: Make) -> bool:
         return False
 
 
-class Fleet:
+class NetworkFleet:
     """The way of one call's legs to the instances. Everything it opens is closed with the stack that it is given.
 
     It has one connection to each instance, each in a task of its own, as who opens one has to close it.
@@ -178,7 +178,7 @@ class Fleet:
         self._tracers = tracers
         self._page_wait = page_wait
         self._clients: list[tuple[Instance, Client]] = []
-        self._open: list[Delivery] = []
+        self._open: list[LegDelivery] = []
         self._deployed: dict[Make, Instance] = {}
         self._at: Instance | None = None
         self._group: TaskGroup | None = None
@@ -252,10 +252,10 @@ class Fleet:
             self._clients.append((instance, await self._connect(instance)))
         self._at = instance
 
-    async def send(self, leg: Leg) -> Delivery:
+    async def send(self, leg: LegRequest) -> LegDelivery:
         """Have the instance that legs go to now serve one, and tell what came of it."""
         tells = isinstance(self.at, Server)
-        delivery = Delivery(leg, steps=[] if tells else None)
+        delivery = LegDelivery(leg, steps=[] if tells else None)
         self._open.append(delivery)
         reset = _SENDING.set(delivery)
         try:
@@ -333,7 +333,7 @@ class Fleet:
 
         return watch
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: TokenRejection) -> None:
         """The client is told as well."""
 
 

@@ -4,16 +4,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from roundtrip.client.legs import Leg
-from roundtrip.testing.networks.deliveries import Delivery
-from roundtrip.testing.networks.fleet import Fleet
+from roundtrip.client.legs import LegRequest
+from roundtrip.testing.networks.deliveries import LegDelivery
+from roundtrip.testing.networks.fleet import NetworkFleet
 
 __all__ = ["Carry", "Network", "Route", "stacked"]
 
 # A failing test shows where the test failed, and not the way through here.
 __tracebackhide__ = True
 
-Carry = Callable[[Leg], Awaitable[Delivery]]
+Carry = Callable[[LegRequest], Awaitable[LegDelivery]]
 """Takes a leg on its way, and brings what came back."""
 
 
@@ -21,10 +21,10 @@ Carry = Callable[[Leg], Awaitable[Delivery]]
 class Route:
     """The way of one call: what a network may use of it."""
 
-    fleet: Fleet
+    fleet: NetworkFleet
     onward: Carry
     """Takes a leg through the networks further in, to the server."""
-    carried: list[Delivery]
+    carried: list[LegDelivery]
     """What this network has brought back of the call so far, in order."""
     notes: dict[str, Any] = field(default_factory=dict[str, Any])
     """For the network to keep what it must remember of this call."""
@@ -34,18 +34,18 @@ class Route:
         """Which leg of the call is being carried, from 1."""
         return len(self.carried) + 1
 
-    async def aside(self, leg: Leg) -> Delivery:
+    async def aside(self, leg: LegRequest) -> LegDelivery:
         """Send what is not the user's straight to the server that legs go to now, past the networks further in."""
         return await self.fleet.send(leg)
 
-    def before(self, leg: Leg) -> Delivery | None:
+    def before(self, leg: LegRequest) -> LegDelivery | None:
         """The delivery that brought the questions and the token that a leg answers; None for the first of a call."""
         history = self.history(leg)
         return history[-1] if history else None
 
-    def history(self, leg: Leg) -> list[Delivery]:
+    def history(self, leg: LegRequest) -> list[LegDelivery]:
         """The deliveries that led to a leg, the first of its call first; what was sent besides them is not in it."""
-        history: list[Delivery] = []
+        history: list[LegDelivery] = []
         # From the latest on, as a server may give the same token twice.
         for earlier in reversed(self.carried):
             if leg.state is None and leg.answers is None:
@@ -67,7 +67,7 @@ class Network(Protocol):
         """What tests that run under it are called by."""
         ...
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Bring a leg to the server with `route.onward`, as often and in what shape it likes, and give one answer back.
 
         Raises:
@@ -77,7 +77,7 @@ class Network(Protocol):
         ...
 
 
-def stacked(networks: Sequence[Network], fleet: Fleet) -> Carry:
+def stacked(networks: Sequence[Network], fleet: NetworkFleet) -> Carry:
     """Networks as one, the first outermost."""
     carry: Carry = fleet.send
     for network in reversed(networks):
@@ -86,7 +86,7 @@ def stacked(networks: Sequence[Network], fleet: Fleet) -> Carry:
 
 
 def _through(network: Network, route: Route) -> Carry:
-    async def carry(leg: Leg) -> Delivery:
+    async def carry(leg: LegRequest) -> LegDelivery:
         delivery = await network.carry(leg, route)
         route.carried.append(delivery)
         return delivery

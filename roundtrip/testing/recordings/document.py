@@ -13,11 +13,11 @@ from roundtrip.safe_text import printable
 
 __all__ = [
     "BrokenRecording",
-    "Exchange",
     "Json",
-    "Message",
     "Notification",
-    "Question",
+    "RecordedExchange",
+    "RecordedMessage",
+    "RecordedQuestion",
     "Recording",
     "Reply",
     "fields",
@@ -42,11 +42,11 @@ class BrokenRecording(ValueError):
         self.reason = reason
 
 
-class _Part(BaseModel):
+class _RecordingPart(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Message(_Part):
+class RecordedMessage(_RecordingPart):
     """A request or a notification, without its id and its `_meta`."""
 
     method: str
@@ -63,7 +63,7 @@ class Message(_Part):
         return printable(" ".join(words))
 
 
-class Reply(_Part):
+class Reply(_RecordingPart):
     """What came back for a request: a result, or an error."""
 
     result: Json | None = None
@@ -76,52 +76,52 @@ class Reply(_Part):
         return self
 
 
-class Notification(_Part):
+class Notification(_RecordingPart):
     """What was said without expecting a reply."""
 
-    notification: Message
+    notification: RecordedMessage
 
 
-class Question(_Part):
+class RecordedQuestion(_RecordingPart):
     """What the server asked on the open connection, and what the client answered."""
 
-    question: Message
+    question: RecordedMessage
     answer: Reply | None = None
 
 
 def _kind(part: Any) -> str | None:
     """Which of the parts it is, by the field that only that one has."""
-    if isinstance(part, _Part):
+    if isinstance(part, _RecordingPart):
         return type(part).__name__
     fields: Collection[str] = cast("Json", part) if isinstance(part, dict) else ()
     return next((kind for field, kind in _KINDS.items() if field in fields), None)
 
 
-_KINDS: Final = {"notification": "Notification", "question": "Question", "request": "Exchange"}
+_KINDS: Final = {"notification": "Notification", "question": "RecordedQuestion", "request": "RecordedExchange"}
 
 _Said = Annotated[Notification, Tag("Notification")]
-_Asked = Annotated[Question, Tag("Question")]
+_Asked = Annotated[RecordedQuestion, Tag("RecordedQuestion")]
 
 
-class Exchange(_Part):
+class RecordedExchange(_RecordingPart):
     """A request of the client, what the server said and asked meanwhile, and its reply if there was one."""
 
-    request: Message
+    request: RecordedMessage
     meanwhile: list[Annotated[_Said | _Asked, Discriminator(_kind)]] = Field(
-        default_factory=list[Notification | Question]
+        default_factory=list[Notification | RecordedQuestion]
     )
     response: Reply | None = None
 
 
-class Recording(_Part):
+class Recording(_RecordingPart):
     """A conversation of a client with a server, in the order of what the client sent."""
 
     roundtrip_recording: Literal[1] = Field(alias="roundtripRecording")
     protocol: str
     redacted: list[str] = Field(default_factory=list)
-    conversation: list[Annotated[_Said | Annotated[Exchange, Tag("Exchange")], Discriminator(_kind)]] = Field(
-        min_length=1
-    )
+    conversation: list[
+        Annotated[_Said | Annotated[RecordedExchange, Tag("RecordedExchange")], Discriminator(_kind)]
+    ] = Field(min_length=1)
 
     @property
     def is_live(self) -> bool:
@@ -129,12 +129,12 @@ class Recording(_Part):
         return self.protocol in HANDSHAKE_PROTOCOL_VERSIONS
 
     @property
-    def exchanges(self) -> list[Exchange]:
+    def exchanges(self) -> list[RecordedExchange]:
         """Its requests, in their order."""
-        return [part for part in self.conversation if isinstance(part, Exchange)]
+        return [part for part in self.conversation if isinstance(part, RecordedExchange)]
 
     @property
-    def notifications(self) -> list[Message]:
+    def notifications(self) -> list[RecordedMessage]:
         """What the client said without expecting a reply."""
         return [part.notification for part in self.conversation if isinstance(part, Notification)]
 

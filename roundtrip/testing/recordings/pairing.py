@@ -10,11 +10,11 @@ from mcp_types import PROTOCOL_VERSION_META_KEY, ErrorData
 from roundtrip.testing import tap
 from roundtrip.testing.recordings.document import (
     PASSING,
-    Exchange,
     Json,
-    Message,
     Notification,
-    Question,
+    RecordedExchange,
+    RecordedMessage,
+    RecordedQuestion,
     Reply,
 )
 
@@ -31,12 +31,12 @@ class Unrecordable(RuntimeError):
 class Pairs:
     """One connection, sorted by what belongs to what."""
 
-    parts: list[Exchange | Notification] = field(default_factory=list[Exchange | Notification])
+    parts: list[RecordedExchange | Notification] = field(default_factory=list[RecordedExchange | Notification])
     protocol: str = ""
-    open: dict[Any, Exchange] = field(default_factory=dict[Any, Exchange])
-    asked: dict[Any, Question] = field(default_factory=dict[Any, Question])
-    progressing: dict[Any, Exchange] = field(default_factory=dict[Any, Exchange])
-    early: list[Question] = field(default_factory=list[Question])
+    open: dict[Any, RecordedExchange] = field(default_factory=dict[Any, RecordedExchange])
+    asked: dict[Any, RecordedQuestion] = field(default_factory=dict[Any, RecordedQuestion])
+    progressing: dict[Any, RecordedExchange] = field(default_factory=dict[Any, RecordedExchange])
+    early: list[RecordedQuestion] = field(default_factory=list[RecordedQuestion])
     """Questions that came while no request was open: they are asked with the next one."""
 
     def client(self, said: Json) -> None:
@@ -48,7 +48,7 @@ class Pairs:
             return
         message, meta = _message(said)
         if "id" in said:
-            exchange = Exchange(request=message, meanwhile=[*self.early])
+            exchange = RecordedExchange(request=message, meanwhile=[*self.early])
             self.early.clear()
             self.parts.append(exchange)
             self.open[said["id"]] = exchange
@@ -68,9 +68,9 @@ class Pairs:
                 exchange.response = _reply(said)
                 self._learn(exchange)
             return
-        message = Message(method=said["method"], params=dict(said.get("params") or {}))
+        message = RecordedMessage(method=said["method"], params=dict(said.get("params") or {}))
         if "id" in said:
-            question = Question(question=message)
+            question = RecordedQuestion(question=message)
             self.asked[said["id"]] = question
             self._asking(message).append(question)
         elif message.method != "notifications/cancelled":
@@ -78,12 +78,12 @@ class Pairs:
             message.params.pop("progressToken", None)
             exchange.meanwhile.append(Notification(notification=message))
 
-    def _learn(self, exchange: Exchange) -> None:
+    def _learn(self, exchange: RecordedExchange) -> None:
         result = exchange.response.result if exchange.response is not None else None
         if exchange.request.method == "initialize" and result is not None:
             self.protocol = str(result.get("protocolVersion", ""))
 
-    def _asking(self, message: Message) -> list[Any]:
+    def _asking(self, message: RecordedMessage) -> list[Any]:
         """Where a question belongs: with the call that the server asks for."""
         calls = [one for one in self.open.values() if one.request.method in _ASKING]
         if len(calls) > 1:
@@ -93,16 +93,16 @@ class Pairs:
             )
         return calls[0].meanwhile if calls else self.early
 
-    def _saying(self, message: Message) -> Exchange:
+    def _saying(self, message: RecordedMessage) -> RecordedExchange:
         """The request that the server reports on."""
         subscription = message.params.get("_meta", {}).get(SUBSCRIPTION_ID_META_KEY)
         if subscription is not None and subscription in self.open:
             return self.open[subscription]
         return self.progressing.get(message.params.get("progressToken")) or self._last()
 
-    def _last(self) -> Exchange:
+    def _last(self) -> RecordedExchange:
         """The latest request without a reply; else the latest of all."""
-        exchanges = [*(one for one in self.parts if isinstance(one, Exchange)), *self.open.values()]
+        exchanges = [*(one for one in self.parts if isinstance(one, RecordedExchange)), *self.open.values()]
         if not exchanges:
             raise Unrecordable("the server spoke before the client did")
         return exchanges[-1]
@@ -123,11 +123,11 @@ def paired(messages: Iterable[tap.Message]) -> Pairs:
     return pairs
 
 
-def _message(said: Json) -> tuple[Message, Json]:
+def _message(said: Json) -> tuple[RecordedMessage, Json]:
     """What a client said, and what it said about it."""
     params = dict(said.get("params") or {})
     meta = params.pop("_meta", None)
-    return Message(method=said["method"], params=params), meta or {}
+    return RecordedMessage(method=said["method"], params=params), meta or {}
 
 
 def _reply(said: Json) -> Reply:

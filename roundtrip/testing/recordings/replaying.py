@@ -24,10 +24,10 @@ from roundtrip.testing.recordings.differences import differences, significant
 from roundtrip.testing.recordings.document import (
     PASSING,
     BrokenRecording,
-    Exchange,
     Json,
-    Message,
     Notification,
+    RecordedExchange,
+    RecordedMessage,
     Recording,
     fields,
 )
@@ -49,7 +49,7 @@ _HANDSHAKE: Final = frozenset({"initialize", "server/discover", "ping"})
 class Mismatch:
     """What a client sent that was not recorded so."""
 
-    request: Message
+    request: RecordedMessage
     differences: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ class Replayed(Server[Any]):
         self.middleware.append(self._receive)
 
     @property
-    def unplayed(self) -> list[Message]:
+    def unplayed(self) -> list[RecordedMessage]:
         """What was recorded of the client and has not come; the handshake need not."""
         requests = [one.request for place, one in enumerate(self._exchanges) if place not in self._played]
         return [*(request for request in requests if request.method not in _HANDSHAKE), *self._unsaid]
@@ -117,7 +117,7 @@ class Replayed(Server[Any]):
             raise AssertionError("the client did not do what was recorded\n" + "\n".join(f"  {line}" for line in lines))
 
     async def _receive(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        message = Message(method=ctx.method, params=significant(ctx.params))
+        message = RecordedMessage(method=ctx.method, params=significant(ctx.params))
         if ctx.request_id is None:
             self._hear(message)
             return await call_next(ctx)
@@ -137,21 +137,21 @@ class Replayed(Server[Any]):
                 self._played.discard(place)
             raise
 
-    def _hear(self, message: Message) -> None:
+    def _hear(self, message: RecordedMessage) -> None:
         """A notification; there is no telling the client if it is wrong."""
         if message in self._unsaid:
             self._unsaid.remove(message)
         elif message.method not in PASSING and message not in self._recording.notifications:
             self.mismatches.append(Mismatch(message, ("no such notification was recorded",)))
 
-    def _check_id(self, message: Message, request_id: Any) -> None:
+    def _check_id(self, message: RecordedMessage, request_id: Any) -> None:
         if self._ids is None:
             return
         if request_id in self._ids:
             raise self._refusal(message, [f"an earlier request had the JSON-RPC id {request_id!r}"])
         self._ids.add(request_id)
 
-    async def _shake_hands(self, message: Message, ctx: Context, call_next: CallNext) -> HandlerResult:
+    async def _shake_hands(self, message: RecordedMessage, ctx: Context, call_next: CallNext) -> HandlerResult:
         recorded = next((one for one in self._exchanges if one.request.method == message.method), None)
         if recorded is not None:
             return await self._play(recorded, ctx)
@@ -179,7 +179,7 @@ class Replayed(Server[Any]):
             "_meta": {SERVER_INFO_META_KEY: self.server_info_stamp},
         }
 
-    def _find(self, message: Message, ctx: Context) -> int:
+    def _find(self, message: RecordedMessage, ctx: Context) -> int:
         """Which of the recorded requests it is."""
         if (ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS) != self._recording.is_live:
             mode = "legacy" if self._recording.is_live else self._recording.protocol
@@ -203,7 +203,7 @@ class Replayed(Server[Any]):
         times = "once" if len(alike) == 1 else f"{len(alike)} times"
         raise self._refusal(message, [f"it was recorded {times}, and has been sent as often already"])
 
-    def _nearest(self, message: Message, unlike: dict[int, list[str]]) -> int:
+    def _nearest(self, message: RecordedMessage, unlike: dict[int, list[str]]) -> int:
         """The request that was probably meant."""
 
         def distance(place: int) -> tuple[bool, bool, bool, int]:
@@ -217,12 +217,14 @@ class Replayed(Server[Any]):
 
         return min(unlike, key=distance)
 
-    def _refusal(self, message: Message, lines: list[str], *, code: int = INVALID_PARAMS, data: Any = None) -> MCPError:
+    def _refusal(
+        self, message: RecordedMessage, lines: list[str], *, code: int = INVALID_PARAMS, data: Any = None
+    ) -> MCPError:
         mismatch = Mismatch(message, tuple(lines))
         self.mismatches.append(mismatch)
         return MCPError(code=code, message=f"not recorded so: {mismatch}", data=data or {"differences": lines})
 
-    async def _play(self, exchange: Exchange, ctx: Context) -> Json:
+    async def _play(self, exchange: RecordedExchange, ctx: Context) -> Json:
         for one in exchange.meanwhile:
             if isinstance(one, Notification):
                 await say(one.notification, ctx)
@@ -244,7 +246,7 @@ class Replayed(Server[Any]):
         return next((tool.get("inputSchema") for tool in tools if tool.get("name") == name), None)
 
 
-def _continues(request: Message) -> bool:
+def _continues(request: RecordedMessage) -> bool:
     """Whether it is a later leg of a call."""
     return "requestState" in request.params or "inputResponses" in request.params
 

@@ -13,7 +13,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import BaseModel, RootModel, ValidationError
 
 from roundtrip.testing.recordings.differences import differences, without_meta
-from roundtrip.testing.recordings.document import Json, Message, Question, fields
+from roundtrip.testing.recordings.document import Json, RecordedMessage, RecordedQuestion, fields
 
 __all__ = ["Context", "Unlike", "ask", "check_capability", "say", "with_own_subscription"]
 
@@ -45,7 +45,7 @@ class _AnyResult(RootModel[Json]):
     """A result of which nothing is known."""
 
 
-async def ask(one: Question, ctx: Context, redacted: Collection[str]) -> None:
+async def ask(one: RecordedQuestion, ctx: Context, redacted: Collection[str]) -> None:
     """Ask over the open connection, as was asked.
 
     Raises:
@@ -85,7 +85,7 @@ def check_capability(method: str, ctx: Context) -> None:
         raise Unlike([f"the server asks {method}, and the client has not declared the capability {capability}"])
 
 
-async def say(notification: Message, ctx: Context) -> None:
+async def say(notification: RecordedMessage, ctx: Context) -> None:
     """Send a notification as it was recorded, if this client wants it."""
     params = notification.params
     if notification.method == "notifications/progress":

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from roundtrip.client.fields import Choice, Field, Kind
+from roundtrip.client.fields import FieldChoice, FieldKind, FormField
 from roundtrip.client.forms import fields_of
 from roundtrip.testing.snapshots.redaction import REDACTED
 
@@ -20,15 +20,15 @@ _TOLD: Final = frozenset({
     "minLength", "maxLength", "minItems", "maxItems",
 })  # fmt: skip
 _KINDS: Final = {
-    Kind.TEXT: "text",
-    Kind.WHOLE: "integer",
-    Kind.NUMBER: "number",
-    Kind.YES_NO: "yes or no",
-    Kind.ONE: "one of",
-    Kind.SEVERAL: "any of",
-    Kind.JSON: "JSON",
+    FieldKind.TEXT: "text",
+    FieldKind.WHOLE: "integer",
+    FieldKind.NUMBER: "number",
+    FieldKind.YES_NO: "yes or no",
+    FieldKind.ONE: "one of",
+    FieldKind.SEVERAL: "any of",
+    FieldKind.JSON: "JSON",
 }
-_UNITS: Final = {Kind.TEXT: " characters", Kind.SEVERAL: " of them"}
+_UNITS: Final = {FieldKind.TEXT: " characters", FieldKind.SEVERAL: " of them"}
 
 
 def worded(name: str, shape: Any, *, required: bool) -> Worded:
@@ -51,22 +51,22 @@ def choices_apart(choices: list[str]) -> bool:
     return len(" | ".join(choices)) > _LONGEST
 
 
-def _kind(field: Field, parts: Mapping[str, Any], choices: list[str]) -> list[str]:
+def _kind(field: FormField, parts: Mapping[str, Any], choices: list[str]) -> list[str]:
     if REDACTED in (parts.get("enum"), parts.get("oneOf"), parts.get("anyOf"), parts.get("items")):
         return [f"one of {REDACTED}"]
-    if field.kind in (Kind.ONE, Kind.SEVERAL):
+    if field.kind in (FieldKind.ONE, FieldKind.SEVERAL):
         if choices_apart(choices):
             return [_KINDS[field.kind]]
         listed = " | ".join(choices)
-        return [listed if field.kind is Kind.ONE else f"any of {listed}"]
-    if field.kind is Kind.JSON and parts:
+        return [listed if field.kind is FieldKind.ONE else f"any of {listed}"]
+    if field.kind is FieldKind.JSON and parts:
         kind = parts.get("type", parts.get("anyOf", "JSON"))
         return [kind if isinstance(kind, str) else _json(kind)]
     given = parts.get("format")
     return [given if isinstance(given, str) else _KINDS[field.kind]]
 
 
-def _bounds(field: Field) -> list[str]:
+def _bounds(field: FormField) -> list[str]:
     unit = _UNITS.get(field.kind, "")
     match (field.least, field.most):
         case (None, None):
@@ -79,13 +79,13 @@ def _bounds(field: Field) -> list[str]:
             return [f"{_json(least)} to {_json(most)}{unit}"]
 
 
-def _title(field: Field) -> list[str]:
+def _title(field: FormField) -> list[str]:
     # Pydantic makes one of the name, which says nothing more.
     made = field.name.replace("_", " ").title()
     return [] if field.title is None or field.title in (field.name, made) else [f"titled {_json(field.title)}"]
 
 
-def _choice(choice: Choice) -> str:
+def _choice(choice: FieldChoice) -> str:
     value = _json(choice.value)
     return value if choice.title == choice.value else f"{value} ({choice.title})"
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final, cast
 
-__all__ = ["REDACTED", "Redaction"]
+__all__ = ["REDACTED", "SnapshotRedaction"]
 
 REDACTED: Final = "<redacted>"
 
@@ -14,7 +14,7 @@ _TELLING: Final = frozenset({"const", "default", "enum", "enumNames", "oneOf", "
 """What of a field's schema may give a value away."""
 
 
-class Redaction:
+class SnapshotRedaction:
     """Knows which fields to leave out, and learns what they held."""
 
     def __init__(self, fields: Collection[str] = ()) -> None:

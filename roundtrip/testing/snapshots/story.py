@@ -28,8 +28,8 @@ from pydantic_core import to_jsonable_python
 
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import Action, Asked, Journal
-from roundtrip.testing.conversations import Conversation, Question
-from roundtrip.testing.snapshots.redaction import Redaction
+from roundtrip.testing.conversations import AskedQuestion, Conversation
+from roundtrip.testing.snapshots.redaction import SnapshotRedaction
 from roundtrip.trace.explaining.wording import count_text
 from roundtrip.trace.reading.tokens import Sealed, view_token
 
@@ -40,7 +40,7 @@ Story = dict[str, Any]
 _DONE: Final = {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}
 
 
-def story_of(call: Conversation, redaction: Redaction) -> Story:
+def story_of(call: Conversation, redaction: SnapshotRedaction) -> Story:
     """What is told of a call. Its parts are what `exclude=` and `matcher=` name."""
     first = call.first
     story: Story = {"method": first.method, "name": first.name, "era": call.era.name.lower()}
@@ -65,7 +65,7 @@ def _plain(value: Any) -> Any:
     return to_jsonable_python(value, by_alias=True, fallback=repr)
 
 
-def _question(question: Question, redaction: Redaction) -> Story:
+def _question(question: AskedQuestion, redaction: SnapshotRedaction) -> Story:
     params = question.params
     hidden = redaction.hides(question.key)
     story: Story = {"name": question.key}
@@ -88,7 +88,7 @@ def _question(question: Question, redaction: Redaction) -> Story:
     return story
 
 
-def _answer(answer: InputResponse | None, redaction: Redaction, *, hidden: bool) -> Story | None:
+def _answer(answer: InputResponse | None, redaction: SnapshotRedaction, *, hidden: bool) -> Story | None:
     if isinstance(answer, ElicitResult):
         content = _plain(answer.content or {})
         if hidden:
@@ -148,7 +148,7 @@ def _end(call: Conversation) -> str:
     return f"{state} with an error" if call.is_error and state == "completed" else state
 
 
-def _result(call: Conversation, redaction: Redaction) -> Story:
+def _result(call: Conversation, redaction: SnapshotRedaction) -> Story:
     if call.error is not None:
         return {"error": call.error.error.model_dump(mode="json", by_alias=True, exclude_none=True)}
     result = call.result

@@ -7,7 +7,7 @@ from mcp_types import ElicitResult
 
 from roundtrip.testing.conversations import Conversation
 from roundtrip.testing.snapshots.placeholders import Placeholders
-from roundtrip.testing.snapshots.redaction import Redaction
+from roundtrip.testing.snapshots.redaction import SnapshotRedaction
 from roundtrip.testing.snapshots.sifting import Sieve
 from roundtrip.testing.snapshots.story import story_of
 from roundtrip.testing.snapshots.wire import redacted, states_in, text_of_wire
@@ -26,7 +26,7 @@ def call_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sie
         redacting: Names of fields whose values are left out, wherever they are.
         sieve: What to leave out besides.
     """
-    story = sieve.over(story_of(call, Redaction(redacting)))
+    story = sieve.over(story_of(call, SnapshotRedaction(redacting)))
     return text_of(Placeholders(call.tokens, said=_said(call)).over(story))
 
 
@@ -41,7 +41,7 @@ def wire_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sie
     """
     if not call.messages:
         raise ValueError("the messages of this call were not kept: take the fixture wire_snapshot, or User(wired=True)")
-    redaction = Redaction(redacting)
+    redaction = SnapshotRedaction(redacting)
     hidden = {question.message for question in call.questions if redaction.hides(question.key)}
     messages = sieve.over(redacted(call.messages, redaction, tool=call.first.name, hidden=hidden))
     placeholders = Placeholders(states_in(call.messages), said=_said(call))

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 from roundtrip.safe_text import printable
 from roundtrip.testing.conversations import Message
 from roundtrip.testing.snapshots.placeholders import Placeholders
-from roundtrip.testing.snapshots.redaction import Redaction
+from roundtrip.testing.snapshots.redaction import SnapshotRedaction
 from roundtrip.testing.snapshots.story import bytes_in
 
 __all__ = ["redacted", "states_in", "text_of_wire"]
@@ -65,7 +65,7 @@ def _steady(value: Any, placeholders: Placeholders) -> Any:
 
 
 def redacted(
-    messages: Sequence[Message], redaction: Redaction, *, tool: str, hidden: Collection[str] = ()
+    messages: Sequence[Message], redaction: SnapshotRedaction, *, tool: str, hidden: Collection[str] = ()
 ) -> list[dict[str, Any]]:
     """The messages without what fields hold, and without other tools than the one that is called.
 
@@ -102,11 +102,11 @@ def _alone(message: dict[str, Any], tool: str) -> dict[str, Any]:
     return {**message, "result": {**result, "tools": kept}}
 
 
-def _repeating(name: str, value: Any, redaction: Redaction) -> Any:
+def _repeating(name: str, value: Any, redaction: SnapshotRedaction) -> Any:
     return value if name in ("jsonrpc", "method", "id") else redaction.texts(value)
 
 
-def _without(value: Any, redaction: Redaction, *, all_of_it: bool = False) -> Any:
+def _without(value: Any, redaction: SnapshotRedaction, *, all_of_it: bool = False) -> Any:
     if isinstance(value, list):
         return [_without(item, redaction, all_of_it=all_of_it) for item in cast("list[Any]", value)]
     if not isinstance(value, Mapping):

@@ -7,10 +7,10 @@ from enum import Enum
 from roundtrip.questions.markers import SdkElicit, SdkListRoots, SdkSample
 from roundtrip.resolvers.plan import Input, Node, Plan, Source
 
-__all__ = ["Box", "Graph", "Kind", "Line", "graphs_of"]
+__all__ = ["Box", "BoxKind", "Graph", "Line", "graphs_of"]
 
 
-class Kind(Enum):
+class BoxKind(Enum):
     """What a box stands for; each kind has a shape of its own."""
 
     TOOL = "tool"
@@ -25,7 +25,7 @@ class Box:
     """Something that fills parameters, or the tool whose parameters are filled."""
 
     id: str
-    kind: Kind
+    kind: BoxKind
     name: str
     remark: str = ""
 
@@ -55,7 +55,7 @@ def graphs_of(plans: Mapping[str, Plan]) -> list[Graph]:
 
 
 def _graph(tool: str, plan: Plan, prefix: str) -> Graph:
-    boxes = {prefix: Box(prefix, Kind.TOOL, tool)}
+    boxes = {prefix: Box(prefix, BoxKind.TOOL, tool)}
     lines: list[Line] = []
     arguments: dict[str, Box] = {}
 
@@ -63,10 +63,10 @@ def _graph(tool: str, plan: Plan, prefix: str) -> Graph:
         if entry.source is Source.NODE:
             return f"{prefix}_n{entry.node}"
         if entry.source is Source.CONTEXT:
-            box = Box(f"{prefix}_context", Kind.CONTEXT, "Context")
+            box = Box(f"{prefix}_context", BoxKind.CONTEXT, "Context")
         else:
             # An alias may hold any character, so its number is the id.
-            box = Box(f"{prefix}_a{len(arguments)}", Kind.ARGUMENT, entry.name, "argument")
+            box = Box(f"{prefix}_a{len(arguments)}", BoxKind.ARGUMENT, entry.name, "argument")
             box = arguments.setdefault(entry.name, box)
         boxes.setdefault(box.id, box)
         return box.id
@@ -91,7 +91,7 @@ def _node(node: Node, prefix: str) -> Box:
         remarks.append(asking)
     if node.once:
         remarks.append("once per call")
-    kind = Kind.VALUE if asking is None else Kind.QUESTION
+    kind = BoxKind.VALUE if asking is None else BoxKind.QUESTION
     return Box(f"{prefix}_n{node.index}", kind, node.key, ", ".join(remarks))
 
 

@@ -9,7 +9,7 @@ from roundtrip.machine.table import ARROWS, FINAL, Arrow, Event, State
 from roundtrip.trace.drawings.machine_svg import machine_svg
 from roundtrip.trace.drawings.page import page
 
-__all__ = ["Format", "Journey", "draw_machine", "machine_dot", "machine_mermaid", "machine_text"]
+__all__ = ["CallPath", "Format", "draw_machine", "machine_dot", "machine_mermaid", "machine_text"]
 
 
 class Format(StrEnum):
@@ -23,7 +23,7 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Journey:
+class CallPath:
     """How far a call has come: the arrows it went along, and the state it is in."""
 
     visited: Collection[tuple[State, Event]] = ()
@@ -34,10 +34,10 @@ class Journey:
         return (arrow.source, arrow.event) in self.visited
 
 
-NO_JOURNEY: Final = Journey()
+NO_JOURNEY: Final = CallPath()
 
 
-def draw_machine(format: Format, journey: Journey = NO_JOURNEY, *, title: str = "The machine of a call") -> str:
+def draw_machine(format: Format, journey: CallPath = NO_JOURNEY, *, title: str = "The machine of a call") -> str:
     """The machine in one of the languages, without a newline at its end, with the way of a call marked."""
     visited, current = journey.visited, journey.current
     drawers: dict[Format, Callable[[], str]] = {
@@ -50,7 +50,7 @@ def draw_machine(format: Format, journey: Journey = NO_JOURNEY, *, title: str = 
     return drawers[format]()
 
 
-def machine_mermaid(journey: Journey = NO_JOURNEY) -> str:
+def machine_mermaid(journey: CallPath = NO_JOURNEY) -> str:
     """The machine as a Mermaid state diagram, without a newline at its end."""
     lines = ["stateDiagram-v2", f"    [*] --> {State.RECEIVED}"]
     lines += [
@@ -63,7 +63,7 @@ def machine_mermaid(journey: Journey = NO_JOURNEY) -> str:
     return "\n".join(lines)
 
 
-def machine_dot(journey: Journey = NO_JOURNEY) -> str:
+def machine_dot(journey: CallPath = NO_JOURNEY) -> str:
     """The machine as a Graphviz digraph, without a newline at its end."""
     lines = ["digraph machine {", "    rankdir=LR;", "    node [shape=box, style=rounded];"]
     lines += [f"    {state} [peripheries=2];" for state in State if state in FINAL]
@@ -76,7 +76,7 @@ def machine_dot(journey: Journey = NO_JOURNEY) -> str:
     return "\n".join([*lines, "}"])
 
 
-def machine_text(journey: Journey = NO_JOURNEY) -> str:
+def machine_text(journey: CallPath = NO_JOURNEY) -> str:
     """The machine as a table: each state, and where each event leads from there; `*` marks the way of a call."""
     state_width = max(len(state) for state in State)
     event_width = max(len(arrow.event) for arrow in ARROWS)

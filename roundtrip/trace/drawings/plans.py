@@ -6,7 +6,7 @@ Several tools make one drawing, with a frame around each, so that what is printe
 from collections.abc import Callable, Mapping
 
 from roundtrip.resolvers.plan import Plan
-from roundtrip.trace.drawings.graphs import Box, Graph, Kind, Line, graphs_of
+from roundtrip.trace.drawings.graphs import Box, BoxKind, Graph, Line, graphs_of
 from roundtrip.trace.drawings.machine import Format
 from roundtrip.trace.drawings.page import page
 from roundtrip.trace.drawings.plans_svg import plans_svg
@@ -29,11 +29,11 @@ def draw_plans(plans: Mapping[str, Plan], format: Format) -> str:
 # Mermaid.
 
 _MERMAID_SHAPES = {
-    Kind.TOOL: ("[[", "]]"),
-    Kind.VALUE: ("[", "]"),
-    Kind.QUESTION: ("{{", "}}"),
-    Kind.ARGUMENT: ("([", "])"),
-    Kind.CONTEXT: ("([", "])"),
+    BoxKind.TOOL: ("[[", "]]"),
+    BoxKind.VALUE: ("[", "]"),
+    BoxKind.QUESTION: ("{{", "}}"),
+    BoxKind.ARGUMENT: ("([", "])"),
+    BoxKind.CONTEXT: ("([", "])"),
 }
 
 
@@ -67,11 +67,11 @@ def _mermaid_quote(text: str) -> str:
 # DOT.
 
 _DOT_SHAPES = {
-    Kind.TOOL: "box3d",
-    Kind.VALUE: "box",
-    Kind.QUESTION: "hexagon",
-    Kind.ARGUMENT: "ellipse",
-    Kind.CONTEXT: "ellipse",
+    BoxKind.TOOL: "box3d",
+    BoxKind.VALUE: "box",
+    BoxKind.QUESTION: "hexagon",
+    BoxKind.ARGUMENT: "ellipse",
+    BoxKind.CONTEXT: "ellipse",
 }
 
 
@@ -115,16 +115,16 @@ def _text_of(graph: Graph) -> str:
     width = max((len(line.parameter) for line in graph.lines), default=0)
     lines: list[str] = []
     for box in graph.boxes:
-        if box.kind in (Kind.ARGUMENT, Kind.CONTEXT):
+        if box.kind in (BoxKind.ARGUMENT, BoxKind.CONTEXT):
             continue
         lines.append(f"{box.name}: {box.remark}" if box.remark else box.name)
         filled = [line for line in graph.lines if line.target == box.id]
         lines += [f"    {line.parameter:<{width}} <- {_text_source(boxes[line.source], line)}" for line in filled]
-        if box.kind is Kind.TOOL and not filled:
+        if box.kind is BoxKind.TOOL and not filled:
             lines.append("    (no parameter is filled by a resolver)")
     return "\n".join(lines)
 
 
 def _text_source(box: Box, line: Line) -> str:
-    remark = " (argument)" if box.kind is Kind.ARGUMENT else " (outcome)" if line.outcome else ""
+    remark = " (argument)" if box.kind is BoxKind.ARGUMENT else " (outcome)" if line.outcome else ""
     return f"{box.name}{remark}"

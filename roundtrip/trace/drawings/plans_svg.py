@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from roundtrip.trace.drawings.graphs import Box, Graph, Kind, Line
+from roundtrip.trace.drawings.graphs import Box, BoxKind, Graph, Line
 from roundtrip.trace.drawings.svg import Point, arrow_head, document, group, rectangle, shortened, text, width
 
 __all__ = ["plans_svg"]
@@ -23,11 +23,11 @@ _HEAD: Final = 8.0
 _SWEEPS: Final = 6
 _ORIGIN: Final = Point(0, 0)
 _KINDS: Final = {
-    Kind.TOOL: "tool",
-    Kind.VALUE: "value",
-    Kind.QUESTION: "question",
-    Kind.ARGUMENT: "argument",
-    Kind.CONTEXT: "context",
+    BoxKind.TOOL: "tool",
+    BoxKind.VALUE: "value",
+    BoxKind.QUESTION: "question",
+    BoxKind.ARGUMENT: "argument",
+    BoxKind.CONTEXT: "context",
 }
 
 
@@ -170,9 +170,9 @@ class _Layout:
         )
 
     def _box(self, cell: _Cell, box: Box) -> str:
-        radius = 18 if box.kind in (Kind.ARGUMENT, Kind.CONTEXT) else 4
+        radius = 18 if box.kind in (BoxKind.ARGUMENT, BoxKind.CONTEXT) else 4
         parts = [rectangle("rt-box", cell.corner, cell.size, radius=radius)]
-        if box.kind is Kind.TOOL:
+        if box.kind is BoxKind.TOOL:
             inner = Point(cell.corner.x + 3, cell.corner.y + 3)
             parts.append(rectangle("rt-inner", inner, Point(cell.size.x - 6, cell.size.y - 6), radius=2))
         lines = [(shortened(box.name), "rt-title"), (_remark(box), "rt-small")]

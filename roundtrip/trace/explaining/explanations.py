@@ -22,8 +22,8 @@ __all__ = [
     "QUESTIONS",
     "REFUSALS",
     "Advice",
+    "ExplainedSubject",
     "Explanation",
-    "Subject",
     "explain",
     "explain_failure",
     "explain_question",
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-class Subject(StrEnum):
+class ExplainedSubject(StrEnum):
     """What is explained."""
 
     QUESTION = "question"
@@ -45,7 +45,7 @@ class Subject(StrEnum):
 class Explanation:
     """One sentence about one thing that happened to a call."""
 
-    subject: Subject
+    subject: ExplainedSubject
     at: float
     instance: str
     leg: int | None
@@ -260,7 +260,7 @@ def _questions(call: TracedCall) -> Iterator[Explanation]:
     for round_ in call.rounds:
         for question in round_.asked.questions:
             yield Explanation(
-                Subject.QUESTION,
+                ExplainedSubject.QUESTION,
                 round_.asked.at,
                 round_.asked.instance,
                 round_.asked.leg,
@@ -275,13 +275,17 @@ def _questions(call: TracedCall) -> Iterator[Explanation]:
 def _refusals(call: TracedCall) -> Iterator[Explanation]:
     for line in call.refusals:
         text = explain_refusal(line, call)
-        yield Explanation(Subject.REFUSAL, line.at, line.instance, line.leg, line.round, None, line.reason, text)
+        yield Explanation(
+            ExplainedSubject.REFUSAL, line.at, line.instance, line.leg, line.round, None, line.reason, text
+        )
 
 
 def _replays(call: TracedCall) -> Iterator[Explanation]:
     for serving, first in call.replays:
         text = explain_replay(call, serving, first)
-        yield Explanation(Subject.REPLAY, serving.started_at, serving.instance, serving.leg, None, None, None, text)
+        yield Explanation(
+            ExplainedSubject.REPLAY, serving.started_at, serving.instance, serving.leg, None, None, None, text
+        )
 
 
 def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:
@@ -289,13 +293,13 @@ def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:
         error = ended.error.type if ended.error is not None else None
         text = explain_failure(serving, ended)
         yield Explanation(
-            Subject.FAILURE, ended.at, ended.instance, ended.leg, ended.round or None, None, None, text, error
+            ExplainedSubject.FAILURE, ended.at, ended.instance, ended.leg, ended.round or None, None, None, text, error
         )
     text = explain_lateness(call, now) if now is not None else None
     if text is not None:
         asked = call.rounds[-1].asked
         at = asked.until or asked.at
-        yield Explanation(Subject.FAILURE, at, asked.instance, asked.leg, asked.round, None, None, text)
+        yield Explanation(ExplainedSubject.FAILURE, at, asked.instance, asked.leg, asked.round, None, None, text)
 
 
 def _late_ms(line: RefusedLine, call: TracedCall) -> float | None:

@@ -156,7 +156,7 @@ _PLACES: Final[Mapping[State, str]] = MappingProxyType(
 _SHOWN_STATES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "failed": "failed",
-        "refused": "was refused",
+        "declined": "was declined",
         "rejected": "was rejected",
         "completed": "ended with an error result",
     }

@@ -10,7 +10,7 @@ from roundtrip.trace.explaining.wording import count_text, duration_text, size_t
 from roundtrip.trace.reading.calls import Serving, TracedCall
 from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, BeganLine, EndedLine, ReadAnswer, RefusedLine
 
-__all__ = ["CLIENT", "Exchange", "Kind", "Message", "exchange_of", "mermaid"]
+__all__ = ["CLIENT", "MessageKind", "MessageSequence", "SequenceMessage", "exchange_of", "mermaid"]
 
 CLIENT: Final = 0
 """The place of the client among the participants."""
@@ -20,7 +20,7 @@ _LISTED: Final = 4
 _LONGEST: Final = 60
 
 
-class Kind(StrEnum):
+class MessageKind(StrEnum):
     """What a message is; each kind is drawn in its own way."""
 
     REQUEST = "request"
@@ -32,10 +32,10 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class SequenceMessage:
     """What one participant sent to another; `step` counts the rounds that went before."""
 
-    kind: Kind
+    kind: MessageKind
     source: int
     target: int
     text: str
@@ -43,18 +43,18 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class MessageSequence:
     """All messages of a call, in order, and who sent them: the client first."""
 
     participants: tuple[str, ...]
-    messages: tuple[Message, ...]
+    messages: tuple[SequenceMessage, ...]
 
 
-def exchange_of(call: TracedCall) -> Exchange:
+def exchange_of(call: TracedCall) -> MessageSequence:
     """The messages of a call, with the requests whose tokens were refused."""
     instances = dict.fromkeys([*call.instances, *(refusal.instance for refusal in call.refusals)])
     places = {name: place for place, name in enumerate(instances, start=1)}
-    messages: list[Message] = []
+    messages: list[SequenceMessage] = []
     refusals = sorted(call.refusals, key=lambda refusal: refusal.at)
     step = 0
     before: AskedLine | None = None
@@ -62,7 +62,7 @@ def exchange_of(call: TracedCall) -> Exchange:
         while refusals and refusals[0].at < serving.started_at:
             messages += _refused(refusals.pop(0), places, step)
         place = places[serving.instance]
-        messages.append(Message(Kind.REQUEST, CLIENT, place, _request(call, serving, before), step))
+        messages.append(SequenceMessage(MessageKind.REQUEST, CLIENT, place, _request(call, serving, before), step))
         for line in serving.lines:
             if not isinstance(line, BeganLine):
                 messages += _told(line, place, step, live=_is_live(serving))
@@ -70,11 +70,13 @@ def exchange_of(call: TracedCall) -> Exchange:
                 step += 1
                 before = line
         if not serving.is_over:
-            messages.append(Message(Kind.NOTE, place, place, "no end of this request was recorded", step))
+            messages.append(
+                SequenceMessage(MessageKind.NOTE, place, place, "no end of this request was recorded", step)
+            )
     for refusal in refusals:
         messages += _refused(refusal, places, step)
     caller = "Caller" if call.began is not None and call.began.era == "direct" else "Client"
-    return Exchange((caller, *places), tuple(messages))
+    return MessageSequence((caller, *places), tuple(messages))
 
 
 def _is_live(serving: Serving) -> bool:
@@ -104,21 +106,25 @@ def _action(answer: ReadAnswer) -> str:
     return answer.action or "malformed"
 
 
-def _told(line: AskedLine | AnsweredLine | EndedLine, place: int, step: int, *, live: bool) -> Iterator[Message]:
+def _told(
+    line: AskedLine | AnsweredLine | EndedLine, place: int, step: int, *, live: bool
+) -> Iterator[SequenceMessage]:
     if isinstance(line, AskedLine):
         asked = [
             _short(question.key) if question.reason == "new" else f"{_short(question.key)} ({question.reason})"
             for question in line.questions
         ]
-        kind = Kind.REQUEST if live else Kind.RESPONSE
-        yield Message(kind, place, CLIENT, f"asks {_listed(asked)}" if asked else "asks nothing", step)
+        kind = MessageKind.REQUEST if live else MessageKind.RESPONSE
+        yield SequenceMessage(kind, place, CLIENT, f"asks {_listed(asked)}" if asked else "asks nothing", step)
     elif isinstance(line, AnsweredLine) and not line.keys:
-        yield Message(Kind.NOTE, place, place, f"waits no longer, after {duration_text(line.waited)}", step)
+        yield SequenceMessage(
+            MessageKind.NOTE, place, place, f"waits no longer, after {duration_text(line.waited)}", step
+        )
     elif isinstance(line, AnsweredLine):
         text = f"answers {_listed([_short(key) for key in line.keys])}, after {duration_text(line.waited)}"
-        yield Message(Kind.RESPONSE, CLIENT, place, text, step)
+        yield SequenceMessage(MessageKind.RESPONSE, CLIENT, place, text, step)
     else:
-        yield Message(Kind.RESPONSE, place, CLIENT, _end(line), step)
+        yield SequenceMessage(MessageKind.RESPONSE, place, CLIENT, _end(line), step)
 
 
 def _end(line: EndedLine) -> str:
@@ -129,12 +135,12 @@ def _end(line: EndedLine) -> str:
     return f"{line.state}, with an error as its result" if line.is_error else line.state
 
 
-def _refused(line: RefusedLine, places: dict[str, int], step: int) -> Iterator[Message]:
+def _refused(line: RefusedLine, places: dict[str, int], step: int) -> Iterator[SequenceMessage]:
     place = places[line.instance]
     leg = f" (leg {line.leg})" if line.leg is not None else ""
     size = f", token of {size_text(line.token_bytes)}" if line.token_bytes is not None else ""
-    yield Message(Kind.REQUEST, CLIENT, place, f"retry{leg}{size}", step)
-    yield Message(Kind.REFUSAL, place, CLIENT, f"token refused: {line.reason}", step)
+    yield SequenceMessage(MessageKind.REQUEST, CLIENT, place, f"retry{leg}{size}", step)
+    yield SequenceMessage(MessageKind.REFUSAL, place, CLIENT, f"token refused: {line.reason}", step)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -148,7 +154,7 @@ def _short(text: str) -> str:
 
 # Mermaid.
 
-_ARROWS: Final = {Kind.REQUEST: "->>", Kind.RESPONSE: "-->>", Kind.REFUSAL: "--x"}
+_ARROWS: Final = {MessageKind.REQUEST: "->>", MessageKind.RESPONSE: "-->>", MessageKind.REFUSAL: "--x"}
 _MEANT: Final = re.compile(r"[^A-Za-z0-9 .,_()/:'?+=!*…-]")
 """Whatever Mermaid, or HTML in what it makes, might take for more than a character."""
 
@@ -162,7 +168,7 @@ def mermaid(call: TracedCall) -> str:
         lines.append(f"    {role} p{place} as {_label(name)}")
     for message in exchange.messages:
         text = _escaped(message.text)
-        if message.kind is Kind.NOTE:
+        if message.kind is MessageKind.NOTE:
             lines.append(f"    Note over p{message.source}: {text}")
         else:
             lines.append(f"    p{message.source}{_ARROWS[message.kind]}p{message.target}: {text}")

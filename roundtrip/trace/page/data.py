@@ -43,7 +43,7 @@ MARKS: Final[Mapping[Mark, str]] = {
 _STATES: Final[Mapping[State, str]] = {
     State.COMPLETED: "✓",
     State.FAILED: "✗",
-    State.REFUSED: "⊘",
+    State.DECLINED: "⊘",
     State.REJECTED: "⊗",
     State.AWAITING_INPUT: "…",
 }

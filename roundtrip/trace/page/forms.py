@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, TypedDict, cast
 
-__all__ = ["Field", "Option", "fields_of", "json_text", "value_text"]
+__all__ = ["Option", "PageField", "fields_of", "json_text", "value_text"]
 
 
 class Option(TypedDict):
@@ -14,7 +14,7 @@ class Option(TypedDict):
     chosen: bool
 
 
-class Field(TypedDict):
+class PageField(TypedDict):
     """One field of a form."""
 
     name: str
@@ -30,7 +30,7 @@ class Field(TypedDict):
     """Whether the value was answered; else it is what the field was filled in with."""
 
 
-def fields_of(schema: object, answer: object) -> list[Field]:
+def fields_of(schema: object, answer: object) -> list[PageField]:
     """The fields of a form, in order, filled in with an answer or with their defaults.
 
     Anything may stand in a transcript, so what does not look like a field is shown as one that takes text.
@@ -56,10 +56,10 @@ def json_text(value: object, *, indent: int | None = None) -> str:
         return "(nested too deeply to be shown)"
 
 
-def _field(name: str, shape: Mapping[str, Any], answer: Mapping[str, Any], required: bool) -> Field:
+def _field(name: str, shape: Mapping[str, Any], answer: Mapping[str, Any], required: bool) -> PageField:
     is_given = name in answer
     value = answer[name] if is_given else shape.get("default")
-    return Field(
+    return PageField(
         name=name,
         label=value_text(shape.get("title", name)),
         about=value_text(shape.get("description", "")),

@@ -234,7 +234,7 @@ def _state(serving: Serving) -> State | None:
 
 def _error_of(ended: EndedLine | None) -> str | None:
     """What an errored span names as its error. That the user refuses is none."""
-    if ended is None or ended.state == State.REFUSED.value:
+    if ended is None or ended.state == State.DECLINED.value:
         return None
     if ended.state == State.COMPLETED.value:
         return TOOL_ERROR if ended.is_error else None

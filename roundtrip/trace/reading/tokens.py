@@ -16,12 +16,12 @@ from roundtrip.machine.pins import MARKS_BYTES
 from roundtrip.tokens.binding import Claims, read_claims
 from roundtrip.tokens.token import JournalCodec, KeyRing, Sealer, TokenCodec, read_unverified
 
-__all__ = ["Sealed", "Signature", "TokenView", "foreign_kind", "told", "view_token"]
+__all__ = ["Sealed", "SignatureCheck", "TokenView", "foreign_kind", "told", "view_token"]
 
 _KINDS: Final = {"s": "signed", "e": "encrypted"}
 
 
-class Signature(StrEnum):
+class SignatureCheck(StrEnum):
     """What is known of a token's signature."""
 
     UNCHECKED = "not checked"
@@ -49,7 +49,7 @@ class TokenView:
     kind: str
     size: int
     hint: str
-    signature: Signature
+    signature: SignatureCheck
     reason: RejectionReason | None
     key: int | None
     keys: int
@@ -75,26 +75,26 @@ def view_token(token: str, keys: Sequence[bytes] = ()) -> TokenView:
         ValueError: The keys are none.
     """
     spelt = read_unverified(token)
-    payload, signature, reason, key = spelt.payload, Signature.UNCHECKED, None, None
+    payload, signature, reason, key = spelt.payload, SignatureCheck.UNCHECKED, None, None
     ring = KeyRing(keys) if keys else None
     if ring is not None:
-        signature = Signature.VALID
+        signature = SignatureCheck.VALID
         try:
             payload = TokenCodec(ring, entropy=_none).unseal(token)
         except TokenRejected as error:
             reason = error.reason
             if reason in (RejectionReason.UNKNOWN_KEY, RejectionReason.TAMPERED):
-                signature = Signature.INVALID
-        if signature is Signature.VALID:
+                signature = SignatureCheck.INVALID
+        if signature is SignatureCheck.VALID:
             key = _signed_by(token, keys)
     claims, journal, sealed = None, None, Sealed.CLOSED
     if payload is not None:
         try:
             claims, size = read_claims(payload)
-            journal, sealed, trouble = _journal(payload[size:], ring if signature is Signature.VALID else None)
+            journal, sealed, trouble = _journal(payload[size:], ring if signature is SignatureCheck.VALID else None)
         except TokenRejected as error:
             sealed, trouble = Sealed.NONE, error.reason
-        if signature is Signature.VALID:
+        if signature is SignatureCheck.VALID:
             reason = reason or trouble
     return TokenView(
         kind=_KINDS[spelt.kind],

@@ -44,18 +44,18 @@ FORMAT: Final = 1
 Milliseconds = Annotated[float, Field(ge=0)]
 
 
-class _Part(BaseModel):
+class _LinePart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Digested(_Part):
+class Digested(_LinePart):
     """A value that may be confidential, and is not told."""
 
     digest: str = Field(description="Keyed, so that it can be compared and not guessed at.")
     bytes: int = Field(ge=0, description="The size of the value as JSON, rounded up to a multiple of 64.")
 
 
-class Revealed(_Part):
+class Revealed(_LinePart):
     """A value that the recorder was told to keep."""
 
     value: JsonValue
@@ -68,7 +68,7 @@ Move = tuple[Event, State, Milliseconds]
 """An event of the machine, the state it led to, and when, counted from the start of the serving."""
 
 
-class NodeRun(_Part):
+class NodeRun(_LinePart):
     """One run of a resolver or another dependency."""
 
     key: str
@@ -78,7 +78,7 @@ class NodeRun(_Part):
     ms: Milliseconds
 
 
-class StepRun(_Part):
+class StepRun(_LinePart):
     """One `ctx.step` of a body."""
 
     key: str
@@ -88,7 +88,7 @@ class StepRun(_Part):
     value: Kept | None = None
 
 
-class ReadAnswer(_Part):
+class ReadAnswer(_LinePart):
     """An answer of the client's that was read."""
 
     key: str
@@ -100,14 +100,14 @@ class ReadAnswer(_Part):
     data: Kept | None = None
 
 
-class FixedValue(_Part):
+class FixedValue(_LinePart):
     """A value that the server fixed for the rest of the call."""
 
     key: str
     value: Kept
 
 
-class ShownQuestion(_Part):
+class ShownQuestion(_LinePart):
     """A question that went out."""
 
     key: str
@@ -125,7 +125,7 @@ class ShownQuestion(_Part):
     complaint: Kept | None = Field(default=None, description="What was wrong with the answer before.")
 
 
-class TokenWritten(_Part):
+class TokenWritten(_LinePart):
     """The state that the client was handed, and how what it holds differs from what the client brought."""
 
     bytes: int = Field(ge=0)
@@ -138,7 +138,7 @@ class TokenWritten(_Part):
     )
 
 
-class _Head(_Part):
+class _Head(_LinePart):
     v: Literal[1] = FORMAT
     at: float = Field(description="Seconds since the epoch.")
     instance: str
@@ -211,7 +211,7 @@ class AnsweredLine(_Happened):
     waited: Milliseconds
 
 
-class RaisedError(_Part):
+class RaisedError(_LinePart):
     """What ended a call that did not complete."""
 
     type: str
@@ -222,7 +222,7 @@ class EndedLine(_Happened):
     """The call ended."""
 
     event: Literal["ended"] = "ended"
-    state: Literal["completed", "failed", "refused", "rejected"]
+    state: Literal["completed", "failed", "declined", "rejected"]
     result: Kept | None = None
     is_error: bool = False
     refusal: str | None = Field(default=None, description="What the user would not answer.")

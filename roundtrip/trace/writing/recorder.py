@@ -11,8 +11,8 @@ from typing import Any, Final
 from roundtrip.machine.facts import Watch
 from roundtrip.trace.writing.files import LineFile
 from roundtrip.trace.writing.redaction import Redaction, Reveal, dumps, read_reveal
-from roundtrip.trace.writing.writer import Chronicle, subject_members
-from roundtrip.tracing import Beginning, Era, Refusal, Subject, Unfailing
+from roundtrip.trace.writing.writer import TranscriptWriter, subject_members
+from roundtrip.tracing import Beginning, Era, ServedFunction, TokenRejection, Unfailing
 
 __all__ = ["Recorder"]
 
@@ -68,7 +68,7 @@ class Recorder(Unfailing):
         self._number = next(_recorders)
         self._redaction = Redaction(os.urandom(_DIGEST_KEY_BYTES), self._revealed)
         self._has_key = False
-        self._subjects: dict[tuple[Subject, Era, str | None], str] = {}
+        self._subjects: dict[tuple[ServedFunction, Era, str | None], str] = {}
         self._pid = 0
         self._servings = itertools.count(1)
         self._file = self._start()
@@ -93,9 +93,11 @@ class Recorder(Unfailing):
         subject = self._subjects.get(name)
         if subject is None:
             subject = self._subjects[name] = subject_members(*name)
-        return Chronicle(beginning, head=self._head(), subject=subject, redaction=self._redaction, write=self._write)
+        return TranscriptWriter(
+            beginning, head=self._head(), subject=subject, redaction=self._redaction, write=self._write
+        )
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: TokenRejection) -> None:
         """Note a token that was refused."""
         journal = refusal.journal
         line: dict[str, Any] = {"reason": refusal.reason.value, "method": refusal.method}

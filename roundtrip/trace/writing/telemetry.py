@@ -64,11 +64,11 @@ from roundtrip.trace.writing.conventions import (
 from roundtrip.tracing import (
     Beginning,
     Closed,
+    DeclinedFact,
     LinkedWatch,
     Raised,
-    Refusal,
-    Refused,
     Returned,
+    TokenRejection,
     Wrote,
 )
 
@@ -134,7 +134,7 @@ class Telemetry:
             return _LegWatch(beginning, self._meters, None)
         return LinkedWatch(_LegWatch(beginning, self._meters, span), _traceparent(span))
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: TokenRejection) -> None:
         """Tell of a token that was refused."""
         journal = refusal.journal
         told = {TOOL: refusal.tool, REASON: refusal.reason.value}
@@ -277,7 +277,7 @@ class _LegWatch:
         del fact
         self._bodies += 1
 
-    def _wrote(self, fact: Wrote | Refused) -> None:
+    def _wrote(self, fact: Wrote | DeclinedFact) -> None:
         del fact
         self._detach()
 
@@ -332,7 +332,7 @@ class _LegWatch:
         Step: _moved,
         BodyBegan: _body_began,
         Wrote: _wrote,
-        Refused: _wrote,
+        DeclinedFact: _wrote,
         Returned: _returned,
         Raised: _raised,
         Closed: _closed,

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 from mcp_types import CallToolResult, CreateMessageRequest, ElicitRequest, ElicitRequestURLParams, ListRootsRequest
 
-from roundtrip.engine.answers import Open
+from roundtrip.engine.answers import PendingQuestion
 from roundtrip.engine.reasons import Reason
 from roundtrip.machine.call import Step
 from roundtrip.machine.facts import (
@@ -33,9 +33,9 @@ from roundtrip.machine.table import FINAL, INDEX, Event, State
 from roundtrip.questions.forms import Form
 from roundtrip.questions.wire import FormQuestion, UrlQuestion
 from roundtrip.trace.writing.redaction import Redaction
-from roundtrip.tracing import Beginning, Closed, Era, Raised, Refused, Returned, Subject, Wrote
+from roundtrip.tracing import Beginning, Closed, DeclinedFact, Era, Raised, Returned, ServedFunction, Wrote
 
-__all__ = ["Chronicle", "subject_members"]
+__all__ = ["TranscriptWriter", "subject_members"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -47,7 +47,7 @@ _STATES: Final = {state: state.value if state in FINAL else State.FAILED.value f
 _MOVES: Final = {(event, state): f'["{event}","{state}",' for (_, event), state in INDEX.items()}
 
 
-class Chronicle:
+class TranscriptWriter:
     """Watches one serving, and writes its lines."""
 
     # Most servings need few of these, so they are no slots that each would have to fill.
@@ -154,7 +154,7 @@ class Chronicle:
         text = self._redaction.put("errors", str(fact.error))
         self._error = f'{{"type":{quoted(type(fact.error).__name__)},"text":{text}}}'
 
-    def _refused(self, fact: Refused) -> None:
+    def _refused(self, fact: DeclinedFact) -> None:
         self._refusal = fact.reason
 
     def _closed(self, fact: Closed) -> None:
@@ -177,7 +177,7 @@ class Chronicle:
         Wrote: _wrote,
         Returned: _returned,
         Raised: _raised,
-        Refused: _refused,
+        DeclinedFact: _refused,
         Closed: _closed,
     }
 
@@ -260,7 +260,7 @@ class Chronicle:
 
     # Parts of lines.
 
-    def _question(self, waiting: Open) -> str:
+    def _question(self, waiting: PendingQuestion) -> str:
         question, put = waiting.question, self._redaction.put
         if isinstance(question, FormQuestion):
             form = question.form
@@ -337,7 +337,7 @@ class Chronicle:
         return (time.perf_counter() - self._started) * 1000
 
 
-def subject_members(subject: Subject, era: Era, protocol: str | None) -> str:
+def subject_members(subject: ServedFunction, era: Era, protocol: str | None) -> str:
     """What the first line of a serving says of its function, as members of an object."""
     members = (
         f'"method":"{subject.method}","tool":{quoted(subject.tool)},"era":"{era}",'

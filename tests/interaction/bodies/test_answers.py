@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from roundtrip import Context, Elicit, Event, ListRoots, RoundtripError, State
 from roundtrip.testing import CANCEL, DECLINE, Answers, Era, Hop, LegByLeg, Steps, User
-from roundtrip.testing.scripts import Outcome
+from roundtrip.testing.scripts import UserAction
 from tests.interaction.bodies.shops import LEFT, RIGHT, shop
 
 pytestmark = pytest.mark.anyio
@@ -99,11 +99,11 @@ async def test_an_unwrapped_question_that_is_not_answered_refuses_the_call(era: 
             cleaned.append("up")
         return f"{copies.copies}"
 
-    result = await User(shop(body, trace=trace), {"copies": Outcome(action)}, era=era).call("order")
+    result = await User(shop(body, trace=trace), {"copies": UserAction(action)}, era=era).call("order")
     assert result.is_error
     assert result.text == f"Error executing tool order: Question 'copies' was not answered: elicitation was {action}"
-    assert trace.states[-2:] == [State.EXECUTING, State.REFUSED]
-    assert trace.events[-1] is Event.REFUSE
+    assert trace.states[-2:] == [State.EXECUTING, State.DECLINED]
+    assert trace.events[-1] is Event.DECLINE
     assert cleaned
 
 

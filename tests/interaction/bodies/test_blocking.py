@@ -61,7 +61,7 @@ async def test_a_plain_body_that_is_declined_ends(era: Era) -> None:
 
     result = await User(shop(body, trace=trace), {"left": DECLINE}, era=era).call("order")
     assert result.text == "Error executing tool order: Question 'left' was not answered: elicitation was decline"
-    assert trace.events[-1] is Event.REFUSE
+    assert trace.events[-1] is Event.DECLINE
 
 
 async def test_many_plain_bodies_that_wait_for_people_do_not_starve_other_calls() -> None:

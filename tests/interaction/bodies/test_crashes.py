@@ -156,7 +156,7 @@ async def test_a_declined_question_of_a_task_group_refuses_the_call(era: Era) ->
     trace = Steps()
     result = await User(shop(trace), {"sure": DECLINE}, era=era).call("alone")
     assert result.text == "Error executing tool alone: Question 'sure' was not answered: elicitation was decline"
-    assert trace.events[-1] is Event.REFUSE
+    assert trace.events[-1] is Event.DECLINE
 
 
 async def test_several_crashes_beside_a_question_are_one_error(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from roundtrip import Context, Elicit, Event, InvalidSignature, Resolve, Server, State
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import DECLINE, Era, LegByLeg, Restart, Steps, User, served
-from roundtrip.testing.scripts import Outcome
+from roundtrip.testing.scripts import UserAction
 from tests.interaction.bodies.shops import KEY, shop
 
 pytestmark = pytest.mark.anyio
@@ -66,13 +66,13 @@ async def test_an_accepted_call_goes_on_and_its_own_questions_come_after(era: Er
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_refused_call_ends_before_anything_runs(era: Era, action: str) -> None:
     disk, trace = Disk(), Steps()
-    result = await User(disk.server(trace), {"confirm:order": Outcome(action)}, era=era).call(
+    result = await User(disk.server(trace), {"confirm:order": UserAction(action)}, era=era).call(
         "order", {"path": "/tmp/a"}
     )
     assert result.is_error
     assert result.text.endswith(f"elicitation was {action}")
     assert disk.done == []
-    assert trace.states[-2:] == [State.RESOLVING, State.REFUSED]
+    assert trace.states[-2:] == [State.RESOLVING, State.DECLINED]
 
 
 async def test_nothing_runs_before_the_answer() -> None:

@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 
 from roundtrip import Context, Elicit, Resolve, State
 from roundtrip.client.legs import ERAS
-from roundtrip.testing import DECLINE, Answers, Era, Question, Restart, Steps, User
-from roundtrip.testing.scripts import Outcome
+from roundtrip.testing import DECLINE, Answers, AskedQuestion, Era, Restart, Steps, User
+from roundtrip.testing.scripts import UserAction
 from tests.interaction.bodies.shops import shop
 
 pytestmark = pytest.mark.anyio
@@ -80,7 +80,7 @@ class Talk:
 
     def __init__(self, replies: dict[str, list[Any]]) -> None:
         self._answers: Answers = {re.compile(re.escape(message)): given for message, given in (FIRST | replies).items()}
-        self.questions: list[Question] = []
+        self.questions: list[AskedQuestion] = []
 
     async def order(self, body: Any, era: Era, trace: Steps | None = None) -> str:
         call = await User(shop(body, trace=trace), self._answers, era=era).call("order")
@@ -148,7 +148,7 @@ async def test_a_review_that_changes_nothing_asks_nothing_again(era: Era, body: 
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_review_that_is_not_answered_changes_nothing_and_says_so(era: Era, body: Any, action: str) -> None:
-    talk = Talk({"All right?": [Outcome(action)]})
+    talk = Talk({"All right?": [UserAction(action)]})
     assert (await talk.order(body, era)).startswith(f"{action}: Rome, Forum, 3")
     assert len(talk.asked) == 4
 

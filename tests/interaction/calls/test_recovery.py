@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from roundtrip import Elicit, ElicitationResult, Resolve, Sample, Server
 from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.contract import Claim, LedgerDown
-from roundtrip.testing import DECLINE, Clock, Era, LegByLeg, Question, User
+from roundtrip.testing import DECLINE, AskedQuestion, Clock, Era, LegByLeg, User
 from roundtrip.tokens.binding import read_claims
 from tests.interaction.test_refusals import FROZEN
 from tests.players import text_of
@@ -140,9 +140,9 @@ async def test_a_call_that_expires_twice_keeps_what_is_newest(agency: Agency, cl
 
 
 async def test_a_client_goes_on_by_itself(agency: Agency, clock: Clock) -> None:
-    thought: list[Question] = []
+    thought: list[AskedQuestion] = []
 
-    def asked_of_the_stay(question: Question) -> bool:
+    def asked_of_the_stay(question: AskedQuestion) -> bool:
         if question.key != "stay":
             return False
         if not thought:

@@ -16,7 +16,7 @@ from mcp_types import (
 )
 
 from roundtrip.client.legs import LegResult
-from roundtrip.testing import Leg, LegByLeg
+from roundtrip.testing import LegByLeg, LegRequest
 from tests.players import Reply, reply_of
 
 KINDS: Final = ("prompt", "template")
@@ -71,9 +71,9 @@ class Legs:
             responses = {key: reply_of(reply) for key, reply in answers.items()}
         state = self.token if answers is not None else None
         if (kind or self._kind) == "prompt":
-            leg = Leg("praise", {"title": title}, responses, state, method="prompts/get")
+            leg = LegRequest("praise", {"title": title}, responses, state, method="prompts/get")
         else:
-            leg = Leg(f"praise://{title}", {}, responses, state, method="resources/read")
+            leg = LegRequest(f"praise://{title}", {}, responses, state, method="resources/read")
         result = await self._legs.send(leg)
         self.asked = []
         if isinstance(result, InputRequiredResult):

@@ -144,7 +144,7 @@ async def test_declining_ends_it_with_an_error_that_says_so(kind: str, way: Any,
         error = await failing(client, kind, "Dune")
     assert f"elicitation was {action}" in error.message
     assert ("'ask_tone'" if way is by_body else "'tone'") in error.message
-    assert trace.events[-1] is Event.REFUSE
+    assert trace.events[-1] is Event.DECLINE
 
 
 @kinds

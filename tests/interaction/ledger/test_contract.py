@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from roundtrip.ledger import Claim, Ledger, LedgerDown, MemoryLedger, Reach, RedisLedger, SqliteLedger, Standing
+from roundtrip.ledger import Claim, EntryState, Ledger, LedgerDown, MemoryLedger, Reach, RedisLedger, SqliteLedger
 from roundtrip.ledger.waiting import Waiting
 from tests.redis_server import RedisServer, redis_server
 
@@ -71,93 +71,93 @@ async def claim(ledger: Ledger, key: str = "call", terms: str = "a", holder: str
 
 
 async def test_who_comes_first_may_begin(ledger: Ledger) -> None:
-    assert (await claim(ledger)).standing is Standing.GRANTED
+    assert (await claim(ledger)).standing is EntryState.GRANTED
 
 
 async def test_who_comes_second_is_told_that_somebody_is_at_it(ledger: Ledger) -> None:
     await claim(ledger, terms="a")
-    assert await claim(ledger, terms="b", holder="two") == Claim(Standing.RUNNING, "a")
+    assert await claim(ledger, terms="b", holder="two") == Claim(EntryState.RUNNING, "a")
 
 
 async def test_who_asks_again_is_granted_again(ledger: Ledger) -> None:
     """The answer to a claim may have been lost on the way."""
     await claim(ledger)
-    assert (await claim(ledger)).standing is Standing.GRANTED
+    assert (await claim(ledger)).standing is EntryState.GRANTED
 
 
 async def test_what_came_of_it_is_there_for_whoever_comes_later(ledger: Ledger) -> None:
     await claim(ledger)
     assert await ledger.settle("call", holder="one", result='{"é": 1}', keep=LONG)
-    assert await claim(ledger, holder="two") == Claim(Standing.SETTLED, "a", '{"é": 1}')
-    assert await claim(ledger, holder="one") == Claim(Standing.SETTLED, "a", '{"é": 1}')
+    assert await claim(ledger, holder="two") == Claim(EntryState.SETTLED, "a", '{"é": 1}')
+    assert await claim(ledger, holder="one") == Claim(EntryState.SETTLED, "a", '{"é": 1}')
 
 
 async def test_things_are_told_apart(ledger: Ledger) -> None:
     await claim(ledger, "call")
-    assert (await claim(ledger, "call/step", holder="two")).standing is Standing.GRANTED
-    assert (await claim(ledger, "other", holder="two")).standing is Standing.GRANTED
+    assert (await claim(ledger, "call/step", holder="two")).standing is EntryState.GRANTED
+    assert (await claim(ledger, "other", holder="two")).standing is EntryState.GRANTED
 
 
 async def test_what_was_taken_back_may_be_begun_anew(ledger: Ledger) -> None:
     await claim(ledger, terms="a")
     await ledger.release("call", holder="one")
-    assert await claim(ledger, terms="b", holder="two") == Claim(Standing.GRANTED, "b")
+    assert await claim(ledger, terms="b", holder="two") == Claim(EntryState.GRANTED, "b")
 
 
 async def test_a_tentative_claim_keeps_others_out(ledger: Ledger) -> None:
-    assert await claim(ledger, tentative=True) == Claim(Standing.GRANTED, "a")
-    assert await claim(ledger, terms="b", holder="two", tentative=True) == Claim(Standing.RUNNING, "a")
-    assert await ledger.wait("call", patience=SHORT) == Claim(Standing.RUNNING, "a")
+    assert await claim(ledger, tentative=True) == Claim(EntryState.GRANTED, "a")
+    assert await claim(ledger, terms="b", holder="two", tentative=True) == Claim(EntryState.RUNNING, "a")
+    assert await ledger.wait("call", patience=SHORT) == Claim(EntryState.RUNNING, "a")
 
 
 async def test_a_holder_that_dies_before_it_begins_leaves_nothing_but_its_notes(ledger: Ledger) -> None:
     await claim(ledger, tentative=True, lease=SHORT)
     assert await ledger.note("call", "step", "1", holder="one")
     assert await ledger.wait("call", patience=LONG) is None
-    assert await claim(ledger, terms="b", holder="two") == Claim(Standing.GRANTED, "b", notes={"step": "1"})
+    assert await claim(ledger, terms="b", holder="two") == Claim(EntryState.GRANTED, "b", notes={"step": "1"})
 
 
 async def test_a_holder_whose_place_was_taken_before_it_began_may_not_begin(ledger: Ledger) -> None:
     await claim(ledger, tentative=True, lease=SHORT)
     assert await ledger.wait("call", patience=LONG) is None
     await claim(ledger, holder="two", terms="b")
-    assert await claim(ledger) == Claim(Standing.RUNNING, "b")
+    assert await claim(ledger) == Claim(EntryState.RUNNING, "b")
     assert not await ledger.renew("call", holder="one", lease=LONG)
     assert not await ledger.settle("call", holder="one", result="1", keep=LONG)
     await ledger.release("call", holder="one")
-    assert (await claim(ledger, holder="three")).standing is Standing.RUNNING
+    assert (await claim(ledger, holder="three")).standing is EntryState.RUNNING
 
 
 async def test_a_holder_that_dies_after_it_has_begun_is_unknown(ledger: Ledger) -> None:
     await claim(ledger, tentative=True)
     await claim(ledger, lease=SHORT)
-    assert await ledger.wait("call", patience=LONG) == Claim(Standing.UNKNOWN, "a")
-    assert await claim(ledger, holder="two", tentative=True) == Claim(Standing.UNKNOWN, "a")
-    assert (await claim(ledger, holder="two", although_unknown=True, tentative=True)).standing is Standing.GRANTED
+    assert await ledger.wait("call", patience=LONG) == Claim(EntryState.UNKNOWN, "a")
+    assert await claim(ledger, holder="two", tentative=True) == Claim(EntryState.UNKNOWN, "a")
+    assert (await claim(ledger, holder="two", although_unknown=True, tentative=True)).standing is EntryState.GRANTED
 
 
 async def test_a_tentative_claim_that_arrives_late_does_not_undo_that_its_holder_has_begun(ledger: Ledger) -> None:
     """It was sent again on another connection, and the first one was only slow."""
     await claim(ledger, tentative=True)
     await claim(ledger)
-    assert (await claim(ledger, tentative=True, lease=SHORT)).standing is Standing.GRANTED
-    assert await ledger.wait("call", patience=LONG) == Claim(Standing.UNKNOWN, "a")
-    assert (await claim(ledger, holder="two")).standing is Standing.UNKNOWN
+    assert (await claim(ledger, tentative=True, lease=SHORT)).standing is EntryState.GRANTED
+    assert await ledger.wait("call", patience=LONG) == Claim(EntryState.UNKNOWN, "a")
+    assert (await claim(ledger, holder="two")).standing is EntryState.UNKNOWN
 
 
 async def test_whoever_takes_a_dead_holder_s_place_has_not_begun_before_they_say_so(ledger: Ledger) -> None:
     await claim(ledger, lease=SHORT)
-    assert await ledger.wait("call", patience=LONG) == Claim(Standing.UNKNOWN, "a")
+    assert await ledger.wait("call", patience=LONG) == Claim(EntryState.UNKNOWN, "a")
     again = await claim(ledger, holder="two", although_unknown=True, tentative=True, lease=SHORT)
-    assert again.standing is Standing.GRANTED
+    assert again.standing is EntryState.GRANTED
     assert await ledger.wait("call", patience=LONG) is None
 
 
 async def test_a_dead_holder_that_asks_for_its_own_place_again_has_begun_all_the_same(ledger: Ledger) -> None:
     await claim(ledger, lease=SHORT)
-    assert await ledger.wait("call", patience=LONG) == Claim(Standing.UNKNOWN, "a")
-    assert (await claim(ledger, although_unknown=True, tentative=True, lease=SHORT)).standing is Standing.GRANTED
-    assert await ledger.wait("call", patience=LONG) == Claim(Standing.UNKNOWN, "a")
+    assert await ledger.wait("call", patience=LONG) == Claim(EntryState.UNKNOWN, "a")
+    assert (await claim(ledger, although_unknown=True, tentative=True, lease=SHORT)).standing is EntryState.GRANTED
+    assert await ledger.wait("call", patience=LONG) == Claim(EntryState.UNKNOWN, "a")
 
 
 async def test_memory_does_not_fill_up_with_what_was_taken_back() -> None:
@@ -221,9 +221,9 @@ async def test_a_file_does_not_fill_up_with_what_has_expired_nor_with_its_notes(
 async def test_a_tentative_claim_can_be_renewed_and_taken_back(ledger: Ledger) -> None:
     await claim(ledger, tentative=True, lease=SHORT)
     assert await ledger.renew("call", holder="one", lease=LONG)
-    assert (await claim(ledger, holder="two", tentative=True)).standing is Standing.RUNNING
+    assert (await claim(ledger, holder="two", tentative=True)).standing is EntryState.RUNNING
     await ledger.release("call", holder="one")
-    assert (await claim(ledger, holder="two", tentative=True)).standing is Standing.GRANTED
+    assert (await claim(ledger, holder="two", tentative=True)).standing is EntryState.GRANTED
 
 
 async def test_notes_are_there_for_whoever_claims_it_next(ledger: Ledger) -> None:
@@ -234,10 +234,10 @@ async def test_notes_are_there_for_whoever_claims_it_next(ledger: Ledger) -> Non
     await ledger.release("call", holder="one")
     assert await ledger.wait("call", patience=0) is None
     granted = await claim(ledger, terms="b", holder="two")
-    assert granted == Claim(Standing.GRANTED, "b", notes={"price": '"13"', "other": '"é"'})
-    assert await claim(ledger, "another") == Claim(Standing.GRANTED, "a")
+    assert granted == Claim(EntryState.GRANTED, "b", notes={"price": '"13"', "other": '"é"'})
+    assert await claim(ledger, "another") == Claim(EntryState.GRANTED, "a")
     await ledger.settle("call", holder="two", result="r", keep=LONG)
-    assert await claim(ledger, holder="three") == Claim(Standing.SETTLED, "b", "r")
+    assert await claim(ledger, holder="three") == Claim(EntryState.SETTLED, "b", "r")
 
 
 async def test_nobody_notes_down_what_is_another_s(ledger: Ledger) -> None:
@@ -261,7 +261,7 @@ async def test_nobody_takes_back_or_settles_what_is_another_s(ledger: Ledger) ->
     await ledger.release("call", holder="two")
     assert not await ledger.settle("call", holder="two", result="stolen", keep=LONG)
     assert not await ledger.renew("call", holder="two", lease=LONG)
-    assert await claim(ledger, holder="three") == Claim(Standing.RUNNING, "a")
+    assert await claim(ledger, holder="three") == Claim(EntryState.RUNNING, "a")
 
 
 async def test_what_nobody_has_begun_cannot_be_settled_renewed_or_taken_back(ledger: Ledger) -> None:
@@ -293,46 +293,46 @@ async def test_whoever_has_not_heard_that_it_was_settled_may_say_it_again(ledger
 @pytest.mark.parametrize("text", ["}", "{a}/{b}", "a b\r\n$1\r\n", "\0", "é\u2028", "", "*"])
 async def test_texts_that_mean_something_to_redis_are_texts(ledger: Ledger, text: str) -> None:
     key = f"call-{text}"
-    assert (await claim(ledger, key, terms=text, holder=text)).standing is Standing.GRANTED
-    assert (await claim(ledger, f"{key}}}", holder="other")).standing is Standing.GRANTED
+    assert (await claim(ledger, key, terms=text, holder=text)).standing is EntryState.GRANTED
+    assert (await claim(ledger, f"{key}}}", holder="other")).standing is EntryState.GRANTED
     assert await ledger.note(key, text, text, holder=text)
     assert (await claim(ledger, key, terms=text, holder=text)).notes == {text: text}
     assert await ledger.settle(key, holder=text, result=text, keep=LONG)
-    assert await claim(ledger, key, holder="two") == Claim(Standing.SETTLED, text, text)
+    assert await claim(ledger, key, holder="two") == Claim(EntryState.SETTLED, text, text)
 
 
 async def test_whoever_does_not_renew_counts_as_dead(ledger: Ledger) -> None:
     await claim(ledger, lease=SHORT)
     await anyio.sleep(SHORT * 2)
-    assert await claim(ledger, holder="two") == Claim(Standing.UNKNOWN, "a")
+    assert await claim(ledger, holder="two") == Claim(EntryState.UNKNOWN, "a")
 
 
 async def test_whoever_was_thought_dead_may_not_begin_again(ledger: Ledger) -> None:
     await claim(ledger, lease=SHORT)
     await anyio.sleep(SHORT * 2)
-    assert await claim(ledger) == Claim(Standing.UNKNOWN, "a")
+    assert await claim(ledger) == Claim(EntryState.UNKNOWN, "a")
 
 
 async def test_whoever_renews_is_alive(ledger: Ledger) -> None:
     await claim(ledger, lease=SHORT)
     assert await ledger.renew("call", holder="one", lease=LONG)
     await anyio.sleep(SHORT * 2)
-    assert (await claim(ledger, holder="two")).standing is Standing.RUNNING
+    assert (await claim(ledger, holder="two")).standing is EntryState.RUNNING
 
 
 async def test_whoever_was_thought_dead_may_still_tell_what_came_of_it(ledger: Ledger) -> None:
     await claim(ledger, lease=SHORT)
     await anyio.sleep(SHORT * 2)
-    assert (await claim(ledger, holder="two")).standing is Standing.UNKNOWN
+    assert (await claim(ledger, holder="two")).standing is EntryState.UNKNOWN
     assert await ledger.settle("call", holder="one", result="late", keep=LONG)
-    assert await claim(ledger, holder="two") == Claim(Standing.SETTLED, "a", "late")
+    assert await claim(ledger, holder="two") == Claim(EntryState.SETTLED, "a", "late")
 
 
 async def test_what_nobody_will_ever_know_is_told_as_that(ledger: Ledger) -> None:
     await claim(ledger)
     assert await ledger.settle("call", holder="one", result=None, keep=LONG)
-    assert await claim(ledger, holder="two") == Claim(Standing.UNKNOWN, "a")
-    assert await ledger.wait("call", patience=0) == Claim(Standing.UNKNOWN, "a")
+    assert await claim(ledger, holder="two") == Claim(EntryState.UNKNOWN, "a")
+    assert await ledger.wait("call", patience=0) == Claim(EntryState.UNKNOWN, "a")
 
 
 async def test_what_nobody_will_ever_know_is_no_longer_its_holder_s_to_begin_or_to_take_back(ledger: Ledger) -> None:
@@ -341,29 +341,29 @@ async def test_what_nobody_will_ever_know_is_no_longer_its_holder_s_to_begin_or_
     await ledger.release("call", holder="one")
     assert not await ledger.renew("call", holder="one", lease=LONG)
     assert not await ledger.note("call", "price", "1", holder="one")
-    assert await claim(ledger) == Claim(Standing.UNKNOWN, "a")
+    assert await claim(ledger) == Claim(EntryState.UNKNOWN, "a")
 
 
 async def test_what_nobody_knows_can_be_begun_anew_on_demand_by_one(ledger: Ledger) -> None:
     await claim(ledger)
     await ledger.settle("call", holder="one", result=None, keep=LONG)
     again = await claim(ledger, holder="two", terms="b", although_unknown=True)
-    assert again == Claim(Standing.GRANTED, "b")
-    assert (await claim(ledger, holder="three", although_unknown=True)).standing is Standing.RUNNING
+    assert again == Claim(EntryState.GRANTED, "b")
+    assert (await claim(ledger, holder="three", although_unknown=True)).standing is EntryState.RUNNING
     assert not await ledger.settle("call", holder="one", result="late", keep=LONG)
 
 
 async def test_a_dead_holder_s_can_be_begun_anew_on_demand(ledger: Ledger) -> None:
     await claim(ledger, lease=SHORT)
     await anyio.sleep(SHORT * 2)
-    assert (await claim(ledger, holder="two", although_unknown=True)).standing is Standing.GRANTED
+    assert (await claim(ledger, holder="two", although_unknown=True)).standing is EntryState.GRANTED
 
 
 async def test_on_demand_does_not_take_away_what_is_alive_or_settled(ledger: Ledger) -> None:
     await claim(ledger)
-    assert (await claim(ledger, holder="two", although_unknown=True)).standing is Standing.RUNNING
+    assert (await claim(ledger, holder="two", although_unknown=True)).standing is EntryState.RUNNING
     await ledger.settle("call", holder="one", result="r", keep=LONG)
-    assert (await claim(ledger, holder="two", although_unknown=True)).standing is Standing.SETTLED
+    assert (await claim(ledger, holder="two", although_unknown=True)).standing is EntryState.SETTLED
 
 
 async def test_what_is_settled_outlasts_the_lease_of_who_did_it(ledger: Ledger) -> None:
@@ -371,8 +371,8 @@ async def test_what_is_settled_outlasts_the_lease_of_who_did_it(ledger: Ledger) 
     await ledger.settle("call", holder="one", result="r", keep=LONG)
     await anyio.sleep(SHORT * 2)
     for more in (False, True):
-        assert await claim(ledger, holder="two", although_unknown=more) == Claim(Standing.SETTLED, "a", "r")
-    assert await ledger.wait("call", patience=0) == Claim(Standing.SETTLED, "a", "r")
+        assert await claim(ledger, holder="two", although_unknown=more) == Claim(EntryState.SETTLED, "a", "r")
+    assert await ledger.wait("call", patience=0) == Claim(EntryState.SETTLED, "a", "r")
 
 
 async def test_what_is_kept_long_enough_is_forgotten(ledger: Ledger) -> None:
@@ -382,16 +382,16 @@ async def test_what_is_kept_long_enough_is_forgotten(ledger: Ledger) -> None:
     await anyio.sleep(SHORT * 2)
     assert await ledger.wait("call", patience=0) is None
     assert await ledger.wait("settled", patience=0) is None
-    assert (await claim(ledger, holder="two")).standing is Standing.GRANTED
-    assert (await claim(ledger, "settled", holder="two")).standing is Standing.GRANTED
-    assert await claim(ledger, "settled", holder="three") == Claim(Standing.RUNNING, "a")
+    assert (await claim(ledger, holder="two")).standing is EntryState.GRANTED
+    assert (await claim(ledger, "settled", holder="two")).standing is EntryState.GRANTED
+    assert await claim(ledger, "settled", holder="three") == Claim(EntryState.RUNNING, "a")
 
 
 async def test_what_is_claimed_again_is_kept_from_then_on(ledger: Ledger) -> None:
     await claim(ledger, keep=SHORT)
     await claim(ledger)
     await anyio.sleep(SHORT * 2)
-    assert (await claim(ledger, holder="two")).standing is Standing.RUNNING
+    assert (await claim(ledger, holder="two")).standing is EntryState.RUNNING
 
 
 async def test_whoever_waits_is_told_when_it_is_settled(ledger: Ledger) -> None:
@@ -407,7 +407,7 @@ async def test_whoever_waits_is_told_when_it_is_settled(ledger: Ledger) -> None:
                 group.start_soon(wait)
             await anyio.sleep(SHORT)
             await ledger.settle("call", holder="one", result="r", keep=LONG)
-    assert seen == [Claim(Standing.SETTLED, "a", "r")] * 5
+    assert seen == [Claim(EntryState.SETTLED, "a", "r")] * 5
 
 
 async def test_whoever_waits_is_told_when_it_is_taken_back(ledger: Ledger) -> None:
@@ -422,14 +422,14 @@ async def test_whoever_waits_is_told_when_it_is_taken_back(ledger: Ledger) -> No
 async def test_patience_ends(ledger: Ledger) -> None:
     await claim(ledger)
     with anyio.fail_after(10):
-        assert await ledger.wait("call", patience=SHORT) == Claim(Standing.RUNNING, "a")
+        assert await ledger.wait("call", patience=SHORT) == Claim(EntryState.RUNNING, "a")
 
 
 async def test_of_many_who_begin_at_once_one_may(ledger: Ledger) -> None:
     for number in range(20):
-        seen: list[Standing] = []
+        seen: list[EntryState] = []
 
-        async def begin(holder: str, key: str = str(number), seen: list[Standing] = seen) -> None:
+        async def begin(holder: str, key: str = str(number), seen: list[EntryState] = seen) -> None:
             seen.append((await claim(ledger, key, holder=holder)).standing)
 
         async with anyio.create_task_group() as group:
@@ -441,7 +441,7 @@ async def test_of_many_who_begin_at_once_one_may(ledger: Ledger) -> None:
 async def test_it_is_opened_again_when_it_is_needed(ledger: Ledger) -> None:
     await claim(ledger)
     await ledger.aclose()
-    assert (await claim(ledger, holder="two")).standing is Standing.RUNNING
+    assert (await claim(ledger, holder="two")).standing is EntryState.RUNNING
 
 
 def test_a_ledger_says_how_far_it_reaches() -> None:
@@ -469,8 +469,8 @@ class Counted:
         return seen
 
 
-RUNNING = Claim(Standing.RUNNING, "a")
-SETTLED = Claim(Standing.SETTLED, "a", "r")
+RUNNING = Claim(EntryState.RUNNING, "a")
+SETTLED = Claim(EntryState.SETTLED, "a", "r")
 
 
 async def all_waiting(look: Counted, many: int, *, patience: float = LONG) -> list[Claim | LedgerDown | None]:
@@ -561,7 +561,7 @@ async def test_different_items_are_counted_up_to_a_number(ledger: Ledger) -> Non
     assert counted == [True, True, True, True, False, True]
     assert await ledger.count("call/other", "d", most=3, keep=LONG)
     assert not await ledger.count("call/guesses", "d", most=3, keep=LONG)
-    assert (await claim(ledger)).standing is Standing.GRANTED
+    assert (await claim(ledger)).standing is EntryState.GRANTED
 
 
 async def test_of_many_who_count_at_once_no_more_than_the_number_are_counted(ledger: Ledger) -> None:

@@ -16,7 +16,7 @@ import anyio.to_thread
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from roundtrip.ledger import Claim, Ledger, LedgerDown, RedisLedger, SqliteLedger, Standing
+from roundtrip.ledger import Claim, EntryState, Ledger, LedgerDown, RedisLedger, SqliteLedger
 from roundtrip.ledger import sqlite as sqlite_ledger
 from roundtrip.testing import Duplicate, Hop, LegByLeg, User
 from tests.forks import piped
@@ -73,9 +73,9 @@ async def test_redis_that_cannot_be_used_is_told_in_time_and_used_again_afterwar
             await ledger.settle("call", holder="one", result="r", keep=60)
     finally:
         end(redis)
-    assert (await claim(ledger, "third")).standing is Standing.GRANTED
+    assert (await claim(ledger, "third")).standing is EntryState.GRANTED
     # What it was asked while it was stuck may have been done since.
-    assert (await claim(ledger, holder="two")).standing in (Standing.RUNNING, Standing.SETTLED)
+    assert (await claim(ledger, holder="two")).standing in (EntryState.RUNNING, EntryState.SETTLED)
     await ledger.aclose()
 
 
@@ -156,7 +156,7 @@ async def test_a_connection_that_was_cancelled_in_the_middle_mixes_up_nothing(re
     for number in range(50):
         with anyio.move_on_after(0.0002 * (number % 5)):
             await ledger.claim("call", "a", holder="two", lease=60, keep=60)
-        assert (await claim(ledger, f"other-{number}")).standing is Standing.GRANTED
+        assert (await claim(ledger, f"other-{number}")).standing is EntryState.GRANTED
     await ledger.aclose()
 
 
@@ -229,7 +229,7 @@ async def test_a_file_that_somebody_holds_is_told_in_time(tmp_path: Path, monkey
     assert time.monotonic() - began < BOUND
     holder.execute("COMMIT")
     holder.close()
-    assert (await claim(ledger, "third")).standing is Standing.GRANTED
+    assert (await claim(ledger, "third")).standing is EntryState.GRANTED
     await ledger.aclose()
 
 
@@ -243,7 +243,7 @@ async def test_a_ledger_waits_for_no_thread_that_a_body_holds(tmp_path: Path) ->
         try:
             await anyio.wait_all_tasks_blocked()
             assert held.available_tokens == 0
-            assert (await claim(ledger)).standing is Standing.GRANTED
+            assert (await claim(ledger)).standing is EntryState.GRANTED
         finally:
             go_on.set()
     await ledger.aclose()

@@ -15,7 +15,7 @@ from mcp_types import INVALID_PARAMS
 
 from roundtrip import Resolve
 from roundtrip.engine import outlasting
-from roundtrip.ledger import Claim, Ledger, LedgerDown, MemoryLedger, Standing
+from roundtrip.ledger import Claim, EntryState, Ledger, LedgerDown, MemoryLedger
 from roundtrip.server import exactly_once
 from roundtrip.testing import Duplicate, LegByLeg, User, served
 from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
@@ -167,7 +167,7 @@ async def test_a_result_that_cannot_be_kept_at_once_is_kept_later(shop: Shop, le
 async def until_kept(ledger: MemoryLedger) -> None:
     entries: dict[str, Any] = ledger._entries  # pyright: ignore[reportPrivateUsage]
     with anyio.fail_after(20):
-        while not all(one.standing is Standing.SETTLED for one in entries.values()):  # noqa: ASYNC110 - no event
+        while not all(one.standing is EntryState.SETTLED for one in entries.values()):  # noqa: ASYNC110 - no event
             await anyio.sleep(0.02)
 
 
@@ -204,7 +204,7 @@ async def lapse(ledger: MemoryLedger) -> None:
     entries: dict[str, Any] = ledger._entries  # pyright: ignore[reportPrivateUsage]
     for key in entries:
         seen = await ledger.wait(key, patience=10)
-        assert seen is None or seen.standing is not Standing.RUNNING
+        assert seen is None or seen.standing is not EntryState.RUNNING
 
 
 class Held:

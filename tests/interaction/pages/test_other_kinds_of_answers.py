@@ -16,7 +16,7 @@ from mcp_types import (
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, ElicitUrl, ListRoots, Resolve, Sample, Server
-from roundtrip.client.legs import Leg
+from roundtrip.client.legs import LegRequest
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import ACCEPT, LegByLeg, User, served
 from tests.interaction.pages.visitors import PLACES, add_export
@@ -35,7 +35,7 @@ SAMPLE = CreateMessageResult(role="assistant", content=TextContent(type="text", 
 places = pytest.mark.parametrize("place", PLACES)
 
 
-async def sent(legs: LegByLeg, leg: Leg) -> CallToolResult | InputRequiredResult:
+async def sent(legs: LegByLeg, leg: LegRequest) -> CallToolResult | InputRequiredResult:
     return cast("CallToolResult | InputRequiredResult", await legs.send(leg))
 
 
@@ -60,7 +60,7 @@ async def test_page_with_done_passes_every_hostile_network(place: str) -> None:
 async def test_page_answered_with_another_kind_is_shown_again(place: str, answer: InputResponse) -> None:
     legs = LegByLeg(exporting(place))
     await legs.leg("export", BOOK)
-    again = await sent(legs, Leg("export", BOOK, {"login": answer}, legs.token))
+    again = await sent(legs, LegRequest("export", BOOK, {"login": answer}, legs.token))
     assert isinstance(again, InputRequiredResult)
     assert list(legs.questions) == ["login"]
     end = await legs.leg("export", BOOK, answers={"login": ACCEPT}, state=legs.token)
@@ -72,8 +72,8 @@ async def test_page_answered_with_another_kind_three_times_ends_the_call(place: 
     legs = LegByLeg(exporting(place))
     await legs.leg("export", BOOK)
     for _ in range(2):
-        await sent(legs, Leg("export", BOOK, {"login": ROOTS}, legs.token))
-    end = await sent(legs, Leg("export", BOOK, {"login": ROOTS}, legs.token))
+        await sent(legs, LegRequest("export", BOOK, {"login": ROOTS}, legs.token))
+    end = await sent(legs, LegRequest("export", BOOK, {"login": ROOTS}, legs.token))
     assert "question 'login' was answered invalidly 3 times" in text_of(end)
 
 
@@ -86,7 +86,7 @@ async def test_agreement_stands_after_an_answer_of_another_kind(place: str) -> N
     legs = LegByLeg(server)
     await legs.leg("export", BOOK)
     await legs.leg("export", BOOK, answers={"login": ACCEPT}, state=legs.token)
-    await sent(legs, Leg("export", BOOK, {"login": ROOTS}, legs.token))
+    await sent(legs, LegRequest("export", BOOK, {"login": ROOTS}, legs.token))
     finished.append("ada")
     assert text_of(await legs.leg("export", BOOK, answers={}, state=legs.token)) == "Dune for ada"
 
@@ -219,11 +219,11 @@ async def test_right_answer_counts_after_wrong_kinds_of_an_exactly_once_call(
         await legs.leg("pay", answers={}, state=legs.token)
     token = legs.token
     for _ in range(2):
-        await sent(legs, Leg("pay", {}, {"asked": wrong}, legs.token))
-    end = await sent(legs, Leg("pay", {}, {"asked": wrong}, legs.token))
+        await sent(legs, LegRequest("pay", {}, {"asked": wrong}, legs.token))
+    end = await sent(legs, LegRequest("pay", {}, {"asked": wrong}, legs.token))
     assert "question 'asked' was answered invalidly 3 times" in text_of(end)
     assert ran == []
-    assert text_of(await sent(legs, Leg("pay", {}, {"asked": right}, token))) == "paid"
+    assert text_of(await sent(legs, LegRequest("pay", {}, {"asked": right}, token))) == "paid"
     assert ran == ["paid"]
     assert [record for record in caplog.records if record.exc_info] == []
 
@@ -265,6 +265,6 @@ async def test_unread_answer_of_another_kind_is_no_consent(kind: str) -> None:
 
     legs = LegByLeg(server)
     await legs.leg("pay")
-    await sent(legs, Leg("pay", {}, {"terms": ROOTS}, legs.token))
+    await sent(legs, LegRequest("pay", {}, {"terms": ROOTS}, legs.token))
     await legs.leg("pay", answers={"first": "ada"}, state=legs.token)
     assert list(legs.questions) == ["terms"]

@@ -15,7 +15,7 @@ from mcp_types import (
 )
 
 from roundtrip import Context, ElicitUrl, Resolve, Server
-from roundtrip.testing import Era, Question
+from roundtrip.testing import AskedQuestion, Era
 from roundtrip.testing.networks.fleet import Instance
 from tests.players import Reply, reply_of
 
@@ -71,7 +71,7 @@ async def visiting(server: Instance, era: Era, visitor: Visitor, **options: Any)
         yield client
 
 
-def page_of(question: Question) -> ElicitRequestURLParams:
+def page_of(question: AskedQuestion) -> ElicitRequestURLParams:
     """What a question of the retry era says of its page."""
     if not isinstance(question.params, ElicitRequestURLParams):
         raise TypeError(f"a page was expected, not {question}")

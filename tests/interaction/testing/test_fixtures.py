@@ -9,9 +9,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import InputRequiredResult
 
 from roundtrip import Elicit, Resolve, Server
-from roundtrip.testing import Clock, Era, Hop, Leg, User
+from roundtrip.testing import Clock, Era, Hop, LegRequest, User
 from roundtrip.testing.fixtures import Override, Traces
-from roundtrip.testing.networks.deliveries import Delivery
+from roundtrip.testing.networks.deliveries import LegDelivery
 from roundtrip.testing.networks.network import Route
 from roundtrip.trace.explaining.stories import story
 
@@ -49,7 +49,7 @@ class Later:
         self.clock = clock
         self.seconds = seconds
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         if leg.state is not None:
             self.clock.advance(self.seconds)
         return await route.onward(leg)
@@ -107,12 +107,12 @@ async def test_a_trace_without_calls_says_so(trace: Traces) -> None:
 
 
 async def test_delivery_tells_of_questions_and_results() -> None:
-    seen: list[Delivery] = []
+    seen: list[LegDelivery] = []
 
     class Looking:
         name = "looking"
 
-        async def carry(self, leg: Leg, route: Route) -> Delivery:
+        async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
             seen.append(await route.onward(leg))
             return seen[-1]
 

@@ -17,7 +17,7 @@ from mcp_types import (
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Event, ListRoots, Resolve, Sample, Server, State
-from roundtrip.testing import DECLINE, Leg, LegByLeg, Steps
+from roundtrip.testing import DECLINE, LegByLeg, LegRequest, Steps
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -109,13 +109,13 @@ async def test_what_the_client_lacks_is_not_declared() -> None:
 
 async def test_a_prompt_is_taken_apart_as_well() -> None:
     legs = LegByLeg(cinema())
-    await legs.send(Leg("letter", method="prompts/get"))
+    await legs.send(LegRequest("letter", method="prompts/get"))
     answers = {"seat": ElicitResult(action="accept", content={"row": "back"})}
-    result = await legs.send(Leg("letter", answers=answers, state=legs.token, method="prompts/get"))
+    result = await legs.send(LegRequest("letter", answers=answers, state=legs.token, method="prompts/get"))
     assert isinstance(result, GetPromptResult)
     assert result.messages[0].content == TextContent(type="text", text="Dear back row")
     with pytest.raises(MCPError):
-        await legs.send(Leg("letter", answers=answers, state=legs.token[:-4], method="prompts/get"))
+        await legs.send(LegRequest("letter", answers=answers, state=legs.token[:-4], method="prompts/get"))
 
 
 async def test_a_leg_may_come_from_somebody_who_is_logged_in() -> None:

@@ -6,7 +6,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from roundtrip import State
-from roundtrip.testing import DECLINE, Action, Answers, Era, Explored, Leg, Path, PathOutcome, Unused, paths
+from roundtrip.testing import DECLINE, Answers, Era, Explored, LegRequest, Path, PathAction, PathOutcome, Unused, paths
 from tests.interaction.testing.cinemas import ROOTS, cinema, outcomes
 
 pytestmark = pytest.mark.anyio
@@ -68,7 +68,9 @@ async def test_all_ways_through_two_questions_are_gone() -> None:
     assert str(explored) == TWO_QUESTIONS.rstrip("\n")
     assert len(explored.paths) == 25
     assert {path.choices[:2] for path in explored.paths if path.choices[1][0] != "seat"} == {
-        (("seat", one), ("snack", other)) for one in (Action.ACCEPT, Action.DECLINE, Action.CANCEL) for other in Action
+        (("seat", one), ("snack", other))
+        for one in (PathAction.ACCEPT, PathAction.DECLINE, PathAction.CANCEL)
+        for other in PathAction
     }
 
 
@@ -78,10 +80,10 @@ async def test_a_path_tells_its_value_states_and_call() -> None:
     assert accepted.value == {"film": "Solaris", "row": "front"}
     assert accepted.conversation is not None
     assert (accepted.conversation.legs, accepted.states) == (2, tuple(accepted.conversation.states or ()))
-    assert declined.outcome is PathOutcome.REFUSED
+    assert declined.outcome is PathOutcome.DECLINED
     assert declined.states is not None
-    assert declined.states[-1] is State.REFUSED
-    assert explored.outcomes == {PathOutcome.COMPLETED: 3, PathOutcome.REFUSED: 2}
+    assert declined.states[-1] is State.DECLINED
+    assert explored.outcomes == {PathOutcome.COMPLETED: 3, PathOutcome.DECLINED: 2}
     assert [question.message for question in declined.questions] == ["Which row for Solaris?"]
 
 
@@ -101,7 +103,9 @@ async def test_both_eras_come_to_the_same_for_the_same_choices(tool: str, argume
         by_choices(await paths(cinema(), tool, arguments, depth=2, era=era, roots=ROOTS, questions=7))
         for era in (Era.RETRY, Era.LIVE)
     ]
-    assert live.keys() == {choices for choices in retry if all(action is not Action.MISSING for _, action in choices)}
+    assert live.keys() == {
+        choices for choices in retry if all(action is not PathAction.MISSING for _, action in choices)
+    }
     for choices, path in live.items():
         other = retry[choices]
         assert (path.outcome, path.text, path.states) == (other.outcome, other.text, other.states)
@@ -174,7 +178,7 @@ async def test_a_client_without_roots_is_a_path_too(era: Era) -> None:
 async def test_a_crash_is_found_and_named(era: Era) -> None:
     explored = await paths(cinema(), "trap", era=era, depth=2)
     (crashed,) = explored.crashed
-    assert crashed.choices == (("first", Action.DECLINE), ("second", Action.CANCEL))
+    assert crashed.choices == (("first", PathAction.DECLINE), ("second", PathAction.CANCEL))
     assert isinstance(crashed.error, KeyError)
     with pytest.raises(AssertionError) as raised:
         explored.assert_no_crash()
@@ -226,7 +230,7 @@ async def test_a_tool_that_hangs_is_broken_off(era: Era) -> None:
 async def test_the_limit_is_kept_and_what_it_left_out_is_said() -> None:
     explored = await paths(cinema(), "book", {"film": "Solaris"}, depth=2, limit=7)
     assert len(explored.paths) == 7
-    assert [sum(action is not Action.ACCEPT for _, action in path.choices) for path in explored.paths] == [
+    assert [sum(action is not PathAction.ACCEPT for _, action in path.choices) for path in explored.paths] == [
         *(0, 1, 1, 1, 1),
         *(1, 1),
     ]
@@ -256,7 +260,7 @@ async def test_nothing_asked_is_one_path(era: Era) -> None:
 
 
 async def test_a_prompt_is_explored_by_its_first_leg(era: Era) -> None:
-    explored = await paths(cinema(), Leg("review", {"film": "Solaris"}, method="prompts/get"), era=era, depth=1)
+    explored = await paths(cinema(), LegRequest("review", {"film": "Solaris"}, method="prompts/get"), era=era, depth=1)
     assert [path.text for path in explored.paths][:3] == [
         f"Review Solaris from the row: {action}" for action in ("accept", "decline", "cancel")
     ]

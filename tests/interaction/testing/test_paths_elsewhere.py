@@ -10,8 +10,8 @@ from mcp.server.mcpserver import Resolve as SdkResolve
 from mcp_types import InputRequiredResult
 
 from roundtrip import Context, Elicit, ElicitationResult, Server
-from roundtrip.testing import Action, Breach, Delivery, Era, Leg, PathOutcome, Route, paths, served
-from roundtrip.testing.chosen import CHOSEN, Choice
+from roundtrip.testing import Breach, Era, LegDelivery, LegRequest, PathAction, PathOutcome, Route, paths, served
+from roundtrip.testing.chosen import CHOSEN, UserDefaults
 from tests.hosts import stdio
 from tests.interaction.testing.cinemas import Seat, cinema
 
@@ -67,7 +67,7 @@ def mortal() -> Server[Any]:
 
 async def test_a_server_that_dies_on_a_path_is_an_outcome(era: Era) -> None:
     explored = await paths(stdio(mortal), "risk", era=era, depth=1, limit=3)
-    died = [path for path in explored.paths if path.choices[0][1] is Action.DECLINE]
+    died = [path for path in explored.paths if path.choices[0][1] is PathAction.DECLINE]
     assert [path.outcome for path in died] == [PathOutcome.ERROR]
     assert {path.text for path in explored.paths if path not in died} == {"alive"}
 
@@ -77,7 +77,7 @@ class Strict:
 
     name = "strict"
 
-    async def carry(self, leg: Leg, route: Route) -> Delivery:
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         answer = (leg.answers or {}).get("seat")
         if getattr(answer, "action", "") == "cancel":
             raise Breach("it must not be cancelled")
@@ -85,7 +85,7 @@ class Strict:
 
 
 async def test_a_breach_on_a_hostile_network_is_a_crash() -> None:
-    reset = CHOSEN.set(Choice(network=(Strict(),)))
+    reset = CHOSEN.set(UserDefaults(network=(Strict(),)))
     try:
         explored = await paths(cinema(), "need", {"film": "Solaris"}, depth=1)
     finally:

@@ -18,8 +18,8 @@ from roundtrip.testing import (
     DECLINE,
     IGNORE,
     LEAVE,
+    AskedQuestion,
     Era,
-    Question,
     Unanswered,
     Unused,
     User,
@@ -86,7 +86,7 @@ def cinema() -> Server[Any]:
     return server
 
 
-def about_food(question: Question) -> bool:
+def about_food(question: AskedQuestion) -> bool:
     return "eat" in question.message
 
 
@@ -131,7 +131,7 @@ async def test_declining_what_the_tool_needs_fails_it() -> None:
     assert call.is_error
     assert "elicitation was cancel" in call.text
     assert call.states is not None
-    assert call.states[-1] is State.REFUSED
+    assert call.states[-1] is State.DECLINED
 
 
 async def test_a_model_and_roots_answer_too() -> None:
@@ -350,7 +350,7 @@ async def test_a_call_tells_all_that_was_shown_and_returned() -> None:
 
 
 def test_a_question_shows_what_it_is() -> None:
-    assert str(Question("seat", None)) == "'seat': 'roots'"
+    assert str(AskedQuestion("seat", None)) == "'seat': 'roots'"
 
 
 async def test_an_answer_with_a_field_that_the_form_has_not_is_a_slip() -> None:

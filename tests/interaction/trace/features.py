@@ -23,7 +23,7 @@ from roundtrip import (
     ToolError,
 )
 from roundtrip.ledger import Ledger
-from roundtrip.testing import ACCEPT, CANCEL, DECLINE, Leg
+from roundtrip.testing import ACCEPT, CANCEL, DECLINE, LegRequest
 
 __all__ = ["FEATURES", "GUESTS", "KEY", "ROOTS", "Effect", "Feature", "serve"]
 
@@ -75,7 +75,7 @@ class Heard(InMemorySubscriptionBus):
 class Feature:
     """One tool (or prompt, or template), and how its call goes."""
 
-    leg: Leg
+    leg: LegRequest
     answers: Any = field(default_factory=dict[str, Any])
     lacks: frozenset[str] = frozenset()
     ends: str = ""
@@ -84,8 +84,8 @@ class Feature:
     """Why no test can be written of it, where none can."""
 
 
-def _order(tool: str, **arguments: Any) -> Leg:
-    return Leg(tool, {"hotel": "Ritz", **arguments})
+def _order(tool: str, **arguments: Any) -> LegRequest:
+    return LegRequest(tool, {"hotel": "Ritz", **arguments})
 
 
 GUESTS: Final = {"adults": 2, "children": 1}
@@ -137,17 +137,17 @@ FEATURES: Final[Mapping[str, Feature]] = {
     "gate_entered": Feature(_order("gate_entered"), {"guests": GUESTS}, ends="let in 2"),
     "hidden_since": Feature(_order("hidden_since"), {"guests": GUESTS}, ends="seen by 2"),
     "version_1": Feature(
-        Leg("versions", {"hotel": "Ritz"}, meta={"roundtrip/version": "1"}), {"guests": GUESTS}, ends="first 2"
+        LegRequest("versions", {"hotel": "Ritz"}, meta={"roundtrip/version": "1"}), {"guests": GUESTS}, ends="first 2"
     ),
     "version_2": Feature(_order("versions"), {"room": ROOM}, ends="second Suite"),
     "prompt": Feature(
-        Leg("praise", {"hotel": "Ritz"}, method="prompts/get"),
+        LegRequest("praise", {"hotel": "Ritz"}, method="prompts/get"),
         {"guests": GUESTS},
         ends="2 praise Ritz",
         replayable="only calls of tools",
     ),
     "template": Feature(
-        Leg("hotel://Ritz/menu", {}, method="resources/read"),
+        LegRequest("hotel://Ritz/menu", {}, method="resources/read"),
         {"guests": GUESTS},
         ends="menu of Ritz for 2",
         replayable="only calls of tools",

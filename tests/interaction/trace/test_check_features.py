@@ -19,7 +19,7 @@ from roundtrip.ledger import SqliteLedger
 from roundtrip.testing import Era, LegByLeg, User
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.recorder import Recorder
-from roundtrip.tracing import Beginning, Refusal
+from roundtrip.tracing import Beginning, TokenRejection
 from tests.interaction.trace.features import FEATURES, GUESTS, KEY, ROOTS, Effect, Feature, Heard, serve
 from tests.interaction.trace.test_to_test import Project
 from tests.interaction.trace.transcribed import calls_of
@@ -37,7 +37,7 @@ class Told:
         self.told.append(beginning)
         return self.told.append
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: TokenRejection) -> None:
         self.told.append(refusal)
 
 

@@ -17,8 +17,8 @@ from roundtrip.checking.telling import as_text
 from roundtrip.checking.verdicts import Checked
 from roundtrip.ledger import MemoryLedger
 from roundtrip.machine.table import State
-from roundtrip.testing import Leg, LegByLeg
-from roundtrip.trace.explaining.explanations import Subject, explain
+from roundtrip.testing import LegByLeg, LegRequest
+from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.recorder import Recorder
 from tests.interaction.trace.features import GUESTS, ROOM, Effect, serve
@@ -133,7 +133,7 @@ def test_the_trace_tells_what_came_of_the_call(tmp_path: Path, name: str) -> Non
     story = STORIES[name]
     call = recorded(story, tmp_path / "calls.jsonl")
     assert call.state is story.state
-    (told,) = [explanation.text for explanation in explain(call) if explanation.subject is Subject.REPLAY]
+    (told,) = [explanation.text for explanation in explain(call) if explanation.subject is ExplainedSubject.REPLAY]
     assert story.told in told
     assert not story.untold or story.untold not in told
     assert ("done twice" in told) is (story.bodies > 1)
@@ -210,7 +210,7 @@ def test_no_test_is_written_of_an_answer_of_another_kind(tmp_path: Path, kind: s
     async def scenario() -> None:
         legs = LegByLeg([serve(MemoryLedger(), Effect(), trace=Recorder(path, reveal="all"))])
         await legs.leg(tool, {"hotel": "Ritz"})
-        await legs.send(Leg(tool, {"hotel": "Ritz"}, {key: answer}, legs.token))
+        await legs.send(LegRequest(tool, {"hotel": "Ritz"}, {key: answer}, legs.token))
 
     anyio.run(scenario)
     (call,) = calls_of(path)

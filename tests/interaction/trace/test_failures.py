@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from roundtrip import Context, Elicit, Recorder, Resolve, Server, ToolError
 from roundtrip.testing import DECLINE, User
-from roundtrip.trace.explaining.explanations import Subject, explain
+from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.reading.calls import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
 
@@ -90,7 +90,7 @@ async def test_failed_call_says_where_and_why(tmp_path: Path, tool: str, answer:
     path = tmp_path / "calls.jsonl"
     assert (await User(cinema(path), {"seat": answer}, allow_error=True).call(tool)).is_error
     (call,) = join(read_files(files_of([path])).lines).calls.values()
-    (failure,) = [one for one in explain(call) if one.subject is Subject.FAILURE]
+    (failure,) = [one for one in explain(call) if one.subject is ExplainedSubject.FAILURE]
     assert (failure.leg, failure.round) == (call.legs, call.round_count)
     assert place in failure.text
     assert cause in failure.text
@@ -111,5 +111,5 @@ async def test_declined_call_says_what_could_go_on(
     path = tmp_path / "calls.jsonl"
     assert (await User(cinema(path), {question: DECLINE}).call(tool, arguments)).is_error
     (call,) = join(read_files(files_of([path])).lines).calls.values()
-    (failure,) = [one for one in explain(call) if one.subject is Subject.FAILURE]
+    (failure,) = [one for one in explain(call) if one.subject is ExplainedSubject.FAILURE]
     assert cure in failure.text

@@ -196,7 +196,7 @@ async def play(server: Server[Any], era: Era, tool: str, answers: Answers | None
 @pytest.mark.parametrize(
     ("tool", "answers", "state", "error"),
     [
-        ("order", {"confirm": DECLINE}, State.REFUSED, None),
+        ("order", {"confirm": DECLINE}, State.DECLINED, None),
         ("order", None, State.REJECTED, "CapabilityMissing"),
         ("order", {"confirm": [{"ok": 1.5}] * 3}, State.FAILED, "AnswerRejected"),
         ("crash", None, State.FAILED, "RuntimeError"),
@@ -212,7 +212,7 @@ async def test_each_way_to_end_is_told(
     assert_path_is_in_the_table(traced)
     assert traced.ended is not None
     assert (traced.state, traced.ended.error.type if traced.ended.error is not None else None) == (state, error)
-    if state is State.REFUSED:
+    if state is State.DECLINED:
         assert traced.ended.refusal is not None
         assert "elicitation was decline" in traced.ended.refusal
 

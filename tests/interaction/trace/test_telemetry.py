@@ -297,7 +297,7 @@ async def test_a_failure_is_an_error_without_its_text(era: Era, collected: Colle
 async def test_that_the_user_declines_is_no_error(era: Era, collected: Collected) -> None:
     await User(bookshop(trace=collected.telemetry), {"confirm_backorder": DECLINE}, era=era).call("order", ARGUMENTS)
     span = collected.spans[-1]
-    assert attributes_of(span)["roundtrip.state"] == "refused"
+    assert attributes_of(span)["roundtrip.state"] == "declined"
     assert span.status.status_code is StatusCode.UNSET
 
 
@@ -377,12 +377,12 @@ async def test_calls_are_counted_by_the_state_they_end_in(era: Era, collected: C
         (told(point)["roundtrip.tool"], told(point)["roundtrip.state"]): number(point)
         for point in collected.points["roundtrip.calls"]
     }
-    assert counted == {("order", "completed"): 2, ("order", "refused"): 1, ("fail", "failed"): 1}
+    assert counted == {("order", "completed"): 2, ("order", "declined"): 1, ("fail", "failed"): 1}
     rounds = {
         (told(point)["roundtrip.tool"], told(point)["roundtrip.state"]): histogram(point).sum
         for point in collected.points["roundtrip.call.rounds"]
     }
-    assert rounds == {("order", "completed"): 3, ("order", "refused"): 1, ("fail", "failed"): 0}
+    assert rounds == {("order", "completed"): 3, ("order", "declined"): 1, ("fail", "failed"): 0}
 
 
 def told(point: NumberDataPoint | HistogramDataPoint) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ import pytest
 
 from roundtrip.cli import main
 from roundtrip.client.legs import ERAS
-from roundtrip.testing import CANCEL, DECLINE, IGNORE, LEAVE, Era, Leg, User
+from roundtrip.testing import CANCEL, DECLINE, IGNORE, LEAVE, Era, LegRequest, User
 from tests.interaction.trace.deploys import REPLIES, SHOP, Change, Recording, changed, recording
 from tests.interaction.trace.test_check import MIXED, record_mixed
 
@@ -247,7 +247,7 @@ def record_talks(project: Project, recording: Recording, servers: Sequence[str] 
         short = era.name.lower()
 
         def record(name: str, tool: str, answers: Any = None, short: str = short, era: Era = era, **more: Any) -> None:
-            leg = Leg(tool, more.pop("arguments", {}), meta=more.pop("meta", None))
+            leg = LegRequest(tool, more.pop("arguments", {}), meta=more.pop("meta", None))
             before = recording.file.read_text(encoding="utf-8") if recording.file.exists() else ""
             anyio.run(User(server, answers, era=era, **more).begin, leg)
             assert last_call(recording) not in before

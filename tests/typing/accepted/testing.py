@@ -12,11 +12,11 @@ from roundtrip.testing import (
     ACCEPT,
     DECLINE,
     Answers,
+    AskedQuestion,
     Conversation,
     Explored,
     Hop,
     LegByLeg,
-    Question,
     User,
     assert_same_on_both_eras,
     paths,
@@ -27,7 +27,7 @@ class Seat(BaseModel):
     row: str
 
 
-def is_seat(question: Question) -> bool:
+def is_seat(question: AskedQuestion) -> bool:
     return question.key == "seat"
 
 
@@ -48,7 +48,7 @@ users = [
 async def calls(answers: Answers, rounds: Sequence[Answers], names: dict[str, str]) -> None:
     call = await User(server, answers).call("book", film="Solaris")
     assert_type(call, Conversation)
-    assert_type(call.questions, list[Question])
+    assert_type(call.questions, list[AskedQuestion])
     assert_type(call.states, list[State] | None)
     assert_type(call.text, str)
     await User(server, rounds).call("book", {"film": "Solaris"})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roundtrip.client.fields import Field, FieldInvalid
+from roundtrip.client.fields import FieldInvalid, FormField
 from roundtrip.client.forms import check_content, fields_of
 from roundtrip.safe_text import printable
 
@@ -15,7 +15,7 @@ TITLED = {"type": "string", "oneOf": [{"const": "a", "title": "Ash"}, {"const": 
 SEVERAL = {"type": "array", "items": {"enum": ["x", "y", "z"]}, "maxItems": 2}
 
 
-def field(shape: Any, *, required: bool = True) -> Field:
+def field(shape: Any, *, required: bool = True) -> FormField:
     (only,) = fields_of({"properties": {"f": shape}, "required": ["f"] if required else []})
     return only
 

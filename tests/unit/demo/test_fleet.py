@@ -2,13 +2,13 @@
 
 import pytest
 
-from roundtrip.demo.fleet import Fleet, InstanceFailed
+from roundtrip.demo.fleet import DemoFleet, InstanceFailed
 from roundtrip.demo.instance import KEY_VARIABLE, main
 
 
 def test_an_instance_that_ends_is_told_with_its_last_words() -> None:
     with (
-        Fleet(["ash"], key="short") as fleet,
+        DemoFleet(["ash"], key="short") as fleet,
         pytest.raises(InstanceFailed, match=r"ash \(pid \d+\) has ended:(?s:.*)32"),
     ):
         fleet.instances[0].url()

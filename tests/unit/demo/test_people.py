@@ -6,7 +6,7 @@ import pytest
 from mcp_types import ElicitRequestFormParams, ElicitResult
 from pydantic import BaseModel, Field
 
-from roundtrip.demo.people import PersonAtTerminal, ScriptedPerson
+from roundtrip.demo.people import DemoPerson, ScriptedPerson
 from roundtrip.questions.forms import form_of
 
 
@@ -38,12 +38,12 @@ class Keyboard:
 
 
 def typed(*lines: str) -> ElicitResult:
-    return PersonAtTerminal(Keyboard(*lines)).answer("order", form())
+    return DemoPerson(Keyboard(*lines)).answer("order", form())
 
 
 def test_a_form_is_put_field_by_field_with_its_choices() -> None:
     keyboard = Keyboard("small", "yes", "2", "0.5", "")
-    PersonAtTerminal(keyboard).answer("order", form())
+    DemoPerson(keyboard).answer("order", form())
     assert keyboard.prompts == [
         "Size (small, large):",
         "Agreed (yes, no):",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from roundtrip.doctor.facts import Facts, Instance, Journey, Live, Look, Observed, Place, Reached, Said
+from roundtrip.doctor.facts import Facts, Live, Look, Observed, Place, ProbedCall, ProbedInstance, Reached, Said
 from roundtrip.doctor.findings import Finding, Level, findings_of
 from roundtrip.doctor.telling import as_lines
 
@@ -36,7 +36,7 @@ def seen(*of: Facts, offsets: Sequence[float] = (), uncertainty: float = 0.01, *
     observed = Observed([Place(f"http://{number}") for number, _ in enumerate(of)], **given)
     for number, one in enumerate(of):
         offset = offsets[number] if offsets else 0.0
-        observed.instances[one.instance] = Instance(one, {number}, offset, uncertainty)
+        observed.instances[one.instance] = ProbedInstance(one, {number}, offset, uncertainty)
     return observed
 
 
@@ -140,7 +140,7 @@ def test_a_ledger_that_nobody_could_look_at_is_not_said_to_be_shared() -> None:
 
 def test_a_refusal_that_nothing_explains_says_where_to_look() -> None:
     observed = seen(facts(1), facts(2))
-    observed.journeys.append(Journey(0, 1, Reached.REFUSED, facts(1).instance))
+    observed.journeys.append(ProbedCall(0, 1, Reached.REFUSED, facts(1).instance))
     finding = only("calls", observed)
     assert finding.level is Level.PROBLEM
     assert finding.text.endswith("were refused: from #1 to #2")
@@ -150,7 +150,7 @@ def test_a_refusal_that_nothing_explains_says_where_to_look() -> None:
 def test_calls_that_never_changed_their_instance_show_nothing() -> None:
     observed = seen(facts(1), facts(2))
     same = facts(1).instance
-    observed.journeys.append(Journey(0, 0, Reached.DONE, same, same))
+    observed.journeys.append(ProbedCall(0, 0, Reached.DONE, same, same))
     assert only("calls", observed).level is Level.NOTE
 
 

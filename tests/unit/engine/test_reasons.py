@@ -7,7 +7,7 @@ from mcp_types import ElicitResult
 from pydantic import BaseModel, field_validator
 
 from roundtrip import Elicit, ElicitUrl, Resolve
-from roundtrip.engine.answers import Answers, Open
+from roundtrip.engine.answers import Answers, PendingQuestion
 from roundtrip.engine.reasons import Reason
 from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored
 from roundtrip.resolvers.plan import Plan
@@ -57,7 +57,7 @@ def measure() -> Elicit[Lenient]:
     return Elicit("How big?", Lenient)
 
 
-def put(rounds: Rounds, key: str) -> Open:
+def put(rounds: Rounds, key: str) -> PendingQuestion:
     return rounds.answers.open[key]
 
 

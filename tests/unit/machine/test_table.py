@@ -21,8 +21,8 @@ executing       ask      awaiting_input
 executing       revise   resolving
 executing       finish   completed
 resolving       recall   completed
-executing       refuse   refused
-resolving       refuse   refused
+executing       decline   declined
+resolving       decline   declined
 received        reject   rejected
 awaiting_input  reject   rejected
 resolving       reject   rejected
@@ -80,7 +80,7 @@ def test_no_state_and_event_have_two_arrows() -> None:
 
 
 def test_five_states_live_and_four_are_final() -> None:
-    assert set(FINAL) == {State.COMPLETED, State.FAILED, State.REFUSED, State.REJECTED}
+    assert set(FINAL) == {State.COMPLETED, State.FAILED, State.DECLINED, State.REJECTED}
     assert all(allowed(state) == () for state in FINAL)
     assert all(allowed(state) for state in set(State) - FINAL)
 

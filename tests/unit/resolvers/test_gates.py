@@ -8,7 +8,7 @@ import pytest
 from roundtrip import Depends, Elicit, InvalidSignature, Resolve
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.plan import Plan
-from roundtrip.resolvers.scheduler import Walk, enter_nothing
+from roundtrip.resolvers.scheduler import Scheduler, enter_nothing
 from tests.unit.resolvers.walking import Memory, keys, plan_of, tool_of
 
 pytestmark = pytest.mark.anyio
@@ -20,9 +20,9 @@ def start(
     *,
     arguments: Mapping[str, Any] | None = None,
     isolated: Callable[[BaseException], bool] | None = None,
-) -> Walk:
+) -> Scheduler:
     memory = Memory()
-    return Walk(
+    return Scheduler(
         plan,
         arguments=arguments or {},
         context=lambda: None,
@@ -34,7 +34,7 @@ def start(
     )
 
 
-async def values_of(walk: Walk) -> dict[str, Any]:
+async def values_of(walk: Scheduler) -> dict[str, Any]:
     await walk.advance()
     values: dict[str, Any] = {}
     walk.fill(values)

@@ -12,7 +12,7 @@ from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import DeclinedElicitation, Outcome
 from roundtrip.resolvers.plan import Node
 from roundtrip.resolvers.planner import make_plan
-from roundtrip.resolvers.scheduler import Walk
+from roundtrip.resolvers.scheduler import Scheduler
 from tests.unit.resolvers.walking import Memory, plan_of, start, walk
 
 pytestmark = pytest.mark.anyio
@@ -131,7 +131,7 @@ async def test_an_answer_is_looked_for_with_the_very_question_each_time() -> Non
 
     def tool(a: Annotated[Choice, Resolve(ask)]) -> None: ...
 
-    one = Walk(plan_of(tool), arguments={}, context=lambda: None, settle=settle)
+    one = Scheduler(plan_of(tool), arguments={}, context=lambda: None, settle=settle)
     await one.advance()
     one.answered()
     assert [marker is question for marker in seen] == [True, True]

@@ -12,7 +12,7 @@ import pytest
 from roundtrip import Depends, Elicit, InvalidSignature, Resolve
 from roundtrip.machine.facts import NodeBegan, NodeEnded, NodeHow
 from roundtrip.resolvers.plan import Plan
-from roundtrip.resolvers.scheduler import Enter, Walk
+from roundtrip.resolvers.scheduler import Enter, Scheduler
 from roundtrip.resolvers.signatures import is_async
 from tests.unit.resolvers.walking import Memory, plan_of, tool_of
 
@@ -28,9 +28,9 @@ async def hand_back(label: str, made: Any) -> Any:
     return (label, made)
 
 
-def watched(plan: Plan, seen: list[Any], memory: Memory | None = None, *, enter: Enter = hand_back) -> Walk:
+def watched(plan: Plan, seen: list[Any], memory: Memory | None = None, *, enter: Enter = hand_back) -> Scheduler:
     known = memory if memory is not None else Memory()
-    return Walk(
+    return Scheduler(
         plan,
         arguments={},
         context=lambda: None,

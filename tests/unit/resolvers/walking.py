@@ -12,7 +12,7 @@ from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.plan import Node, Plan
 from roundtrip.resolvers.planner import make_plan
-from roundtrip.resolvers.scheduler import Walk
+from roundtrip.resolvers.scheduler import Scheduler
 
 
 class Request:
@@ -65,10 +65,10 @@ class Memory:
 
 def start(
     plan: Plan, memory: Memory | None = None, *, context: Any = None, arguments: Mapping[str, Any] | None = None
-) -> Walk:
+) -> Scheduler:
     """A walk that has not taken a step."""
     known = memory if memory is not None else Memory()
-    return Walk(
+    return Scheduler(
         plan,
         arguments=arguments or {},
         context=lambda: context,

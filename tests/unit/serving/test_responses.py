@@ -14,7 +14,7 @@ from roundtrip import Server
 from roundtrip.serving.application import application_of
 from roundtrip.serving.responses import JsonResponse
 from roundtrip.serving.settings import ServeSettings
-from roundtrip.serving.standing import Standing
+from roundtrip.serving.standing import ProcessState
 
 pytestmark = pytest.mark.anyio
 WAIT = 10.0
@@ -42,7 +42,7 @@ class Shop:
 
     @asynccontextmanager
     async def serving(self, json_response: JsonResponse) -> AsyncGenerator[Any]:
-        app = application_of(self.server, ServeSettings(json_response=json_response, sessions=False), Standing())
+        app = application_of(self.server, ServeSettings(json_response=json_response, sessions=False), ProcessState())
         async with self.server.session_manager.run():
             yield app
 

@@ -11,7 +11,7 @@ import pytest
 from roundtrip import Server
 from roundtrip.serving.application import application_of
 from roundtrip.serving.settings import ServeSettings
-from roundtrip.serving.standing import Standing
+from roundtrip.serving.standing import ProcessState
 
 pytestmark = pytest.mark.anyio
 WAIT = 10.0
@@ -33,7 +33,7 @@ class Shop:
 
     @asynccontextmanager
     async def serving(self) -> AsyncGenerator["Sessions"]:
-        app = application_of(self.server, ServeSettings(), Standing())
+        app = application_of(self.server, ServeSettings(), ProcessState())
         self.server.session_manager.max_sessions = 2
         transport = httpx.ASGITransport(app)
         async with (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roundtrip.testing.recordings import BrokenRecording, Message, Unrecordable, replay
+from roundtrip.testing.recordings import BrokenRecording, RecordedMessage, Unrecordable, replay
 from roundtrip.testing.recordings.differences import differences, significant
 from roundtrip.testing.recordings.document import Recording, Reply
 from roundtrip.testing.recordings.pairing import paired
@@ -72,7 +72,7 @@ def test_what_a_server_said_never_reaches_a_terminal_raw() -> None:
     assert "naïve" in text
     assert all(char == "\n" or char.isprintable() for char in text)
     assert json.loads(text)["conversation"][0] == part
-    request = Message(method="tools/call", params={"name": "\x1b[2J", "arguments": {"a": "\u202e"}})
+    request = RecordedMessage(method="tools/call", params={"name": "\x1b[2J", "arguments": {"a": "\u202e"}})
     assert str(request).isprintable()
 
 

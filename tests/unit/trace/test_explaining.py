@@ -8,7 +8,7 @@ import pytest
 
 from roundtrip.engine.reasons import Reason
 from roundtrip.errors import RejectionReason
-from roundtrip.trace.explaining.explanations import QUESTIONS, REFUSALS, Subject, explain, explain_refusal
+from roundtrip.trace.explaining.explanations import QUESTIONS, REFUSALS, ExplainedSubject, explain, explain_refusal
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import Line
 from tests.transcripts import AT, answer, asked, began, call_of, ended, question, refused
@@ -192,7 +192,7 @@ def test_a_token_of_another_tool_names_that_tool() -> None:
 
 def test_a_leg_that_is_served_twice_is_a_replay_and_its_questions_are_no_news() -> None:
     lines = [began(), asked(), began(2.5, instance="b"), asked(3.5, instance="b")]
-    replay = next(found for found in explain(call_of(*lines)) if found.subject is Subject.REPLAY)
+    replay = next(found for found in explain(call_of(*lines)) if found.subject is ExplainedSubject.REPLAY)
     assert replay.text.startswith(
         "Leg 1 was served again, by 'b', because its request came again 2.5 s after 'a' had got it;"
     )
@@ -217,10 +217,14 @@ def test_hostile_names_and_texts_are_quoted_in_printable_form_and_kept_short() -
     assert len(told(lines)) < 1000
 
 
-def explained(call: TracedCall) -> list[Subject]:
+def explained(call: TracedCall) -> list[ExplainedSubject]:
     return [explanation.subject for explanation in explain(call)]
 
 
 def test_explanations_are_in_the_order_of_time() -> None:
     lines = [began(), asked(), refused(5, call="call-1"), *again(Reason.MISSING)[2:]]
-    assert explained(call_of(*lines)) == [Subject.QUESTION, Subject.REFUSAL, Subject.QUESTION]
+    assert explained(call_of(*lines)) == [
+        ExplainedSubject.QUESTION,
+        ExplainedSubject.REFUSAL,
+        ExplainedSubject.QUESTION,
+    ]

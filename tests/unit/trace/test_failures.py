@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from roundtrip import errors
-from roundtrip.trace.explaining.explanations import Subject, explain
+from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.explaining.failures import FAILURES, explain_failure, explain_lateness, failures_of
 from roundtrip.trace.writing.lines import Line
 from tests.transcripts import AT, asked, began, call_of, ended
@@ -77,8 +77,8 @@ def test_failure_of_roundtrips_own_says_the_cure() -> None:
 def test_declined_question_says_how_to_go_on_without_it() -> None:
     lines = failed()[:-1]
     refusal = "Question 'pay' was not answered: elicitation was decline"
-    text = told(*lines, ended(leg=2, round=1, state="refused", refusal=refusal))
-    assert text.startswith("Leg 2 on 'a' was refused after round 1, because the user declined or cancelled")
+    text = told(*lines, ended(leg=2, round=1, state="declined", refusal=refusal))
+    assert text.startswith("Leg 2 on 'a' was declined after round 1, because the user declined or cancelled")
     assert refusal in text.replace('"', "'")
 
 
@@ -101,4 +101,4 @@ def test_call_whose_answers_come_too_late_says_what_to_raise(now: float, late: b
     if text is not None:
         assert "expired 1 min 40 s ago" in text
         assert "raise ttl=" in text
-    assert [one.subject for one in explain(call, now=now) if not one.is_plain] == [Subject.FAILURE] * late
+    assert [one.subject for one in explain(call, now=now) if not one.is_plain] == [ExplainedSubject.FAILURE] * late

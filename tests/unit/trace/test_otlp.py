@@ -198,11 +198,11 @@ async def test_nothing_confidential_is_told_of_a_transcript_that_reveals_everyth
     [
         ({"state": "completed"}, None),
         ({"state": "completed", "is_error": True}, "tool_error"),
-        ({"state": "refused", "refusal": "declined"}, None),
+        ({"state": "declined", "refusal": "declined"}, None),
         ({"state": "failed", "error": {"type": "KeyError", "text": {"value": "secret"}}}, "KeyError"),
         ({"state": "rejected"}, "rejected"),
     ],
-    ids=["completed", "error result", "refused", "failed", "rejected"],
+    ids=["completed", "error result", "declined", "failed", "rejected"],
 )
 def test_only_what_went_wrong_is_an_error(ended: dict[str, Any], error: str | None) -> None:
     (span,) = spans_of(otlp_document(told(BEGAN, {"event": "ended", "ms": 5, **ended})))

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from roundtrip.trace.explaining.sequence import Kind, exchange_of, mermaid
+from roundtrip.trace.explaining.sequence import MessageKind, exchange_of, mermaid
 from tests.unit.trace.tales import HOSTILE, Tale, question
 
 
@@ -29,10 +29,10 @@ def test_questions_of_the_live_era_are_requests_to_the_client() -> None:
     tale = Tale(era="live").began(1).asked(question("a"), question("b", "reworded")).answered("a", "b").ended()
     exchange = exchange_of(tale.call())
     assert [message.kind for message in exchange.messages] == [
-        Kind.REQUEST,
-        Kind.REQUEST,
-        Kind.RESPONSE,
-        Kind.RESPONSE,
+        MessageKind.REQUEST,
+        MessageKind.REQUEST,
+        MessageKind.RESPONSE,
+        MessageKind.RESPONSE,
     ]
     assert told(tale)[1:3] == [
         ("ash", "Client", "asks a, b (reworded)", 0),
@@ -47,7 +47,7 @@ def test_a_refused_token_is_a_request_and_its_refusal_where_they_happened() -> N
         ("Client", "cedar", "retry (leg 2)", 1),
         ("cedar", "Client", "token refused: expired", 1),
     ]
-    assert [message.kind for message in messages].index(Kind.REFUSAL) == 3
+    assert [message.kind for message in messages].index(MessageKind.REFUSAL) == 3
 
 
 def test_a_call_that_is_known_by_a_refusal_alone_is_shown() -> None:

@@ -16,7 +16,7 @@ from roundtrip.machine.journal import Action, Computed, to_text
 from roundtrip.testing import LegByLeg
 from roundtrip.tokens.binding import audience_digest, principal_claim
 from roundtrip.tokens.token import KeyRing
-from roundtrip.trace.reading.tokens import Sealed, Signature, foreign_kind, told, view_token
+from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, foreign_kind, told, view_token
 from specs.tokens import Vector, read_vectors
 from tests.unit.secrets import BORN, NEW, OLD, OTHER, claims, codec, journal, journals, payload
 
@@ -36,7 +36,7 @@ def token_of(*keys: bytes, encrypt: bool = False) -> str:
 
 def test_the_signed_part_is_read_without_a_key_and_said_to_be_unchecked() -> None:
     view = view_token(token_of(NEW))
-    assert (view.signature, view.reason, view.key) == (Signature.UNCHECKED, None, None)
+    assert (view.signature, view.reason, view.key) == (SignatureCheck.UNCHECKED, None, None)
     assert view.claims is not None
     assert view.claims.method == "tools/call"
     assert view.claims.audience == audience_digest("shop")
@@ -67,9 +67,9 @@ def test_nothing_of_an_encrypted_token_is_read_without_a_key() -> None:
 
 def test_a_forged_token_can_be_read_and_is_never_called_valid() -> None:
     forged = token_of(NEW)[:-22] + "A" * 22
-    assert view_token(forged).signature is Signature.UNCHECKED
+    assert view_token(forged).signature is SignatureCheck.UNCHECKED
     refused = view_token(forged, [NEW])
-    assert (refused.signature, refused.reason) == (Signature.INVALID, RejectionReason.TAMPERED)
+    assert (refused.signature, refused.reason) == (SignatureCheck.INVALID, RejectionReason.TAMPERED)
     assert refused.sealed is Sealed.CLOSED
     assert refused.journal is not None
 
@@ -80,7 +80,7 @@ def test_a_forged_token_can_be_read_and_is_never_called_valid() -> None:
 @pytest.mark.parametrize("encrypt", [False, True], ids=["signed", "encrypted"])
 def test_with_its_key_a_token_is_verified_and_opened(encrypt: bool) -> None:
     view = view_token(token_of(OLD, encrypt=encrypt), [NEW, OLD])
-    assert (view.signature, view.reason, view.key, view.keys) == (Signature.VALID, None, 2, 2)
+    assert (view.signature, view.reason, view.key, view.keys) == (SignatureCheck.VALID, None, 2, 2)
     assert view.sealed is Sealed.OPENED
     assert told(view)["sealed"] == {"state": "opened", "computed": {"quote": SECRET}, "author_state": False}
 
@@ -101,7 +101,7 @@ def test_the_key_that_signed_is_told_by_its_place() -> None:
 
 def test_the_keys_of_another_server_show_the_open_part_and_say_that_the_key_is_unknown() -> None:
     view = view_token(token_of(NEW), [OLD, OTHER])
-    assert (view.signature, view.reason, view.key) == (Signature.INVALID, RejectionReason.UNKNOWN_KEY, None)
+    assert (view.signature, view.reason, view.key) == (SignatureCheck.INVALID, RejectionReason.UNKNOWN_KEY, None)
     assert view.journal is not None
     assert view.sealed is Sealed.CLOSED
 
@@ -109,14 +109,14 @@ def test_the_keys_of_another_server_show_the_open_part_and_say_that_the_key_is_u
 def test_a_part_that_was_sealed_with_another_key_than_the_one_that_signed_cannot_be_opened() -> None:
     token = codec(NEW).seal(payload(FULL, OTHER))
     view = view_token(token, [NEW])
-    assert (view.signature, view.sealed, view.reason) == (Signature.VALID, Sealed.BROKEN, RejectionReason.SEAL)
+    assert (view.signature, view.sealed, view.reason) == (SignatureCheck.VALID, Sealed.BROKEN, RejectionReason.SEAL)
 
 
 @pytest.mark.parametrize("vector", FROZEN, ids=[vector.name for vector in FROZEN])
 def test_every_frozen_token_can_be_viewed(vector: Vector) -> None:
     keys = [bytes.fromhex(key) for key in vector.keys]
     view = view_token(vector.token, keys)
-    assert view.signature is Signature.VALID
+    assert view.signature is SignatureCheck.VALID
     assert json.dumps(told(view))
     assert view.journal == vector.journal
     assert told(view)["journal"]["call"] == vector.journal.call_id
@@ -165,7 +165,7 @@ def test_hostile_content_is_shown_as_far_as_it_makes_sense_and_raises_nothing_el
     assert view.journal is None
     assert json.dumps(told(view), allow_nan=False)
     signed = view_token(codec().seal(body), [NEW])
-    assert (signed.signature, signed.reason) == (Signature.VALID, RejectionReason.FORMAT)
+    assert (signed.signature, signed.reason) == (SignatureCheck.VALID, RejectionReason.FORMAT)
 
 
 def test_tokens_of_others_are_known_for_what_they_are() -> None:

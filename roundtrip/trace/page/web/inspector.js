@@ -133,7 +133,7 @@ function tokenCard(token) {
 }
 
 function endCard(end) {
-  const card = make("article", "end", make("h3", "", `The call ${end.state === "refused" ? "was refused" : end.state}`));
+  const card = make("article", "end", make("h3", "", `The call ${end.state === "declined" ? "was declined" : end.state}`));
   if (end.refusal) {
     card.append(make("p", "", end.refusal));
   }

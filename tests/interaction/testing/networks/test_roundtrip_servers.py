@@ -145,7 +145,7 @@ async def test_who_breaks_off_is_heard_under_every_network() -> None:
     call = await User(make, {"stars": 4, "sure": CANCEL}).call("survey")
     assert call.is_error
     assert call.states is not None
-    assert call.states[-1].value == "refused"
+    assert call.states[-1].value == "declined"
 
 
 @hostile

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import pytest
 
 from roundtrip.machine.table import ARROWS, State
-from roundtrip.testing import Action, Coverage, Era, Explored, Path, PathOutcome
+from roundtrip.testing import Coverage, Era, Explored, Path, PathAction, PathOutcome
 
 S = State
 
 
 def path(
-    *choices: tuple[str, Action],
+    *choices: tuple[str, PathAction],
     outcome: PathOutcome = PathOutcome.COMPLETED,
     text: str = "",
     states: Sequence[State] | None = None,
@@ -34,8 +34,8 @@ def states_told(*states: State) -> str:
         ([S.RECEIVED, S.RESOLVING, S.FAILED], "received > resolving > failed"),
         ([S.RECEIVED, S.RECEIVED], "(received) x2"),
         (
-            [S.RECEIVED, *(S.RESOLVING, S.AWAITING_INPUT, S.RESUMED) * 3, S.RESOLVING, S.REFUSED],
-            "received > (resolving > awaiting_input > resumed) x3 > resolving > refused",
+            [S.RECEIVED, *(S.RESOLVING, S.AWAITING_INPUT, S.RESUMED) * 3, S.RESOLVING, S.DECLINED],
+            "received > (resolving > awaiting_input > resumed) x3 > resolving > declined",
         ),
         (
             [*(S.RESOLVING, S.RESUMED) * 2, *(S.EXECUTING, S.RESUMED) * 2],
@@ -64,16 +64,18 @@ def test_the_same_states_have_one_name() -> None:
 
 
 def test_questions_beyond_the_depth_are_counted() -> None:
-    table = explored(path(("a", Action.DECLINE), ("b", Action.ACCEPT), ("c", Action.ACCEPT)), depth=1).table()
+    table = explored(
+        path(("a", PathAction.DECLINE), ("b", PathAction.ACCEPT), ("c", PathAction.ACCEPT)), depth=1
+    ).table()
     assert table.splitlines()[1] == "1  a decline   and 2 more  completed"
 
 
 def test_a_table_fits_a_terminal_and_still_tells_its_paths_apart() -> None:
     long = "a_question_of_a_very_long_name_" * 2
-    many = [path(*((long, action),) * 3, text="word " * 40) for action in Action]
+    many = [path(*((long, action),) * 3, text="word " * 40) for action in PathAction]
     lines = explored(*many).table().splitlines()
     assert max(map(len, lines)) <= 120
-    assert len({line[3:80] for line in lines[1:]}) == len(Action)
+    assert len({line[3:80] for line in lines[1:]}) == len(PathAction)
     assert lines[1].endswith("…")
 
 
@@ -84,7 +86,7 @@ def test_a_failure_is_told_without_what_all_failures_begin_with() -> None:
 
 
 def test_what_was_left_out_is_said_in_words() -> None:
-    text = str(explored(path(("a", Action.ACCEPT), ("b", Action.ACCEPT)), depth=1, left_out=2, strayed=1))
+    text = str(explored(path(("a", PathAction.ACCEPT), ("b", PathAction.ACCEPT)), depth=1, left_out=2, strayed=1))
     assert text.splitlines()[:4] == [
         "1 path of 'book', retry era, branching at the first 1 question: 1 completed",
         "left out: 2 paths or more, as limit=500 was reached",
@@ -101,12 +103,12 @@ def test_outcomes_are_counted_in_their_order() -> None:
 
 
 def test_edges_not_gone_along_are_told_by_their_events() -> None:
-    coverage = Coverage.of(arrow for arrow in ARROWS if arrow.event.value not in ("revise", "refuse"))
+    coverage = Coverage.of(arrow for arrow in ARROWS if arrow.event.value not in ("revise", "decline"))
     assert str(coverage) == (
         f"edges of the machine: {len(ARROWS) - 3} of {len(ARROWS)} gone along\n"
         "not gone along:\n"
         "  revise   executing > resolving\n"
-        "  refuse   resolving > refused, executing > refused"
+        "  decline  resolving > declined, executing > declined"
     )
     assert {*coverage.gone, *coverage.not_gone} == {*ARROWS}
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult, InputRequiredResult, TextContent
 
-from roundtrip.client.legs import Leg
+from roundtrip.client.legs import LegRequest
 from roundtrip.testing import Deploy, Drop, Duplicate, Eavesdrop, Hop, Tamper
 from roundtrip.testing.networks.choosing import NETWORKS, choose, name_of
-from roundtrip.testing.networks.deliveries import Breach, Delivery
+from roundtrip.testing.networks.deliveries import Breach, LegDelivery
 from roundtrip.testing.networks.network import Route
 
 ANYBODY: Any = None
@@ -75,28 +75,30 @@ def test_a_mistake_says_what_there_is(which: object, options: dict[str, Any], er
         choose(which, **options)
 
 
-def asked(leg: Leg, token: str) -> Delivery:
-    return Delivery(leg, InputRequiredResult(request_state=token))
+def asked(leg: LegRequest, token: str) -> LegDelivery:
+    return LegDelivery(leg, InputRequiredResult(request_state=token))
 
 
 def test_the_history_of_a_leg_is_what_led_to_it_and_nothing_that_was_sent_besides() -> None:
-    first = Leg("book")
+    first = LegRequest("book")
     opening, again = asked(first, "one"), asked(first, "another call's")
-    second = Leg("book", answers={}, state="one")
+    second = LegRequest("book", answers={}, state="one")
     next_ = asked(second, "two")
-    done = Delivery(Leg("book", answers={}, state="two"), CallToolResult(content=[TextContent(type="text", text="")]))
+    done = LegDelivery(
+        LegRequest("book", answers={}, state="two"), CallToolResult(content=[TextContent(type="text", text="")])
+    )
     route = Route(ANYBODY, ANYBODY, [opening, again, next_, done])
     assert route.history(first) == []
     assert route.history(second) == [opening]
     assert route.history(done.leg) == [opening, next_]
     assert route.before(done.leg) is next_
-    assert route.before(Leg("book", answers={}, state="a token that nobody gave")) is None
+    assert route.before(LegRequest("book", answers={}, state="a token that nobody gave")) is None
 
 
 def test_a_token_that_is_given_twice_leads_to_its_history_too() -> None:
-    opening = asked(Leg("book"), "the same")
-    again = asked(Leg("book", answers={}, state="the same"), "the same")
-    assert Route(ANYBODY, ANYBODY, [opening, again]).history(Leg("book", answers={}, state="the same")) == [
+    opening = asked(LegRequest("book"), "the same")
+    again = asked(LegRequest("book", answers={}, state="the same"), "the same")
+    assert Route(ANYBODY, ANYBODY, [opening, again]).history(LegRequest("book", answers={}, state="the same")) == [
         opening,
         again,
     ]
@@ -132,11 +134,11 @@ PACKINGS: dict[str, Callable[[str], str]] = {
 }
 
 
-async def overheard(token: str, secret: str) -> Delivery:
-    async def onward(leg: Leg) -> Delivery:
+async def overheard(token: str, secret: str) -> LegDelivery:
+    async def onward(leg: LegRequest) -> LegDelivery:
         return asked(leg, token)
 
-    return await Eavesdrop([secret]).carry(Leg("book"), Route(ANYBODY, onward, []))
+    return await Eavesdrop([secret]).carry(LegRequest("book"), Route(ANYBODY, onward, []))
 
 
 @pytest.mark.anyio

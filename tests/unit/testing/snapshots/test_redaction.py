@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
-from roundtrip.testing.snapshots.redaction import REDACTED, Redaction
+from roundtrip.testing.snapshots.redaction import REDACTED, SnapshotRedaction
 
 
 def redacted(value: Any, *fields: str) -> Any:
-    redaction = Redaction(fields)
+    redaction = SnapshotRedaction(fields)
     return redaction.texts(redaction.data(value))
 
 
@@ -40,7 +40,7 @@ def test_text_that_only_looks_like_json_stays() -> None:
 def test_a_form_keeps_its_shape_and_loses_what_tells_values() -> None:
     shape = {"type": "string", "title": "Card", "default": "4111", "enum": ["4111", "5500"], "maxLength": 9}
     other = {"type": "string", "default": "Ada"}
-    assert Redaction(["card"]).form({"card": shape, "name": other}) == {
+    assert SnapshotRedaction(["card"]).form({"card": shape, "name": other}) == {
         "card": {"type": "string", "title": "Card", "default": REDACTED, "enum": REDACTED, "maxLength": 9},
         "name": other,
     }
@@ -48,4 +48,4 @@ def test_a_form_keeps_its_shape_and_loses_what_tells_values() -> None:
 
 def test_nothing_is_touched_without_fields() -> None:
     value = {"card": '{"pin": 1}'}
-    assert Redaction().texts(Redaction().data(value)) is value
+    assert SnapshotRedaction().texts(SnapshotRedaction().data(value)) is value

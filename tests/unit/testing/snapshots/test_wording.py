@@ -11,7 +11,7 @@ from syrupy.filters import paths, props
 from syrupy.matchers import path_type
 
 from roundtrip.questions.forms import form_of
-from roundtrip.testing import Conversation, Era, Leg, Question
+from roundtrip.testing import AskedQuestion, Conversation, Era, LegRequest
 from roundtrip.testing.snapshots import call_text
 from roundtrip.testing.snapshots.fields import worded
 from roundtrip.testing.snapshots.sifting import Sieve
@@ -74,11 +74,11 @@ def test_many_choices_are_told_one_by_one() -> None:
 
 def call_of(message: str = "Which?", result: Any = None, **arguments: Any) -> Conversation:
     params = ElicitRequestFormParams(message=message, requested_schema={"type": "object", "properties": {"card": {}}})
-    question = Question("ask", params, ElicitResult(action="accept", content={"card": "4111"}))
+    question = AskedQuestion("ask", params, ElicitResult(action="accept", content={"card": "4111"}))
     structured = {"result": "Done"} if result is None else result
     content = [TextContent(type="text", text="Done")]
     return Conversation(
-        Leg("pay", arguments),
+        LegRequest("pay", arguments),
         Era.RETRY,
         rounds=[[question]],
         tokens=["a token"],
@@ -139,10 +139,10 @@ def test_a_matcher_puts_what_it_likes_in_the_place_of_a_value() -> None:
 
 def test_an_error_of_the_protocol_is_told() -> None:
     call = Conversation(
-        Leg("pay"), Era.RETRY, error=MCPError(code=-32602, message="card declined", data={"why": "limit"})
+        LegRequest("pay"), Era.RETRY, error=MCPError(code=-32602, message="card declined", data={"why": "limit"})
     )
     assert call_text(call).endswith('failed\n  code: -32602\n  message: "card declined"\n  data:\n    why: "limit"\n')
 
 
 def test_a_call_that_was_left_is_told_so() -> None:
-    assert call_text(Conversation(Leg("pay"), Era.RETRY, left=True)).splitlines()[2] == "left waiting"
+    assert call_text(Conversation(LegRequest("pay"), Era.RETRY, left=True)).splitlines()[2] == "left waiting"

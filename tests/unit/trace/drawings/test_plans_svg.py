@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, ElicitationResult, Resolve, Server
-from roundtrip.trace.drawings.graphs import Box, Graph, Kind, Line, graphs_of
+from roundtrip.trace.drawings.graphs import Box, BoxKind, Graph, Line, graphs_of
 from roundtrip.trace.drawings.plans_svg import plans_svg
 from roundtrip.trace.drawings.svg import width
 from tests.unit.trace.drawings.reading import areas, elements, overlapping, parse, title_of
@@ -70,15 +70,15 @@ HOSTILE = [
 
 
 def hostile() -> list[Graph]:
-    boxes = [Box(f"n{place}", Kind.QUESTION, name, name) for place, name in enumerate(HOSTILE)]
-    tool = Box("tool", Kind.TOOL, HOSTILE[0])
+    boxes = [Box(f"n{place}", BoxKind.QUESTION, name, name) for place, name in enumerate(HOSTILE)]
+    tool = Box("tool", BoxKind.TOOL, HOSTILE[0])
     lines = [Line(box.id, "tool", box.name, outcome=True) for box in boxes]
     return [Graph(HOSTILE[0], (tool, *boxes), tuple(lines)), Graph("second", (tool,), ())]
 
 
 def ladder(length: int) -> list[Graph]:
     """Each box needs all before it: as many lines past other boxes as there can be."""
-    boxes = [Box(f"n{place}", Kind.VALUE, f"value_{place}") for place in range(length)]
+    boxes = [Box(f"n{place}", BoxKind.VALUE, f"value_{place}") for place in range(length)]
     lines = [Line(f"n{low}", f"n{high}", f"p{low}") for high in range(length) for low in range(high)]
     return [Graph("ladder", tuple(reversed(boxes)), tuple(lines))]
 
