@@ -1,0 +1,61 @@
+"""Provide the clocks, randomness, ids and sleep of a process as one value.
+
+Code that needs one of them takes a `System`. A simulation passes its own, so that a fleet of instances runs in one
+process and repeats exactly.
+"""
+
+import base64
+import os
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["SYSTEM", "System"]
+
+_ID_BYTES: Final = 9
+
+
+# The functions look up their names late: tests patch `time.time`.
+
+
+def _time() -> float:
+    return time.time()
+
+
+def _monotonic() -> float:
+    return time.monotonic()
+
+
+def _entropy(size: int, /) -> bytes:
+    return os.urandom(size)
+
+
+async def _sleep(seconds: float, /) -> None:
+    import anyio  # not at the top: programs that never sleep do without it
+
+    await anyio.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Clocks, randomness, ids and sleep of a process; by default the real ones."""
+
+    time: Callable[[], float] = _time
+    """Return the seconds since the epoch."""
+    monotonic: Callable[[], float] = _monotonic
+    """Return seconds that only grow, for measuring durations."""
+    entropy: Callable[[int], bytes] = _entropy
+    """Return that many random bytes, fit for keys."""
+    sleep: Callable[[float], Awaitable[None]] = _sleep
+    """Suspend the asyncio task for that many seconds."""
+
+    def new_id(self, size: int = _ID_BYTES) -> str:
+        """Return `size` random bytes as base64url that a command line cannot mistake for an option."""
+        while (made := base64.urlsafe_b64encode(self.entropy(size)).rstrip(b"=").decode()).startswith("-"):
+            pass
+        return made
+
+
+SYSTEM: Final = System()
+"""The real clocks and randomness of this process."""
