@@ -1,0 +1,98 @@
+"""Count the changes of file in roundtrip while a client answers one question of one tool, over two legs.
+
+A reader who follows the request makes the same changes: from a call's file to the file of the function that is called.
+Run it as `python -m benchmarks.changes_of_file`; `--pairs` lists the files that call each other most.
+"""
+
+import argparse
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import anyio
+from mcp.client import Client
+from mcp.client.context import ClientRequestContext
+from mcp_types import ElicitRequestParams, ElicitResult
+from pydantic import BaseModel
+
+import roundtrip
+from roundtrip import Elicit, Resolve, Server
+
+_PACKAGE = str(Path(roundtrip.__file__).parent) + "/"
+
+
+class Party(BaseModel):
+    people: int
+
+
+async def ask_size() -> Elicit[Party]:
+    return Elicit("How many are you?", Party)
+
+
+server = Server[Any]("restaurant")
+
+
+@server.tool()
+async def book(party: Annotated[Party, Resolve(ask_size)]) -> str:
+    return f"A table for {party.people}."
+
+
+@dataclass
+class Way:
+    """The calls of functions of roundtrip, as a profiler sees them."""
+
+    seen: set[FrameType] = field(default_factory=set[FrameType])
+    files: set[str] = field(default_factory=set[str])
+    changes: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+
+    def profile(self, frame: FrameType, event: str, argument: object) -> None:
+        """Note one call. A coroutine that continues after a wait is the same call."""
+        file = frame.f_code.co_filename
+        if event != "call" or not file.startswith(_PACKAGE) or frame in self.seen:
+            return
+        self.seen.add(frame)
+        self.files.add(file)
+        caller = frame.f_back
+        while caller is not None and not caller.f_code.co_filename.startswith(_PACKAGE):
+            caller = caller.f_back
+        source = caller.f_code.co_filename if caller is not None else ""
+        if source != file:
+            self.changes[source.removeprefix(_PACKAGE), file.removeprefix(_PACKAGE)] += 1
+
+
+async def answer(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+    del context, params
+    return ElicitResult(action="accept", content={"people": 3})
+
+
+async def follow() -> Way:
+    """Make the call twice and count the second one, which makes nothing on first need."""
+    way = Way()
+    async with Client(server, mode="2026-07-28", elicitation_callback=answer) as client:
+        await client.call_tool("book", {})
+        sys.setprofile(way.profile)
+        try:
+            result = await client.call_tool("book", {})
+        finally:
+            sys.setprofile(None)
+    if result.structured_content != {"result": "A table for 3."}:
+        raise RuntimeError(f"the call ended with {result.content}")
+    return way
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", action="store_true", help="list the files that call each other most")
+    options = parser.parse_args()
+    way = anyio.run(follow)
+    print(f"{sum(way.changes.values())} changes of file over {len(way.files)} files, in {len(way.seen)} calls")
+    if options.pairs:
+        for (source, target), count in way.changes.most_common():
+            print(f"{count:4}  {source or '(outside)'} -> {target}")
+
+
+if __name__ == "__main__":
+    main()
