@@ -310,7 +310,7 @@ class Work:
         return next(one["value"] for one in told["metrics"] if one["name"] == "TaskDuration") * 1000
 
 
-def test_a_call_of_a_thousand_events_is_usable_within_a_second(tab: Tab, open_page: Open) -> None:
+def test_page_of_a_thousand_events_is_quickly_usable(tab: Tab, open_page: Open) -> None:
     tale = long_call(500)
     assert len(tale.lines) == 1000
     work = Work(tab.page)
@@ -339,7 +339,7 @@ def failed_call() -> Tale:
     return tale.began(3, "ash").ended("failed", moves=moves, error={"type": "KeyError", "text": {"value": "no hall 9"}})
 
 
-def test_failed_call_opens_at_its_failure_with_the_reason_on_top(tab: Tab, open_page: Open) -> None:
+def test_failed_call_opens_at_its_failure(tab: Tab, open_page: Open) -> None:
     open_page(failed_call())
     assert tab.text("#inspector-title") == "End: failed"
     assert tab.page.url.endswith("#step-3")

@@ -87,7 +87,7 @@ def test_the_list_and_a_page_are_kept_up_to_date(tab: Tab, served: Served, folde
     tab.page.wait_for_selector("#rows tr:nth-child(2)")
 
 
-def test_a_call_with_a_hostile_name_is_a_row_and_a_page(tab: Tab, served: Served, folder: Path) -> None:
+def test_hostile_names_become_rows_and_pages(tab: Tab, served: Served, folder: Path) -> None:
     name = f"../?id=x&seen=1#{HOSTILE}"
     write(folder / "one.jsonl", Tale(name, tool=HOSTILE).began(1, HOSTILE).asked(question("a")))
     tab.page.goto(served.url)

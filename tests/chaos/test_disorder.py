@@ -36,7 +36,7 @@ async def test_a_leg_that_arrives_twice_is_answered_twice_alike() -> None:
             assert list(again.input_requests or {}) == keys
 
 
-async def test_a_last_leg_that_arrives_twice_runs_the_body_twice_as_a_token_is_no_lock() -> None:
+async def test_repeated_last_leg_runs_the_body_twice() -> None:
     """Shows S5."""
     trace = Steps()
     server = shop(trace=trace)
@@ -77,7 +77,7 @@ async def test_duplicates_at_the_same_time_do_not_disturb_each_other() -> None:
     assert len(results) == 15
 
 
-async def test_an_old_state_with_the_answers_of_a_later_round_asks_its_own_question_again() -> None:
+async def test_old_state_with_later_answers_asks_its_own_question_again() -> None:
     """Shows S7 and S8."""
     server = shop()
     tokens = await tokens_of(server)
@@ -86,7 +86,7 @@ async def test_an_old_state_with_the_answers_of_a_later_round_asks_its_own_quest
     assert list(result.input_requests or {}) == ["sure"]
 
 
-async def test_a_call_can_be_taken_up_again_from_an_earlier_round_with_another_answer() -> None:
+async def test_call_resumes_from_an_earlier_round_with_another_answer() -> None:
     server = shop()
     tokens = await tokens_of(server)
     hopper = LegByLeg([server])
@@ -111,7 +111,7 @@ async def test_instances_whose_clocks_disagree_serve_each_other_s_legs(clock: Cl
     assert isinstance(result, CallToolResult)
 
 
-async def test_a_clock_that_is_far_off_is_an_error_and_never_a_crash(clock: Clock) -> None:
+async def test_distant_clock_causes_an_error_and_no_crash(clock: Clock) -> None:
     server = shop()
     tokens = await tokens_of(server)
     for hours in (-3, 3):

@@ -65,7 +65,7 @@ async def test_every_leg_of_a_call_is_served_by_another_process(fleet: list[Http
     }
 
 
-async def test_clocks_that_differ_by_half_a_minute_either_way_lose_no_call(fleet: list[HttpProcess]) -> None:
+async def test_clocks_half_a_minute_apart_lose_no_call(fleet: list[HttpProcess]) -> None:
     _, fast, slow = fleet
     with anyio.fail_after(WAIT):
         for order in ((fast, slow), (slow, fast)):
@@ -89,7 +89,7 @@ async def test_many_calls_hop_through_the_fleet_at_once(fleet: list[HttpProcess]
     assert all(end["price"] == fleet[int(end["title"]) % 3].pid for end in ends)
 
 
-async def test_a_call_survives_the_death_of_the_process_that_began_it_and_a_new_build_in_its_place(
+async def test_call_survives_its_process_and_a_new_build(
     fleet: list[HttpProcess],
 ) -> None:
     first, second, third = fleet

@@ -39,7 +39,7 @@ async def play(number: int, urls: list[str]) -> None:
 
 
 @pytest.mark.timeout(300)
-async def test_every_call_of_a_hundred_is_told_completely_and_in_order(
+async def test_a_hundred_calls_are_recorded_completely_and_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "calls.jsonl"

@@ -88,7 +88,7 @@ async def roll_out(tills: Fleet, load: Load, *options: str) -> None:
         await load.goes_on()
 
 
-async def test_a_new_build_and_a_new_key_are_rolled_out_under_load_and_no_call_is_lost(tills: Fleet) -> None:
+async def test_rolling_out_a_build_and_key_loses_no_call(tills: Fleet) -> None:
     await tills.ready()
     load = Load(tills.url)
     async with load.running():

@@ -193,7 +193,7 @@ def test_readme_runs_from_top_to_bottom_without_extras(shell: Shell, background:
     assert (shell.folder / "call.html").stat().st_size > 10_000
 
 
-def test_test_of_the_readme_passes_in_a_file_of_its_own(tmp_path: Path) -> None:
+def test_readme_test_passes_in_its_own_file(tmp_path: Path) -> None:
     write_programs(tmp_path)
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "test_tour.py"],

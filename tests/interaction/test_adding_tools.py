@@ -46,7 +46,7 @@ def _server(greet: Callable[[], str]) -> Server[Any]:
     return server
 
 
-async def test_adding_a_tool_on_an_event_loop_reads_no_files_there(era: Era, tmp_path: Path) -> None:
+async def test_adding_a_tool_on_an_event_loop_reads_no_files(era: Era, tmp_path: Path) -> None:
     path = tmp_path / "greeting.py"
     greet = _greeter(path)
     _opened.clear()

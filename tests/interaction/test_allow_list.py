@@ -72,7 +72,7 @@ def test_an_allow_list_takes_names() -> None:
     assert list(server.plans) == ["find"]
 
 
-async def test_a_tool_may_change_the_allow_list_and_clients_are_told() -> None:
+async def test_tool_may_change_the_allow_list_and_notify_clients() -> None:
     server, told = Server[Any]("shop"), anyio.Event()
 
     @server.tool

@@ -62,7 +62,7 @@ def shop(trace: Steps | None = None) -> Server[Any]:
     return server
 
 
-async def test_an_invalid_answer_and_then_a_valid_one_complete_within_one_client_call(era: Era) -> None:
+async def test_invalid_then_valid_answer_complete_within_one_client_call(era: Era) -> None:
     trace = Steps()
     answers: Answers = {"how_many": [{"copies": 0}, {"copies": 2}], "whose": [{"name": "Ada"}]}
     call = await User(shop(trace), answers, era=era).call("order")
@@ -71,7 +71,7 @@ async def test_an_invalid_answer_and_then_a_valid_one_complete_within_one_client
     assert trace.asked == [{"how_many": "new", "whose": "new"}, {"how_many": "invalid"}]
 
 
-async def test_only_the_invalid_question_is_asked_again_and_its_valid_sibling_is_kept() -> None:
+async def test_only_the_invalid_question_is_asked_again() -> None:
     hopper = LegByLeg(shop)
     await hopper.leg("order")
     answers = {"how_many": {"copies": 0}, "whose": {"name": "Ada"}}
@@ -81,7 +81,7 @@ async def test_only_the_invalid_question_is_asked_again_and_its_valid_sibling_is
     assert text_of(result) == "1 for Ada"
 
 
-async def test_three_invalid_answers_end_the_call_with_an_error_that_names_the_question(era: Era) -> None:
+async def test_three_invalid_answers_end_the_call_naming_the_question(era: Era) -> None:
     trace = Steps()
     call = await User(shop(trace), {"how_many": {"copies": 0}, "whose": {"name": "Ada"}}, era=era).call("order")
     assert call.is_error
@@ -118,7 +118,7 @@ async def test_missing_answers_are_asked_again_and_cost_no_attempt() -> None:
     assert text_of(result) == "1 for Ada"
 
 
-async def test_a_client_that_comes_back_without_its_state_starts_a_new_call() -> None:
+async def test_client_returning_without_its_state_starts_a_new_call() -> None:
     """Shows S10 and S7."""
     hopper = LegByLeg(shop)
     await hopper.leg("order")
@@ -149,7 +149,7 @@ async def test_an_answer_to_another_kind_of_question_is_invalid() -> None:
     assert "not the answer to a form" in str(hopper.questions["how_many"])
 
 
-async def test_a_form_where_a_model_should_have_spoken_is_invalid_and_the_other_answer_kept() -> None:
+async def test_form_answer_to_a_model_question_is_invalid_alone() -> None:
     options: dict[str, Any] = {"sampling_callback": sample, "list_roots_callback": roots}
     hopper = LegByLeg(shop, **options)
     await hopper.leg("present")
@@ -174,7 +174,7 @@ MALFORMED: list[Any] = [
 
 
 @pytest.mark.parametrize("responses", MALFORMED, ids=repr)
-async def test_malformed_input_responses_are_an_error_of_the_protocol_and_the_call_goes_on(responses: Any) -> None:
+async def test_malformed_input_responses_are_a_protocol_error(responses: Any) -> None:
     """Shows S9."""
     trace = Steps()
 

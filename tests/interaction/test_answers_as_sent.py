@@ -182,7 +182,7 @@ def _without_what_differs_by_call(answer: Json) -> Json:
 
 
 @pytest.mark.parametrize("name", TOOLS)
-async def test_a_call_is_answered_with_what_the_sdk_would_have_made_of_it(name: str) -> None:
+async def test_call_is_answered_as_the_sdk_would_answer(name: str) -> None:
     tool = name.replace(" ", "_").replace(",", "")
     async with _both_ways() as (short, long):
         arguments = {"number": "no number"} if name == "wrong arguments" else {}
@@ -202,7 +202,7 @@ async def test_a_call_is_answered_with_what_the_sdk_would_have_made_of_it(name: 
         pytest.param({"name": "none"}, id="unknown"),
     ],
 )
-async def test_malformed_calls_are_refused_as_the_sdk_refuses_them(params: Json) -> None:
+async def test_malformed_calls_are_rejected_as_the_sdk_refuses_them(params: Json) -> None:
     async with _both_ways() as (short, long):
         ours, theirs = await short.post("tools/call", params), await long.post("tools/call", params)
 
@@ -226,7 +226,7 @@ async def test_middleware_that_is_added_later_sees_every_call() -> None:
     assert [result["content"] for result in seen if isinstance(result, dict)] == [[{"type": "text", "text": "hello"}]]
 
 
-async def test_a_subclass_with_a_call_tool_of_its_own_serves_every_call() -> None:
+async def test_subclass_overriding_call_tool_serves_every_call() -> None:
     class Counting(Server[Any]):
         calls = 0
 

@@ -103,7 +103,7 @@ def said(end: Any) -> str:
 
 
 @pytest.mark.parametrize("kind", ["tool", "prompt", "resource"])
-async def test_an_authored_state_is_sealed_and_comes_back_to_the_letter_on_another_instance(kind: str) -> None:
+async def test_authored_state_survives_sealed_on_another_instance(kind: str) -> None:
     """Shows S2."""
     token = (await leg(kind, shop())).request_state
     assert said(await leg(kind, shop(), request_state=token, input_responses=ANSWERED)) == EXPECTED
@@ -113,7 +113,7 @@ async def test_an_authored_state_is_sealed_and_comes_back_to_the_letter_on_anoth
 
 
 @pytest.mark.parametrize("kind", ["tool", "prompt", "resource"])
-async def test_the_length_of_an_authored_state_is_not_told_to_the_byte(kind: str) -> None:
+async def test_length_of_an_authored_state_is_padded(kind: str) -> None:
     sealed: set[int] = set()
     for length in range(1, 33):
         token = (await leg(kind, shop("x" * length))).request_state
@@ -121,7 +121,7 @@ async def test_the_length_of_an_authored_state_is_not_told_to_the_byte(kind: str
     assert len(sealed) <= 2
 
 
-async def test_questions_without_a_state_and_a_state_without_questions_pass_as_they_are() -> None:
+async def test_lone_questions_and_lone_states_pass_unchanged() -> None:
     """Shows S2."""
     hopper = LegByLeg(shop)
     await hopper.leg("stateless")
@@ -132,7 +132,7 @@ async def test_questions_without_a_state_and_a_state_without_questions_pass_as_t
     assert text_of(await hopper.leg("bare_state", state=hopper.token)) == "wait"
 
 
-async def test_the_sdk_s_client_drives_a_hand_made_call_to_its_end() -> None:
+async def test_sdk_client_completes_a_hand_written_call() -> None:
     async with Client(shop(), mode=Era.RETRY.value, elicitation_callback=agree) as client:
         assert text_of(await client.call_tool("order")) == EXPECTED
         assert text_of(await client.call_tool("bare_state")) == "wait"
@@ -163,7 +163,7 @@ async def sure() -> Elicit[Choice]:
     return Elicit("Sure?", Choice)
 
 
-async def test_a_tool_that_fills_parameters_and_asks_by_hand_is_refused_at_registration() -> None:
+async def test_tool_mixing_resolvers_and_hand_written_questions_is_rejected() -> None:
     server = Server("shop")
 
     async def both(choice: Annotated[Choice, Resolve(sure)]) -> str | InputRequiredResult:
@@ -174,7 +174,7 @@ async def test_a_tool_that_fills_parameters_and_asks_by_hand_is_refused_at_regis
     assert await server.list_tools() == []
 
 
-async def test_a_tool_that_hides_its_hand_made_question_fails_instead_of_losing_answers(
+async def test_tool_hiding_its_hand_written_question_fails_loudly(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server("shop", keys=[KEY])
@@ -206,7 +206,7 @@ async def test_a_prompt_object_of_the_sdk_asks_as_well() -> None:
     assert said(result) == EXPECTED
 
 
-async def test_a_live_client_of_a_hand_made_call_is_answered_as_by_the_sdk_s_server() -> None:
+async def test_live_client_of_a_hand_written_call_is_answered_normally() -> None:
     errors: list[MCPError] = []
     for server in (Server("shop"), MCPServer("shop")):
 

@@ -201,7 +201,7 @@ FAILURES = [ValueError("secret"), MCPError(code=1, message="secret"), RuntimeErr
 
 
 @pytest.mark.parametrize("failure", [*FAILURES, None, 7], ids=repr)
-async def test_a_codec_that_cannot_seal_gives_an_internal_error_without_a_word(
+async def test_codec_that_cannot_seal_gives_a_bare_internal_error(
     failure: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = shop(RequestStateSecurity(codec=Broken("seal", failure), bind_principal=None))
@@ -218,7 +218,7 @@ async def test_a_codec_that_fails_to_unseal_refuses(failure: Any) -> None:
     assert await refused(server, "plain.00") == FROZEN
 
 
-async def test_every_byte_of_a_payload_that_no_signature_protects_is_looked_at() -> None:
+async def test_every_byte_of_an_unsigned_payload_is_checked() -> None:
     """Shows S4. With a codec that verifies nothing, a changed byte may be another call, but never a crash."""
     server = shop(RequestStateSecurity(codec=PlainCodec(), bind_principal=None))
     payload = bytes.fromhex((await token_of(server)).removeprefix("plain."))
@@ -242,7 +242,7 @@ async def never(context: Any, params: Any) -> Any:
 
 
 @pytest.mark.parametrize("as_model", [False, True], ids=["mapping", "model"])
-async def test_what_a_middleware_answers_in_the_place_of_a_tool_is_sealed_as_well(as_model: bool) -> None:
+async def test_middleware_result_in_place_of_a_tool_is_sealed(as_model: bool) -> None:
     seen: list[Any] = []
 
     async def short(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -284,7 +284,7 @@ async def test_an_explicit_null_is_no_token() -> None:
     assert (asked.request_state or "").startswith("r3s")
 
 
-async def test_the_length_of_an_encrypted_token_tells_nothing_of_its_answers() -> None:
+async def test_length_of_an_encrypted_token_hides_its_answers() -> None:
     """Shows S4."""
 
     async def length(text: str, *, encrypt: bool) -> int:

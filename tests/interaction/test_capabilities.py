@@ -85,7 +85,7 @@ LACKING: list[tuple[str, Json, Json]] = [
 
 
 @pytest.mark.parametrize(("tool", "declared", "required"), LACKING)
-async def test_a_question_beyond_what_the_client_declared_is_an_error_that_names_the_capability(
+async def test_question_beyond_declared_capabilities_names_the_missing_one(
     tool: str, declared: Json, required: Json
 ) -> None:
     """Shows S6."""
@@ -115,7 +115,7 @@ async def test_what_the_client_declared_it_is_asked(tool: str, declared: Json, m
     assert request["method"] == method
 
 
-async def test_the_capabilities_of_each_request_count_and_not_those_of_an_earlier_leg() -> None:
+async def test_capabilities_of_the_current_request_count() -> None:
     """Shows S6."""
     trace = Steps()
     async with served(shop(trace), json_response=True) as url, wire(url, capabilities=EVERYTHING) as post:
@@ -130,9 +130,7 @@ async def test_the_capabilities_of_each_request_count_and_not_those_of_an_earlie
 
 
 @pytest.mark.parametrize(("tool", "capability"), [("ask_form", "elicitation"), ("ask_roots", "roots")])
-async def test_a_client_of_either_era_without_the_callback_gets_the_same_error(
-    era: Era, tool: str, capability: str
-) -> None:
+async def test_client_without_callback_gets_equal_errors_on_both_eras(era: Era, tool: str, capability: str) -> None:
     """Shows S6."""
     caught: list[MCPError] = []
     async with Client(shop(), mode=era.value, sampling_callback=sample) as client:

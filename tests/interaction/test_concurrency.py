@@ -100,7 +100,7 @@ async def test_questions_go_out_in_plan_order_whatever_finished_first(era: Era) 
     assert person.messages == ["First?", "Second?"]
 
 
-async def test_a_failing_resolver_cancels_those_beside_it_and_the_server_lives_on(era: Era) -> None:
+async def test_failing_resolver_cancels_its_siblings_and_spares_the_server(era: Era) -> None:
     trace = Steps()
     server = Server("shop", trace=trace)
     events: list[str] = []
@@ -139,7 +139,7 @@ async def test_a_failing_resolver_cancels_those_beside_it_and_the_server_lives_o
     assert failed.detail["error"] == "ValueError: no such book"
 
 
-async def test_context_variables_of_the_caller_are_seen_and_those_set_inside_stay_inside(era: Era) -> None:
+async def test_context_variables_flow_in_and_do_not_leak_out(era: Era) -> None:
     server = Server("shop")
 
     @asynccontextmanager
@@ -253,7 +253,7 @@ class Watch(Steps):
 
 
 @pytest.mark.parametrize("where", ["resolver", "body"])
-async def test_a_client_that_hangs_up_cancels_the_leg_with_a_fail_step(where: str) -> None:
+async def test_client_hanging_up_cancels_the_leg_as_failed(where: str) -> None:
     """Shows S10."""
     watch = Watch()
     server = Server("shop", trace=watch)
@@ -293,7 +293,7 @@ async def test_a_client_that_hangs_up_cancels_the_leg_with_a_fail_step(where: st
     assert watch.states[-2] is (State.RESOLVING if where == "resolver" else State.EXECUTING)
 
 
-async def test_a_live_client_that_hangs_up_over_a_question_ends_its_call() -> None:
+async def test_live_client_hanging_up_over_a_question_ends_its_call() -> None:
     """Shows S10."""
     watch = Watch()
     server = Server("shop", trace=watch)

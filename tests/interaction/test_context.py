@@ -144,9 +144,7 @@ async def test_messages_reach_the_log_of_a_client_that_wants_them(era: Era, tran
     ("level", "levels"),
     [(None, []), ("warning", ["warning", "error"]), ("notice", ["warning", "error", "notice"]), ("critical", [])],
 )
-async def test_a_client_of_2026_gets_the_messages_that_its_request_asked_for(
-    level: LoggingLevel | None, levels: list[str]
-) -> None:
+async def test_client_of_2026_gets_requested_log_messages(level: LoggingLevel | None, levels: list[str]) -> None:
     log = Log()
     await call(desk(), Era.RETRY, "talk", logging_callback=log, log_level=level)
     assert [entry[0] for entry in log.entries] == levels
@@ -170,7 +168,7 @@ async def test_every_leg_sends_the_messages_that_it_runs_into() -> None:
     assert [entry[2] for entry in log.entries] == ["before", "after"]
 
 
-async def test_a_message_outside_of_a_request_says_that_there_is_no_client() -> None:
+async def test_message_outside_of_a_request_reports_the_missing_client() -> None:
     with pytest.raises(ValueError, match="not available outside of a request"):
         await Context().info("to whom?")
 
@@ -244,7 +242,7 @@ async def test_without_authentication_there_is_no_client_id(era: Era) -> None:
         assert (await whose(url, era))["client"] is None
 
 
-async def test_over_stdio_there_are_messages_and_progress_but_neither_client_nor_session(era: Era) -> None:
+async def test_stdio_has_messages_and_progress_but_no_session(era: Era) -> None:
     log = Log()
     seen: list[float] = []
 
@@ -260,7 +258,7 @@ async def test_over_stdio_there_are_messages_and_progress_but_neither_client_nor
     assert whose == {"client": None, "session": None}
 
 
-async def test_the_session_id_is_that_of_the_http_session_and_of_nothing_else() -> None:
+async def test_session_id_is_that_of_the_http_session() -> None:
     async with served(desk()) as url:
         first, second = await whose(url, Era.LIVE), await whose(url, Era.LIVE)
         assert first["session"]

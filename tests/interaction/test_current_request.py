@@ -58,7 +58,7 @@ async def test_a_function_finds_the_context_in_every_kind_of_body(era: Era) -> N
         assert (await User(server, era=era).call(name)).text == "True", name
 
 
-async def test_it_is_the_context_that_the_body_has_and_can_ask(era: Era) -> None:
+async def test_current_context_is_that_of_the_body_and_can_ask(era: Era) -> None:
     server = Server("shop")
 
     @server.tool
@@ -70,7 +70,7 @@ async def test_it_is_the_context_that_the_body_has_and_can_ask(era: Era) -> None
     assert (await User(server, {"sure": {"value": True}}, era=era).call("order")).text == "True"
 
 
-async def test_a_call_within_a_call_has_a_context_of_its_own(era: Era) -> None:
+async def test_nested_call_has_its_own_context(era: Era) -> None:
     server = Server("shop")
     seen: list[str] = []
 
@@ -91,7 +91,7 @@ async def test_a_call_within_a_call_has_a_context_of_its_own(era: Era) -> None:
     assert len(set(seen)) == 2
 
 
-async def test_over_http_there_are_a_request_and_headers_and_else_there_are_none(era: Era) -> None:
+async def test_request_and_headers_exist_over_http_alone(era: Era) -> None:
     server = Server("shop")
 
     @server.tool
@@ -127,7 +127,7 @@ async def test_without_authentication_there_is_no_access_token(era: Era) -> None
     assert (await User(server, era=era).call("who")).text == "nobody"
 
 
-async def test_a_person_is_asked_through_it_in_an_earlier_revision_as_in_the_latest(era: Era) -> None:
+async def test_current_context_asks_on_both_revisions(era: Era) -> None:
     server = Server("shop")
 
     @server.tool

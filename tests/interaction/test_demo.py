@@ -165,7 +165,7 @@ def test_every_leg_of_the_order_is_served_by_another_process() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
-def test_the_person_at_the_terminal_answers_and_an_invalid_answer_is_asked_again_elsewhere() -> None:
+def test_invalid_terminal_answer_is_asked_again_on_another_instance() -> None:
     import pty
 
     ours, theirs = pty.openpty()

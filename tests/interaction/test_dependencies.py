@@ -16,7 +16,7 @@ from tests.players import connect
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_filled_parameter_is_absent_from_the_schema_that_clients_see(era: Era) -> None:
+async def test_filled_parameter_is_absent_from_the_input_schema(era: Era) -> None:
     async with connect(bookshop(), era) as client:
         (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "reserve"]
     assert tool.input_schema == {
@@ -27,7 +27,7 @@ async def test_a_filled_parameter_is_absent_from_the_schema_that_clients_see(era
     }
 
 
-async def test_a_value_that_the_client_sends_for_a_filled_parameter_is_ignored(era: Era) -> None:
+async def test_client_value_for_a_filled_parameter_is_ignored(era: Era) -> None:
     arguments = {"title": "Dune", "stock": {"title": "Dune", "copies": 999}}
     assert (await User(bookshop(), era=era).call("reserve", arguments)).text == "Dune: 7 left"
 
@@ -38,7 +38,7 @@ async def test_a_client_cannot_answer_ahead_by_naming_the_asking_parameter(era: 
     assert result.is_error
 
 
-async def test_one_lookup_serves_two_consumers_and_the_next_call_looks_again(era: Era) -> None:
+async def test_one_lookup_serves_two_consumers_per_call(era: Era) -> None:
     server = Server("shop")
     lookups: list[str] = []
 
@@ -86,7 +86,7 @@ async def test_nobody_is_asked_when_the_resolver_knows_the_answer(era: Era) -> N
     assert made.asked == ["How many copies of Dune?"]
 
 
-async def test_questions_come_one_after_the_other_when_one_needs_the_answer_of_another(era: Era) -> None:
+async def test_dependent_questions_are_asked_one_after_another(era: Era) -> None:
     result = await User(bookshop(), {"confirm_backorder": {"confirm": True}, "how_many": {"copies": 3}}, era=era).call(
         "order", {"title": "Neuromancer"}
     )
@@ -105,7 +105,7 @@ async def test_answering_no_is_an_answer_and_the_body_runs(era: Era) -> None:
     ).text == "no order"
 
 
-async def test_a_resolver_may_take_the_context_and_the_body_may_too(era: Era) -> None:
+async def test_resolvers_and_bodies_may_take_the_context(era: Era) -> None:
     server = Server("shop")
 
     async def server_name(ctx: Context[Any, Any]) -> str:
@@ -154,7 +154,7 @@ async def test_every_kind_of_callable_serves(era: Era) -> None:
     assert (await User(server, era=era).call("order", {"title": "Dune"})).text == "4 True object 40"
 
 
-async def test_a_resolver_finds_an_argument_whose_name_the_sdk_keeps_under_an_alias(era: Era) -> None:
+async def test_resolver_finds_an_argument_renamed_by_the_sdk(era: Era) -> None:
     server = Server("shop")
 
     # Both are attributes of Pydantic's models, so the SDK's argument model calls its fields otherwise.

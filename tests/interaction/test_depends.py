@@ -75,7 +75,7 @@ def server_of(tool: Callable[..., Any]) -> Server[Any]:
 # Where it may stand.
 
 
-async def test_a_dependency_fills_a_parameter_as_its_default_or_in_its_annotation(era: Era) -> None:
+async def test_dependency_fills_by_default_or_annotation(era: Era) -> None:
     server = Server("shop")
 
     @server.tool
@@ -101,7 +101,7 @@ async def test_a_client_that_sends_a_value_for_it_is_ignored(era: Era) -> None:
     assert (await User(server, era=era).call("order", forged)).text == "ada plan of ada"
 
 
-async def test_prompts_and_resource_templates_have_dependencies_that_clients_do_not_see(era: Era) -> None:
+async def test_dependencies_of_prompts_and_templates_stay_hidden(era: Era) -> None:
     server = Server("shop")
 
     @server.prompt()
@@ -202,7 +202,7 @@ async def test_one_function_with_other_values_put_in_is_another_dependency(era: 
     assert RUNS == {"doubled": 3}
 
 
-async def test_what_no_value_is_put_in_for_is_filled_as_a_resolver_s_parameters_are(era: Era) -> None:
+async def test_uncovered_dependency_parameters_are_filled_like_resolver_parameters(era: Era) -> None:
     server = Server("shop")
 
     def described(
@@ -227,7 +227,7 @@ async def test_what_no_value_is_put_in_for_is_filled_as_a_resolver_s_parameters_
     assert result.text == "put in True Dune plan of ada ada 3 False"
 
 
-async def test_a_value_put_in_takes_the_place_of_what_the_parameter_says(era: Era) -> None:
+async def test_explicit_value_replaces_the_declared_source(era: Era) -> None:
     server = Server("shop")
 
     def greeting(account: str = Depends(current_account), title: str = "?") -> str:
@@ -283,7 +283,7 @@ async def test_every_kind_of_callable_serves(era: Era) -> None:
 # How often it runs.
 
 
-async def test_it_runs_once_for_all_who_take_it_and_again_for_the_next_request(era: Era) -> None:
+async def test_dependency_runs_once_per_request_for_all_consumers(era: Era) -> None:
     @server_of
     async def order(
         a: str = Depends(plan_of), b: str = Depends(current_account), c: str = Depends(same, plan_of)
@@ -297,7 +297,7 @@ async def test_it_runs_once_for_all_who_take_it_and_again_for_the_next_request(e
     assert RUNS == {"account": 2, "plan": 2}
 
 
-async def test_without_the_cache_it_runs_each_time_it_is_asked_for(era: Era) -> None:
+async def test_uncached_dependency_runs_for_each_consumer(era: Era) -> None:
     def number() -> int:
         RUNS["number"] += 1
         return RUNS["number"]
@@ -322,7 +322,7 @@ async def test_without_the_cache_it_runs_each_time_it_is_asked_for(era: Era) -> 
     assert (await User(order, era=era).call("order")).text == "[1, 2, 3, 4]"
 
 
-async def test_a_node_that_is_run_twice_has_everything_below_it_that_is_not_cached_run_twice(era: Era) -> None:
+async def test_uncached_parents_rerun_their_uncached_dependencies(era: Era) -> None:
     async def connection() -> str:
         RUNS["connection"] += 1
         return "connection"
@@ -343,7 +343,7 @@ async def test_a_node_that_is_run_twice_has_everything_below_it_that_is_not_cach
     assert RUNS == {"session": 2, "connection": 2, "account": 1}
 
 
-async def test_two_who_take_it_at_the_same_time_share_one_run(era: Era) -> None:
+async def test_concurrent_consumers_share_one_run(era: Era) -> None:
     """Neither could be done if each waited for a run of its own."""
     met = 0
     both = anyio.Event()
@@ -376,7 +376,7 @@ async def test_two_who_take_it_at_the_same_time_share_one_run(era: Era) -> None:
     assert RUNS == {"slow": 1}
 
 
-async def test_what_has_run_for_a_gate_runs_no_more_for_the_parameters_nor_does_what_only_it_needs(era: Era) -> None:
+async def test_dependencies_of_the_visibility_gate_are_not_run_again(era: Era) -> None:
     def fresh() -> str:
         RUNS["fresh"] += 1
         return "fresh"
@@ -468,7 +468,7 @@ async def test_a_dependency_asks_as_a_resolver_does(era: Era) -> None:
 
 
 @pytest.mark.parametrize("word", ["decline", "cancel"])
-async def test_a_refused_question_ends_the_call_and_says_whose_it_was(era: Era, word: str) -> None:
+async def test_declined_question_ends_the_call_and_names_its_owner(era: Era, word: str) -> None:
     trace = Steps()
     server = Server[Any]("shop", trace=trace)
 

@@ -113,7 +113,7 @@ async def test_a_deep_graph_plans_and_runs(era: Era, make: Callable[[], Any], ex
     assert RUNS["open"] == 0
 
 
-async def test_a_deep_graph_of_generators_is_left_by_an_error_that_goes_through_them_all(era: Era) -> None:
+async def test_error_exits_a_deep_graph_of_generators(era: Era) -> None:
     marker = chain(ENTERED, link=entered_link)
 
     @server_of
@@ -150,7 +150,7 @@ async def test_a_wide_graph_plans_and_runs(era: Era) -> None:
         assert (await User(server, era=era).call("order")).text == str(sum(range(LARGE)))
 
 
-async def test_markers_that_share_their_values_in_many_ways_are_read_once_each(era: Era) -> None:
+async def test_shared_markers_are_read_once_each(era: Era) -> None:
     """Spelled out the value put in would be two to the power of sixty functions long."""
     marker: Any = Depends(lambda: 1)
     for _ in range(60):

@@ -79,7 +79,7 @@ RINGS = {
 
 
 @pytest.mark.parametrize(("path", "ring"), [(path, ring) for path, rings in RINGS.items() for ring in rings], ids=case)
-def test_a_cycle_is_refused_with_its_whole_path(path: str, ring: Callable[[], Any]) -> None:
+def test_a_cycle_is_rejected_with_its_whole_path(path: str, ring: Callable[[], Any]) -> None:
     async def order(value: str = ring()) -> str:
         return value
 
@@ -173,7 +173,7 @@ REFUSED: dict[str, tuple[Any, list[str]]] = {
 
 
 @pytest.mark.parametrize(("marker", "parts"), REFUSED.values(), ids=list(REFUSED))
-def test_what_can_never_work_is_refused_at_registration(marker: Any, parts: list[str]) -> None:
+def test_what_can_never_work_is_rejected_at_registration(marker: Any, parts: list[str]) -> None:
     async def order(value: Annotated[str, marker]) -> str:
         return value
 
@@ -184,7 +184,7 @@ def test_what_can_never_work_is_refused_at_registration(marker: Any, parts: list
         assert part in str(caught.value)
 
 
-def test_a_buried_marker_of_the_tool_s_own_is_refused() -> None:
+def test_a_buried_marker_of_the_tool_s_own_is_rejected() -> None:
     async def order(account: list[Annotated[str, Depends(current_account)]]) -> str:
         return str(account)
 
@@ -194,7 +194,7 @@ def test_a_buried_marker_of_the_tool_s_own_is_refused() -> None:
         server_of(order)
 
 
-def test_what_is_no_function_is_refused_where_it_is_written() -> None:
+def test_what_is_no_function_is_rejected_where_it_is_written() -> None:
     with pytest.raises(TypeError, match="Depends\\('ada'\\) takes functions"):
         Depends(cast("Any", "ada"))
     with pytest.raises(TypeError, match="Depends\\(7\\) takes functions"):

@@ -203,7 +203,7 @@ async def test_progress_and_logging_reach_the_client_during_a_leg(era: Era) -> N
     assert seen == [(1, 2, "half")]
 
 
-async def test_a_tool_is_called_from_the_server_itself_and_told_that_nobody_can_be_asked() -> None:
+async def test_server_side_call_reports_that_nobody_can_be_asked() -> None:
     server = Server("shop")
     server.add_tool(confirmed)
 
@@ -218,7 +218,7 @@ async def test_a_tool_is_called_from_the_server_itself_and_told_that_nobody_can_
         await server.call_tool("confirmed", {"title": "Dune"})
 
 
-async def test_a_tool_called_by_a_tool_is_a_call_of_its_own(era: Era) -> None:
+async def test_nested_tool_call_is_a_call_of_its_own(era: Era) -> None:
     server = Server("shop")
 
     @server.tool()
@@ -244,7 +244,7 @@ async def test_a_tool_that_was_removed_is_unknown(era: Era) -> None:
     assert text_of(result) == "Unknown tool: confirmed"
 
 
-async def test_a_second_tool_of_one_name_replaces_the_first_with_a_warning(
+async def test_duplicate_tool_name_replaces_the_first_with_a_warning(
     era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("shop")
@@ -258,9 +258,7 @@ async def test_a_second_tool_of_one_name_replaces_the_first_with_a_warning(
     assert "Tool already exists, and is replaced: tell" in caplog.text
 
 
-async def test_where_the_sdk_s_warning_is_off_a_second_tool_is_left_out_as_there(
-    era: Era, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_disabled_duplicate_warning_keeps_the_first_tool(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     for server in (Server("shop", warn_on_duplicate_tools=False), MCPServer("shop", warn_on_duplicate_tools=False)):
         for answer in ("first", "second"):
 

@@ -123,7 +123,7 @@ async def test_a_call_of_two_rounds_walks_these_states(era: Era) -> None:
     assert asked == [{"confirm_backorder": "new"}, {"how_many": "new"}]
 
 
-async def test_a_step_tells_the_call_and_which_leg_of_it_it_belongs_to() -> None:
+async def test_transition_reports_its_call_and_leg() -> None:
     trace = Steps()
     replies: dict[str, list[Reply]] = {"How many copies of Dune?": [{"copies": 1}]}
     await play(bookshop(trace=trace), trace, Era.RETRY, "order", {"title": "Dune"}, replies)
@@ -132,7 +132,7 @@ async def test_a_step_tells_the_call_and_which_leg_of_it_it_belongs_to() -> None
     assert [step.leg for step in trace.steps] == [1, 1, 2, 2, 2, 2]
 
 
-async def test_a_trace_that_raises_does_not_end_the_call_it_watches(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_raising_tracer_does_not_end_its_call(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     def broken(step: object) -> None:
         raise RuntimeError("the trace is full")
 

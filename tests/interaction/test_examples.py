@@ -54,7 +54,7 @@ async def test_ask_asks_only_where_the_answer_matters(era: Era) -> None:
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_ask_ends_the_call_of_a_customer_who_does_not_answer(era: Era, action: str) -> None:
+async def test_ask_ends_the_call_of_a_silent_customer(era: Era, action: str) -> None:
     result = await User(ask.server, {"ask_for_patience": UserAction(action)}, era=era).call(
         "order", {"title": "Middlemarch"}
     )

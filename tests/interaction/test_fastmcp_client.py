@@ -184,7 +184,7 @@ async def test_it_makes_the_value_that_the_tool_returned(era: Era, what: str) ->
 
 
 @pytest.mark.parametrize("what", {**SAME, **OBJECTS})
-async def test_it_makes_of_a_result_what_it_makes_of_one_of_fastmcp_s_own_server(era: Era, what: str) -> None:
+async def test_fastmcp_client_reads_results_like_those_of_fastmcp_servers(era: Era, what: str) -> None:
     tool = returning(*{**SAME, **OBJECTS}[what])
     ours, theirs = Server[Any]("shop"), FastMCP[Any]("shop")
     ours.add_tool(tool)
@@ -219,7 +219,7 @@ async def test_models_and_dataclasses_become_objects_with_attributes(connected: 
     assert (place.data.x, place.data.y) == (3, 0.5)
 
 
-async def test_primitives_are_wrapped_on_the_wire_and_unwrapped_in_the_data(connected: Connected) -> None:
+async def test_primitives_are_wrapped_on_the_wire_and_unwrapped_in_data(connected: Connected) -> None:
     server = Server[Any]("shop")
 
     @server.tool

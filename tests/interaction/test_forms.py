@@ -111,7 +111,7 @@ class Defaults(BaseModel):
     note: str | None = None
 
 
-async def test_every_primitive_may_have_a_default_and_a_field_may_be_left_out(era: Era) -> None:
+async def test_every_primitive_may_have_a_default(era: Era) -> None:
     """Shows F3 and F4."""
     form, got = await ask_for(Defaults, era, {})
     assert got == Defaults()
@@ -175,7 +175,7 @@ class Numbers(BaseModel):
 
 
 @pytest.mark.parametrize(("schema", "field"), [(Nested, "inner"), (Mixed, "either"), (Numbers, "values")])
-def test_what_a_form_cannot_show_is_refused_at_registration_by_field(schema: type[Any], field: str) -> None:
+def test_unrenderable_form_is_rejected_at_registration_by_field(schema: type[Any], field: str) -> None:
     """Shows F4."""
     server = Server("shop")
 
@@ -191,7 +191,7 @@ def test_what_a_form_cannot_show_is_refused_at_registration_by_field(schema: typ
         server.add_tool(order)
 
 
-async def test_what_only_turns_out_in_a_call_is_refused_before_anything_is_sent(era: Era) -> None:
+async def test_late_unrenderable_form_is_rejected_before_sending(era: Era) -> None:
     """Shows F4."""
     server = Server("shop")
 

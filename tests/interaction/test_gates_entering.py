@@ -101,7 +101,7 @@ async def _with_sessions(era: Era, log: list[str], *replies: Any) -> AsyncGenera
     ],
     ids=["success", "a plain body", "an error", "arguments that do not fit", "shut"],
 )
-async def test_what_a_gate_enters_holds_for_the_call_and_is_left_with_it(
+async def test_gate_dependencies_live_until_the_call_ends(
     era: Era, name: str, arguments: Json, outcome: str, left: list[str]
 ) -> None:
     log: list[str] = []
@@ -110,7 +110,7 @@ async def test_what_a_gate_enters_holds_for_the_call_and_is_left_with_it(
     assert log == ["enter", *left, "leave"]
 
 
-async def test_what_a_gate_enters_is_left_when_the_call_is_suspended(era: Era) -> None:
+async def test_suspension_exits_gate_dependencies(era: Era) -> None:
     log: list[str] = []
     async with _with_sessions(era, log, {"value": True}) as client:
         assert await said(client, "ask") == "True ada"
@@ -118,7 +118,7 @@ async def test_what_a_gate_enters_is_left_when_the_call_is_suspended(era: Era) -
     assert log == [*suspended, "enter", "commit", "leave"]
 
 
-async def test_what_a_gate_enters_is_left_when_the_call_times_out(era: Era) -> None:
+async def test_timeout_exits_gate_dependencies(era: Era) -> None:
     log: list[str] = []
     async with _with_sessions(era, log) as client:
         with pytest.raises(MCPError, match="timed out"):
@@ -128,16 +128,14 @@ async def test_what_a_gate_enters_is_left_when_the_call_times_out(era: Era) -> N
     assert "commit" not in log
 
 
-async def test_what_gates_enter_for_a_list_is_entered_once_and_left_with_it(era: Era) -> None:
+async def test_listing_enters_gate_dependencies_once(era: Era) -> None:
     log: list[str] = []
     async with _with_sessions(era, log) as client:
         assert await tools(client) == ["order", "ask", "slow", "plain"]
         assert log == ["enter", "commit", "leave"]
 
 
-async def test_a_gate_that_fails_while_it_is_left_ends_neither_the_call_nor_the_list(
-    era: Era, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failing_gate_exit_ends_neither_call_nor_list(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     server = Server[Any]("shop")
 
     async def session() -> AsyncGenerator[bool]:
@@ -152,7 +150,7 @@ async def test_a_gate_that_fails_while_it_is_left_ends_neither_the_call_nor_the_
 
 
 @pytest.mark.parametrize("where", ["in the body", "in the gate"])
-async def test_what_a_gate_enters_is_left_when_its_request_is_cancelled(where: str) -> None:
+async def test_cancelled_request_exits_gate_dependencies(where: str) -> None:
     server, log = Server[Any]("shop"), list[str]()
     there = anyio.Event()
 

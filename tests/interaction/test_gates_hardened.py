@@ -24,7 +24,7 @@ async def names(server: Server, era: Era) -> list[str]:
         return [tool.name for tool in (await client.list_tools()).tools]
 
 
-async def test_what_a_gate_checks_without_arguments_is_checked_again_with_those_of_the_call(era: Era) -> None:
+async def test_gate_evaluated_without_arguments_is_evaluated_again_with_them(era: Era) -> None:
     def check(path: str = "") -> bool:
         if path.startswith("/etc"):
             raise PermissionError(path)
@@ -41,7 +41,7 @@ async def test_what_a_gate_checks_without_arguments_is_checked_again_with_those_
     assert (await user.call("read", {"path": "/etc/passwd"})).is_error
 
 
-async def test_what_is_kept_for_a_call_is_not_taken_from_a_gate() -> None:
+async def test_fixed_call_value_is_not_taken_from_a_gate() -> None:
     drawn: list[int] = []
 
     def draw() -> int:
@@ -76,7 +76,7 @@ async def test_the_context_of_a_gate_is_none_for_a_body(era: Era) -> None:
 
 
 @pytest.mark.parametrize("place", ["memory", "http"])
-async def test_scopes_that_a_gate_entered_are_left_outside_of_a_timeout(era: Era, place: str) -> None:
+async def test_gate_scopes_are_exited_outside_of_the_timeout(era: Era, place: str) -> None:
     async def scoped() -> AsyncGenerator[bool]:
         with anyio.fail_after(20):
             async with anyio.create_task_group():
@@ -134,9 +134,7 @@ class Undecided:
 
 @pytest.mark.parametrize("place", ["memory", "http"])
 @pytest.mark.parametrize("fault", [cancelled_lookup, odd, group, Undecided])
-async def test_whatever_a_gate_raises_hides_what_it_gates_and_nothing_else(
-    era: Era, fault: Callable[[], Any], place: str
-) -> None:
+async def test_raising_gate_hides_only_its_own_item(era: Era, fault: Callable[[], Any], place: str) -> None:
     server = Server("shop")
 
     @server.tool(enabled=fault)
@@ -197,7 +195,7 @@ async def test_what_is_true_only_for_being_there_opens_nothing(era: Era, value: 
     assert await names(server, era) == []
 
 
-async def test_a_class_of_context_managers_under_resolve_is_another_value_than_under_depends(era: Era) -> None:
+async def test_context_manager_class_differs_between_resolve_and_depends(era: Era) -> None:
     class Session:
         def __enter__(self) -> bool:
             return False
@@ -217,7 +215,7 @@ async def test_a_class_of_context_managers_under_resolve_is_another_value_than_u
     assert await names(server, era) == []
 
 
-async def test_a_task_that_outlives_its_request_has_nothing_of_what_gates_found(era: Era) -> None:
+async def test_task_outliving_its_request_inherits_no_gate_values(era: Era) -> None:
     open_: list[bool] = [True]
     later, done = anyio.Event(), anyio.Event()
     texts: list[str] = []
@@ -280,7 +278,7 @@ def one() -> int:
     return 1
 
 
-async def test_a_block_of_overrides_survives_the_end_of_what_it_replaced() -> None:
+async def test_override_block_survives_the_end_of_its_target() -> None:
     server = Server("shop")
     for name in ("kept", "removed"):
 

@@ -105,7 +105,7 @@ def kinds(plan: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("plan", ["pro", "free"])
-async def test_any_callable_may_be_a_gate_and_decides_by_what_it_yields(era: Era, plan: str) -> None:
+async def test_any_callable_may_be_a_gate(era: Era, plan: str) -> None:
     server = Server[Any]("shop")
     for name, gate in kinds(plan).items():
         server.add_tool(saying("done"), name, enabled=gate)
@@ -272,7 +272,7 @@ def with_city(city: str) -> bool:
     ],
     ids=["asks", "needs one that asks", "takes an argument", "once", "text", "number"],
 )
-def test_a_gate_that_can_never_work_is_refused_at_registration(gate: Any, message: str) -> None:
+def test_a_gate_that_can_never_work_is_rejected_at_registration(gate: Any, message: str) -> None:
     server = Server[Any]("shop")
     with pytest.raises(InvalidSignature, match=message):
         server.tool(enabled=gate)(forecast)
@@ -287,9 +287,7 @@ def forecast(city: str) -> str:
 
 
 @pytest.mark.parametrize("gate", [returns_a_question, asks_live, asks_by_name])
-async def test_a_gate_that_asks_all_the_same_is_shut_and_nobody_is_asked(
-    era: Era, gate: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_asking_gate_is_closed_without_asking(era: Era, gate: Any, caplog: pytest.LogCaptureFixture) -> None:
     server, person = Server[Any]("shop"), Person()
     server.tool(enabled=gate)(forecast)
     async with connect(server, era, person) as client:
@@ -322,7 +320,7 @@ async def test_fifty_tools_behind_one_slow_lookup_wait_for_it_once(era: Era) -> 
     assert runs == ["account"]
 
 
-async def test_a_gate_and_two_parameters_share_one_run_in_each_request(era: Era) -> None:
+async def test_gate_and_two_parameters_share_one_run_per_request(era: Era) -> None:
     server, runs = Server[Any]("shop"), list[str]()
 
     async def account() -> str:
@@ -352,7 +350,7 @@ async def test_a_gate_and_two_parameters_share_one_run_in_each_request(era: Era)
         assert sorted(runs) == ["account", "fresh", "fresh"]
 
 
-async def test_gates_that_name_two_things_alike_are_asked_all_the_same(era: Era) -> None:
+async def test_gates_naming_different_nodes_alike_are_both_evaluated(era: Era) -> None:
     server = Server[Any]("shop")
     for number in range(5):
         server.add_tool(saying("done"), f"tool-{number}", enabled=Resolve(Switch(on=number != 3), key="same"))
@@ -372,7 +370,7 @@ async def test_a_tool_registered_later_is_asked_for_too(era: Era) -> None:
         assert await tools(client) == ["third"]
 
 
-async def test_of_two_tools_of_one_name_the_gate_of_the_registered_one_decides(era: Era) -> None:
+async def test_duplicate_tool_name_uses_the_registered_tools_gate(era: Era) -> None:
     server = Server[Any]("shop", on_duplicate_tools="replace")
     server.add_tool(saying("open"), "order")
     server.add_tool(saying("shut"), "order", enabled=Switch(on=False))
@@ -384,7 +382,7 @@ async def test_of_two_tools_of_one_name_the_gate_of_the_registered_one_decides(e
 # Nested calls.
 
 
-async def test_a_nested_call_passes_the_gate_of_its_own_with_what_is_known_already(era: Era) -> None:
+async def test_nested_call_evaluates_its_own_gate_with_known_values(era: Era) -> None:
     server, runs, switch = Server[Any]("shop"), list[str](), Switch()
 
     def account() -> str:
@@ -533,7 +531,7 @@ async def test_a_gate_is_told_which_request_it_is_asked_for(era: Era) -> None:
 # Beside visibility and versions.
 
 
-async def test_a_tool_is_there_where_its_gate_and_the_rules_both_allow_it(era: Era) -> None:
+async def test_tool_is_visible_where_gate_and_rules_allow(era: Era) -> None:
     server, switch = Server[Any]("shop"), Switch()
     server.add_tool(saying("done"), "order", enabled=switch)
     server.prompt("say", enabled=switch)(lambda: "say")
@@ -553,7 +551,7 @@ async def test_a_tool_is_there_where_its_gate_and_the_rules_both_allow_it(era: E
         assert await tools(client) == []
 
 
-async def test_the_highest_version_whose_gate_is_open_is_listed_and_called(era: Era) -> None:
+async def test_highest_version_with_an_open_gate_is_used(era: Era) -> None:
     server = Server[Any]("shop")
     gates = {"1": Switch(), "2": Switch(), "3": Switch()}
     for version, gate in gates.items():
@@ -595,7 +593,7 @@ async def test_a_method_may_say_by_which_gate_it_is_reached(era: Era) -> None:
         assert await said(client, "order") == "ordered"
 
 
-async def test_a_gate_is_replaced_for_a_test_as_any_dependency_is(era: Era) -> None:
+async def test_gate_is_replaceable_like_any_dependency(era: Era) -> None:
     server, switch = Server[Any]("shop"), Switch(on=False)
 
     def account() -> str:
@@ -617,7 +615,7 @@ async def test_a_gate_is_replaced_for_a_test_as_any_dependency_is(era: Era) -> N
         assert await said(client, "order") == "Unknown tool: order"
 
 
-async def test_lists_made_outside_of_any_request_ask_the_gates_as_well() -> None:
+async def test_lists_outside_of_requests_evaluate_gates_too() -> None:
     server = Server[Any]("shop")
 
     def needs_a_request(ctx: Context) -> bool:

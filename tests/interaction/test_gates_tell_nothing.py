@@ -70,7 +70,7 @@ def library(*, on: bool) -> Server[Any]:
         ("resources/read", {"uri": "NAME"}, {}, "secret://..%2Fdune", "secrat://..%2Fdune"),
     ],
 )
-async def test_on_the_wire_what_is_shut_is_answered_like_what_never_was(
+async def test_gated_and_missing_items_are_indistinguishable_on_the_wire(
     method: str, params: Json, headers: dict[str, str], hidden: str, unknown: str
 ) -> None:
     async def answer(post: Any, name: str) -> str:
@@ -81,7 +81,7 @@ async def test_on_the_wire_what_is_shut_is_answered_like_what_never_was(
         assert await answer(post, hidden) == await answer(post, unknown)
 
 
-async def test_lists_are_as_if_what_is_shut_had_never_been_registered() -> None:
+async def test_lists_omit_gated_items_completely() -> None:
     bare = Server[Any]("library")
     bare.add_tool(saying("x"), "x", enabled=Switch(on=False))
     async with served(bare, stateless_http=True) as url, wire(url) as post:
@@ -92,7 +92,7 @@ async def test_lists_are_as_if_what_is_shut_had_never_been_registered() -> None:
         assert discovered == json.dumps(await post.post("server/discover"))
 
 
-async def test_headers_are_checked_once_the_gate_is_open_as_the_sdk_checks_them() -> None:
+async def test_headers_are_checked_after_an_open_gate() -> None:
     params = {"name": "burn", "arguments": {"title": "x"}}
     plain = Server[Any]("library")
 
@@ -114,7 +114,7 @@ async def test_headers_are_checked_once_the_gate_is_open_as_the_sdk_checks_them(
     assert answers[0][2]["result"]["content"] == answers[1][2]["result"]["content"]
 
 
-async def test_headers_are_not_checked_against_a_tool_that_another_one_calls() -> None:
+async def test_headers_are_not_checked_against_nested_tools() -> None:
     server = library(on=True)
 
     @server.tool
@@ -126,7 +126,7 @@ async def test_headers_are_not_checked_against_a_tool_that_another_one_calls() -
     assert result["content"][0]["text"] == "burnt x"
 
 
-async def test_nothing_is_completed_for_what_is_shut_nor_for_what_never_was(era: Era) -> None:
+async def test_completion_reveals_neither_gated_nor_missing_items(era: Era) -> None:
     title = {"name": "title", "value": ""}
 
     async def completed(client: Client, *refs: PromptReference | ResourceTemplateReference) -> list[int]:

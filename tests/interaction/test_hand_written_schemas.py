@@ -105,7 +105,7 @@ async def test_arguments_are_held_against_the_schema(era: Era) -> None:
         ({"type": "object", "properties": {"title": {}}, "additionalProperties": False}, "must allow 'name'"),
     ],
 )
-def test_schema_that_cannot_work_is_refused(schema: dict[str, Any], told: str) -> None:
+def test_schema_that_cannot_work_is_rejected(schema: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidSignature, match=told):
         Server[Any]("shop").tool(input_schema=schema)(greet)
 

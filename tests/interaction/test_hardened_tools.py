@@ -148,7 +148,7 @@ async def test_a_thread_left_behind_reaches_for_nothing_any_more(era: Era) -> No
     assert [type(error).__name__ for error in raised] == ["AskedTooLate"] * 3
 
 
-async def test_a_file_that_a_plain_tool_returns_is_read_in_its_thread(era: Era, tmp_path: Path) -> None:
+async def test_plain_tool_reads_its_returned_file_in_its_thread(era: Era, tmp_path: Path) -> None:
     pipe = tmp_path / "picture.png"
     os.mkfifo(pipe)
     server = Server("shop")
@@ -192,7 +192,7 @@ async def test_what_a_partial_has_filled_is_filled_by_nothing_else(era: Era) -> 
     assert person.asked == []
 
 
-async def test_a_template_that_is_registered_again_is_hidden_as_its_new_tags_say(era: Era) -> None:
+async def test_template_registered_again_follows_its_new_tags(era: Era) -> None:
     server = Server("shop")
 
     @server.resource("shop://{name}")
@@ -224,7 +224,7 @@ async def test_a_registration_that_fails_leaves_nothing_behind(era: Era) -> None
         assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["greet"]
 
 
-async def test_a_version_named_for_a_prompt_is_not_one_of_the_tools_it_calls(era: Era) -> None:
+async def test_prompt_version_does_not_select_tool_versions(era: Era) -> None:
     server = Server("shop")
     for version in ("1", "2"):
 
@@ -253,7 +253,7 @@ async def test_a_key_names_a_version_in_any_of_its_spellings(era: Era, key: str)
     assert (await User(server, era=era).call("quote")).text == "Unknown tool: quote"
 
 
-async def test_versions_that_return_different_things_are_both_understood_by_a_client(era: Era) -> None:
+async def test_client_understands_versions_with_different_return_types(era: Era) -> None:
     server = Server("shop")
 
     @server.tool(name="count", version="1")
@@ -285,7 +285,7 @@ async def test_versions_that_return_different_things_are_both_understood_by_a_cl
         ({"confirm": " "}, "tool 'margin': confirm=' ' asks nothing"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(options: dict[str, Any], text: str) -> None:
+def test_options_that_mean_nothing_are_rejected(options: dict[str, Any], text: str) -> None:
     with pytest.raises((InvalidSignature, ValueError), match=text):
         Server("shop").add_tool(margin, **options)
 
@@ -297,12 +297,12 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, Any], text: st
         ({"ledger": "redis://:secret@redis"}, "ledger= takes a ledger, such as .*, not str$"),
     ],
 )
-def test_settings_of_another_type_are_refused_before_a_client_meets_them(options: dict[str, Any], text: str) -> None:
+def test_setting_of_a_wrong_type_is_rejected_at_startup(options: dict[str, Any], text: str) -> None:
     with pytest.raises(TypeError, match=text):
         Server("shop", **options)
 
 
 @pytest.mark.parametrize("criterion", ["keys", "names", "tags"])
-def test_an_empty_choice_is_refused_as_it_would_hide_everything_or_nothing(criterion: str) -> None:
+def test_empty_selection_is_rejected(criterion: str) -> None:
     with pytest.raises(ValueError, match=f"{criterion}= is empty"):
         Server("shop").enable(**{criterion: []}, only=True)  # type: ignore[arg-type]

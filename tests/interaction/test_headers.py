@@ -38,7 +38,7 @@ def shop(trace: Steps | None = None) -> Server[Any]:
 
 
 @pytest.mark.parametrize("headers", [{}, {"Mcp-Param-Region": "us"}], ids=["missing", "different"])
-async def test_a_header_that_does_not_match_the_argument_is_refused_on_every_leg(headers: dict[str, str]) -> None:
+async def test_header_contradicting_an_argument_is_rejected_on_every_leg(headers: dict[str, str]) -> None:
     trace = Steps()
     good = {"Mcp-Param-Region": "eu"}
     first = {"name": "order", "arguments": {"region": "eu"}}
@@ -54,7 +54,7 @@ async def test_a_header_that_does_not_match_the_argument_is_refused_on_every_leg
     assert result["structuredContent"] == {"result": "eu True"}
 
 
-async def test_the_sdk_s_client_sends_the_header_on_every_leg_by_itself() -> None:
+async def test_sdk_client_sends_the_header_on_every_leg() -> None:
     async with (
         served(shop(), stateless_http=True) as url,
         connect(url, Era.RETRY, Person({"ok": True})) as client,
@@ -72,7 +72,7 @@ async def test_a_tool_that_was_removed_has_no_headers_to_check() -> None:
     assert result["content"][0]["text"] == "Unknown tool: order"
 
 
-def test_the_sdk_still_looks_schemas_up_by_the_private_name_that_is_overridden() -> None:
+def test_sdk_looks_schemas_up_by_the_overridden_private_name() -> None:
     hook = MCPServer.__dict__["_tool_input_schema"]
     assert list(inspect.signature(hook).parameters) == ["self", "name"]
     assert list(inspect.signature(HookedServer.__dict__["_tool_input_schema"]).parameters) == ["self", "name"]

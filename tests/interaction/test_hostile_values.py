@@ -111,14 +111,14 @@ async def test_no_result_ends_a_server_on_stdio(era: Era) -> None:
             assert "a result" in text_of(result)
 
 
-async def test_a_result_that_its_own_schema_does_not_allow_is_the_tool_s_failure(era: Era) -> None:
+async def test_result_violating_its_own_schema_is_a_tool_failure(era: Era) -> None:
     # The client would raise, and the model never hear of it.
     assert "there is no number inf" in (await User(returning(), era=era).call("numbers")).text
     assert "does not fit the tool's output schema" in (await User(returning(), era=era).call("shouted")).text
 
 
 @pytest.mark.parametrize("strict", [False, True])
-async def test_arguments_that_would_take_for_ever_to_check_are_refused(era: Era, strict: bool) -> None:
+async def test_arguments_that_would_take_for_ever_to_check_are_rejected(era: Era, strict: bool) -> None:
     server = Server[Any]("checked", strict_input_validation=strict)
 
     @server.tool

@@ -58,7 +58,7 @@ async def test_every_leg_lands_on_another_port_of_stateless_http() -> None:
 
 
 @pytest.mark.parametrize("encrypt", [False, True])
-async def test_instances_that_encrypt_and_that_do_not_read_each_other_s_tokens(encrypt: bool) -> None:
+async def test_encrypting_and_signing_instances_share_no_tokens(encrypt: bool) -> None:
     servers = [bookshop(encrypt=encrypt), bookshop(encrypt=not encrypt), bookshop(encrypt=encrypt)]
     assert await ordered(servers) == DONE
 
@@ -70,7 +70,7 @@ async def test_an_encrypted_token_shows_nothing_of_the_answers() -> None:
     assert hopper.token.startswith("r3e")
 
 
-async def test_a_key_is_replaced_in_three_phases_without_a_lost_call() -> None:
+async def test_key_is_replaced_in_three_phases_without_losing_calls() -> None:
     phases = [[OLD], [OLD, NEW], [NEW, OLD], [NEW]]
     # In a rollout two neighbouring phases serve side by side; a call may hop between them in either direction.
     for earlier, later in itertools.pairwise(phases):
@@ -79,7 +79,7 @@ async def test_a_key_is_replaced_in_three_phases_without_a_lost_call() -> None:
             assert await ordered(servers) == DONE
 
 
-async def test_a_call_that_began_under_the_old_key_ends_under_the_new_one_alone() -> None:
+async def test_call_begun_under_the_old_key_ends_under_the_new() -> None:
     rings = [[OLD], [NEW, OLD], [NEW]]
     assert await ordered([bookshop(keys=ring) for ring in rings]) == DONE
 
@@ -91,7 +91,7 @@ async def test_a_key_replaced_in_one_step_would_lose_the_call() -> None:
         await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
 
 
-async def test_the_sdk_s_client_completes_a_call_without_knowing_of_any_of_this() -> None:
+async def test_sdk_client_completes_a_call_unaware_of_tokens() -> None:
     async with served(bookshop(), stateless_http=True, json_response=True) as url:
         person = Person({"confirm": True}, {"copies": 2})
         async with connect(url, Era.RETRY, person) as client:

@@ -59,7 +59,7 @@ def essays(sizes: dict[str, int]) -> dict[str, Any]:
     return {key: {"text": noise(size)} for key, size in sizes.items()}
 
 
-async def test_a_call_that_remembers_too_much_fails_and_lists_the_three_largest_entries() -> None:
+async def test_oversized_call_fails_and_lists_its_largest_entries() -> None:
     trace = Steps()
     hopper = LegByLeg([shop(trace)])
     await hopper.leg("order")
@@ -79,7 +79,7 @@ async def test_what_the_server_computed_counts_as_well() -> None:
     assert "Largest entries: 'catalogue' (900" in result
 
 
-async def test_a_journal_limit_of_its_own_holds_before_the_token_s() -> None:
+async def test_journal_limit_applies_before_the_token_limit() -> None:
     hopper = LegByLeg([shop(max_journal_bytes=2_000)])
     await hopper.leg("order")
     # It would deflate to almost nothing, but a journal is measured as what it inflates to.

@@ -392,7 +392,7 @@ async def test_a_change_outside_of_a_request_is_announced_to_nobody(era: Era) ->
     assert ears.heard == []
 
 
-async def test_a_tool_that_changes_another_server_tells_its_own_clients_nothing(era: Era) -> None:
+async def test_tool_changing_another_server_notifies_only_its_clients(era: Era) -> None:
     own, other = Bus(), Bus()
     there = shop(other)
     server = shop(own)
@@ -429,7 +429,7 @@ async def test_a_bus_that_fails_does_not_break_the_answer(era: Era, caplog: pyte
     assert ears.heard == ([] if era is Era.RETRY else list(LISTS))
 
 
-async def test_a_call_that_its_client_gives_up_announces_what_it_changed(era: Era) -> None:
+async def test_abandoned_call_still_announces_its_changes(era: Era) -> None:
     bus = Bus()
     server = shop(bus)
     changed, ended = anyio.Event(), anyio.Event()
@@ -500,7 +500,7 @@ ON_THE_WAY = [(name, era) for name in TRANSPORTS for era in ERAS if (name, era) 
 
 
 @pytest.mark.parametrize(("transport", "era"), ON_THE_WAY)
-async def test_over_any_transport_a_client_is_promised_changes_and_hears_of_them_once(transport: str, era: Era) -> None:
+async def test_changes_are_promised_and_delivered_once_over_any_transport(transport: str, era: Era) -> None:
     standing = transport not in ("memory", "http stateless")
     async with serving(transport) as target, hearing(target, era, standing=standing) as (client, ears):
         if era is Era.LIVE:  # On 2026-07-28 the SDK promises what a server that can be listened to keeps.

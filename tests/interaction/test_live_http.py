@@ -35,7 +35,7 @@ class Ending:
         return self.last
 
 
-async def test_a_live_call_ends_when_its_client_has_left_the_question() -> None:
+async def test_live_call_ends_when_its_client_leaves_the_question() -> None:
     ending = Ending()
     closed = anyio.Event()
     server = Server("shop", trace=ending)
@@ -61,7 +61,7 @@ async def test_a_live_call_ends_when_its_client_has_left_the_question() -> None:
     assert "connection was lost" in last.detail["error"]
 
 
-async def test_a_live_call_that_asks_after_its_client_has_left_ends_at_once() -> None:
+async def test_live_call_asking_a_departed_client_ends_at_once() -> None:
     ending = Ending()
     server = Server("shop", trace=ending)
 
@@ -108,7 +108,7 @@ class Kept(EventStore):
         return None
 
 
-async def test_a_live_call_goes_on_where_its_client_can_come_back_to_the_stream() -> None:
+async def test_live_call_continues_where_its_stream_is_resumable() -> None:
     ending = Ending()
     requests: list[Request] = []
     server = Server("shop", trace=ending)

@@ -82,7 +82,7 @@ async def look_up() -> Seat:
 
 
 @pytest.mark.parametrize("bare", [choose, choose_or_guess, look_up])
-def test_resolver_without_resolve_is_refused(bare: Callable[..., Any]) -> None:
+def test_resolver_without_resolve_is_rejected(bare: Callable[..., Any]) -> None:
     async def book(film: str, seat: Any) -> str:
         return film
 
@@ -96,7 +96,7 @@ def test_resolver_without_resolve_is_refused(bare: Callable[..., Any]) -> None:
     )
 
 
-def test_resolver_without_resolve_is_refused_inside_a_resolver() -> None:
+def test_resolver_without_resolve_is_rejected_inside_a_resolver() -> None:
     async def price(film: str, seat: Annotated[Seat, choose]) -> int:
         return 9
 
@@ -150,7 +150,7 @@ def register(returns: Any, takes: Any, mark: Callable[..., Any] = Resolve) -> No
     ],
 )
 @pytest.mark.parametrize("mark", [Resolve, Depends])
-def test_question_that_cannot_fit_its_parameter_is_refused(
+def test_question_that_cannot_fit_its_parameter_is_rejected(
     returns: Any, takes: Any, said: str, mark: Callable[..., Any]
 ) -> None:
     with pytest.raises(InvalidSignature) as refused:
@@ -159,7 +159,7 @@ def test_question_that_cannot_fit_its_parameter_is_refused(
     assert said in str(refused.value)
 
 
-def test_misfit_between_resolvers_is_refused() -> None:
+def test_misfit_between_resolvers_is_rejected() -> None:
     async def price(seat: Annotated[int, Resolve(choose)]) -> int:
         return seat
 
@@ -275,7 +275,7 @@ async def seat_of(film: str) -> Elicit[Seat]:
     ],
     ids=["called", "question"],
 )
-def test_resolve_of_something_else_than_a_function_is_refused(filled_by: Callable[[], Any], said: str) -> None:
+def test_resolve_of_something_else_than_a_function_is_rejected(filled_by: Callable[[], Any], said: str) -> None:
     marker: Any = Resolve(filled_by())
 
     async def book(seat: Annotated[Seat, marker]) -> str:
@@ -286,7 +286,7 @@ def test_resolve_of_something_else_than_a_function_is_refused(filled_by: Callabl
     assert said in str(refused.value)
 
 
-def test_confirmation_that_is_no_text_is_refused() -> None:
+def test_confirmation_that_is_no_text_is_rejected() -> None:
     async def delete(path: str) -> str:
         return path
 
@@ -297,7 +297,7 @@ def test_confirmation_that_is_no_text_is_refused() -> None:
 
 @pytest.mark.parametrize("option", ["attempts", "guesses"])
 @pytest.mark.parametrize("value", [0, True, "5", 1.5])
-def test_number_that_counts_nothing_is_refused(option: str, value: Any) -> None:
+def test_number_that_counts_nothing_is_rejected(option: str, value: Any) -> None:
     options: dict[str, Any] = {option: value}
     with pytest.raises(ValueError, match=rf"{option}=\.\.\.\) must be a whole number of at least 1, got {value!r}"):
         Elicit("Code?", str, **options)

@@ -135,7 +135,7 @@ async def loans(url: str, user: str, era: Era, browser: Any) -> str:
         return text_of(await client.call_tool("loans", {}))
 
 
-async def test_a_user_gives_the_pin_on_the_page_and_never_again(era: Era) -> None:
+async def test_user_gives_the_pin_once_on_the_page(era: Era) -> None:
     async with library() as (url, page):
         browser = Browser(page, user="ada", pin="1815")
         assert await loans(url, "ada", era, browser) == "Emma"
@@ -144,7 +144,7 @@ async def test_a_user_gives_the_pin_on_the_page_and_never_again(era: Era) -> Non
         assert len(browser.links) == 1
 
 
-async def test_the_page_opens_for_nobody_but_the_user_who_was_asked(era: Era) -> None:
+async def test_page_opens_only_for_the_asked_user(era: Era) -> None:
     async with library() as (url, page):
 
         class Mailed(Browser):
@@ -167,7 +167,7 @@ async def test_the_page_opens_for_nobody_but_the_user_who_was_asked(era: Era) ->
         assert login_page.cards == {"eve": "1972"}
 
 
-async def test_a_user_who_does_not_want_to_go_to_the_page_ends_the_call(era: Era) -> None:
+async def test_user_avoiding_the_page_ends_the_call(era: Era) -> None:
     async def refuse(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         return ElicitResult(action="decline")
 

@@ -64,7 +64,7 @@ class Runs:
 ROUNDS = [{"confirm": {"ok": True}}, {"wrap": {"ok": False}}]
 
 
-async def test_a_value_computed_once_stays_over_all_legs_and_instances_and_its_function_runs_once() -> None:
+async def test_once_value_is_computed_once_across_instances() -> None:
     runs = Runs()
     call = await User(runs.shop, ROUNDS, network=Restart()).call("order")
     assert call.text == "101 True False"
@@ -112,7 +112,7 @@ async def test_answers_of_the_client_itself_can_be_read_by_it() -> None:
     assert any(b'{"ok":true}' in text for text in readings(hopper.token))
 
 
-async def test_the_length_of_a_secret_is_not_told_to_the_byte() -> None:
+async def test_length_of_a_secret_is_padded() -> None:
     lengths: set[int] = set()
     for length in range(1, 33):
         hopper = LegByLeg(Runs("x" * length).shop)
@@ -140,7 +140,7 @@ async def test_a_timestamp_in_a_question_is_cured_by_once() -> None:
     assert call.asked == ["It is 0. Sure?"]
 
 
-async def test_an_answer_given_once_is_final_and_its_question_is_not_put_together_again() -> None:
+async def test_final_answer_is_not_asked_again() -> None:
     asked: list[str] = []
 
     def make() -> Server[Any]:
@@ -208,7 +208,7 @@ async def test_models_dataclasses_and_plain_data_come_back_as_they_were() -> Non
     assert json.loads(call.text) == ["Slot", "Monday", [9, 17], {"a": [1, 2]}, None]
 
 
-async def test_a_value_without_a_json_form_fails_the_call_with_a_clear_error(era: Era) -> None:
+async def test_value_without_json_form_fails_the_call_clearly(era: Era) -> None:
     server = Server("shop")
 
     async def connection() -> Any:

@@ -71,7 +71,7 @@ async def _through(legs: LegByLeg, *keys: str) -> None:
         await legs.leg("order", answers={key: {"text": key}}, state=legs.token)
 
 
-async def test_an_answer_that_only_final_answers_were_asked_for_is_not_read_again() -> None:
+async def test_answer_behind_final_answers_is_not_read_again() -> None:
     chain = Chain()
     legs = LegByLeg([chain.server()])
     await _through(legs, "first", "second", "third")
@@ -93,7 +93,7 @@ async def test_what_somebody_needs_who_runs_again_is_read_again() -> None:
     assert chain.ran[-1] == "last after third and first"
 
 
-async def test_another_build_reads_all_of_it_as_it_may_have_to_run_any_of_it() -> None:
+async def test_another_build_reads_all_earlier_answers() -> None:
     chain = Chain()
     legs = LegByLeg([chain.server()])
     await _through(legs, "first", "second", "third")

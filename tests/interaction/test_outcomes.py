@@ -24,7 +24,7 @@ OUT_OF_STOCK = {"title": "Neuromancer"}
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_a_refusal_ends_the_call_with_a_text_that_the_model_can_read(era: Era, action: str) -> None:
+async def test_declining_ends_the_call_with_readable_text(era: Era, action: str) -> None:
     trace = Steps()
     result = await User(bookshop(trace=trace), {"confirm_backorder": UserAction(action)}, era=era).call(
         "order", OUT_OF_STOCK
@@ -44,17 +44,17 @@ async def test_a_consumer_of_the_outcome_goes_on_after_a_refusal(era: Era, actio
     assert result.text == f"Neuromancer: {action}"
 
 
-async def test_a_consumer_of_the_outcome_finds_the_accepted_data_in_it(era: Era) -> None:
+async def test_outcome_consumer_receives_the_accepted_data(era: Era) -> None:
     assert (
         await User(bookshop(), {"confirm_backorder": {"confirm": False}}, era=era).call("consider", OUT_OF_STOCK)
     ).text == "Neuromancer: False"
 
 
-async def test_a_consumer_of_the_outcome_gets_a_computed_value_as_accepted(era: Era) -> None:
+async def test_outcome_consumer_receives_a_computed_value_as_accepted(era: Era) -> None:
     assert (await User(bookshop(), era=era).call("consider", {"title": "Dune"})).text == "Dune: True"
 
 
-async def test_outcomes_are_the_sdk_s_own_classes_whatever_members_the_annotation_names(era: Era) -> None:
+async def test_outcomes_are_sdk_classes_for_every_annotation(era: Era) -> None:
     server = Server("shop")
     seen: list[Any] = []
 
@@ -83,7 +83,7 @@ async def test_outcomes_are_the_sdk_s_own_classes_whatever_members_the_annotatio
     assert seen[0].data == Backorder(confirm=True)
 
 
-async def test_a_refusal_deep_in_the_graph_names_the_parameter_that_wanted_the_value(era: Era) -> None:
+async def test_deep_decline_names_the_parameter_that_wanted_the_value(era: Era) -> None:
     server = Server("shop")
 
     async def ask() -> Elicit[Backorder]:
@@ -102,7 +102,7 @@ async def test_a_refusal_deep_in_the_graph_names_the_parameter_that_wanted_the_v
     )
 
 
-async def test_one_answer_serves_a_consumer_of_the_value_and_one_of_the_outcome(era: Era) -> None:
+async def test_one_answer_serves_value_and_outcome_consumers(era: Era) -> None:
     server = Server("shop")
 
     async def ask() -> Elicit[Backorder]:
@@ -119,7 +119,7 @@ async def test_one_answer_serves_a_consumer_of_the_value_and_one_of_the_outcome(
     assert made.asked == ["Really?"]
 
 
-async def test_after_a_decisive_refusal_a_live_client_is_spared_the_rest_of_the_batch() -> None:
+async def test_decisive_decline_spares_a_live_client_the_batch() -> None:
     server = Server("shop")
 
     async def first() -> Elicit[Backorder]:

@@ -57,9 +57,7 @@ async def said(server: Server, era: Era, tool: str, answers: Answers | None = No
     ("tool", "before", "after"),
     [("by_depends", "ada", "eve"), ("by_resolve", "ada", "eve"), ("nested", "hello ada", "hello eve")],
 )
-async def test_a_function_is_replaced_wherever_it_is_used_and_put_back(
-    era: Era, tool: str, before: str, after: str
-) -> None:
+async def test_function_is_replaced_everywhere_and_restored(era: Era, tool: str, before: str, after: str) -> None:
     server = shop()
     server.overrides[current_account] = lambda: "eve"
     assert await said(server, era, tool) == after
@@ -78,7 +76,7 @@ async def test_inside_a_block_only(era: Era) -> None:
     assert set(server.overrides) == {greeting}
 
 
-async def test_a_block_puts_back_what_stood_before_it_even_when_it_fails(era: Era) -> None:
+async def test_failing_override_block_restores_its_targets(era: Era) -> None:
     server = shop()
     server.overrides[current_account] = lambda: "eve"
     with pytest.raises(KeyError, match="boom"), server.overrides({current_account: lambda: "mallory"}):
@@ -101,7 +99,7 @@ async def test_a_replacement_has_dependencies_of_its_own(era: Era) -> None:
             assert await said(server, era, "nested") == "hello another, True"
 
 
-async def test_a_question_is_replaced_by_a_value_and_a_value_by_a_question(era: Era) -> None:
+async def test_question_and_value_can_replace_each_other(era: Era) -> None:
     server = shop()
     with server.overrides({sure: lambda: True}):
         assert await said(server, era, "asks") == "True"
@@ -113,7 +111,7 @@ async def test_a_question_is_replaced_by_a_value_and_a_value_by_a_question(era: 
         assert await said(server, era, "by_depends", {"current_account": "eve"}) == "eve"
 
 
-async def test_a_replaced_question_keeps_its_name_and_so_the_answers_in_flight() -> None:
+async def test_replaced_question_keeps_its_name_and_pending_answers() -> None:
     server = shop()
     hopper = LegByLeg([server])
     await hopper.leg("asks")
@@ -176,7 +174,7 @@ def test_a_function_that_is_used_nowhere_cannot_be_replaced() -> None:
     assert not server.overrides
 
 
-def test_a_replacement_that_cannot_be_filled_is_refused_and_changes_nothing() -> None:
+def test_unfillable_replacement_is_rejected_and_changes_nothing() -> None:
     def lost(nobody_knows: str) -> str:
         return nobody_knows
 

@@ -149,7 +149,7 @@ async def test_no_step_of_a_rotation_asks_anything_again() -> None:
             assert await booked(rings) == "Ada: 4A, soup"
 
 
-async def test_answers_that_the_new_key_has_seen_outlive_the_old_one() -> None:
+async def test_answers_verified_by_the_new_key_outlive_the_old() -> None:
     assert await booked([[OLD], [NEW, OLD], [NEW]]) == "Ada: 4A, soup"
 
 

@@ -66,7 +66,7 @@ async def test_a_user_resumes_a_call_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("thief", ["app/eve", "other/ada"], ids=["another user", "another client"])
-async def test_a_token_in_another_s_hands_is_refused(thief: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_token_in_another_s_hands_is_rejected(thief: str, caplog: pytest.LogCaptureFixture) -> None:
     """Shows S5."""
     trace = Steps()
     async with served(guarded(trace), stateless_http=True) as url:
@@ -81,7 +81,7 @@ async def test_a_token_in_another_s_hands_is_refused(thief: str, caplog: pytest.
     assert "ada" not in caplog.text
 
 
-async def test_a_call_begun_by_nobody_in_particular_is_not_resumed_by_a_user() -> None:
+async def test_anonymous_call_is_not_resumed_by_a_user() -> None:
     """Shows S5."""
     async with (
         served(bookshop(), stateless_http=True) as open_url,
@@ -122,7 +122,7 @@ async def test_a_principal_of_the_author_s_own_binds_instead() -> None:
     assert not isinstance(result, InputRequiredResult)
 
 
-async def test_a_request_without_a_badge_is_turned_away_before_any_of_this(era: Era) -> None:
+async def test_request_without_a_badge_is_rejected_first(era: Era) -> None:
     trace = Steps()
     async with served(guarded(trace)) as url:
         async with httpx2.AsyncClient() as client:

@@ -87,7 +87,7 @@ async def test_only_three_methods_ever_answer_with_questions() -> None:
     assert [answer["result"]["resultType"] for answer in asking] == ["input_required"] * 3
 
 
-async def test_a_question_round_carries_questions_and_a_state_and_says_what_it_is() -> None:
+async def test_question_round_carries_questions_state_and_its_type() -> None:
     """Shows S2."""
     async with served(shop(), stateless_http=True) as url, wire(url) as post:
         result = await post.result("order")
@@ -96,7 +96,7 @@ async def test_a_question_round_carries_questions_and_a_state_and_says_what_it_i
     assert result["inputRequests"]
 
 
-async def test_every_key_is_unique_and_every_question_of_a_kind_that_the_protocol_knows() -> None:
+async def test_keys_are_unique_and_kinds_belong_to_the_protocol() -> None:
     """Shows S3."""
     async with served(shop(), stateless_http=True) as url, wire(url) as post:
         result = await post.result("order")

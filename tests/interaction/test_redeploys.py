@@ -50,7 +50,7 @@ def message_of(hopper: LegByLeg, key: str) -> str:
     return question.message
 
 
-async def test_two_closures_of_one_factory_keep_their_answers_when_parameters_are_reordered() -> None:
+async def test_reordered_closures_of_one_factory_keep_their_answers() -> None:
     async def before(
         buyer: Annotated[Name, Resolve(asker("Buyer?"))], payer: Annotated[Name, Resolve(asker("Payer?"))]
     ) -> str:
@@ -69,7 +69,7 @@ async def test_two_closures_of_one_factory_keep_their_answers_when_parameters_ar
     assert text_of(result) == "Ada buys, Bob pays"
 
 
-async def test_two_closures_with_one_wording_keep_their_answers_when_parameters_are_reordered() -> None:
+async def test_reordered_closures_with_one_wording_keep_their_answers() -> None:
     def tool(*, reordered: bool) -> Callable[..., Any]:
         first, second = Resolve(asker("Name?")), Resolve(asker("Name?"))
 
@@ -128,7 +128,7 @@ async def half_answered(after: Server[Any]) -> LegByLeg:
     return hopper
 
 
-async def test_a_reworded_question_is_asked_again_and_the_trace_says_why() -> None:
+async def test_reworded_question_is_asked_again_with_the_reason() -> None:
     trace = Steps()
     hopper = await half_answered(deploy(two_questions("Your name, please?"), "2", trace))
     assert list(hopper.questions) == ["name"]
@@ -138,7 +138,7 @@ async def test_a_reworded_question_is_asked_again_and_the_trace_says_why() -> No
     assert text_of(result) == "Bea True"
 
 
-async def test_a_question_reworded_while_it_is_out_is_asked_again_and_the_trace_says_what_changed() -> None:
+async def test_question_reworded_while_pending_reports_the_change() -> None:
     for message, schema, reason in (
         ("Your name, please?", Name, "reworded"),
         ("Name?", FullName, "schema changed"),
@@ -179,7 +179,7 @@ async def test_an_old_build_carries_answers_it_does_not_know_unchanged() -> None
     assert text_of(result) == "Ada True False True"
 
 
-async def test_an_answer_that_lands_on_the_old_build_reaches_the_new_one() -> None:
+async def test_answer_reaching_the_old_build_reaches_the_new_one() -> None:
     old, new = deploy(two_questions("Name?"), "1"), deploy(two_questions("Name?", extra=True), "2")
     hopper = LegByLeg([new, old, new])
     await hopper.leg("order")
@@ -200,7 +200,7 @@ def renamed(key: str, was: tuple[str, ...] = ()) -> Callable[..., Any]:
     return order
 
 
-async def test_a_renamed_question_keeps_its_answer_if_it_says_what_it_was() -> None:
+async def test_renamed_question_keeps_its_answer_through_its_former_name() -> None:
     hopper = LegByLeg([deploy(renamed("old"), "1")] * 2 + [deploy(renamed("new", was=("older", "old")), "2")])
     await hopper.leg("order")
     await hopper.leg("order", answers={"old": {"name": "Ada"}}, state=hopper.token)
@@ -208,7 +208,7 @@ async def test_a_renamed_question_keeps_its_answer_if_it_says_what_it_was() -> N
     assert text_of(result) == "Ada True"
 
 
-async def test_an_answer_under_the_former_name_is_taken_by_the_renamed_question() -> None:
+async def test_answer_under_the_former_name_fits_the_renamed_question() -> None:
     hopper = LegByLeg([deploy(renamed("old"), "1"), deploy(renamed("new", was=("old",)), "2")])
     await hopper.leg("order")
     answers = {"old": {"name": "Ada"}, "sure": {"ok": True}}

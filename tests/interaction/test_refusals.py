@@ -132,9 +132,7 @@ SPOILED: dict[str, tuple[Callable[[str], str], str]] = {
 
 
 @pytest.mark.parametrize("name", SPOILED)
-async def test_a_spoilt_token_is_refused_without_a_word_of_the_reason(
-    name: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_spoiled_token_is_rejected_without_a_reason(name: str, caplog: pytest.LogCaptureFixture) -> None:
     """Shows S4."""
     spoil, reason = SPOILED[name]
     shop = Shop()
@@ -145,7 +143,7 @@ async def test_a_spoilt_token_is_refused_without_a_word_of_the_reason(
     assert text_of(await shop.leg(token)) == "Dune: True"
 
 
-async def test_a_token_in_the_other_alphabet_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_token_in_the_other_alphabet_is_rejected(caplog: pytest.LogCaptureFixture) -> None:
     """Shows S4."""
     shop = Shop()
     token = await token_of(shop)
@@ -156,7 +154,7 @@ async def test_a_token_in_the_other_alphabet_is_refused(caplog: pytest.LogCaptur
     expect_refused(caught.value, shop, caplog, "malformed")
 
 
-async def test_a_token_under_another_key_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_token_under_another_key_is_rejected(caplog: pytest.LogCaptureFixture) -> None:
     """Shows S4."""
     stranger = Shop(keys=(b"x" * 32,))
     with pytest.raises(MCPError) as caught:
@@ -164,7 +162,7 @@ async def test_a_token_under_another_key_is_refused(caplog: pytest.LogCaptureFix
     expect_refused(caught.value, stranger, caplog, "unknown key")
 
 
-async def test_a_server_without_keys_takes_tokens_of_its_own_process_alone() -> None:
+async def test_server_without_keys_accepts_only_tokens_of_its_process() -> None:
     ours, theirs = Server("shop"), Server("shop")
     for server in (ours, theirs):
 
@@ -183,7 +181,7 @@ async def test_a_server_without_keys_takes_tokens_of_its_own_process_alone() -> 
     assert text_of(await hopper.leg("order", answers=ANSWER, state=hopper.token)) == "true"
 
 
-async def test_a_token_for_another_tool_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_token_for_another_tool_is_rejected(caplog: pytest.LogCaptureFixture) -> None:
     """Shows S5."""
     shop = Shop()
     token = await token_of(shop)
@@ -193,7 +191,7 @@ async def test_a_token_for_another_tool_is_refused(caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.parametrize("arguments", [{"title": "Emma"}, {}, {"title": "Dune", "gift": True}])
-async def test_a_token_for_other_arguments_is_refused(
+async def test_a_token_for_other_arguments_is_rejected(
     arguments: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Shows S5."""
@@ -204,7 +202,7 @@ async def test_a_token_for_other_arguments_is_refused(
     expect_refused(caught.value, shop, caplog, "other arguments")
 
 
-async def test_a_token_for_another_method_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_token_for_another_method_is_rejected(caplog: pytest.LogCaptureFixture) -> None:
     """Shows S5."""
     shop = Shop()
     token = await token_of(shop)
@@ -214,7 +212,7 @@ async def test_a_token_for_another_method_is_refused(caplog: pytest.LogCaptureFi
     expect_refused(caught.value, shop, caplog, "another method")
 
 
-async def test_a_token_of_another_service_with_the_same_key_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+async def test_token_of_another_service_with_equal_key_is_rejected(caplog: pytest.LogCaptureFixture) -> None:
     """Shows S5."""
     library = Shop("library")
     with pytest.raises(MCPError) as caught:
@@ -222,14 +220,12 @@ async def test_a_token_of_another_service_with_the_same_key_is_refused(caplog: p
     expect_refused(caught.value, library, caplog, "another audience")
 
 
-async def test_services_of_two_names_share_calls_once_they_share_an_audience() -> None:
+async def test_services_sharing_an_audience_share_calls() -> None:
     token = await token_of(Shop("shop-eu", audience="shop"))
     assert text_of(await Shop("shop-us", audience="shop").leg(token)) == "Dune: True"
 
 
-async def test_a_token_expires_when_the_client_thinks_longer_than_the_ttl(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_token_expires_when_the_client_outlasts_its_ttl(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     """Shows S5."""
     shop = Shop(ttl=60)
     token = await token_of(shop)
@@ -286,7 +282,7 @@ async def test_a_tool_s_own_clocks_hold_beside_the_server_s(clock: Clock) -> Non
     assert result.result_type == "complete"
 
 
-async def test_a_token_from_the_future_is_refused(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_token_from_the_future_is_rejected(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     """Shows S4."""
     shop = Shop()
     token = await token_of(shop)
@@ -296,7 +292,7 @@ async def test_a_token_from_the_future_is_refused(clock: Clock, caplog: pytest.L
     expect_refused(caught.value, shop, caplog, "minted in the future")
 
 
-async def test_a_token_of_the_sdk_s_own_server_under_the_same_key_is_refused(
+async def test_token_of_the_sdk_server_with_equal_key_is_rejected(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Shows S4."""

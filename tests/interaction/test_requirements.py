@@ -21,11 +21,11 @@ def test_no_test_names_a_clause_that_does_not_exist() -> None:
     assert shown(TESTS).keys() <= IDS
 
 
-def test_what_comes_later_is_not_yet_shown_and_has_a_reason() -> None:
+def test_unsupported_clause_has_a_reason() -> None:
     assert not LATER.keys() & shown(TESTS).keys(), "it has come: take it out of the list"
     assert all(LATER.values())
 
 
-def test_the_specification_lists_the_same_clauses_and_leaves_out_the_same_ones() -> None:
+def test_specification_lists_the_same_clauses() -> None:
     assert {requirement.id for requirement in REQUIREMENTS} == IDS
     assert {requirement.id for requirement in REQUIREMENTS if requirement.later is not None} == LATER.keys()

@@ -101,12 +101,12 @@ def test_found_parameters_say_who_wants_the_outcome() -> None:
     assert find_resolved_parameters(price) == {}
 
 
-def test_a_plan_has_one_entry_per_function_however_often_it_is_named() -> None:
+def test_plan_has_one_entry_per_function() -> None:
     assert len(PLANS) == 3
     assert {node.label for node in PLANS.values()} == {"price", "confirm", "wrap"}
 
 
-def test_a_plan_with_a_parameter_that_nothing_fills_is_refused() -> None:
+def test_a_plan_with_a_parameter_that_nothing_fills_is_rejected() -> None:
     with pytest.raises(InvalidSignature, match=r"'title'.*'price'"):
         build_resolver_plans(RESOLVED, set())
 
@@ -118,7 +118,7 @@ def test_a_hand_written_question_is_seen_in_the_return_annotation() -> None:
     assert not returns_input_required(sale)
 
 
-async def test_a_value_to_be_sealed_is_refused_on_a_server_without_a_key_for_it(era: Era) -> None:
+async def test_sealed_value_is_rejected_on_a_keyless_server(era: Era) -> None:
     async def draw() -> int:
         return 4
 

@@ -101,7 +101,7 @@ async def test_tool_may_still_set_its_own_longer_clock(clock: Clock) -> None:
         await answered_after(server, clock, 31)
 
 
-def test_two_clocks_at_once_are_refused() -> None:
+def test_two_clocks_at_once_are_rejected() -> None:
     with pytest.raises(ValueError, match="ttl= must be left out beside request_state_security="):
         Server("shop", request_state_security=RequestStateSecurity(keys=[KEY]), ttl=30.0)
     with pytest.raises(ValueError, match="max_age"):
@@ -118,7 +118,7 @@ async def test_state_by_hand_needs_no_seal_keys(policy: dict[str, Any]) -> None:
     assert text_of(await legs.leg("stateless", answers=ANSWER)) == "answered"
 
 
-async def test_state_sealed_with_a_missing_key_is_refused() -> None:
+async def test_state_sealed_with_a_missing_key_is_rejected() -> None:
     policy: dict[str, Any] = {"keys": [KEY]}
     sealing = LegByLeg([shop(RequestStateSecurity(**policy), seal_keys=[b"s" * 32])])
     await sealing.leg("by_hand")
@@ -162,7 +162,7 @@ async def test_codec_of_an_author_is_given_text() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "no payload", "\u00fc", "AA=="])
-async def test_codec_that_vouches_for_something_else_is_refused(text: str) -> None:
+async def test_codec_that_vouches_for_something_else_is_rejected(text: str) -> None:
     legs = LegByLeg([shop(RequestStateSecurity(codec=TextCodec()))])
     with pytest.raises(MCPError, match="Invalid or expired requestState"):
         await legs.leg("order", answers=ANSWER, state=f"text:{text}")

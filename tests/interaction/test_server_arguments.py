@@ -52,7 +52,7 @@ def test_a_shared_key_needs_the_name_of_a_service() -> None:
     [{"keys": [KEY]}, {"encrypt": True}, {"principal": False}, {"audience": "shop"}],
     ids=lambda o: next(iter(o)),
 )
-def test_two_policies_at_once_are_refused(options: dict[str, Any]) -> None:
+def test_two_policies_at_once_are_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="request_state_security="):
         Server("shop", request_state_security=RequestStateSecurity(keys=[KEY]), **options)
 
@@ -79,7 +79,7 @@ async def asks_by_hand() -> InputRequiredResult | str:
     return "x"
 
 
-def test_what_would_have_to_be_sealed_is_refused_where_the_sdk_s_policy_brings_no_key_for_it() -> None:
+def test_sdk_policy_without_seal_key_rejects_sealing_tools() -> None:
     server = Server("shop", request_state_security=RequestStateSecurity(keys=[KEY]))
     server.add_tool(asks_only)
     server.add_tool(asks_by_hand)
@@ -88,7 +88,7 @@ def test_what_would_have_to_be_sealed_is_refused_where_the_sdk_s_policy_brings_n
 
 
 @pytest.mark.anyio
-async def test_the_sdk_s_policy_carries_the_journal_and_seal_keys_seal_in_it() -> None:
+async def test_sdk_policy_carries_the_journal_and_seal_keys_seal() -> None:
     def make() -> Server[Any]:
         policy = RequestStateSecurity(keys=[KEY])
         server = Server[Any]("shop", request_state_security=policy, seal_keys=[b"s" * 32])
@@ -166,7 +166,7 @@ BROKEN: dict[str, tuple[Callable[..., Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-async def test_a_graph_that_can_never_work_is_refused_at_registration(name: str, anyio_backend: str) -> None:
+async def test_a_graph_that_can_never_work_is_rejected_at_registration(name: str, anyio_backend: str) -> None:
     tool, words = BROKEN[name]
     server = Server("shop")
     with pytest.raises(InvalidSignature) as caught:

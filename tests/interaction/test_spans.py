@@ -37,9 +37,7 @@ def _telling() -> Server[Any]:
         ({}, "0" * 32),
     ],
 )
-async def test_a_trace_that_a_client_brings_reaches_the_tool_without_any_provider(
-    era: Era, meta: Mapping[str, Any], known: str
-) -> None:
+async def test_client_trace_reaches_the_tool_without_a_provider(era: Era, meta: Mapping[str, Any], known: str) -> None:
     async with connect(_telling(), era) as client:
         result = await client.session.call_tool("trace_id", {}, meta=RequestParamsMeta(**meta))
 

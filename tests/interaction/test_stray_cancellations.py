@@ -52,7 +52,7 @@ async def in_one_of_two_resolvers(one: Annotated[int, Resolve(stray)], two: Anno
 @pytest.mark.parametrize(
     "order", [in_a_silent_body, in_a_body_with_a_context, in_a_step, in_a_resolver, in_one_of_two_resolvers]
 )
-async def test_a_cancellation_that_nobody_meant_for_the_call_fails_it_and_nothing_else(era: Era, order: Any) -> None:
+async def test_stray_cancellation_fails_only_its_call(era: Era, order: Any) -> None:
     server = Server[Any]("stray")
     server.add_tool(order, "order")
     server.add_tool(lambda: "pong", "ping")

@@ -37,7 +37,7 @@ def empty_log() -> None:
     LOG.clear()
 
 
-async def test_after_a_success_the_last_that_was_entered_is_left_first(era: Era) -> None:
+async def test_dependencies_exit_in_reverse_order_after_success(era: Era) -> None:
     async def order(session: str = Depends(session)) -> str:
         LOG.append("body")
         return session
@@ -63,7 +63,7 @@ async def test_an_error_of_a_plain_body_is_thrown_in(era: Era) -> None:
     assert ended_by("ValueError") == LOG
 
 
-async def test_a_result_that_does_not_fit_its_type_is_no_success(era: Era) -> None:
+async def test_result_of_a_wrong_type_is_not_a_success(era: Era) -> None:
     async def order(session: str = Depends(session)) -> int:
         return session  # type: ignore[return-value]
 
@@ -73,7 +73,7 @@ async def test_a_result_that_does_not_fit_its_type_is_no_success(era: Era) -> No
     assert len(LOG) == 4
 
 
-async def test_a_question_that_a_resolver_asks_suspends_what_is_open_and_its_answer_opens_it_anew(era: Era) -> None:
+async def test_resolver_question_exits_dependencies_and_its_answer_reenters_them(era: Era) -> None:
     async def order(certain: Annotated[bool, Resolve(sure)], session: str = Depends(session)) -> str:
         return f"{session} {certain}"
 
@@ -82,7 +82,7 @@ async def test_a_question_that_a_resolver_asks_suspends_what_is_open_and_its_ans
     assert [*retried, *OPENED, *CLOSED] == LOG
 
 
-async def test_a_question_that_a_body_asks_suspends_what_is_open_and_its_answer_opens_it_anew(era: Era) -> None:
+async def test_body_question_exits_dependencies_and_its_answer_reenters_them(era: Era) -> None:
     async def order(ctx: Context, session: str = Depends(session)) -> str:
         return f"{session} {await ctx.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
 
@@ -91,7 +91,7 @@ async def test_a_question_that_a_body_asks_suspends_what_is_open_and_its_answer_
     assert [*retried, *OPENED, *CLOSED] == LOG
 
 
-async def test_a_question_that_a_body_asks_in_its_thread_suspends_what_is_open(era: Era) -> None:
+async def test_question_in_a_body_thread_exits_dependencies(era: Era) -> None:
     def order(ctx: Context, session: str = Depends(session)) -> str:
         return f"{session} {ctx.blocking.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
 
@@ -100,7 +100,7 @@ async def test_a_question_that_a_body_asks_in_its_thread_suspends_what_is_open(e
     assert [*retried, *OPENED, *CLOSED] == LOG
 
 
-async def test_a_question_that_a_dependency_asks_with_the_context_suspends_nothing_that_is_not_open(era: Era) -> None:
+async def test_question_of_a_dependency_exits_only_entered_dependencies(era: Era) -> None:
     """It cannot: it returns its questions, and what it holds open it takes from another."""
 
     async def asks(certain: bool = Depends(sure), connection: str = Depends(connection)) -> AsyncGenerator[str]:
@@ -154,7 +154,7 @@ async def test_a_refusal_in_the_body_is_thrown_in(era: Era) -> None:
     assert [*retried, *ended_by("QuestionRefused")] == LOG
 
 
-async def test_a_revision_leaves_all_and_the_next_run_enters_it_anew(era: Era) -> None:
+async def test_revision_exits_all_and_the_next_run_reenters(era: Era) -> None:
     async def order(ctx: Context, copies: Annotated[int, Resolve(how_many)], session: str = Depends(session)) -> str:
         LOG.append(f"body {copies}")
         await ctx.review("check", "All right?", of=["how_many"])
@@ -204,7 +204,7 @@ async def test_a_body_that_takes_too_long_has_its_dependencies_cancelled(era: Er
             await anyio.sleep(0.005)
 
 
-async def test_a_dependency_that_takes_too_long_to_be_left_is_timed_out_too(era: Era) -> None:
+async def test_slow_dependency_exit_times_out(era: Era) -> None:
     async def slow() -> AsyncGenerator[str]:
         with logged("slow"):
             yield "slow"
@@ -243,7 +243,7 @@ async def test_a_call_that_its_client_cancels_has_its_dependencies_cancelled(era
     assert trace.steps[-1].detail == {"error": "cancelled"}
 
 
-async def test_a_client_that_goes_away_over_http_has_its_dependencies_cancelled(era: Era) -> None:
+async def test_departing_http_client_cancels_its_dependencies(era: Era) -> None:
     entered, over = anyio.Event(), anyio.Event()
 
     async def told() -> AsyncGenerator[None]:
@@ -267,7 +267,7 @@ async def test_a_client_that_goes_away_over_http_has_its_dependencies_cancelled(
     assert ended_by("CancelledError") == LOG
 
 
-async def test_a_client_that_goes_away_while_it_is_asked_has_its_dependencies_cancelled() -> None:
+async def test_client_leaving_during_a_question_cancels_its_dependencies() -> None:
     asked, over = anyio.Event(), anyio.Event()
 
     class Away(Person):
@@ -295,7 +295,7 @@ async def test_a_client_that_goes_away_while_it_is_asked_has_its_dependencies_ca
     assert ended_by("CancelledError") == LOG
 
 
-async def test_a_body_that_asks_by_hand_may_have_dependencies_which_are_told_that_it_asks() -> None:
+async def test_hand_asking_body_tells_its_dependencies_of_the_suspension() -> None:
     async def order(ctx: Context, session: str = Depends(session)) -> Any:
         return InputRequiredResult(request_state="mine") if ctx.request_state is None else "done"
 
@@ -305,7 +305,7 @@ async def test_a_body_that_asks_by_hand_may_have_dependencies_which_are_told_tha
     assert text_of(await hopper.leg("order", state=hopper.token)) == "done"
 
 
-async def test_what_a_gate_holds_is_suspended_by_a_body_that_asks_by_hand() -> None:
+async def test_hand_asking_body_suspends_gate_dependencies() -> None:
     server = Server("shop")
 
     @server.tool(enabled=Depends(session))
@@ -325,7 +325,7 @@ async def test_what_a_gate_holds_is_suspended_by_a_body_that_asks_by_hand() -> N
     assert LOG[body - 2 : body + 3] == [*OPENED, "body", *CLOSED]
 
 
-async def test_a_dependency_that_fails_has_those_left_that_were_entered_before(era: Era) -> None:
+async def test_failing_dependency_exits_those_entered_before(era: Era) -> None:
     async def fails(session: str = Depends(session)) -> str:
         raise ValueError("no")
 
@@ -336,7 +336,7 @@ async def test_a_dependency_that_fails_has_those_left_that_were_entered_before(e
     assert ended_by("ValueError") == LOG
 
 
-async def test_a_generator_that_fails_before_it_yields_has_those_left_that_were_entered_before(era: Era) -> None:
+async def test_generator_failing_before_yield_exits_those_entered_before(era: Era) -> None:
     def fails(session: str = Depends(session)) -> Generator[str]:
         if session:
             raise ValueError("no")
@@ -349,7 +349,7 @@ async def test_a_generator_that_fails_before_it_yields_has_those_left_that_were_
     assert ended_by("ValueError") == LOG
 
 
-async def test_a_sibling_that_fails_beside_others_has_those_left_that_were_entered_before(era: Era) -> None:
+async def test_failing_sibling_exits_those_entered_before(era: Era) -> None:
     async def waits(session: str = Depends(session)) -> str:
         try:
             await anyio.sleep_forever()

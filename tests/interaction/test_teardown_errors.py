@@ -39,9 +39,7 @@ async def breaks() -> AsyncGenerator[str]:
         raise LookupError("broken")
 
 
-async def test_an_error_on_the_way_out_is_logged_and_the_call_succeeds(
-    era: Era, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_exit_error_is_logged_and_the_call_succeeds(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     async def order(session: str = Depends(session), value: str = Depends(breaks)) -> str:
         return value
 
@@ -53,9 +51,7 @@ async def test_an_error_on_the_way_out_is_logged_and_the_call_succeeds(
     assert [*OPENED, *CLOSED] == LOG
 
 
-async def test_an_error_on_the_way_out_does_not_hide_the_error_of_the_call(
-    era: Era, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_exit_error_does_not_hide_the_call_error(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     async def order(session: str = Depends(session), value: str = Depends(breaks)) -> str:
         raise ValueError("no")
 
@@ -64,7 +60,7 @@ async def test_an_error_on_the_way_out_does_not_hide_the_error_of_the_call(
     assert ended_by("ValueError") == LOG
 
 
-async def test_an_error_on_the_way_out_does_not_hide_a_question(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_exit_error_does_not_hide_a_question(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     async def order(ctx: Context, session: str = Depends(session), value: str = Depends(breaks)) -> str:
         return f"{value} {await ctx.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
 
@@ -74,9 +70,7 @@ async def test_an_error_on_the_way_out_does_not_hide_a_question(era: Era, caplog
     assert len(failures(caplog)) == (2 if era is Era.RETRY else 1)
 
 
-async def test_an_error_on_the_way_out_does_not_hide_that_the_client_has_cancelled(
-    era: Era, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_exit_error_does_not_hide_a_client_cancellation(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     trace, entered, over = Steps(), anyio.Event(), anyio.Event()
 
     async def told() -> AsyncGenerator[None]:
@@ -102,9 +96,7 @@ async def test_an_error_on_the_way_out_does_not_hide_that_the_client_has_cancell
     assert len(failures(caplog)) == 1
 
 
-async def test_an_error_on_the_way_out_does_not_hide_that_the_time_is_up(
-    era: Era, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_exit_error_does_not_hide_a_timeout(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     async def order(session: str = Depends(session), value: str = Depends(breaks)) -> str:
         await anyio.sleep_forever()
         return "never"
@@ -130,9 +122,7 @@ SWALLOWING = pytest.mark.parametrize("swallows", [swallows, swallows_later])
 
 
 @SWALLOWING
-async def test_a_dependency_that_swallows_an_error_does_not_make_a_success_of_it(
-    era: Era, swallows: Callable[..., Any]
-) -> None:
+async def test_swallowed_error_does_not_become_a_success(era: Era, swallows: Callable[..., Any]) -> None:
     async def order(session: Annotated[str, Depends(session)], value: Annotated[str, Depends(swallows)]) -> str:
         raise ValueError("no")
 
@@ -141,9 +131,7 @@ async def test_a_dependency_that_swallows_an_error_does_not_make_a_success_of_it
 
 
 @SWALLOWING
-async def test_a_dependency_that_swallows_a_suspension_does_not_end_the_call(
-    era: Era, swallows: Callable[..., Any]
-) -> None:
+async def test_swallowed_suspension_does_not_end_the_call(era: Era, swallows: Callable[..., Any]) -> None:
     async def order(ctx: Context, value: Annotated[str, Depends(swallows)]) -> str:
         return f"{value} {await ctx.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
 
@@ -152,9 +140,7 @@ async def test_a_dependency_that_swallows_a_suspension_does_not_end_the_call(
 
 
 @SWALLOWING
-async def test_a_dependency_that_swallows_a_refusal_does_not_make_a_success_of_it(
-    era: Era, swallows: Callable[..., Any]
-) -> None:
+async def test_swallowed_decline_does_not_become_a_success(era: Era, swallows: Callable[..., Any]) -> None:
     trace = Steps()
 
     async def order(certain: Annotated[bool, Resolve(sure)], value: Annotated[str, Depends(swallows)]) -> str:
@@ -165,9 +151,7 @@ async def test_a_dependency_that_swallows_a_refusal_does_not_make_a_success_of_i
 
 
 @SWALLOWING
-async def test_a_dependency_that_swallows_the_end_of_its_time_does_not_stop_it(
-    era: Era, swallows: Callable[..., Any]
-) -> None:
+async def test_swallowed_timeout_does_not_continue_the_call(era: Era, swallows: Callable[..., Any]) -> None:
     async def order(session: Annotated[str, Depends(session)], value: Annotated[str, Depends(swallows)]) -> str:
         await anyio.sleep_forever()
         return "never"
@@ -206,9 +190,7 @@ async def test_a_generator_that_yields_twice_is_closed_and_logged(
     assert [*OPENED, *CLOSED] == LOG
 
 
-async def test_a_generator_that_yields_again_at_an_error_is_closed_and_logged(
-    era: Era, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_generator_yielding_again_at_an_error_is_closed(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     async def order(value: str = Depends(insists)) -> str:
         raise ValueError("no")
 

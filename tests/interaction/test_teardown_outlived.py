@@ -149,7 +149,7 @@ async def test_resolver_that_goes_on_keeps_its_dependency(era: Era, held: Held) 
     await give_up(server, trace, era, held, then)
 
 
-async def test_dependency_that_holds_a_cancel_scope_is_left_by_its_own_task(era: Era, held: Held) -> None:
+async def test_dependency_with_a_cancel_scope_exits_in_its_task(era: Era, held: Held) -> None:
     resource = Resource()
 
     async def session() -> AsyncGenerator[str]:

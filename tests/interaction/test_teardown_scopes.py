@@ -88,7 +88,7 @@ def read_in_a_thread() -> str:
 
 
 @LOCALES
-async def test_what_is_set_before_the_yield_is_seen_by_all_that_runs_after_it(
+async def test_context_set_before_yield_is_visible_afterwards(
     era: Era, locale: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def below(locale: Annotated[str, Depends(locale)]) -> str:
@@ -107,9 +107,7 @@ async def test_what_is_set_before_the_yield_is_seen_by_all_that_runs_after_it(
 
 
 @LOCALES
-async def test_what_is_set_before_the_yield_is_seen_by_a_plain_body_in_its_thread(
-    era: Era, locale: Callable[..., Any]
-) -> None:
+async def test_context_set_before_yield_is_visible_in_threads(era: Era, locale: Callable[..., Any]) -> None:
     def order(locale: Annotated[str, Depends(locale)]) -> str:
         return f"{locale} {LOCALE.get()}"
 
@@ -117,7 +115,7 @@ async def test_what_is_set_before_the_yield_is_seen_by_a_plain_body_in_its_threa
 
 
 @LOCALES
-async def test_what_was_set_is_put_back_whichever_way_the_leg_ends(
+async def test_context_is_restored_however_the_leg_ends(
     era: Era, locale: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def order(ctx: Context, fails: bool, locale: Annotated[str, Depends(locale)]) -> str:
@@ -280,7 +278,7 @@ async def test_those_around_a_deadline_are_told_what_became_of_it(
 
 
 @pytest.mark.parametrize(("limit", "why"), DEADLINES, ids=lambda value: getattr(value, "__name__", ""))
-async def test_one_that_swallows_the_cancellation_of_another_does_not_take_the_blame(
+async def test_dependency_swallowing_a_foreign_cancellation_is_not_blamed(
     era: Era, limit: Callable[..., Any], why: str
 ) -> None:
     async def swallows(limit: Annotated[None, Depends(limit)]) -> AsyncGenerator[None]:
@@ -411,7 +409,7 @@ async def test_a_child_that_crashes_ends_the_call_with_its_error(era: Era, group
 
 
 @GROUPS
-async def test_a_child_that_crashes_ends_a_body_that_asks_with_its_error(group: Callable[..., Any]) -> None:
+async def test_crashing_child_task_ends_an_asking_body(group: Callable[..., Any]) -> None:
     class Slow(Person):
         async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
             await anyio.sleep_forever()
@@ -451,7 +449,7 @@ async def test_a_child_that_crashes_on_the_way_out_is_logged(
 
 
 @GROUPS
-async def test_an_error_of_the_body_ends_the_children_and_is_not_wrapped(era: Era, group: Callable[..., Any]) -> None:
+async def test_body_error_ends_child_tasks_unwrapped(era: Era, group: Callable[..., Any]) -> None:
     async def outer() -> AsyncGenerator[None]:
         try:
             yield
@@ -469,9 +467,7 @@ async def test_an_error_of_the_body_ends_the_children_and_is_not_wrapped(era: Er
 
 
 @GROUPS
-async def test_a_question_ends_the_children_and_the_next_leg_starts_new_ones(
-    era: Era, group: Callable[..., Any]
-) -> None:
+async def test_question_ends_child_tasks_and_the_next_leg_restarts_them(era: Era, group: Callable[..., Any]) -> None:
     async def order(ctx: Context, start: Annotated[Start, Depends(group)]) -> str:
         start(background)
         await anyio.lowlevel.checkpoint()
@@ -495,7 +491,7 @@ async def test_a_refusal_goes_through_a_task_group(era: Era, group: Callable[...
 
 
 @GROUPS
-async def test_a_body_whose_time_is_up_ends_the_children_and_has_timed_out(era: Era, group: Callable[..., Any]) -> None:
+async def test_timed_out_body_ends_its_child_tasks(era: Era, group: Callable[..., Any]) -> None:
     async def order(start: Annotated[Start, Depends(group)]) -> str:
         start(waits)
         await anyio.sleep_forever()

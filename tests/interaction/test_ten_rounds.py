@@ -56,11 +56,11 @@ async def test_user_stops_after_ten_rounds() -> None:
         await User(asking(11), answers(11), era=Era.RETRY).call("chat")
 
 
-async def test_user_goes_on_for_as_many_rounds_as_it_is_told() -> None:
+async def test_user_continues_for_the_requested_number_of_rounds() -> None:
     user = User(asking(12), answers(12), era=Era.RETRY, max_rounds=12)
     assert (await user.call("chat")).value == "done"
 
 
-def test_user_without_any_round_is_refused() -> None:
+def test_user_without_any_round_is_rejected() -> None:
     with pytest.raises(ValueError, match="max_rounds=0: it must be at least 1"):
         User(asking(1), max_rounds=0)

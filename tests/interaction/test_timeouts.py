@@ -98,9 +98,7 @@ def assert_timed_out(error: MCPError, tool: str, seconds: float) -> None:
 # The error, the log and the trace.
 
 
-async def test_a_tool_that_takes_too_long_is_answered_with_an_error_that_names_it_and_its_time(
-    era: Era, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_slow_tool_is_answered_with_its_name_and_limit(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     trace = Steps()
     server = Server[Any]("slow", trace=trace)
 
@@ -116,7 +114,7 @@ async def test_a_tool_that_takes_too_long_is_answered_with_an_error_that_names_i
     assert (record.levelno, record.getMessage()) == (logging.WARNING, f"tool 'fetch' timed out after {SHORT}s")
 
 
-async def test_a_plain_tool_that_takes_too_long_is_answered_while_its_thread_goes_on(
+async def test_slow_plain_tool_is_answered_while_its_thread_continues(
     era: Era, caplog: pytest.LogCaptureFixture, held: Held
 ) -> None:
     server = Server[Any]("slow")
@@ -131,7 +129,7 @@ async def test_a_plain_tool_that_takes_too_long_is_answered_while_its_thread_goe
     assert record.getMessage() == told
 
 
-async def test_a_tool_that_is_done_in_time_is_answered_as_any_other(era: Era) -> None:
+async def test_timely_tool_is_answered_normally(era: Era) -> None:
     server = Server[Any]("quick")
 
     @server.tool(timeout=WAIT)
@@ -154,7 +152,7 @@ async def test_a_tool_that_is_done_in_time_is_answered_as_any_other(era: Era) ->
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan")])
-def test_a_time_that_cannot_be_is_refused_at_registration(timeout: float) -> None:
+def test_a_time_that_cannot_be_is_rejected_at_registration(timeout: float) -> None:
     server = Server[Any]("slow")
     with pytest.raises(ValueError, match=r"tool 'fetch': timeout= takes a positive, finite number of seconds, not"):
 
@@ -191,7 +189,7 @@ async def test_a_person_may_take_longer_than_the_tool(era: Era, body: Callable[.
             assert text_of(await client.call_tool("ask")) == "1"
 
 
-async def test_a_person_may_take_longer_than_the_tool_to_confirm_it(era: Era) -> None:
+async def test_user_may_confirm_slower_than_the_tool_timeout(era: Era) -> None:
     server = Server[Any]("patient")
 
     @server.tool(timeout=LONG, confirm="Sure?")
@@ -204,7 +202,7 @@ async def test_a_person_may_take_longer_than_the_tool_to_confirm_it(era: Era) ->
 
 
 @pytest.mark.parametrize("place", ["body", "thread", "resolver"])
-async def test_after_the_answer_the_tool_has_to_be_done_in_time_again(era: Era, place: str, held: Held) -> None:
+async def test_tool_must_finish_in_time_after_the_answer(era: Era, place: str, held: Held) -> None:
     server = Server[Any]("slow")
 
     async def follow(left: Annotated[int, Resolve(left)]) -> int:
@@ -231,7 +229,7 @@ async def test_after_the_answer_the_tool_has_to_be_done_in_time_again(era: Era, 
     assert len(person.asked) == 1
 
 
-async def test_on_an_open_connection_the_time_starts_anew_with_each_answer() -> None:
+async def test_live_answer_restarts_the_tool_clock() -> None:
     server = Server[Any]("steady")
 
     @server.tool(timeout=LONG)
@@ -246,7 +244,7 @@ async def test_on_an_open_connection_the_time_starts_anew_with_each_answer() -> 
             assert text_of(await client.call_tool("ask")) == "done"
 
 
-async def test_while_one_task_of_a_body_asks_the_others_have_time() -> None:
+async def test_other_tasks_have_time_while_one_asks() -> None:
     server = Server[Any]("both")
     worked = anyio.Event()
 
@@ -267,7 +265,7 @@ async def test_while_one_task_of_a_body_asks_the_others_have_time() -> None:
     assert worked.is_set()
 
 
-async def test_a_question_that_a_body_gives_up_sets_the_clock_going_again() -> None:
+async def test_abandoned_question_restarts_the_clock() -> None:
     server = Server[Any]("slow")
 
     @server.tool(timeout=SHORT)
@@ -444,7 +442,7 @@ async def test_whatever_a_body_makes_of_being_stopped_it_timed_out(
     assert [step.detail for step in trace.steps if step.event is Event.FAIL] == [{"error": "timed out"}]
 
 
-async def test_what_a_body_raised_when_it_was_stopped_is_in_the_log(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_exception_of_a_stopped_body_is_logged(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     server = Server[Any]("slow")
     server.tool(timeout=SHORT)(crashes)
     await failure_of(server, era, "crashes")
@@ -453,7 +451,7 @@ async def test_what_a_body_raised_when_it_was_stopped_is_in_the_log(era: Era, ca
     assert str(record.exc_info[1]) == "cleaning up failed"
 
 
-async def test_a_call_that_its_client_gives_up_has_not_timed_out(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_call_abandoned_by_its_client_has_not_timed_out(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     started, over = anyio.Event(), anyio.Event()
     trace = Steps()
 
@@ -484,7 +482,7 @@ async def test_a_call_that_its_client_gives_up_has_not_timed_out(era: Era, caplo
 # Tools that call tools.
 
 
-async def test_a_tool_called_by_a_tool_has_a_time_of_its_own(era: Era) -> None:
+async def test_nested_tool_has_its_own_timeout(era: Era) -> None:
     server = Server[Any]("nested")
 
     @server.tool(timeout=SHORT)
@@ -504,7 +502,7 @@ async def test_a_tool_called_by_a_tool_has_a_time_of_its_own(era: Era) -> None:
         assert text_of(await client.call_tool("outer")) == f"Tool 'inner' timed out after {SHORT}s"
 
 
-async def test_the_time_of_a_tool_runs_on_while_it_calls_another(era: Era) -> None:
+async def test_outer_timeout_includes_the_nested_tool(era: Era) -> None:
     server = Server[Any]("nested")
 
     @server.tool(timeout=WAIT)
@@ -520,7 +518,7 @@ async def test_the_time_of_a_tool_runs_on_while_it_calls_another(era: Era) -> No
 
 
 @pytest.mark.parametrize("inner", [None, LONG])
-async def test_a_person_whom_an_inner_tool_asks_is_waited_for_by_the_outer_one_too(inner: float | None) -> None:
+async def test_question_of_an_inner_tool_stops_the_outer_clock(inner: float | None) -> None:
     server = Server[Any]("nested")
     server.tool(name="inner", timeout=inner)(in_body)
 
@@ -559,7 +557,7 @@ def assert_refused(error: MCPError, tool: str, threads: int) -> None:
     assert error.message.startswith(f"Tool {tool!r} cannot run: no thread is free for it: all {threads} are held")
 
 
-async def test_sixty_slow_calls_take_forty_threads_and_give_them_all_back(era: Era, held: Held) -> None:
+async def test_sixty_slow_calls_use_and_return_forty_threads(era: Era, held: Held) -> None:
     # Time enough for forty threads to start.
     server = slots_of(held, seconds=LONG)
     errors: list[MCPError] = []
@@ -597,7 +595,7 @@ async def test_sixty_slow_calls_take_forty_threads_and_give_them_all_back(era: E
     assert limiter.borrowed_tokens == 0
 
 
-async def test_a_call_that_waits_for_a_thread_is_refused_once_all_are_lost(era: Era, held: Held) -> None:
+async def test_call_is_rejected_once_all_threads_are_lost(era: Era, held: Held) -> None:
     server = slots_of(held)
     errors: dict[str, MCPError] = {}
     async with few_threads(1):
@@ -644,7 +642,7 @@ async def test_threads_that_are_only_busy_are_waited_for(era: Era, held: Held) -
     assert sorted(results) == ["done", "ran"]
 
 
-async def test_a_body_whose_time_is_up_can_ask_nothing_any_more(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_timed_out_body_can_ask_nothing(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="roundtrip")
     release, ended = threading.Event(), threading.Event()
     raised: list[BaseException] = []
@@ -676,7 +674,7 @@ async def test_a_body_whose_time_is_up_can_ask_nothing_any_more(era: Era, caplog
     assert failed.getMessage() == "a thread that went on after its call had ended failed"
 
 
-async def test_a_step_under_way_in_a_plain_body_is_stopped_with_it(era: Era) -> None:
+async def test_step_running_in_a_timed_out_body_is_stopped(era: Era) -> None:
     server = Server[Any]("slow")
     stopped: list[str] = []
 
@@ -696,7 +694,7 @@ async def test_a_step_under_way_in_a_plain_body_is_stopped_with_it(era: Era) -> 
     assert stopped == ["CancelledError"]
 
 
-def test_a_server_outlives_the_event_loop_that_its_threads_were_left_on(held: Held) -> None:
+def test_server_outlives_the_loop_of_its_abandoned_threads(held: Held) -> None:
     server = slots_of(held)
 
     async def lose() -> int:

@@ -60,7 +60,7 @@ def test_every_row_says_something_of_its_own_and_can_fail() -> None:
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_can_be_no_tool_is_refused_when_it_is_registered(what: str) -> None:
+def test_invalid_tool_is_rejected_at_registration(what: str) -> None:
     make, words = REFUSED[what]
     with pytest.raises(InvalidSignature, match=words):
         make(Server[Any]("page"))
@@ -79,7 +79,7 @@ FILES: list[tuple[Callable[[Path], Any], Json]] = [
 
 
 @pytest.mark.parametrize(("make", "expected"), FILES)
-async def test_the_extension_of_a_path_or_a_format_tells_the_type(
+async def test_path_extension_or_format_sets_the_media_type(
     era: Era, tmp_path: Path, make: Callable[[Path], Any], expected: Json
 ) -> None:
     for name in ("chart.png", "chart.webp", "bell.mp3", "bill.pdf"):
@@ -87,7 +87,7 @@ async def test_the_extension_of_a_path_or_a_format_tells_the_type(
     await check(result("a file", returning(make(tmp_path)), [expected], schema=None), era)
 
 
-async def test_plain_functions_run_in_threads_beside_each_other_and_beside_the_event_loop(era: Era) -> None:
+async def test_plain_functions_run_beside_each_other_and_the_loop(era: Era) -> None:
     server = Server[Any]("page")
     together = threading.Barrier(3)
 
@@ -122,14 +122,12 @@ def levels(caplog: pytest.LogCaptureFixture, text: str) -> list[int]:
     [({}, 1), ({"on_duplicate_tools": "warn"}, 1), ({"on_duplicate_tools": "replace"}, 0)],
     ids=["default", "warn", "replace"],
 )
-def test_a_second_tool_of_a_name_is_warned_of_where_that_is_wanted(
-    options: Json, warned: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_duplicate_tool_warns_where_configured(options: Json, warned: int, caplog: pytest.LogCaptureFixture) -> None:
     twice(Server[Any]("page", **options))
     assert levels(caplog, "Tool already exists") == [logging.WARNING] * warned
 
 
-async def test_a_second_tool_of_a_name_may_be_an_error_which_leaves_the_first(era: Era) -> None:
+async def test_duplicate_tool_error_leaves_the_first_tool(era: Era) -> None:
     def make(server: Server[Any]) -> None:
         with pytest.raises(ValueError, match="Tool already exists: tool"):
             twice(server)
@@ -145,9 +143,7 @@ def test_one_name_has_versions_or_none(first: str | None, second: str | None) ->
         returning(2, version=second)(server)
 
 
-async def test_the_traceback_of_a_failure_is_in_the_log_and_nowhere_else(
-    era: Era, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failure_traceback_appears_only_in_the_log(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     server = Server[Any]("page")
     raising(OutOfStock("no more"))(server)
     assert (await User(server, era=era).call("tool")).text == "Error executing tool tool: no more"
@@ -158,9 +154,7 @@ async def test_the_traceback_of_a_failure_is_in_the_log_and_nowhere_else(
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
-async def test_a_tool_that_takes_too_long_is_an_error_of_the_protocol(
-    era: Era, plain: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_slow_tool_is_a_protocol_error(era: Era, plain: bool, caplog: pytest.LogCaptureFixture) -> None:
     server = Server[Any]("page")
     release, ended = threading.Event(), threading.Event()
 
@@ -193,7 +187,7 @@ async def test_a_tool_that_takes_too_long_is_an_error_of_the_protocol(
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
-async def test_a_tool_that_is_done_in_time_is_served_as_any_other(era: Era, plain: bool) -> None:
+async def test_timely_tool_is_served_normally(era: Era, plain: bool) -> None:
     async def add_later(a: int, b: int) -> int:
         return a + b
 
@@ -256,7 +250,7 @@ async def test_a_change_of_the_tools_in_a_request_is_notified(era: Era, how: str
 
 
 @pytest.mark.parametrize("how", CHANGES)
-async def test_a_change_of_the_tools_outside_of_requests_is_not_notified(era: Era, how: str) -> None:
+async def test_tool_change_outside_of_requests_is_not_announced(era: Era, how: str) -> None:
     server = Server[Any]("page")
     furnished(server)
     server.disable(keys={"tool:other"})
@@ -272,7 +266,7 @@ async def test_a_change_of_the_tools_outside_of_requests_is_not_notified(era: Er
 # The context.
 
 
-async def test_the_context_gives_logs_resources_progress_the_client_s_model_and_the_request(era: Era) -> None:
+async def test_context_offers_logs_resources_progress_model_and_request(era: Era) -> None:
     server = Server[Any]("page")
 
     @server.resource("note://dune")
@@ -365,7 +359,7 @@ async def nameless(
 
 
 @pytest.mark.parametrize("what", LOOKED_FOR)
-async def test_what_is_hidden_is_answered_byte_for_byte_as_what_never_was(era: Era, what: str) -> None:
+async def test_hidden_and_missing_tools_answer_identically(era: Era, what: str) -> None:
     look, secret, absent = LOOKED_FOR[what]
     server = Server[Any]("page")
 

@@ -55,7 +55,7 @@ async def test_a_call_that_asks_in_three_ways_completes(transport: str, era: Era
 
 
 @pytest.mark.parametrize(("transport", "era"), cases())
-async def test_a_call_of_two_rounds_completes_and_a_refused_one_ends(transport: str, era: Era) -> None:
+async def test_two_round_call_completes_and_a_declined_one_ends(transport: str, era: Era) -> None:
     person = Person({"confirm": True}, {"copies": 2}, "decline")
     async with serving(transport) as target, connect(target, era, person) as client:
         completed = await client.call_tool("order", {"title": "Neuromancer"})
@@ -72,7 +72,7 @@ async def test_a_call_of_two_rounds_completes_and_a_refused_one_ends(transport: 
     ],
     ids=["stateless", "json"],
 )
-async def test_a_live_client_without_a_way_back_is_told_what_to_change(options: dict[str, bool], settings: str) -> None:
+async def test_live_client_without_a_channel_learns_the_remedy(options: dict[str, bool], settings: str) -> None:
     trace = Steps()
     async with (
         served(bookshop(trace=trace), **options) as url,

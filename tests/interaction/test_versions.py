@@ -35,7 +35,7 @@ async def quoted(server: Server, era: Era, meta: Any = None) -> str:
         return text_of(await client.call_tool("quote", {"title": "Dune"}, meta=meta))
 
 
-async def test_the_highest_version_is_called_and_listed_whatever_order_they_came_in(era: Era) -> None:
+async def test_highest_version_is_used_in_any_registration_order(era: Era) -> None:
     server = shop("1.9", "1.10", "1.2")
     assert await quoted(server, era) == "Dune by 1.10, True"
     async with connect(server, era) as client:
@@ -52,11 +52,11 @@ async def test_a_version_that_is_not_there_is_an_unknown_tool(era: Era) -> None:
     assert await quoted(shop(1, 2), era, {"roundtrip/version": "3"}) == "Unknown tool: quote"
 
 
-async def test_a_version_of_a_tool_without_any_is_an_unknown_tool(era: Era) -> None:
+async def test_version_of_an_unversioned_tool_is_unknown(era: Era) -> None:
     assert await quoted(shop(None), era, {"roundtrip/version": "3"}) == "Unknown tool: quote"
 
 
-async def test_a_hidden_version_is_answered_as_one_that_is_not_there(era: Era) -> None:
+async def test_hidden_version_answers_like_a_missing_one(era: Era) -> None:
     server = shop(1, 2)
     server.disable(keys={"tool:quote@2"})
     assert await quoted(server, era) == "Dune by 1, True"
@@ -80,7 +80,7 @@ def test_a_name_has_versions_or_it_has_none(first: str | None, second: str | Non
 
 @pytest.mark.parametrize(("first", "second"), [("1", "1.0"), ("1.0", "1"), ("1.0rc1", "1rc1")])
 @pytest.mark.parametrize("duplicates", ["warn", "replace", "ignore", "error"])
-def test_two_spellings_of_one_version_are_refused(first: str, second: str, duplicates: Any) -> None:
+def test_two_spellings_of_one_version_are_rejected(first: str, second: str, duplicates: Any) -> None:
     with pytest.raises(ValueError, match=f"version '{second}' must differ from '{first}'"):
         shop(first, second, on_duplicate_tools=duplicates)
 
@@ -103,7 +103,7 @@ async def test_a_server_calls_a_version_itself() -> None:
     assert text_of(result) == "1"
 
 
-async def test_a_tool_called_from_within_a_tool_is_the_highest_whatever_the_request_names(era: Era) -> None:
+async def test_nested_call_uses_the_highest_version(era: Era) -> None:
     server = shop(1, 2)
     for version in ("1", "2"):
 
@@ -137,20 +137,20 @@ async def test_a_call_stays_on_the_version_it_began_with() -> None:
     assert text_of(after) == "Dune by 1, True"
 
 
-async def test_a_call_that_named_an_older_version_stays_on_it_without_naming_it_again() -> None:
+async def test_call_stays_on_the_older_version_it_named() -> None:
     server = shop(1, 2)
     await leg(hopper := LegByLeg([server]), None, {"roundtrip/version": "1"})
     assert text_of(await leg(hopper, hopper.token)) == "Dune by 1, True"
 
 
-async def test_a_leg_may_name_the_version_that_its_call_began_with() -> None:
+async def test_leg_may_repeat_the_version_of_its_call() -> None:
     server = shop(1, 2)
     await leg(hopper := LegByLeg([server]), None)
     assert text_of(await leg(hopper, hopper.token, {"roundtrip/version": "2.0"})) == "Dune by 2, True"
 
 
 @pytest.mark.parametrize("begun", [1, None])
-async def test_a_leg_that_names_another_version_is_refused_like_any_bad_token(
+async def test_leg_naming_another_version_is_rejected_like_bad_tokens(
     begun: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     trace = Steps()
@@ -163,11 +163,11 @@ async def test_a_leg_that_names_another_version_is_refused_like_any_bad_token(
     assert "another version of the tool" in caplog.text
 
 
-async def test_a_call_whose_version_is_gone_has_no_tool_any_more() -> None:
+async def test_call_of_a_removed_version_has_no_tool() -> None:
     await leg(before := LegByLeg([shop(1, 2)]), None)
     assert text_of(await leg(LegByLeg([shop(1)]), before.token)) == "Unknown tool: quote"
 
 
-async def test_a_call_from_before_there_were_versions_goes_on_with_the_highest() -> None:
+async def test_call_predating_versions_continues_with_the_highest() -> None:
     await leg(before := LegByLeg([shop(None)]), None)
     assert text_of(await leg(LegByLeg([shop(1, 2)]), before.token)) == "Dune by 2, True"

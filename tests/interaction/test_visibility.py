@@ -113,7 +113,7 @@ PUBLIC = {
 }
 
 
-async def test_what_is_hidden_is_in_no_list_until_it_is_shown_again(era: Era) -> None:
+async def test_hidden_item_is_in_no_list_until_shown(era: Era) -> None:
     server = library()
     async with connect(server, era) as client:
         assert await listed(client) == EVERYTHING

@@ -48,7 +48,7 @@ def stamps(start: int = 1) -> Callable[[], str]:
     return lambda: f"It is {next(ticks)} o'clock. Sure?"
 
 
-async def test_a_timestamp_in_a_question_ends_the_call_naming_the_question_and_the_cure() -> None:
+async def test_timestamp_in_a_question_ends_the_call_with_advice() -> None:
     trace = Steps()
     call = await User(shop(stamps(), trace=trace), {"confirm": {"ok": True}}).call("order")
     assert call.is_error
@@ -61,7 +61,7 @@ async def test_a_timestamp_in_a_question_ends_the_call_naming_the_question_and_t
     assert trace.asked == [{"confirm": "new"}, {"confirm": "volatile"}]
 
 
-async def test_the_live_era_asks_the_same_question_once_and_is_done() -> None:
+async def test_live_era_asks_a_volatile_question_once() -> None:
     call = await User(shop(stamps()), {"confirm": {"ok": True}}, era=Era.LIVE).call("order")
     assert call.text == "true"
     assert len(call.questions) == 1
@@ -73,7 +73,7 @@ async def test_a_question_that_settles_is_answered() -> None:
     assert call.text == "true"
 
 
-async def test_a_question_that_may_vary_is_asked_until_the_client_gives_up() -> None:
+async def test_declared_volatile_question_is_asked_until_the_client_stops() -> None:
     hopper = LegByLeg([shop(stamps(), volatile_ok=True)])
     await hopper.leg("order")
     for _ in range(5):
@@ -101,7 +101,7 @@ async def test_a_rollout_through_builds_of_different_wordings_is_not_reported() 
         assert result.result_type == "input_required"
 
 
-async def test_an_answer_that_met_the_other_build_counts_when_the_call_is_back_on_its_own() -> None:
+async def test_answer_seen_by_another_build_still_counts_at_home() -> None:
     old, new = shop(lambda: "Sure?", build="1"), shop(lambda: "Are you sure?", build="2")
     hopper = LegByLeg([old, new])
     await hopper.leg("order")

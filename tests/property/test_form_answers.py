@@ -125,7 +125,7 @@ def answerable(schema: Mapping[str, Any]) -> bool:
 
 @RUN
 @given(form=forms(), data=st.data())
-def test_a_server_takes_every_valid_answer_to_its_form_and_no_invalid_one(form: Form, data: st.DataObject) -> None:
+def test_server_accepts_exactly_the_valid_answers_of_its_form(form: Form, data: st.DataObject) -> None:
     valid = data.draw(answers(form.schema))
     assert accepts(form.schema, valid)
     assert takes(form, valid)

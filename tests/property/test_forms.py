@@ -92,7 +92,7 @@ def outcome(form: Form, content: Any) -> BaseModel | str:
 
 @settings(max_examples=examples(100), deadline=None, database=None)
 @given(model=MODELS)
-def test_a_form_is_flat_and_says_only_what_the_protocol_knows(model: type[BaseModel]) -> None:
+def test_form_is_flat_and_uses_only_protocol_types(model: type[BaseModel]) -> None:
     """Shows F1, F2, F3, F4."""
     schema = form_of(model).schema
     assert schema["type"] == "object"

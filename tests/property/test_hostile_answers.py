@@ -71,7 +71,7 @@ def fits(schema: type[BaseModel], rounds: list[Any]) -> bool:
 
 @settings(max_examples=examples(100), deadline=None, database=None)
 @given(rounds=st.lists(RESPONSES, min_size=1, max_size=4))
-def test_whatever_comes_as_an_answer_is_taken_asked_again_or_refused(rounds: list[Any]) -> None:
+def test_any_answer_is_accepted_asked_again_or_rejected(rounds: list[Any]) -> None:
     """Shows S7, S8, S9."""
     vault = Vault()
 

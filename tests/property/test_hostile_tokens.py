@@ -71,7 +71,7 @@ MUTATIONS: st.SearchStrategy[Mutation] = st.one_of(
     mutations=st.lists(MUTATIONS, min_size=20, max_size=30),
     encrypt=st.booleans(),
 )
-def test_every_token_but_the_servers_own_gets_the_one_frozen_refusal(
+def test_every_foreign_token_gets_one_frozen_rejection(
     invented: list[str], mutations: list[Mutation], encrypt: bool
 ) -> None:
     """Shows S4."""
@@ -100,7 +100,7 @@ OTHER_TYPES: st.SearchStrategy[Any] = st.one_of(
 
 @settings(max_examples=examples(40), deadline=None, database=None)
 @given(state=OTHER_TYPES)
-def test_a_state_that_is_no_text_gets_an_error_and_nothing_runs(state: Any) -> None:
+def test_non_text_state_is_an_error_and_runs_nothing(state: Any) -> None:
     """Shows S4."""
     vault = Vault()
 
@@ -115,7 +115,7 @@ def test_a_state_that_is_no_text_gets_an_error_and_nothing_runs(state: Any) -> N
 
 @settings(max_examples=examples(25), deadline=None, database=None)
 @given(arguments=st.dictionaries(st.text(max_size=5), st.text(max_size=5), min_size=1, max_size=2))
-def test_a_true_token_is_refused_with_arguments_that_are_not_its_own(arguments: dict[str, str]) -> None:
+def test_valid_token_is_rejected_with_other_arguments(arguments: dict[str, str]) -> None:
     """Shows S5."""
     vault = Vault()
 
@@ -128,7 +128,7 @@ def test_a_true_token_is_refused_with_arguments_that_are_not_its_own(arguments: 
     besiege(vault, play)
 
 
-def test_the_servers_own_token_opens_it_so_the_refusals_above_mean_something() -> None:
+def test_valid_token_opens_its_call() -> None:
     vault = Vault()
 
     async def play(send: Send) -> None:

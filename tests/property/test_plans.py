@@ -71,7 +71,7 @@ async def walked(built: Built, guess: list[bool], replies: Replies) -> tuple[Sch
     answers=st.dictionaries(st.integers(0, 9), ANSWERS),
     guess=st.lists(st.booleans(), min_size=1),
 )
-def test_a_walk_ends_as_the_interpreter_says_and_runs_each_node_once(
+def test_scheduler_agrees_with_the_interpreter_and_runs_nodes_once(
     graph: Graph, answers: dict[int, int | str], guess: list[bool]
 ) -> None:
     known = {f"n{place}": answer for place, answer in answers.items()}
@@ -98,7 +98,7 @@ def test_a_walk_ends_as_the_interpreter_says_and_runs_each_node_once(
 
 @settings(max_examples=examples(60), deadline=None, database=None)
 @given(graph=graphs(asking=False, most=12), guess=st.lists(st.booleans(), min_size=1))
-def test_a_graph_without_questions_gives_the_same_values_on_every_walk(graph: Graph, guess: list[bool]) -> None:
+def test_graph_without_questions_gives_equal_values_every_time(graph: Graph, guess: list[bool]) -> None:
     async def compare() -> None:
         for _ in range(2):
             built = Built(graph)
@@ -111,7 +111,7 @@ def test_a_graph_without_questions_gives_the_same_values_on_every_walk(graph: Gr
 
 @settings(max_examples=examples(100), deadline=None, database=None)
 @given(graph=graphs(most=12))
-def test_a_plan_is_in_an_order_in_which_each_node_comes_after_all_it_needs(graph: Graph) -> None:
+def test_plan_lists_each_node_after_its_requirements(graph: Graph) -> None:
     plan = make_plan(Built(graph).tool(), owner="tool", arguments={}, context_types=())
     assert {node.key for node in plan.nodes} == {f"n{place}" for place in graph.reached}
     for node in plan.nodes:

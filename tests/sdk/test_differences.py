@@ -55,5 +55,5 @@ def test_entry_that_is_not_as_listed_is_told(fails: list[str], told: str) -> Non
     assert judge(failed(*fails), LISTED, ran=[*AS_LISTED, "t.py::many_c"]).outdated == [told]
 
 
-def test_entry_for_a_test_that_did_not_run_is_not_judged() -> None:
+def test_entry_for_an_unrun_test_is_not_judged() -> None:
     assert judge([], LISTED, ran=["t.py::other"]).outdated == []

@@ -58,7 +58,7 @@ def test_an_accepted_snippet_type_checks(path: Path, found: list[Error]) -> None
 
 
 @pytest.mark.parametrize("path", sorted(HERE.glob("rejected/*.py")), ids=_name)
-def test_a_rejected_snippet_is_refused_line_by_line(path: Path, found: list[Error]) -> None:
+def test_a_rejected_snippet_is_rejected_line_by_line(path: Path, found: list[Error]) -> None:
     expected = _expected(path)
     assert expected
     refused = [error for error in found if error[0] == path.relative_to(HERE).as_posix()]

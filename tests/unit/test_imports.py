@@ -126,7 +126,7 @@ def test_a_name_that_is_missing_is_told() -> None:
         exec("from roundtrip import Serber", {})
 
 
-def test_the_choices_of_the_command_line_are_those_of_what_it_runs() -> None:
+def test_command_line_choices_match_the_code() -> None:
     assert vars(call)["_ERAS"] == tuple(era.name.lower() for era in Era)
     assert vars(call)["_LEVELS"] == get_args(LoggingLevel)
     assert vars(graph)["_FORMATS"] == tuple(Format)

@@ -28,7 +28,7 @@ def test_with_newlines_kept_they_are_the_only_control_characters(text: str) -> N
 
 
 @given(ANY_TEXT)
-def test_what_comes_out_can_be_written_and_is_not_changed_again(text: str) -> None:
+def test_safe_text_is_writable_and_stable(text: str) -> None:
     shown = printable(text)
     shown.encode("utf-8")
     assert printable(shown) == shown

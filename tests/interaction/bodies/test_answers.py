@@ -45,7 +45,7 @@ async def test_a_renamed_question_of_other_words_is_asked_again() -> None:
     assert list(hopper.questions) == ["port"]
 
 
-async def test_a_loop_numbers_its_questions_and_stops_when_the_user_does(era: Era) -> None:
+async def test_numbered_questions_in_a_loop_stop_when_the_user_does(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> list[int]:
         items: list[int] = []
         while (answer := await ctx.ask(f"item-{len(items)}", Elicit("Another?", Copies))).action == "accept":
@@ -59,7 +59,7 @@ async def test_a_loop_numbers_its_questions_and_stops_when_the_user_does(era: Er
     assert len(call.questions) == 6
 
 
-async def test_an_invalid_answer_is_asked_again_with_the_reason_and_the_others_are_kept(era: Era) -> None:
+async def test_only_the_invalid_answer_is_asked_again_with_its_reason(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         answers = await ctx.ask_all({"copies": Elicit("How many?", Copies), "left": LEFT})
         return f"{answers['copies'].data.copies} {answers['left'].data}"
@@ -78,7 +78,7 @@ async def test_an_invalid_answer_is_asked_again_with_the_reason_and_the_others_a
     assert trace.asked == [{"copies": "new", "left": "new"}, {"copies": "invalid"}]
 
 
-async def test_an_answer_invalid_too_often_ends_the_call_naming_the_question(era: Era) -> None:
+async def test_too_many_invalid_answers_end_the_call_naming_the_question(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         await ctx.ask("copies", Elicit("How many?", Copies, attempts=2))
         return "never"

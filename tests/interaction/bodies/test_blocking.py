@@ -64,7 +64,7 @@ async def test_a_plain_body_that_is_declined_ends(era: Era) -> None:
     assert trace.events[-1] is Event.DECLINE
 
 
-async def test_many_plain_bodies_that_wait_for_people_do_not_starve_other_calls() -> None:
+async def test_waiting_plain_bodies_do_not_starve_other_calls() -> None:
     waiting = 60  # anyio's own threads for all the process are 40
     all_wait, go_on = anyio.Event(), anyio.Event()
 

@@ -38,7 +38,7 @@ class Away(Person):
 
 
 @pytest.mark.parametrize("blocking", [False, True])
-async def test_a_body_that_waits_for_a_person_is_cancelled_with_its_call(blocking: bool) -> None:
+async def test_cancelling_a_call_cancels_its_waiting_body(blocking: bool) -> None:
     trace = Steps()
     ended: list[str] = []
     over = anyio.Event()
@@ -117,9 +117,7 @@ GOES_ON: dict[str, Callable[[Context[Any, Any]], Any]] = {
     [(Era.LIVE, "ask"), *itertools.product(Era, ["step", "async step"])],
 )
 @pytest.mark.parametrize("seconds", [None, WAIT])
-async def test_a_plain_body_whose_call_was_cancelled_ends_where_it_next_waits(
-    era: Era, how: str, seconds: float | None
-) -> None:
+async def test_cancelled_plain_body_ends_at_its_next_wait(era: Era, how: str, seconds: float | None) -> None:
     began, cancelled, over = anyio.Event(), threading.Event(), threading.Event()
     ended: list[str] = []
 

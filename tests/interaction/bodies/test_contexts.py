@@ -32,7 +32,7 @@ async def order_for(ctx: Context[Any, Any], name: Annotated[Name, Resolve(who)])
     return f"{name.name} {sure.ok} {ctx.call.leg}"
 
 
-async def test_questions_of_resolvers_come_before_those_of_the_body_by_the_same_path_on_both_eras() -> None:
+async def test_resolver_questions_precede_body_questions_on_both_eras() -> None:
     paths: list[Any] = []
     for era in ERAS:
         trace = Steps()
@@ -50,7 +50,7 @@ async def test_questions_of_both_resume_on_other_servers() -> None:
     assert call.text == "Ada False 3"
 
 
-async def test_a_body_that_asks_for_the_sdks_context_gets_the_asking_one(era: Era) -> None:
+async def test_body_annotated_with_the_sdk_context_gets_the_asking_context(era: Era) -> None:
     async def body(ctx: SdkContext[Any, Any]) -> str:
         if not isinstance(ctx, Context):
             return "the SDK's"
@@ -85,7 +85,7 @@ async def test_a_body_without_a_context_annotation_has_an_optional_one(era: Era)
     assert (await User(shop(body), {"sure": {"ok": True}}, era=era).call("order")).text == "accept"
 
 
-async def test_a_resolver_that_asks_through_its_context_is_told_to_return_the_question(era: Era) -> None:
+async def test_resolver_asking_through_its_context_is_told_to_return_questions(era: Era) -> None:
     async def sure(ctx: Context[Any, Any]) -> Choice:
         return await ctx.ask("sure", Elicit("Sure?", Choice), unwrap=True)
 
@@ -96,7 +96,7 @@ async def test_a_resolver_that_asks_through_its_context_is_told_to_return_the_qu
     assert "'sure' is asked outside of a tool's body. A resolver asks by returning its question" in result.text
 
 
-async def test_a_resolver_that_elicits_is_told_to_return_the_question_where_it_cannot_wait(era: Era) -> None:
+async def test_resolver_that_elicits_is_told_to_return_its_question(era: Era) -> None:
     async def sure(ctx: Context[Any, Any]) -> Choice:
         answer = await ctx.elicit("Sure?", Choice)
         return answer.data if answer.action == "accept" else Choice(ok=False)

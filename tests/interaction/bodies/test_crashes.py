@@ -119,7 +119,7 @@ class Slow(Person):
         ("http", "asyncio_group"),
     ],
 )
-async def test_a_crash_beside_a_waiting_question_wins_and_the_connection_lives_on(
+async def test_crash_beside_a_waiting_question_wins_and_the_connection_survives(
     transport: str, tool: str, era: Era
 ) -> None:
     person = Slow(answer=lambda params: {"value": True}) if era is Era.LIVE else Person({"value": True})
@@ -133,7 +133,7 @@ async def test_a_crash_beside_a_waiting_question_wins_and_the_connection_lives_o
 
 
 @pytest.mark.parametrize("transport", ["memory", "http"])
-async def test_a_cleanup_that_crashes_while_a_leg_ends_is_the_calls_error(transport: str) -> None:
+async def test_crashing_cleanup_of_an_ending_leg_becomes_the_call_error(transport: str) -> None:
     with anyio.fail_after(WAIT):
         async with serving(transport) as target:
             crashed = await User(target, era=Era.RETRY).call("cleanup")
@@ -142,7 +142,7 @@ async def test_a_cleanup_that_crashes_while_a_leg_ends_is_the_calls_error(transp
     assert again.text == "true"
 
 
-async def test_a_question_of_a_task_group_that_the_client_cannot_be_asked_is_refused_as_any_other(era: Era) -> None:
+async def test_task_group_question_beyond_client_capabilities_is_rejected(era: Era) -> None:
     """Shows S6."""
     trace = Steps()
     server = shop(trace)

@@ -35,7 +35,7 @@ async def in_a_while() -> Choice:
 @pytest.mark.parametrize(
     ("otherwise", "note"), [(Choice(ok=False, note="value"), "value"), (at_once, "sync"), (in_a_while, "async")]
 )
-async def test_a_value_or_what_a_function_makes_stands_in_for_a_form(era: Era, otherwise: Any, note: str) -> None:
+async def test_value_or_function_result_stands_in_for_a_form(era: Era, otherwise: Any, note: str) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         answer = await ctx.ask("sure", Elicit("Sure?", Choice, otherwise=otherwise))
         return f"{answer.action} {answer.data.note}" if answer.action == "accept" else answer.action
@@ -46,7 +46,7 @@ async def test_a_value_or_what_a_function_makes_stands_in_for_a_form(era: Era, o
     assert (await User(shop(body), {"sure": DECLINE}, era=era).call("order")).text == "decline"
 
 
-async def test_a_client_with_a_model_only_gets_the_models_question_and_the_forms_fallback(era: Era) -> None:
+async def test_model_question_and_form_fallback_reach_a_client_without_forms(era: Era) -> None:
     """Shows S6."""
 
     async def body(ctx: Context[Any, Any]) -> str:
@@ -65,7 +65,7 @@ async def test_a_client_with_a_model_only_gets_the_models_question_and_the_forms
     assert trace.asked == [{"blurb": "new"}]
 
 
-async def test_a_fallback_is_made_once_for_a_call_and_is_sealed() -> None:
+async def test_fallback_is_computed_once_and_sealed() -> None:
     numbers = itertools.count(1)
 
     def note() -> Choice:
@@ -88,7 +88,7 @@ async def test_a_fallback_is_made_once_for_a_call_and_is_sealed() -> None:
     assert text_of(result) == "SECRET-NUMBER-1 hm hm"
 
 
-async def test_a_fallback_holds_although_a_later_leg_comes_from_a_client_that_can_be_asked() -> None:
+async def test_fallback_holds_when_a_later_client_could_be_asked() -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         choice = await ctx.ask(
             "sure", Elicit("Sure?", Choice, otherwise=Choice(ok=False, note="fallback")), unwrap=True
@@ -109,7 +109,7 @@ def wrong() -> Any:
 
 
 @pytest.mark.parametrize("otherwise", [wrong, "neither"])
-async def test_a_fallback_that_is_no_answer_is_an_error_that_says_so(era: Era, otherwise: Callable[[], Any]) -> None:
+async def test_invalid_fallback_is_a_clear_error(era: Era, otherwise: Callable[[], Any]) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         await ctx.ask("sure", Elicit("Sure?", Choice, otherwise=otherwise))
         return "never"
@@ -119,7 +119,7 @@ async def test_a_fallback_that_is_no_answer_is_an_error_that_says_so(era: Era, o
     assert "Give otherwise= what a client could have answered" in call.text
 
 
-async def test_an_older_client_without_a_way_back_gets_the_fallback_or_an_error_that_says_why() -> None:
+async def test_older_client_without_a_channel_gets_fallback_or_explained_error() -> None:
     async def body(ctx: Context[Any, Any], fallback: bool) -> int:
         question = Elicit("Left?", int, otherwise=0) if fallback else LEFT
         return await ctx.ask("left", question, unwrap=True)
@@ -146,7 +146,7 @@ async def test_a_fallback_that_fails_fails_the_call(era: Era) -> None:
     assert call.text == "caught: no idea"
 
 
-async def test_a_crash_of_the_clients_own_model_is_the_calls_error() -> None:
+async def test_crash_of_the_client_model_becomes_the_call_error() -> None:
     async def broken(context: ClientRequestContext, params: CreateMessageRequestParams) -> CreateMessageResult:
         raise ValueError("no model")
 

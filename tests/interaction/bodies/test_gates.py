@@ -50,7 +50,7 @@ class Disk:
         return shop(body, tool=CONFIRM, trace=trace)
 
 
-async def test_an_accepted_call_goes_on_and_its_own_questions_come_after(era: Era) -> None:
+async def test_accepted_call_continues_with_its_own_questions(era: Era) -> None:
     disk = Disk()
     made = await User(disk.server(), {"confirm:order": {}, "why": {"reason": "old"}}, era=era).call(
         "order", {"path": "/tmp/a"}
@@ -83,7 +83,7 @@ async def test_nothing_runs_before_the_answer() -> None:
     assert disk.done == []
 
 
-async def test_a_client_that_cannot_be_asked_is_refused_and_nothing_runs(era: Era) -> None:
+async def test_client_that_cannot_be_asked_is_rejected_before_anything_runs(era: Era) -> None:
     """Shows S6."""
     disk, trace = Disk(), Steps()
     with pytest.raises(MCPError) as refused:
@@ -93,7 +93,7 @@ async def test_a_client_that_cannot_be_asked_is_refused_and_nothing_runs(era: Er
     assert trace.events[-1] is Event.REJECT
 
 
-async def test_an_older_client_without_a_way_back_is_refused_and_nothing_runs() -> None:
+async def test_older_client_without_a_channel_is_rejected_before_anything_runs() -> None:
     disk = Disk()
     async with served(disk.server(), json_response=True) as url:
         with pytest.raises(MCPError, match="cannot ask 'confirm:order'"):
@@ -122,14 +122,14 @@ async def test_a_confirmation_rides_along_and_is_not_asked_again() -> None:
     assert [[question.key for question in round_] for round_ in call.rounds] == [["confirm:order"], ["why"]]
 
 
-async def test_invalid_arguments_are_refused_before_the_question(era: Era) -> None:
+async def test_invalid_arguments_are_rejected_before_the_question(era: Era) -> None:
     disk = Disk()
     call = await User(disk.server(), era=era).call("order", {"path": "/tmp/a", "times": 0})
     assert call.is_error
     assert call.questions == []
 
 
-async def test_a_body_that_asks_does_so_after_the_gate_by_the_same_path_on_both_eras() -> None:
+async def test_body_asks_after_its_confirmation_on_both_eras() -> None:
     async def body(path: str, ctx: Context[Any, Any]) -> str:
         return (await ctx.ask("reason", Elicit(f"Why {path}?", Reason), unwrap=True)).reason
 
@@ -144,7 +144,7 @@ async def test_a_body_that_asks_does_so_after_the_gate_by_the_same_path_on_both_
     assert paths[0] == paths[1]
 
 
-async def test_a_plain_tool_without_questions_of_its_own_has_a_gate_too(era: Era) -> None:
+async def test_plain_tool_without_questions_can_have_a_confirmation(era: Era) -> None:
     def body(path: str) -> str:
         return f"deleted {path}"
 
@@ -163,7 +163,7 @@ async def test_arguments_that_look_like_templates_are_shown_as_they_are(era: Era
     assert made.asked[0].startswith('Delete "{path.__class__} {0}"?')
 
 
-async def test_no_argument_can_write_a_line_of_the_question_or_turn_it_around(era: Era) -> None:
+async def test_arguments_cannot_forge_or_reorder_lines_of_the_confirmation(era: Era) -> None:
     async def body(path: Path, note: str) -> str:
         return "done"
 
@@ -237,7 +237,7 @@ async def test_values_that_no_client_can_word_stay_unquoted(era: Era) -> None:
         ("Delete path}?", "is no format string"),
     ],
 )
-async def test_a_template_that_cannot_be_filled_in_is_refused_at_registration(template: str, why: str) -> None:
+async def test_unfillable_confirmation_template_is_rejected_at_registration(template: str, why: str) -> None:
     server = Server("shop", keys=[KEY])
 
     async def order(path: str, ctx: Context[Any, Any]) -> str:

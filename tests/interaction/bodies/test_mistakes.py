@@ -22,7 +22,7 @@ class Choice(BaseModel):
     ok: bool
 
 
-async def test_a_swallowed_suspension_is_an_error_that_names_the_tool_and_the_question() -> None:
+async def test_swallowed_suspension_error_names_the_tool_and_question() -> None:
     async def body(ctx: Context[Any, Any]) -> int:
         try:
             return await ctx.ask("left", LEFT, unwrap=True)
@@ -62,7 +62,7 @@ async def test_the_live_era_raises_nothing_that_could_be_swallowed() -> None:
     assert (await User(shop(body), {"left": 1}, era=Era.LIVE).call("order")).text == "1"
 
 
-async def test_a_question_after_the_call_has_ended_is_refused(era: Era) -> None:
+async def test_a_question_after_the_call_has_ended_is_rejected(era: Era) -> None:
     kept: list[Context[Any, Any]] = []
 
     async def body(ctx: Context[Any, Any]) -> str:
@@ -74,7 +74,7 @@ async def test_a_question_after_the_call_has_ended_is_refused(era: Era) -> None:
         await kept[0].ask("left", LEFT)
 
 
-async def test_a_question_made_in_time_and_put_too_late_is_refused() -> None:
+async def test_question_awaited_after_its_body_is_rejected() -> None:
     kept: list[Any] = []
 
     async def body(ctx: Context[Any, Any]) -> str:
@@ -87,7 +87,7 @@ async def test_a_question_made_in_time_and_put_too_late_is_refused() -> None:
         await kept[0]
 
 
-async def test_a_question_that_is_not_awaited_fails_the_call_naming_it(era: Era) -> None:
+async def test_unawaited_question_fails_the_call_and_is_named(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         ctx.ask("left", LEFT)
         return "done"
@@ -97,7 +97,7 @@ async def test_a_question_that_is_not_awaited_fails_the_call_naming_it(era: Era)
     assert "`await ctx.ask(...)" in result.text
 
 
-async def test_a_plain_tool_that_asks_without_blocking_is_told_of_blocking(era: Era) -> None:
+async def test_plain_tool_asking_without_blocking_is_pointed_to_blocking(era: Era) -> None:
     def body(ctx: Context[Any, Any]) -> str:
         ctx.ask("left", LEFT)
         return "done"
@@ -106,7 +106,7 @@ async def test_a_plain_tool_that_asks_without_blocking_is_told_of_blocking(era: 
     assert "in a plain `def` tool `ctx.blocking.ask(...)" in result.text
 
 
-async def test_a_name_used_twice_is_an_error_that_says_how_to_number(era: Era) -> None:
+async def test_repeated_question_name_error_explains_numbering(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         await ctx.step("left", int)
         await ctx.ask("left", LEFT)
@@ -163,7 +163,7 @@ async def test_a_former_name_is_no_resolvers_name(era: Era) -> None:
     assert "the name 'left' is used twice in one call" in result.text
 
 
-async def test_an_empty_name_is_refused(era: Era) -> None:
+async def test_an_empty_name_is_rejected(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         await ctx.ask("", LEFT)
         return "never"
@@ -171,7 +171,7 @@ async def test_an_empty_name_is_refused(era: Era) -> None:
     assert "needs a name that is not empty" in (await User(shop(body), era=era).call("order")).text
 
 
-async def test_two_questions_without_names_at_once_are_an_error_that_asks_for_keys(era: Era) -> None:
+async def test_concurrent_unnamed_questions_error_asks_for_keys(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         async def put() -> None:
             await ctx.elicit("Sure?", Choice)
@@ -188,7 +188,7 @@ async def test_two_questions_without_names_at_once_are_an_error_that_asks_for_ke
     assert "ctx.ask_all" in call.text
 
 
-async def test_questions_without_names_one_after_the_other_keep_their_answers_even_in_equal_words(era: Era) -> None:
+async def test_sequential_unnamed_questions_keep_answers_despite_equal_words(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         answers = [await ctx.elicit("Sure?", Choice) for _ in range(3)]
         answers.append(await ctx.elicit("Really?", Choice))
@@ -206,7 +206,7 @@ async def test_questions_without_names_one_after_the_other_keep_their_answers_ev
     assert made.asked == ["Sure?", "Sure?", "Sure?", "Really?"]
 
 
-async def test_a_question_given_up_after_a_while_does_not_count_as_out() -> None:
+async def test_abandoned_question_does_not_count_as_pending() -> None:
     gave_up = anyio.Event()
 
     async def body(ctx: Context[Any, Any]) -> str:
@@ -246,7 +246,7 @@ async def test_a_call_that_gives_up_its_last_question_ends_well() -> None:
     assert trace.events[-1] is Event.FINISH
 
 
-async def test_one_round_of_named_questions_is_the_way_to_ask_at_once(era: Era) -> None:
+async def test_named_questions_in_one_round_are_asked_at_once(era: Era) -> None:
     """Shows S3."""
 
     async def body(ctx: Context[Any, Any]) -> str:

@@ -93,7 +93,7 @@ class Talk:
 
 
 @pytest.mark.parametrize("body", BODIES)
-async def test_a_changed_answer_asks_again_what_depended_on_it_and_nothing_else(era: Era, body: Any) -> None:
+async def test_changed_review_answer_repeats_only_dependent_questions(era: Era, body: Any) -> None:
     changed: dict[str, Any] = {"city.city": "Oslo", "hotel.hotel": "Forum", "seat.seat": 3}
     talk = Talk({"All right?": [changed], "Which hotel in Oslo?": [{"hotel": "Fjord"}]})
     RAN.clear()
@@ -147,14 +147,14 @@ async def test_a_review_that_changes_nothing_asks_nothing_again(era: Era, body: 
 
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_a_review_that_is_not_answered_changes_nothing_and_says_so(era: Era, body: Any, action: str) -> None:
+async def test_unanswered_review_changes_nothing_and_reports_it(era: Era, body: Any, action: str) -> None:
     talk = Talk({"All right?": [UserAction(action)]})
     assert (await talk.order(body, era)).startswith(f"{action}: Rome, Forum, 3")
     assert len(talk.asked) == 4
 
 
 @pytest.mark.parametrize("body", BODIES)
-async def test_an_invalid_change_is_asked_again_and_says_of_which_question(era: Era, body: Any) -> None:
+async def test_invalid_review_change_names_the_question_and_asks_again(era: Era, body: Any) -> None:
     talk = Talk({"All right?": [{"seat.seat": 10}, {"seat.seat": 9}]})
     if body is by_body:
         # All that comes after the seat in the body may depend on it.
@@ -205,7 +205,7 @@ async def test_the_outcome_holds_the_answers_by_their_names(era: Era) -> None:
 
 
 @pytest.mark.parametrize("name", ["unknown", "declined", "later"])
-async def test_a_review_of_what_was_not_answered_is_an_error_that_names_it(era: Era, name: str) -> None:
+async def test_reviewing_an_unanswered_question_names_it_in_the_error(era: Era, name: str) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         await ctx.ask("declined", Elicit("Where to?", City))
         await ctx.review("review", "All right?", [name])

@@ -44,7 +44,7 @@ async def test_a_sample_gives_text_and_the_whole_message(era: Era) -> None:
     assert call.asked == ["Praise Dune", "Praise Emma"]
 
 
-async def test_a_sample_of_a_type_tells_the_model_its_schema_and_gives_the_value(era: Era) -> None:
+async def test_typed_sample_sends_its_schema_and_returns_the_value(era: Era) -> None:
     answers: Answers = {re.compile("Review"): '```json\n{"stars": 5, "words": "sandy"}\n```'}
     call = await User(shop(review), answers, era=era).call("order")
     assert call.text == "5: sandy"
@@ -55,7 +55,7 @@ async def test_a_sample_of_a_type_tells_the_model_its_schema_and_gives_the_value
     assert '"stars"' in (params.system_prompt or "")
 
 
-async def test_an_answer_of_another_shape_is_asked_for_again_with_the_reason(era: Era) -> None:
+async def test_sample_of_another_shape_is_asked_again_with_the_reason(era: Era) -> None:
     trace = Steps()
     said = ["I liked it", '{"stars": "many", "words": "sandy"}', '{"stars": 4, "words": "sandy"}']
     call = await User(shop(review, trace=trace), {lambda _: True: said}, era=era).call("order")
@@ -72,7 +72,7 @@ async def test_a_model_that_never_answers_in_shape_ends_the_call(era: Era) -> No
     assert trace.states[-1] is State.FAILED
 
 
-async def test_a_sample_to_a_client_without_a_model_is_refused_naming_the_capability(era: Era) -> None:
+async def test_sample_without_client_capability_is_rejected_naming_it(era: Era) -> None:
     """Shows S6."""
     trace = Steps()
     with pytest.raises(MCPError) as refused:

@@ -39,7 +39,7 @@ def pair() -> tuple[date, float]:
     return date(2026, 1, 1), 0.5
 
 
-async def test_a_result_comes_back_as_its_annotation_says_on_every_leg(era: Era) -> None:
+async def test_step_result_keeps_its_annotated_type_on_every_leg(era: Era) -> None:
     seen: list[tuple[Any, ...]] = []
 
     async def body(ctx: Context[Any, Any]) -> str:
@@ -65,7 +65,7 @@ async def test_a_result_comes_back_as_its_annotation_says_on_every_leg(era: Era)
     assert seen == [expected] * (2 if era is Era.RETRY else 1)
 
 
-async def test_a_result_is_the_same_on_the_leg_that_computed_it_as_on_later_ones() -> None:
+async def test_computing_leg_and_later_legs_see_equal_step_results() -> None:
     seen: list[Any] = []
 
     async def body(ctx: Context[Any, Any]) -> str:
@@ -79,7 +79,7 @@ async def test_a_result_is_the_same_on_the_leg_that_computed_it_as_on_later_ones
     assert type(seen[0]) is type(seen[1])
 
 
-async def test_a_step_that_fails_fails_the_call_and_one_that_is_caught_runs_again_on_the_next_leg(era: Era) -> None:
+async def test_failed_step_fails_the_call_and_reruns_if_caught(era: Era) -> None:
     runs: Counter[str] = Counter()
 
     def shaky() -> int:
@@ -102,7 +102,7 @@ async def test_a_step_that_fails_fails_the_call_and_one_that_is_caught_runs_agai
     assert runs["shaky"] == (2 if era is Era.RETRY else 1)
 
 
-async def test_a_result_without_a_json_form_fails_the_call_naming_the_step(era: Era) -> None:
+async def test_step_result_without_json_form_fails_naming_the_step(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         await ctx.step("connection", object)
         return "never"
@@ -111,7 +111,7 @@ async def test_a_result_without_a_json_form_fails_the_call_naming_the_step(era: 
     assert result.text.startswith("Error executing tool order: the value of 'connection' cannot be remembered")
 
 
-async def test_a_result_that_is_not_what_its_annotation_says_fails_the_call(era: Era) -> None:
+async def test_step_result_contradicting_its_annotation_fails_the_call(era: Era) -> None:
     def wrong() -> Quote:
         return "free"  # type: ignore[return-value]
 
@@ -123,7 +123,7 @@ async def test_a_result_that_is_not_what_its_annotation_says_fails_the_call(era:
     assert "the value of 'quote' cannot be remembered" in result.text
 
 
-async def test_a_result_of_another_build_that_no_longer_fits_is_computed_anew() -> None:
+async def test_unreadable_step_result_of_another_build_is_computed_again() -> None:
     def number() -> int:
         return 7
 
@@ -141,7 +141,7 @@ async def test_a_result_of_another_build_that_no_longer_fits_is_computed_anew() 
     assert call.text == "8"
 
 
-async def test_a_leg_that_is_played_again_runs_its_own_steps_again_and_earlier_ones_not() -> None:
+async def test_replayed_leg_reruns_only_its_own_steps() -> None:
     """Shows S5."""
     runs: Counter[str] = Counter()
 

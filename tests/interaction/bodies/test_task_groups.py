@@ -56,7 +56,7 @@ async def test_except_base_exception_may_look_if_it_raises_on(era: Era) -> None:
     assert seen == (["Suspension"] if era is Era.RETRY else [])
 
 
-async def test_finally_and_async_with_run_on_every_leg_that_enters_them(era: Era) -> None:
+async def test_finally_and_async_with_run_on_every_entering_leg(era: Era) -> None:
     server = Server("shop")
     log: list[str] = []
 
@@ -82,7 +82,7 @@ async def test_finally_and_async_with_run_on_every_leg_that_enters_them(era: Era
     assert log == ["open", "finally", "close"] * (2 if era is Era.RETRY else 1)
 
 
-async def test_an_ask_in_a_finally_goes_out_beside_the_question_that_ended_the_leg(era: Era) -> None:
+async def test_question_in_finally_is_asked_beside_the_suspending_question(era: Era) -> None:
     trace = Steps()
     server = Server("shop", trace=trace)
 
@@ -154,7 +154,7 @@ async def test_asks_of_gather_end_the_leg_cleanly(era: Era) -> None:
             assert sorted(call.asked) == ["Left?", "Right?"]
 
 
-async def test_a_question_of_a_task_that_outlived_its_leg_is_refused_and_asked_on_the_next() -> None:
+async def test_question_outliving_its_leg_is_asked_on_the_next() -> None:
     server = Server("shop", keys=[KEY])
     leg_is_over = asyncio.Event()
     late: list[str] = []
@@ -187,7 +187,7 @@ async def test_a_question_of_a_task_that_outlived_its_leg_is_refused_and_asked_o
     assert text_of(result) == "1 2"
 
 
-async def test_an_asyncio_task_group_leaves_its_callers_task_as_it_was() -> None:
+async def test_asyncio_task_group_leaves_its_calling_task_unchanged() -> None:
     """In memory the handler may run in the client's task: a count of cancellations left raised would end that later."""
     server = Server("shop")
     counts: list[int] = []
@@ -216,7 +216,7 @@ async def test_an_asyncio_task_group_leaves_its_callers_task_as_it_was() -> None
     assert [task.cancelling() for task in handlers] == [0] * 6
 
 
-async def test_a_genuine_cancellation_ends_a_body_with_an_asyncio_task_group(era: Era) -> None:
+async def test_genuine_cancellation_ends_a_body_with_an_asyncio_task_group(era: Era) -> None:
     trace = Steps()
     server = Server("shop", trace=trace)
     waiting = anyio.Event()

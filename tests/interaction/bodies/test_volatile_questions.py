@@ -32,7 +32,7 @@ def keyed(message: Callable[[], str], **options: Any) -> Server[Any]:
     return shop(body, **options)
 
 
-async def test_a_timestamp_in_a_named_question_is_reported_by_the_third_leg_with_the_cure() -> None:
+async def test_timestamp_in_a_named_question_is_reported_with_its_cure() -> None:
     trace = Steps()
     call = await User(keyed(stamps(), trace=trace), {"sure": {"ok": True}}).call("order")
     assert call.text.startswith("Error executing tool order: question 'sure' has another message each time")
@@ -42,7 +42,7 @@ async def test_a_timestamp_in_a_named_question_is_reported_by_the_third_leg_with
     assert trace.events[-1] is Event.FAIL
 
 
-async def test_a_timestamp_in_a_question_without_a_name_is_reported_by_the_third_leg_with_the_cure() -> None:
+async def test_timestamp_in_an_unnamed_question_is_reported_with_its_cure() -> None:
     clock = stamps()
 
     async def body(ctx: Context[Any, Any]) -> str:
@@ -72,7 +72,7 @@ async def test_the_live_era_asks_it_once(era: Era) -> None:
     assert len(call.questions) == 1
 
 
-async def test_a_question_that_changes_because_another_answer_came_in_is_not_volatile() -> None:
+async def test_question_depending_on_another_answer_is_not_volatile() -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         await ctx.ask("left", Elicit("Left?", int), unwrap=True)
         again = await ctx.ask_all({"right": Elicit("Right?", int), "sum": Elicit(said[0], Choice)})
@@ -92,7 +92,7 @@ async def test_a_question_that_changes_because_another_answer_came_in_is_not_vol
 
 
 @pytest.mark.parametrize("named", [True, False])
-async def test_a_second_build_that_serves_every_other_leg_is_not_volatile(named: bool) -> None:
+async def test_alternating_builds_are_not_volatile(named: bool) -> None:
     def build(number: int) -> Server[Any]:
         async def body(ctx: Context[Any, Any]) -> str:
             left = await ctx.elicit(f"Left, says build {number}?", Choice, key="left" if named else None)

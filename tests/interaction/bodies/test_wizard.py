@@ -33,7 +33,7 @@ MESSAGES = [
 RESULT = "R202: Ada, Bob to Rome for 202, card v: True"
 
 
-async def test_a_wizard_with_a_loop_and_a_branch_asks_each_question_once_in_both_eras(era: Era) -> None:
+async def test_wizard_with_loop_and_branch_asks_each_question_once(era: Era) -> None:
     """Shows S2."""
     books = Books()
     call = await User(books.agency(), ROUNDS, era=era).call("book")
@@ -42,7 +42,7 @@ async def test_a_wizard_with_a_loop_and_a_branch_asks_each_question_once_in_both
     assert books.ran == {"quote": 1, "reserve": 1}
 
 
-async def test_each_leg_on_a_server_of_its_own_asks_once_and_runs_each_step_once() -> None:
+async def test_wizard_hopping_between_servers_runs_each_step_once() -> None:
     """Shows S2."""
     books = Books()
     servers: list[Server[Any]] = []
@@ -58,7 +58,7 @@ async def test_each_leg_on_a_server_of_its_own_asks_once_and_runs_each_step_once
     assert books.ran == {"quote": 1, "reserve": 1}
 
 
-async def test_the_other_branch_and_a_loop_of_no_rounds_ask_other_questions(era: Era) -> None:
+async def test_other_branch_and_empty_loop_ask_other_questions(era: Era) -> None:
     books = Books()
     call = await User(
         books.agency(),
@@ -93,7 +93,7 @@ async def test_the_path_of_states_is_the_same_on_both_eras() -> None:
     assert asked[Era.RETRY] == asked[Era.LIVE] == [dict.fromkeys(replies, "new") for replies in ROUNDS]
 
 
-async def test_questions_asked_together_are_one_round_by_the_same_path_on_both_eras() -> None:
+async def test_questions_asked_together_form_one_round_on_both_eras() -> None:
     """Shows S3."""
     paths: dict[Era, list[State]] = {}
     for era in ERAS:
@@ -106,7 +106,7 @@ async def test_questions_asked_together_are_one_round_by_the_same_path_on_both_e
     assert paths[Era.RETRY] == paths[Era.LIVE]
 
 
-async def test_a_missing_answer_of_a_round_is_asked_again_alone_and_the_other_is_kept() -> None:
+async def test_only_the_missing_answer_of_a_round_is_asked_again() -> None:
     """Shows S7."""
     hopper = LegByLeg(Books().agency)
     await hopper.leg("compare")
@@ -117,7 +117,7 @@ async def test_a_missing_answer_of_a_round_is_asked_again_alone_and_the_other_is
     assert text_of(result) == "1 2 3"
 
 
-async def test_a_random_result_of_a_step_is_the_same_in_every_later_question_and_in_the_result() -> None:
+async def test_random_step_result_is_stable_in_questions_and_result() -> None:
     books = Books()
     # Whoever else asks for a quote in between gets another one.
     other = User(books.agency, {"trip": {"city": "Oslo", "travellers": 0}, "payment": DECLINE}, network=Restart())

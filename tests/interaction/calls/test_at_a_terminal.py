@@ -34,7 +34,7 @@ def choose_a_seat(at: AtTerminal) -> None:
 
 
 @each_era
-def test_a_form_is_filled_in_field_by_field_and_the_result_alone_is_on_standard_output(railway: str, era: str) -> None:
+def test_form_is_filled_by_field_and_stdout_has_the_result(railway: str, era: str) -> None:
     with person(railway, "book", "train=X1", "people=2", "--era", era) as at:
         shown = at.wait_for("type its number:")
         at.type("2")
@@ -85,9 +85,7 @@ def test_what_does_not_fit_is_said_and_asked_again(railway: str, era: str) -> No
 
 @each_era
 @pytest.mark.parametrize("way_out", [":decline", ":cancel", "\x04"])
-def test_a_person_may_decline_or_break_off_in_the_middle_and_the_exit_code_says_so(
-    railway: str, era: str, way_out: str
-) -> None:
+def test_declining_or_breaking_off_sets_the_exit_code(railway: str, era: str, way_out: str) -> None:
     with person(railway, "book", "train=X1", "people=2", "--era", era) as at:
         at.reply("type its number:", "1")
         at.reply("commas between", way_out)
@@ -97,7 +95,7 @@ def test_a_person_may_decline_or_break_off_in_the_middle_and_the_exit_code_says_
 
 
 @each_era
-def test_a_page_is_shown_in_full_and_not_opened_when_the_person_says_no(railway: str, era: str, tmp_path: Path) -> None:
+def test_declined_page_is_shown_in_full_but_not_opened(railway: str, era: str, tmp_path: Path) -> None:
     with person(railway, "enter", "--era", era, env=browser_noting(tmp_path)) as at:
         shown = at.wait_for("Open it in the browser?")
         assert "Address: https://login.example/start?for=you\nHost:    login.example\n" in shown
@@ -205,7 +203,7 @@ def test_a_server_of_the_sdk_is_answered_just_so(era: str) -> None:
     assert (ended.code, ended.out) == (0, "the shed is red\n")
 
 
-def test_the_thinking_of_the_person_is_not_waiting_for_the_server(railway: str) -> None:
+def test_thinking_time_of_the_user_is_not_server_time(railway: str) -> None:
     with person(railway, "enter", "--era", "live", "--timeout", "20") as at:
         at.reply("breaks off):", "m")
         assert at.end().code == 0

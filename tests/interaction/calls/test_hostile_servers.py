@@ -42,7 +42,7 @@ def obeyed(ended: Ended) -> set[str]:
 
 
 @each_era
-def test_questions_progress_messages_and_the_result_are_shown_and_not_obeyed(trapper: str, era: str) -> None:
+def test_hostile_texts_are_shown_and_not_obeyed(trapper: str, era: str) -> None:
     with person(trapper, "snare", "--step", "--era", era) as at:
         for _ in range(1 if era == "retry" else 3):
             at.wait_for("Enter to go on:")
@@ -88,7 +88,7 @@ def test_lists_failures_and_errors_are_shown_and_not_obeyed(trapper: str, era: s
         assert obeyed(ended) == set()
 
 
-def test_output_is_plain_when_it_is_not_a_terminal_and_has_no_colour_with_no_color(trapper: str) -> None:
+def test_output_is_plain_off_terminals_and_under_no_color(trapper: str) -> None:
     assert "\x1b" not in script(trapper, "snare", env={"FORCE_COLOR": "1"}).told
     with person(trapper, "snare", "--era", "retry", env={"NO_COLOR": "1"}) as at:
         at.reply("type its number", ":cancel")

@@ -44,7 +44,7 @@ def test_a_file_answers(railway: str, era: str, answers: Any) -> None:
 
 
 @each_era
-def test_a_question_that_the_file_does_not_answer_is_named_and_ends_the_call(railway: str, era: str) -> None:
+def test_unanswered_question_is_named_and_ends_the_call(railway: str, era: str) -> None:
     answers = json.dumps({"seat": SEAT})
     ended = script(railway, "book", "train=X1", "people=2", "--answers", "-", "--era", era, stdin=answers)
     assert (ended.code, ended.out) == (2, "")
@@ -81,7 +81,7 @@ def test_a_file_may_decline(railway: str, era: str, action: str) -> None:
 
 
 @each_era
-def test_a_page_that_a_file_accepts_is_shown_and_not_opened(railway: str, era: str, tmp_path: Path) -> None:
+def test_page_accepted_by_a_file_is_shown_but_not_opened(railway: str, era: str, tmp_path: Path) -> None:
     answers = tmp_path / "answers.json"
     answers.write_text('{"login": "accept"}')
     ended = script(railway, "enter", "--answers", str(answers), "--era", era, env={"BROWSER": "/bin/false %s"})
@@ -175,7 +175,7 @@ def test_tools_are_listed_with_their_parameters(railway: str, ask: list[str]) ->
         (["book", "--header", "Authorization: Bearer ${NO_SUCH}"], "variable NO_SUCH, which is not set"),
     ],
 )
-def test_wrong_usage_is_exit_code_2_and_says_what_is_wrong(railway: str, arguments: list[str], told: str) -> None:
+def test_wrong_usage_exits_with_2_and_explains(railway: str, arguments: list[str], told: str) -> None:
     ended = script(railway, *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert ended.told.startswith("roundtrip call: ")

@@ -100,7 +100,7 @@ async def test_what_was_sent_too_late_fills_the_form_in(agency: Agency, clock: C
     assert agency.booked == []
 
 
-async def test_what_was_answered_before_is_filled_in_when_its_turn_comes(agency: Agency, clock: Clock) -> None:
+async def test_recovered_answers_are_filled_in_when_their_turn_comes(agency: Agency, clock: Clock) -> None:
     legs = await begun(agency.server())
     await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
     clock.advance(TTL + 1)
@@ -191,7 +191,7 @@ async def test_nothing_is_recovered_for_somebody_else(agency: Agency, clock: Clo
     await refused(legs, state=nobodys.token)
 
 
-async def test_nothing_is_recovered_for_another_request_or_with_a_forged_token(agency: Agency, clock: Clock) -> None:
+async def test_forged_token_or_other_request_recovers_nothing(agency: Agency, clock: Clock) -> None:
     legs = await begun(agency.server())
     clock.advance(TTL + 1)
     await refused(legs, {"city": "Rome"})
@@ -227,7 +227,7 @@ async def test_only_valid_fields_of_an_expired_answer_are_filled_in(
     assert defaults(again, "stay") == {"breakfast": False} | valid
 
 
-async def test_a_version_that_does_not_allow_it_is_not_filled_in_with_what_another_was_answered(clock: Clock) -> None:
+async def test_answers_are_not_recovered_into_a_version_that_forbids_it(clock: Clock) -> None:
     server = Server("agency", keys=[KEY], ttl=TTL)
 
     async def told() -> Elicit[str]:
@@ -273,7 +273,7 @@ NOISE = "".join(chr(32 + byte % 90) for byte in random.Random(1).randbytes(70_00
     ],
     ids=["a validator that crashes", "no number", "more than a token holds"],
 )
-async def test_what_cannot_be_filled_in_or_kept_keeps_nobody_from_beginning_again(
+async def test_unusable_recovery_still_lets_the_call_begin_again(
     clock: Clock, form: type[BaseModel], content: dict[str, Any], shown: dict[str, Any]
 ) -> None:
     server = Server("agency", keys=[KEY], ttl=TTL)
@@ -333,7 +333,7 @@ def _state_in(server: Server[Any], token: str) -> bytes:
     return payload[size:]
 
 
-async def test_a_call_whose_body_has_run_once_is_not_begun_again(agency: Agency, clock: Clock) -> None:
+async def test_call_whose_single_body_ran_is_not_restarted(agency: Agency, clock: Clock) -> None:
     legs = await begun(agency.server(once=True, ledger=MemoryLedger(clock=clock)))
     await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
     agreed: dict[str, Any] = {"answers": {"agree": {"yes": True}}, "state": legs.token}
@@ -345,14 +345,14 @@ async def test_a_call_whose_body_has_run_once_is_not_begun_again(agency: Agency,
     assert len(agency.booked) == 1
 
 
-async def test_a_call_that_must_run_once_and_has_not_is_begun_again(agency: Agency, clock: Clock) -> None:
+async def test_unrun_single_body_call_is_restarted(agency: Agency, clock: Clock) -> None:
     legs = await begun(agency.server(once=True))
     clock.advance(TTL + 1)
     again = await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
     assert defaults(again, "stay")["hotel"] == "Ritz"
 
 
-async def test_a_call_begun_again_does_not_run_where_clocks_are_behind(agency: Agency, clock: Clock) -> None:
+async def test_restarted_call_does_not_run_where_clocks_are_behind(agency: Agency, clock: Clock) -> None:
     legs = await begun(agency.server(once=True, ledger=MemoryLedger(clock=clock)))
     await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
     late: dict[str, Any] = {"answers": {"agree": {"yes": True}}, "state": legs.token}
@@ -419,6 +419,6 @@ def test_users_have_to_be_known(agency: Agency) -> None:
 
 
 @pytest.mark.parametrize("recover", [-1.0, float("nan"), float("inf")])
-def test_a_time_that_is_none_is_refused(agency: Agency, recover: float) -> None:
+def test_a_time_that_is_none_is_rejected(agency: Agency, recover: float) -> None:
     with pytest.raises(ValueError, match="recover="):
         agency.server(recover=recover)

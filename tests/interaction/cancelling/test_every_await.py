@@ -37,7 +37,7 @@ def _cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("name", "era", "how", "ledger_kind"), [*_cases()])
-async def test_a_leg_that_is_cancelled_anywhere_leaves_nothing_behind_and_can_be_sent_again(
+async def test_cancelled_leg_leaves_nothing_behind_and_can_be_retried(
     name: str, era: Era, how: How, ledger_kind: str, tmp_path: Path
 ) -> None:
     memory = ledger_kind == "memory"

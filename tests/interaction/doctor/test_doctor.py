@@ -89,7 +89,7 @@ def test_two_instances_that_fit_together_are_found_in_order(town: Town, capsys: 
     assert "\x1b" not in told
 
 
-def test_keys_that_nobody_shares_are_named_and_so_is_what_comes_of_it(town: Town, doctor: Any) -> None:
+def test_unshared_keys_are_named_with_their_consequence(town: Town, doctor: Any) -> None:
     report = doctor(town.at(0, "plain"), town.at(1, "other-keys"))
     assert report.code == 1
     assert report.problems == {"keys", "calls"}
@@ -97,7 +97,7 @@ def test_keys_that_nobody_shares_are_named_and_so_is_what_comes_of_it(town: Town
     assert "the key is not known there: from #1 to #2, from #2 to #1" in report.said("calls")
 
 
-def test_a_key_that_a_process_made_for_itself_is_told_apart(town: Town, doctor: Any) -> None:
+def test_key_generated_by_a_process_is_recognized(town: Town, doctor: Any) -> None:
     report = doctor(town.at(0, "plain"), town.at(1, "own-key"))
     assert report.code == 1
     assert "#2: the key was made by the process itself" in report.said("keys")
@@ -111,7 +111,7 @@ def test_a_rotation_that_loses_no_call_is_understood(town: Town, doctor: Any) ->
     assert "a rotation is under way" in report.said("keys")
 
 
-def test_a_rotation_that_went_too_fast_loses_calls_in_one_direction(town: Town, doctor: Any) -> None:
+def test_hasty_rotation_loses_calls_in_one_direction(town: Town, doctor: Any) -> None:
     report = doctor(town.at(0, "plain"), town.at(1, "new-and-old"))
     assert report.code == 1
     assert "#1 cannot read what #2 signs" in report.said("keys")
@@ -120,7 +120,7 @@ def test_a_rotation_that_went_too_fast_loses_calls_in_one_direction(town: Town, 
     assert "from #1 to #2" not in report.said("calls")
 
 
-def test_another_audience_is_a_problem_and_its_text_cannot_harm_a_terminal(
+def test_other_audience_is_a_problem_and_printed_safely(
     town: Town, doctor: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     urls = [town.at(0, "plain"), town.at(1, "other-audience")]
@@ -131,7 +131,7 @@ def test_another_audience_is_a_problem_and_its_text_cannot_harm_a_terminal(
     assert "\x1b" not in capsys.readouterr().out
 
 
-def test_a_caller_who_is_not_the_same_everywhere_explains_the_refusal(town: Town, doctor: Any) -> None:
+def test_caller_differing_between_instances_explains_the_rejection(town: Town, doctor: Any) -> None:
     report = doctor(town.at(0, "other-principal"), town.at(1, "other-principal"))
     assert report.problems == {"caller", "calls"}
     assert "the caller counts as somebody else there" in report.said("calls")
@@ -154,9 +154,7 @@ def test_45_seconds_are_tolerated_and_noted(town: Town, doctor: Any, shop: str) 
 
 
 @pytest.mark.parametrize(("shop", "told"), [("far-ahead", "10.0 min ahead"), ("far-behind", "10.0 min behind")])
-def test_10_minutes_are_a_problem_and_it_is_told_whose_clock_is_wrong(
-    town: Town, doctor: Any, shop: str, told: str
-) -> None:
+def test_ten_minutes_of_skew_names_the_wrong_clock(town: Town, doctor: Any, shop: str, told: str) -> None:
     report = doctor(town.at(0, "plain"), town.at(1, "plain"), town.at(1, shop))
     assert report.problems == {"clock", "calls"}
     assert f"the clock of #3 is {told}" in report.said("clock")
@@ -172,13 +170,13 @@ def test_a_readiness_route_that_says_no_is_passed_on(town: Town, doctor: Any) ->
     assert "not ready" in report.said("reach")
 
 
-def test_a_file_that_two_processes_share_is_seen_to_be_one_ledger(town: Town, doctor: Any) -> None:
+def test_file_shared_by_two_processes_counts_as_one_ledger(town: Town, doctor: Any) -> None:
     report = doctor(town.at(0, "paying"), town.at(1, "paying"))
     assert report.code == 0
     assert "#1 and #2 share one ledger (SqliteLedger)" in report.said("ledger")
 
 
-def test_a_redis_that_two_processes_share_is_seen_to_be_one_ledger(town: Town, doctor: Any) -> None:
+def test_redis_shared_by_two_processes_counts_as_one_ledger(town: Town, doctor: Any) -> None:
     if not town.has_redis:
         pytest.skip("neither redis-server nor valkey-server is installed")
     report = doctor(town.at(0, "paying-in-redis"), town.at(1, "paying-in-redis"))
@@ -196,7 +194,7 @@ def test_ledgers_that_are_not_shared_are_a_problem(town: Town, doctor: Any, shop
     assert advice in report.said("ledger")
 
 
-def test_a_ledger_that_is_down_is_a_problem_of_the_instance_that_has_it(town: Town, doctor: Any) -> None:
+def test_unavailable_ledger_is_a_problem_of_its_instance(town: Town, doctor: Any) -> None:
     report = doctor(town.at(0, "paying-in-vain"), town.at(1, "paying"))
     assert report.problems == {"ledger"}
     assert "#1: the ledger does not answer" in report.said("ledger")
@@ -218,13 +216,13 @@ def test_fewer_instances_than_expected_are_a_problem(town: Town, doctor: Any) ->
     assert "3 of 4 instances were met" in report.said("instances")
 
 
-def test_behind_a_balancer_the_instance_that_does_not_fit_is_found_too(town: Town, doctor: Any) -> None:
+def test_mismatched_instance_behind_a_balancer_is_found(town: Town, doctor: Any) -> None:
     report = doctor(town.at(0, "badly-balanced"))
     assert report.code == 1
     assert {"keys", "calls"} == report.problems
 
 
-def test_what_cannot_be_probed_is_told_line_by_line_and_the_rest_goes_on(town: Town, doctor: Any) -> None:
+def test_unprobed_items_are_listed_and_the_rest_continues(town: Town, doctor: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         nobody = f"http://127.0.0.1:{closed.getsockname()[1]}/mcp"
     urls = {

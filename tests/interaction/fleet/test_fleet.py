@@ -160,7 +160,7 @@ async def test_live_clients_stay_with_their_instances_while_others_go_round(flee
     assert fleet.orders() == Counter((*live, *retry))
 
 
-async def test_a_killed_instance_ends_its_own_sessions_with_an_error_and_no_others(fleet: Fleet) -> None:
+async def test_killed_instance_ends_only_its_own_sessions_with_an_error(fleet: Fleet) -> None:
     meeting = Meeting(8)
     customers = {f"Killed {at}": Customer(meeting) for at in range(8)}
     said: dict[str, str] = {}
@@ -206,7 +206,7 @@ async def test_a_killed_instance_ends_its_own_sessions_with_an_error_and_no_othe
     assert not theirs & set(fleet.orders())
 
 
-async def test_a_live_call_whose_client_has_left_nginx_ends_at_its_instance(fleet: Fleet) -> None:
+async def test_departed_client_behind_nginx_ends_its_live_call(fleet: Fleet) -> None:
     def rejections() -> int:
         said = (instance.folder / "calls.jsonl" for instance in fleet.instances)
         return sum(path.read_text().count('"ConnectionLost"') for path in said if path.exists())

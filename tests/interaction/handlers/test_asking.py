@@ -97,7 +97,9 @@ ways = pytest.mark.parametrize("way", [by_resolvers, by_body])
 @kinds
 @ways
 @pytest.mark.parametrize("plain", [False, True], ids=["coroutine", "plain"])
-async def test_it_asks_what_it_needs_and_is_filled_with_the_answers(kind: str, way: Any, plain: bool, era: Era) -> None:
+async def test_handler_asks_for_its_parameters_and_receives_the_answers(
+    kind: str, way: Any, plain: bool, era: Era
+) -> None:
     """Shows S1."""
     person = Person({"tone": "solemn"}, {"words": 9})
     async with connect(way(kind, plain=plain), era, person) as client:
@@ -124,7 +126,7 @@ async def test_it_resumes_on_another_instance_with_every_leg(kind: str, way: Any
 
 @kinds
 @ways
-async def test_an_invalid_answer_is_asked_again_and_a_missing_one_too(kind: str, way: Any) -> None:
+async def test_handler_asks_again_for_invalid_and_missing_answers(kind: str, way: Any) -> None:
     """Shows S7."""
     legs = Legs(lambda: way(kind), kind)
     await legs("Dune")
@@ -157,7 +159,7 @@ async def test_who_asks_for_the_outcome_sees_it(kind: str, era: Era) -> None:
 
 
 @kinds
-async def test_it_may_ask_the_client_s_software_and_all_at_once(kind: str, era: Era) -> None:
+async def test_handler_asks_the_client_software_several_questions_at_once(kind: str, era: Era) -> None:
     async def praise(title: str, ctx: Context) -> str:
         answers = await ctx.ask_all({"tone": Elicit("Tone?", Tone), "roots": ListRoots()})
         text = (await ctx.sample(f"Praise {title}", key="text")).text
@@ -173,7 +175,7 @@ async def test_it_may_ask_the_client_s_software_and_all_at_once(kind: str, era: 
 
 @kinds
 @ways
-async def test_a_client_that_cannot_be_asked_is_told_what_it_lacks(kind: str, way: Any, era: Era) -> None:
+async def test_client_lacking_a_capability_is_told_its_name(kind: str, way: Any, era: Era) -> None:
     """Shows S6."""
     async with connect(way(kind), era) as client:
         error = await failing(client, kind, "Dune")
@@ -208,7 +210,7 @@ async def test_its_token_is_good_for_nothing_else(kind: str, way: Any) -> None:
 
 
 @kinds
-async def test_its_token_is_not_good_for_a_tool_of_the_same_name(kind: str) -> None:
+async def test_handler_token_is_invalid_for_a_tool_of_equal_name(kind: str) -> None:
     """Shows S4, S5."""
     server = by_resolvers(kind)
 

@@ -28,7 +28,7 @@ async def ask_any_tone() -> Elicit[Tone]:
     return Elicit("What tone?", Tone)
 
 
-async def test_a_prompt_lists_its_own_arguments_as_it_would_without_its_other_parameters(era: Era) -> None:
+async def test_prompt_lists_only_its_own_arguments(era: Era) -> None:
     server, plain = Server[Any]("shop"), MCPServer[Any]("shop")
 
     @server.prompt(title="Praise", description="Praises a book.")
@@ -50,7 +50,7 @@ async def test_a_prompt_lists_its_own_arguments_as_it_would_without_its_other_pa
     assert [(item.name, item.required) for item in shown.arguments or []] == [("title", True), ("words", False)]
 
 
-async def test_a_template_lists_its_own_variables_as_it_would_without_its_other_parameters(era: Era) -> None:
+async def test_template_lists_only_its_own_variables(era: Era) -> None:
     server, plain = Server[Any]("shop"), MCPServer[Any]("shop")
 
     @server.resource("praise://{title}{?words}", mime_type="text/markdown", description="Praise.")
@@ -131,7 +131,7 @@ async def test_what_a_client_sends_for_a_filled_parameter_is_ignored(era: Era) -
     assert text == "dry"
 
 
-def test_a_resource_without_variables_is_refused_a_resolver() -> None:
+def test_a_resource_without_variables_is_rejected_a_resolver() -> None:
     server = Server[Any]("shop")
     with pytest.raises(InvalidSignature, match=r"resource 'praise://all' has no variables"):
 
@@ -151,7 +151,7 @@ async def test_a_resource_without_variables_is_read_as_ever(era: Era) -> None:
         assert said(await client.read_resource("praise://all")) == "all of them"
 
 
-def test_a_resolver_that_needs_what_the_uri_does_not_have_is_refused_at_registration() -> None:
+def test_resolver_needing_an_absent_uri_variable_is_rejected_at_registration() -> None:
     server = Server[Any]("shop")
     with pytest.raises(InvalidSignature, match=r"resource 'praise://\{author\}'.*'title'"):
 
@@ -166,7 +166,7 @@ def test_a_resolver_that_needs_what_the_uri_does_not_have_is_refused_at_registra
             return author
 
 
-def test_variables_that_no_parameter_takes_are_refused_as_ever() -> None:
+def test_variables_that_no_parameter_takes_are_rejected_as_ever() -> None:
     server = Server[Any]("shop")
     with pytest.raises(ValueError, match="title"):
 

@@ -53,7 +53,7 @@ def nested(place: str, reached: list[str]) -> Server[Any]:
 
 
 @pytest.mark.parametrize("place", ["resolver", "body"])
-async def test_a_template_that_asks_is_clearly_refused_within_a_tool_that_would_have_to_wait(place: str) -> None:
+async def test_asking_template_is_rejected_inside_a_suspending_tool(place: str) -> None:
     """Shows S3. Its questions are not the tool's, and no token could bring their answers back to it."""
     reached: list[str] = []
     call = await User(nested(place, reached)).call("collect")
@@ -63,7 +63,7 @@ async def test_a_template_that_asks_is_clearly_refused_within_a_tool_that_would_
 
 
 @pytest.mark.parametrize("place", ["resolver", "body"])
-async def test_a_template_that_asks_does_so_within_a_tool_whose_client_is_asked_live(place: str) -> None:
+async def test_template_asks_inside_a_tool_of_a_live_client(place: str) -> None:
     reached: list[str] = []
     answers: Answers = {re.compile("Praise Dune"): {"tone": "dry"}}
     call = await User(nested(place, reached), answers, era=Era.LIVE).call("collect")
@@ -71,7 +71,7 @@ async def test_a_template_that_asks_does_so_within_a_tool_whose_client_is_asked_
     assert (call.asked, reached) == (["Praise Dune in what tone?"], ["after"])
 
 
-async def test_a_template_that_has_nothing_to_ask_is_read_within_a_tool(era: Era) -> None:
+async def test_template_without_open_questions_is_read_inside_a_tool(era: Era) -> None:
     server = Server[Any]("shop")
 
     async def shop() -> str:

@@ -69,7 +69,7 @@ class Looking:
                     raise
 
 
-async def test_a_process_that_dies_before_the_body_begins_leaves_the_call_to_the_next_leg() -> None:
+async def test_process_dying_before_the_body_leaves_it_to_the_next() -> None:
     looking = Looking()
     await looking.first_leg()
     with anyio.fail_after(20):
@@ -81,7 +81,7 @@ async def test_a_process_that_dies_before_the_body_begins_leaves_the_call_to_the
     assert looking.shop.ran == ["look"]
 
 
-async def test_a_leg_whose_place_was_taken_before_its_body_began_does_not_begin_it() -> None:
+async def test_leg_that_lost_its_claim_does_not_begin_its_body() -> None:
     looking = Looking()
     await looking.first_leg()
     told: list[Any] = []

@@ -110,14 +110,14 @@ async def test_a_tentative_claim_keeps_others_out(ledger: Ledger) -> None:
     assert await ledger.wait("call", patience=SHORT) == Claim(EntryState.RUNNING, "a")
 
 
-async def test_a_holder_that_dies_before_it_begins_leaves_nothing_but_its_notes(ledger: Ledger) -> None:
+async def test_holder_dying_before_it_begins_leaves_only_its_notes(ledger: Ledger) -> None:
     await claim(ledger, tentative=True, lease=SHORT)
     assert await ledger.note("call", "step", "1", holder="one")
     assert await ledger.wait("call", patience=LONG) is None
     assert await claim(ledger, terms="b", holder="two") == Claim(EntryState.GRANTED, "b", notes={"step": "1"})
 
 
-async def test_a_holder_whose_place_was_taken_before_it_began_may_not_begin(ledger: Ledger) -> None:
+async def test_holder_that_lost_its_claim_may_not_begin(ledger: Ledger) -> None:
     await claim(ledger, tentative=True, lease=SHORT)
     assert await ledger.wait("call", patience=LONG) is None
     await claim(ledger, holder="two", terms="b")
@@ -136,7 +136,7 @@ async def test_a_holder_that_dies_after_it_has_begun_is_unknown(ledger: Ledger) 
     assert (await claim(ledger, holder="two", although_unknown=True, tentative=True)).standing is EntryState.GRANTED
 
 
-async def test_a_tentative_claim_that_arrives_late_does_not_undo_that_its_holder_has_begun(ledger: Ledger) -> None:
+async def test_late_tentative_claim_does_not_undo_a_begun_holder(ledger: Ledger) -> None:
     """It was sent again on another connection, and the first one was only slow."""
     await claim(ledger, tentative=True)
     await claim(ledger)
@@ -145,7 +145,7 @@ async def test_a_tentative_claim_that_arrives_late_does_not_undo_that_its_holder
     assert (await claim(ledger, holder="two")).standing is EntryState.UNKNOWN
 
 
-async def test_whoever_takes_a_dead_holder_s_place_has_not_begun_before_they_say_so(ledger: Ledger) -> None:
+async def test_successor_of_a_dead_holder_has_not_begun(ledger: Ledger) -> None:
     await claim(ledger, lease=SHORT)
     assert await ledger.wait("call", patience=LONG) == Claim(EntryState.UNKNOWN, "a")
     again = await claim(ledger, holder="two", although_unknown=True, tentative=True, lease=SHORT)
@@ -153,7 +153,7 @@ async def test_whoever_takes_a_dead_holder_s_place_has_not_begun_before_they_say
     assert await ledger.wait("call", patience=LONG) is None
 
 
-async def test_a_dead_holder_that_asks_for_its_own_place_again_has_begun_all_the_same(ledger: Ledger) -> None:
+async def test_dead_holder_reclaiming_its_entry_has_still_begun(ledger: Ledger) -> None:
     await claim(ledger, lease=SHORT)
     assert await ledger.wait("call", patience=LONG) == Claim(EntryState.UNKNOWN, "a")
     assert (await claim(ledger, although_unknown=True, tentative=True, lease=SHORT)).standing is EntryState.GRANTED
@@ -196,7 +196,7 @@ async def test_memory_knows_what_it_holds_whatever_was_done() -> None:
     assert held() == 0
 
 
-async def test_a_file_is_kept_in_the_mode_in_which_reading_does_not_wait_for_writing(tmp_path: Path) -> None:
+async def test_sqlite_file_uses_write_ahead_logging(tmp_path: Path) -> None:
     ledger = SqliteLedger(tmp_path / "ledger.db")
     await claim(ledger)
     await ledger.aclose()
@@ -204,7 +204,7 @@ async def test_a_file_is_kept_in_the_mode_in_which_reading_does_not_wait_for_wri
         assert file.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-async def test_a_file_does_not_fill_up_with_what_has_expired_nor_with_its_notes(tmp_path: Path) -> None:
+async def test_sqlite_file_drops_expired_entries_and_notes(tmp_path: Path) -> None:
     ledger = SqliteLedger(tmp_path / "ledger.db", durable=False)
     for key in ("kept", "expired"):
         await claim(ledger, key, keep=LONG if key == "kept" else 0)
@@ -264,7 +264,7 @@ async def test_nobody_takes_back_or_settles_what_is_another_s(ledger: Ledger) ->
     assert await claim(ledger, holder="three") == Claim(EntryState.RUNNING, "a")
 
 
-async def test_what_nobody_has_begun_cannot_be_settled_renewed_or_taken_back(ledger: Ledger) -> None:
+async def test_unbegun_entry_cannot_be_settled_renewed_or_released(ledger: Ledger) -> None:
     assert not await ledger.settle("call", holder="one", result="r", keep=LONG)
     assert not await ledger.settle("call", holder="one", result=None, keep=LONG)
     assert not await ledger.renew("call", holder="one", lease=LONG)
@@ -283,7 +283,7 @@ async def test_what_is_settled_stays_so(ledger: Ledger) -> None:
     assert (await claim(ledger, holder="two")).result == "first"
 
 
-async def test_whoever_has_not_heard_that_it_was_settled_may_say_it_again(ledger: Ledger) -> None:
+async def test_settling_an_already_settled_entry_again_is_accepted(ledger: Ledger) -> None:
     await claim(ledger)
     for _ in range(2):
         assert await ledger.settle("call", holder="one", result="r", keep=LONG)
@@ -320,7 +320,7 @@ async def test_whoever_renews_is_alive(ledger: Ledger) -> None:
     assert (await claim(ledger, holder="two")).standing is EntryState.RUNNING
 
 
-async def test_whoever_was_thought_dead_may_still_tell_what_came_of_it(ledger: Ledger) -> None:
+async def test_holder_presumed_dead_may_still_record_its_outcome(ledger: Ledger) -> None:
     await claim(ledger, lease=SHORT)
     await anyio.sleep(SHORT * 2)
     assert (await claim(ledger, holder="two")).standing is EntryState.UNKNOWN
@@ -335,7 +335,7 @@ async def test_what_nobody_will_ever_know_is_told_as_that(ledger: Ledger) -> Non
     assert await ledger.wait("call", patience=0) == Claim(EntryState.UNKNOWN, "a")
 
 
-async def test_what_nobody_will_ever_know_is_no_longer_its_holder_s_to_begin_or_to_take_back(ledger: Ledger) -> None:
+async def test_unknown_entry_cannot_be_begun_or_released_by_its_holder(ledger: Ledger) -> None:
     await claim(ledger)
     await ledger.settle("call", holder="one", result=None, keep=LONG)
     await ledger.release("call", holder="one")
@@ -344,7 +344,7 @@ async def test_what_nobody_will_ever_know_is_no_longer_its_holder_s_to_begin_or_
     assert await claim(ledger) == Claim(EntryState.UNKNOWN, "a")
 
 
-async def test_what_nobody_knows_can_be_begun_anew_on_demand_by_one(ledger: Ledger) -> None:
+async def test_unknown_entry_is_begun_again_on_demand_by_one(ledger: Ledger) -> None:
     await claim(ledger)
     await ledger.settle("call", holder="one", result=None, keep=LONG)
     again = await claim(ledger, holder="two", terms="b", although_unknown=True)
@@ -359,7 +359,7 @@ async def test_a_dead_holder_s_can_be_begun_anew_on_demand(ledger: Ledger) -> No
     assert (await claim(ledger, holder="two", although_unknown=True)).standing is EntryState.GRANTED
 
 
-async def test_on_demand_does_not_take_away_what_is_alive_or_settled(ledger: Ledger) -> None:
+async def test_demand_does_not_displace_live_or_settled_entries(ledger: Ledger) -> None:
     await claim(ledger)
     assert (await claim(ledger, holder="two", although_unknown=True)).standing is EntryState.RUNNING
     await ledger.settle("call", holder="one", result="r", keep=LONG)
@@ -508,13 +508,13 @@ async def test_more_than_a_bounded_number_do_not_wait() -> None:
     assert (told.count(SETTLED), told.count(RUNNING)) == (64, 436)
 
 
-async def test_a_ledger_that_breaks_down_is_told_to_all_who_wait() -> None:
+async def test_failing_ledger_is_reported_to_all_waiters() -> None:
     look = Counted(RUNNING, LedgerDown("gone"))
     told = await all_waiting(look, 50)
     assert ([str(one) for one in told], look.looks) == (["gone"] * 50, 2)
 
 
-async def test_an_entry_that_is_free_is_offered_to_one_after_another() -> None:
+async def test_freed_entry_is_offered_to_one_waiter_after_another() -> None:
     look = Counted(RUNNING, None)
     assert await all_waiting(look, 30) == [None] * 30
     assert look.looks == 31
@@ -564,7 +564,7 @@ async def test_different_items_are_counted_up_to_a_number(ledger: Ledger) -> Non
     assert (await claim(ledger)).standing is EntryState.GRANTED
 
 
-async def test_of_many_who_count_at_once_no_more_than_the_number_are_counted(ledger: Ledger) -> None:
+async def test_concurrent_counters_never_exceed_the_limit(ledger: Ledger) -> None:
     counted: list[bool] = []
 
     async def count(item: str) -> None:

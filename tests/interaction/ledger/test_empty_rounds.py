@@ -110,7 +110,7 @@ async def test_a_transcript_says_what_was_not_covered(tmp_path: Path) -> None:
     assert told == [True, True, False]
 
 
-def test_another_word_for_it_is_refused() -> None:
+def test_another_word_for_it_is_rejected() -> None:
     with pytest.raises(InvalidSignature, match="exactly_once must be True, False or 'when_possible', got 'sometimes'"):
         Bank("sometimes")
 

@@ -81,7 +81,7 @@ async def test_a_tool_that_asks_nothing_first_gets_a_token(shop: Shop, network: 
     assert (call.value, shop.ran, call.legs, call.questions) == ("tea no. 1", ["tea"], 2, [])
 
 
-async def test_the_sdk_s_own_client_gets_past_the_round_without_questions(shop: Shop) -> None:
+async def test_sdk_client_passes_the_round_without_questions(shop: Shop) -> None:
     async def give(what: str) -> str:
         shop.ran.append(what)
         return what
@@ -98,7 +98,7 @@ async def test_each_call_runs(shop: Shop) -> None:
         assert (await User(shop, YES).call("buy", what="tea")).value == f"tea no. {number}, paid"
 
 
-async def test_another_answer_after_the_end_is_told_that_the_call_has_ended(shop: Shop) -> None:
+async def test_different_answer_after_the_end_reports_an_ended_call(shop: Shop) -> None:
     legs = await asked_to_buy(shop)
     first = await legs.leg("buy", {"what": "tea"}, answers={"paid": True}, state=legs.token)
     other = await legs.leg("buy", {"what": "tea"}, answers={"paid": False}, state=legs.token)
@@ -237,7 +237,7 @@ async def test_a_body_that_asks_takes_its_claim_back(shop: Shop, network: Sequen
     assert (call.value, shop.ran, call.keys) == ("3 True no. 1", ["order"], ["size", "agreed"])
 
 
-async def test_steps_and_fixed_values_are_kept_for_a_leg_that_arrives_again(shop: Shop) -> None:
+async def test_repeated_leg_reuses_steps_and_fixed_values(shop: Shop) -> None:
     numbers = itertools.count(1)
 
     async def draw() -> int:
@@ -268,7 +268,7 @@ async def test_steps_and_fixed_values_are_kept_for_a_leg_that_arrives_again(shop
     assert text_of(ended) == "1 2 True"
 
 
-async def test_a_step_is_kept_although_its_body_then_failed_to_tell(shop: Shop) -> None:
+async def test_step_survives_a_body_that_then_failed(shop: Shop) -> None:
     """A body that was cut short in the middle runs again where it may, and finds what it had computed."""
     numbers = itertools.count(1)
     hold = [True]
@@ -301,7 +301,7 @@ def _by_hand(state: str | None) -> InputRequiredResult:
 
 
 @pytest.mark.parametrize("state", [None, "mine"])
-async def test_a_body_that_asks_by_hand_runs_once_after_the_answer(shop: Shop, state: str | None) -> None:
+async def test_hand_written_asking_body_runs_once_after_the_answer(shop: Shop, state: str | None) -> None:
     seen: list[str | None] = []
 
     async def order(ctx: Context[Any, Any]) -> str | InputRequiredResult:
@@ -338,7 +338,7 @@ class NeverAsked(MemoryLedger):
         raise AssertionError("the ledger was asked")
 
 
-async def test_the_live_era_runs_at_least_once_and_never_asks_the_ledger(shop: Shop) -> None:
+async def test_live_era_never_uses_the_ledger(shop: Shop) -> None:
     shop.ledger = NeverAsked()
     call = await User(shop, YES, era=Era.LIVE).call("buy", what="tea")
     assert (call.value, call.legs) == ("tea no. 1, paid", 1)
@@ -369,7 +369,7 @@ async def test_called_in_process_it_simply_runs(shop: Shop) -> None:
     assert text_of(await shop().call_tool("give", {})) == "given"
 
 
-async def test_an_older_revision_has_no_tokens_and_one_that_is_brought_there_answers_nothing(shop: Shop) -> None:
+async def test_older_revision_neither_issues_nor_accepts_tokens(shop: Shop) -> None:
     server = shop()
     legs = LegByLeg(server)
     await legs.leg("buy", {"what": "tea"})
@@ -389,7 +389,7 @@ async def test_an_older_revision_has_no_tokens_and_one_that_is_brought_there_ans
 
 
 @pytest.mark.parametrize("with_context", [False, True])
-async def test_what_a_middleware_calls_does_not_take_the_token_of_the_request(
+async def test_call_from_middleware_does_not_take_the_request_token(
     network: Sequence[Network], with_context: bool
 ) -> None:
     servers: list[Any] = []
@@ -418,7 +418,7 @@ async def test_what_a_middleware_calls_does_not_take_the_token_of_the_request(
     assert (call.value, shop.ran) == ("given no. 1", ["give"])
 
 
-async def test_what_is_noted_for_a_call_is_bounded_however_often_its_leg_comes(
+async def test_notes_of_a_call_stay_bounded_however_often_it_repeats(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exactly_once, "MOST_NOTED", 1000)
@@ -454,7 +454,7 @@ async def test_prompts_and_resources_have_no_such_option() -> None:
 
 
 @pytest.mark.parametrize("options", [{"on_unknown": "rerun"}, {"exactly_once": True, "on_unknown": "again"}])
-async def test_options_that_mean_nothing_are_refused(options: Any) -> None:
+async def test_options_that_mean_nothing_are_rejected(options: Any) -> None:
     async def give() -> str:
         return ""
 
@@ -496,7 +496,7 @@ async def test_versions_of_a_tool_each_run_once(shop: Shop, network: Sequence[Ne
     assert (call.value, shop.ran) == ("newer 1", ["newer"])
 
 
-async def test_what_was_entered_for_a_request_is_left_when_its_result_is_recalled(shop: Shop) -> None:
+async def test_entered_dependencies_are_exited_when_the_result_is_recalled(shop: Shop) -> None:
     open_now: list[str] = []
 
     async def door() -> Any:
@@ -525,7 +525,7 @@ async def test_what_was_entered_for_a_request_is_left_when_its_result_is_recalle
     [({"keys": ["7f" * 32]}, True), ({"keys": ["7f" * 32], "ledger": MemoryLedger()}, False), ({}, False)],
     ids=["keys of several, and no ledger", "a ledger that was chosen", "a key of its own"],
 )
-def test_keys_that_others_may_have_want_a_ledger_that_they_share(
+def test_shared_keys_require_a_shared_ledger(
     options: dict[str, Any], warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("shop", **options)

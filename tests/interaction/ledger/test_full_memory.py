@@ -80,7 +80,7 @@ async def test_many_greedy_callers_leave_room_for_another() -> None:
     await ledger.claim("another", "a", holder="one", lease=3600, keep=3600, account="d")
 
 
-async def test_a_full_ledger_lets_nothing_begin_and_still_tells_what_was_done() -> None:
+async def test_full_ledger_starts_nothing_and_still_reports_results() -> None:
     clock = Clock()
     shop = Shop(MemoryLedger(max_bytes=ROOM, clock=clock))
     legs = await asked_to_buy(shop)
@@ -98,7 +98,7 @@ async def test_a_full_ledger_lets_nothing_begin_and_still_tells_what_was_done() 
     assert text_of(await other.leg("buy", TEA, answers=YES, state=other.token)) == "tea no. 2, paid"
 
 
-async def test_what_is_noted_down_and_what_is_taken_back_counts_while_it_is_there() -> None:
+async def test_notes_and_releases_count_while_they_exist() -> None:
     clock = Clock()
     ledger = MemoryLedger(max_bytes=ROOM, clock=clock)
     times: Any = {"lease": 10.0, "keep": 60.0}

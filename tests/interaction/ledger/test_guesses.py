@@ -236,7 +236,7 @@ async def test_an_answer_that_is_counted_cannot_be_reviewed() -> None:
     assert "it has guesses=, and a change there is not counted" in (call.failure or "")
 
 
-async def test_a_server_that_may_not_be_alone_is_told_to_share_a_ledger(caplog: pytest.LogCaptureFixture) -> None:
+async def test_possibly_replicated_server_is_told_to_share_a_ledger(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger="roundtrip")
     server = Server("safe", keys=[KEY])
 
@@ -252,7 +252,7 @@ async def test_a_server_that_may_not_be_alone_is_told_to_share_a_ledger(caplog: 
 
 
 @pytest.mark.parametrize("guesses", [0, -1, True])
-def test_a_number_of_guesses_that_is_none_is_refused(guesses: Any) -> None:
+def test_a_number_of_guesses_that_is_none_is_rejected(guesses: Any) -> None:
     with pytest.raises(ValueError, match=r"guesses=\.\.\.\) must be a whole number of at least 1"):
         Elicit("Code?", str, guesses=guesses)
 

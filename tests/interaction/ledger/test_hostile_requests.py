@@ -29,7 +29,7 @@ async def gift_shop() -> AsyncGenerator[tuple[Wire, list[str]]]:
         yield client, shop.ran
 
 
-async def test_a_uri_beside_the_name_of_a_tool_keeps_no_call_off_the_books() -> None:
+async def test_uri_beside_a_tool_name_does_not_bypass_the_ledger() -> None:
     async with gift_shop() as (client, ran):
         begun = await client.result("give", TEA, uri="elsewhere://")
         assert (begun["resultType"], ran) == ("input_required", [])

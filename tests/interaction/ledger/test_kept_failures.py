@@ -42,7 +42,7 @@ async def test_a_recalled_crash_is_logged_in_one_line(shop: Shop, caplog: pytest
 
 @pytest.mark.parametrize("asks", ["form", "page"])
 @pytest.mark.parametrize("attempts", [1, 5])
-async def test_an_answer_of_another_kind_ends_no_call_and_fills_no_log(
+async def test_answer_of_another_kind_ends_no_call_and_logs_nothing(
     shop: Shop, asks: str, attempts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def done() -> bool:

@@ -47,7 +47,7 @@ class Trips:
         return fare
 
 
-async def test_a_step_taken_after_a_changed_answer_is_not_taken_again() -> None:
+async def test_step_after_a_changed_answer_is_not_repeated() -> None:
     trips = Trips()
     legs = LegByLeg(trips.shop)
     await legs.leg("book")
@@ -63,7 +63,7 @@ async def test_a_step_taken_after_a_changed_answer_is_not_taken_again() -> None:
     assert (text_of(booked), trips.fares) == ("fare no. 2 to Oslo", ["Rome", "Oslo"])
 
 
-async def test_a_fixed_value_computed_before_a_review_is_kept_as_it_was() -> None:
+async def test_fixed_value_computed_before_a_review_is_unchanged() -> None:
     drawn: list[int] = []
 
     async def draw() -> int:

@@ -59,9 +59,7 @@ FAULTS: dict[str, tuple[Callable[[RedisServer], object], Callable[[RedisServer],
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_redis_that_cannot_be_used_is_told_in_time_and_used_again_afterwards(
-    redis: RedisServer, fault: str
-) -> None:
+async def test_unusable_redis_is_reported_in_time_and_used_again_later(redis: RedisServer, fault: str) -> None:
     ledger = RedisLedger(redis.url, timeout=0.5)
     begin, end = FAULTS[fault]
     await claim(ledger)
@@ -114,7 +112,7 @@ async def test_what_redis_has_on_disk_survives_its_end(redis: RedisServer) -> No
     await ledger.aclose()
 
 
-async def test_a_body_that_ends_while_redis_restarts_has_its_result_kept(redis: RedisServer) -> None:
+async def test_body_ending_during_a_redis_restart_stores_its_result(redis: RedisServer) -> None:
     ledger = RedisLedger(redis.url, timeout=0.5)
     shop = Shop(ledger)
 
@@ -148,7 +146,7 @@ async def test_calls_on_redis_and_on_sqlite(redis: RedisServer, tmp_path: Path) 
         await ledger.aclose()
 
 
-async def test_a_connection_that_was_cancelled_in_the_middle_mixes_up_nothing(redis: RedisServer) -> None:
+async def test_cancelled_connection_mixes_up_no_replies(redis: RedisServer) -> None:
     """The answer to what nobody waits for any more must not be taken for the answer to what comes next."""
     ledger = RedisLedger(redis.url)
     await claim(ledger)
@@ -249,7 +247,7 @@ async def test_a_ledger_waits_for_no_thread_that_a_body_holds(tmp_path: Path) ->
     await ledger.aclose()
 
 
-async def test_a_file_that_is_no_database_or_cannot_be_made_is_told(tmp_path: Path) -> None:
+async def test_invalid_or_uncreatable_database_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a database, and long enough to be sure of it " * 40)
     for path in (tmp_path / "text", tmp_path / "missing" / "ledger.db", tmp_path):
         with pytest.raises(LedgerDown, match="cannot be used"):
@@ -264,7 +262,7 @@ async def test_a_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["", ":memory:"])
-def test_a_database_in_memory_is_refused(path: str) -> None:
+def test_a_database_in_memory_is_rejected(path: str) -> None:
     with pytest.raises(ValueError, match="takes the path of a file"):
         SqliteLedger(path)
 

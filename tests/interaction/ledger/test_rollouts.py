@@ -96,7 +96,7 @@ async def test_no_build_lets_a_call_live_longer_than_it_began(rollout: Rollout, 
     assert rollout.ran == ["tea"]
 
 
-async def test_a_call_ends_no_sooner_on_a_build_with_shorter_clocks(rollout: Rollout, clock: Clock) -> None:
+async def test_build_with_shorter_clocks_does_not_end_a_call_sooner(rollout: Rollout, clock: Clock) -> None:
     begun = await rollout.begin("long")
     clock.advance(300)
     token = await rollout.pay("short", begun)

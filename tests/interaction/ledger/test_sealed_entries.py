@@ -109,7 +109,7 @@ async def test_an_instance_that_lacks_the_key_runs_nothing_again(
 
 
 @pytest.mark.parametrize("moved", ["another call", "readable"])
-async def test_a_result_that_was_not_sealed_for_its_call_is_not_returned(tmp_path: Path, moved: str) -> None:
+async def test_result_sealed_for_another_call_is_not_returned(tmp_path: Path, moved: str) -> None:
     vault = Vault(tmp_path)
     legs = [vault.instance(KEY) for _ in range(2)]
     for one in legs:

@@ -82,7 +82,7 @@ async def reason_of(legs: LegByLeg, tool: str, *args: Any, **more: Any) -> tuple
     return caught.value.error.code, data.get("reason")
 
 
-async def test_a_ledger_that_is_down_has_nothing_run_and_the_token_stays_good(
+async def test_unavailable_ledger_runs_nothing_and_keeps_the_token_valid(
     shop: Shop, ledger: Failing, caplog: pytest.LogCaptureFixture
 ) -> None:
     legs = await asked_to_buy(shop)
@@ -106,7 +106,7 @@ async def test_a_claim_whose_answer_was_lost_is_taken_back(shop: Shop, ledger: F
     assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
 
 
-async def test_a_claim_that_cannot_be_taken_back_at_once_is_taken_back_later(shop: Shop, ledger: Failing) -> None:
+async def test_claim_that_cannot_be_released_now_is_released_later(shop: Shop, ledger: Failing) -> None:
     legs = await asked_to_buy(shop)
     ledger.down.add("release")
     again = await legs.leg("buy", TEA, answers={"paid": "nonsense"}, state=legs.token)
@@ -117,7 +117,7 @@ async def test_a_claim_that_cannot_be_taken_back_at_once_is_taken_back_later(sho
     assert (text_of(bought), shop.ran) == ("tea no. 1, paid", ["tea"])
 
 
-async def test_claims_are_taken_back_ever_more_rarely_while_the_ledger_is_down(
+async def test_releases_are_retried_ever_more_rarely_while_the_ledger_fails(
     shop: Shop, ledger: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many may be under way as requests have come meanwhile."""
@@ -133,7 +133,7 @@ async def test_claims_are_taken_back_ever_more_rarely_while_the_ledger_is_down(
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_result_that_cannot_be_kept_reaches_its_client_and_is_unknown_later(
+async def test_unstorable_result_reaches_its_client_and_is_unknown_later(
     shop: Shop, ledger: Failing, caplog: pytest.LogCaptureFixture
 ) -> None:
     legs = await asked_to_buy(shop)
@@ -150,7 +150,7 @@ async def test_a_result_that_cannot_be_kept_reaches_its_client_and_is_unknown_la
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("lapsed", [False, True])
-async def test_a_result_that_cannot_be_kept_at_once_is_kept_later(shop: Shop, ledger: Failing, lapsed: bool) -> None:
+async def test_temporarily_unstorable_result_is_stored_later(shop: Shop, ledger: Failing, lapsed: bool) -> None:
     """Also once the process has counted as dead, as it could not say that it was alive."""
     legs = await asked_to_buy(shop)
     ledger.down.add("settle")
@@ -171,7 +171,7 @@ async def until_kept(ledger: MemoryLedger) -> None:
             await anyio.sleep(0.02)
 
 
-async def test_a_result_too_large_to_keep_reaches_its_client_and_is_unknown_later(
+async def test_oversized_result_reaches_its_client_and_is_unknown_later(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(exactly_once, "LARGEST", 40)
@@ -182,9 +182,7 @@ async def test_a_result_too_large_to_keep_reaches_its_client_and_is_unknown_late
     assert "too large" in caplog.text
 
 
-async def test_an_error_that_cannot_be_written_down_ends_its_call_all_the_same(
-    shop: Shop, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unrecordable_error_still_ends_its_call(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     async def fail() -> str:
         shop.ran.append("fail")
         raise MCPError(code=INVALID_PARAMS, message="no", data={"at": object()})
@@ -244,7 +242,7 @@ async def test_whoever_comes_while_it_runs_waits_and_gets_the_same(shop: Shop) -
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_body_may_run_longer_than_its_lease_and_who_waits_in_vain_is_told(shop: Shop) -> None:
+async def test_body_may_outlive_its_lease_and_waiters_learn_it(shop: Shop) -> None:
     held = Held(shop)
     shop.add(held.hold)
     legs = LegByLeg(shop)
@@ -266,7 +264,7 @@ async def test_a_body_may_run_longer_than_its_lease_and_who_waits_in_vain_is_tol
     assert (results, shop.ran) == (["held 1"], ["hold"])
 
 
-async def test_a_body_that_was_cut_short_is_unknown_and_not_run_again(shop: Shop) -> None:
+async def test_interrupted_body_is_unknown_and_not_repeated(shop: Shop) -> None:
     shop.add(Held(shop).hold, timeout=BEGINS)
     legs = LegByLeg(shop)
     await legs.leg("hold")
@@ -277,7 +275,7 @@ async def test_a_body_that_was_cut_short_is_unknown_and_not_run_again(shop: Shop
     assert shop.ran == ["hold"]
 
 
-async def test_a_body_that_was_cut_short_runs_again_where_it_may(shop: Shop) -> None:
+async def test_interrupted_body_is_repeated_where_allowed(shop: Shop) -> None:
     held = Held(shop)
     shop.add(held.hold, timeout=BEGINS, on_unknown="rerun")
     legs = LegByLeg(shop)
@@ -339,7 +337,7 @@ async def test_whoever_leaves_while_it_waits_for_its_turn_holds_nothing(shop: Sh
 
 
 @pytest.mark.parametrize("over", ["memory", "http"])
-async def test_a_body_that_has_begun_runs_to_its_end_although_its_client_leaves(shop: Shop, over: str) -> None:
+async def test_begun_body_finishes_although_its_client_leaves(shop: Shop, over: str) -> None:
     held = Held(shop)
     shop.add(held.hold)
     server = shop()
@@ -365,7 +363,7 @@ async def test_a_body_that_has_begun_runs_to_its_end_although_its_client_leaves(
     assert shop.ran == ["hold"]
 
 
-async def test_a_body_without_a_timeout_does_not_outlast_its_client_for_ever(
+async def test_body_without_timeout_does_not_outlive_its_client_forever(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outlasting, "OUTLASTS", 0.1)
@@ -382,9 +380,7 @@ async def test_a_body_without_a_timeout_does_not_outlast_its_client_for_ever(
     assert shop.ran == ["hold"]
 
 
-async def test_a_body_that_takes_longer_is_not_cut_short_while_its_client_waits(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_slow_body_is_not_interrupted_while_its_client_waits(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outlasting, "OUTLASTS", 0.01)
 
     async def slow() -> str:
@@ -397,7 +393,7 @@ async def test_a_body_that_takes_longer_is_not_cut_short_while_its_client_waits(
     assert text_of(await legs.leg("slow", state=legs.token)) == "done"
 
 
-async def test_a_client_that_leaves_before_the_body_begins_ends_its_leg(shop: Shop) -> None:
+async def test_client_leaving_before_the_body_ends_its_leg(shop: Shop) -> None:
     looking = anyio.Event()
 
     async def look() -> int:

@@ -38,7 +38,7 @@ def exporting(place: str, **options: Any) -> Server[Any]:
     [{}, {"sampling": {}}, {"elicitation": {}}, {"elicitation": {"form": {}}}],
     ids=["nothing", "sampling", "bare elicitation", "forms"],
 )
-async def test_a_client_that_never_declared_pages_is_never_sent_to_one(place: str, declared: Json) -> None:
+async def test_client_without_url_capability_is_never_sent_to_a_page(place: str, declared: Json) -> None:
     """Shows S6. A bare `elicitation` means forms only."""
     async with served(exporting(place), json_response=True) as url, wire(url) as post:
         answer = await post.post("tools/call", CALL, capabilities=declared)
@@ -113,7 +113,7 @@ class Choice(BaseModel):
     ok: bool
 
 
-async def test_beside_a_page_that_something_stands_in_for_the_forms_still_go_out(era: Era) -> None:
+async def test_forms_are_still_asked_beside_a_substituted_page(era: Era) -> None:
     """Shows S6."""
     server = Server[Any]("shop")
 
@@ -154,7 +154,7 @@ async def test_a_page_and_a_form_go_out_in_one_round(era: Era) -> None:
 
 
 @places
-async def test_a_live_client_gets_an_id_and_is_told_of_it_when_the_page_is_done(place: str) -> None:
+async def test_live_client_gets_an_id_and_hears_of_completion(place: str) -> None:
     visits: list[str] = []
 
     def done() -> bool:
@@ -199,7 +199,7 @@ async def test_id_of_the_authors_own_reaches_a_live_client(tool: str) -> None:
     assert visitor.told_done == ["login-1"]
 
 
-async def test_a_client_of_the_retry_era_is_told_of_no_ids() -> None:
+async def test_retry_era_client_gets_no_elicitation_id() -> None:
     visitor = Visitor()
     async with visiting(exporting("resolver", done=lambda: True), Era.RETRY, visitor) as client:
         assert text_of(await client.call_tool("export", BOOK)) == "Dune for True"
@@ -207,7 +207,7 @@ async def test_a_client_of_the_retry_era_is_told_of_no_ids() -> None:
 
 
 @places
-async def test_a_live_client_that_cannot_be_asked_is_told_of_the_page_and_calls_again(place: str) -> None:
+async def test_unaskable_live_client_is_told_the_page_and_calls_again(place: str) -> None:
     accounts: list[str] = []
 
     def done() -> str | None:
@@ -232,7 +232,7 @@ async def test_a_live_client_that_cannot_be_asked_is_told_of_the_page_and_calls_
     assert visitor.pages == []
 
 
-async def test_a_live_client_without_pages_that_cannot_be_asked_is_not_told_of_one() -> None:
+async def test_unaskable_live_client_without_pages_hears_of_none() -> None:
     """Shows S6."""
     caught: list[MCPError] = []
     async with served(exporting("resolver"), json_response=True) as url, Client(url, mode=Era.LIVE.value) as client:
@@ -249,7 +249,7 @@ async def test_a_live_client_without_pages_that_cannot_be_asked_is_not_told_of_o
 
 
 @places
-async def test_a_page_that_moved_is_shown_again_at_its_new_place(place: str) -> None:
+async def test_moved_page_is_shown_again_at_its_new_address(place: str) -> None:
     urls = iter([URL, f"{URL}/v2", f"{URL}/v2"])
 
     def make() -> Server[Any]:

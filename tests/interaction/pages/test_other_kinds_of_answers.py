@@ -207,7 +207,7 @@ def once_only(kind: str, place: str, ran: list[str]) -> Server[Any]:
 
 @places
 @pytest.mark.parametrize("kind", KINDS)
-async def test_right_answer_counts_after_wrong_kinds_of_an_exactly_once_call(
+async def test_right_answer_counts_after_wrong_kinds_of_exactly_once_calls(
     place: str, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     ran: list[str] = []

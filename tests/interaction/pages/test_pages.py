@@ -34,7 +34,7 @@ places = pytest.mark.parametrize("place", PLACES)
 
 
 @places
-async def test_agreeing_is_the_whole_answer_where_nothing_says_when_the_page_is_done(place: str, era: Era) -> None:
+async def test_agreement_is_the_answer_for_a_page_without_done(place: str, era: Era) -> None:
     server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Please read the terms.", URL))
     visitor = Visitor()
     async with visiting(server, era, visitor) as client:
@@ -58,7 +58,7 @@ async def test_what_done_says_is_what_the_consumer_receives(place: str, era: Era
 
 @places
 @pytest.mark.parametrize("unfinished", [None, False])
-async def test_a_page_that_is_done_only_later_is_asked_for_again(place: str, era: Era, unfinished: Any) -> None:
+async def test_unfinished_page_is_asked_for_again(place: str, era: Era, unfinished: Any) -> None:
     visits: list[str] = []
 
     async def done() -> Any:
@@ -130,7 +130,7 @@ async def test_a_done_that_cannot_be_filled_fails_the_call(place: str, era: Era)
 
 
 @places
-async def test_a_done_that_asks_a_question_of_its_own_is_refused(place: str, era: Era) -> None:
+async def test_question_inside_done_is_rejected(place: str, era: Era) -> None:
     async def done() -> Any:
         return Elicit("Really done?", Shop)
 
@@ -180,7 +180,7 @@ def shop_with_login(
 
 
 @places
-async def test_what_done_said_first_is_final_typed_and_sealed_on_every_instance(place: str) -> None:
+async def test_first_done_value_is_final_typed_and_sealed_everywhere(place: str) -> None:
     said: list[Account] = []
     got: list[Account] = []
 
@@ -204,7 +204,7 @@ async def test_what_done_said_first_is_final_typed_and_sealed_on_every_instance(
 
 
 @places
-async def test_a_value_that_has_no_json_form_fails_the_call_and_names_the_question(place: str, era: Era) -> None:
+async def test_done_value_without_json_form_fails_naming_the_question(place: str, era: Era) -> None:
     def done() -> Any:
         return object()
 
@@ -240,7 +240,7 @@ async def test_a_user_who_will_not_go_there_ends_the_call(place: str, era: Era, 
 
 @places
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_a_user_who_gives_up_on_a_page_they_agreed_to_ends_the_call(place: str, era: Era, action: str) -> None:
+async def test_user_abandoning_an_agreed_page_ends_the_call(place: str, era: Era, action: str) -> None:
     server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=lambda: None, wait=0))
     visitor = Visitor("accept", action)
     async with visiting(server, era, visitor) as client:
@@ -278,7 +278,7 @@ async def test_who_asks_for_the_outcome_sees_how_it_ended(place: str, era: Era, 
         assert got[-1].data == "ada"
 
 
-async def test_elicit_url_is_the_same_question_as_the_sdk_spells_it(era: Era) -> None:
+async def test_elicit_url_asks_the_same_question_as_elicit_url_marker(era: Era) -> None:
     server = Server[Any]("shop")
     got: list[str] = []
 
@@ -308,7 +308,7 @@ async def test_a_plain_body_sends_the_user_to_a_page(era: Era) -> None:
         assert text_of(await client.call_tool("export")) == "accept ada"
 
 
-async def test_elicit_url_in_a_resolver_does_not_forget_to_wait_for_the_page() -> None:
+async def test_elicit_url_in_a_resolver_waits_for_the_page() -> None:
     server = Server[Any]("shop")
 
     async def login(ctx: Context) -> str:

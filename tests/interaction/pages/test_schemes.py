@@ -34,7 +34,7 @@ def shop() -> Server[Any]:
 
 
 @pytest.mark.parametrize("tool", ["visit", "visit_plain"])
-async def test_a_script_in_the_place_of_a_page_is_not_sent(tool: str, era: Era) -> None:
+async def test_script_address_is_never_sent_as_a_page(tool: str, era: Era) -> None:
     visitor = Visitor()
     async with visiting(shop(), era, visitor) as client:
         result = await client.call_tool(tool, {"url": "javascript:alert(1)"})

@@ -34,7 +34,7 @@ SECRETS: list[tuple[Any, str]] = [(Login, "password"), (Card, "number"), (Pin, "
 
 
 @pytest.mark.parametrize(("schema", "field"), SECRETS, ids=["model", "dataclass", "typed dict", "value"])
-async def test_a_form_that_asks_a_body_s_user_for_a_secret_is_refused_before_it_is_shown(
+async def test_secret_form_of_a_body_is_rejected_before_it_shows(
     schema: Any, field: str, era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Shows S11."""
@@ -54,7 +54,7 @@ async def test_a_form_that_asks_a_body_s_user_for_a_secret_is_refused_before_it_
 
 
 @pytest.mark.parametrize(("schema", "field"), SECRETS[:2], ids=["model", "dataclass"])
-def test_a_resolver_that_says_it_asks_for_a_secret_is_refused_at_registration(schema: Any, field: str) -> None:
+def test_secret_form_of_a_resolver_is_rejected_at_registration(schema: Any, field: str) -> None:
     """Shows S11."""
 
     def login() -> Any:
@@ -70,7 +70,7 @@ def test_a_resolver_that_says_it_asks_for_a_secret_is_refused_at_registration(sc
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_a_secret_typed_on_a_page_never_passes_through_the_client(place: str, era: Era) -> None:
+async def test_secret_typed_on_a_page_bypasses_the_client(place: str, era: Era) -> None:
     """Shows S11."""
     typed: list[str] = []
     used: list[str] = []

@@ -27,7 +27,7 @@ def person(badge: str) -> AccessToken:
 
 
 @places
-async def test_who_was_asked_logs_in_on_the_page_and_the_call_goes_on(place: str, era: Era) -> None:
+async def test_asked_user_logs_in_on_the_page_and_continues(place: str, era: Era) -> None:
     """Shows S12."""
     web = Web()
     statuses: list[int] = []
@@ -87,7 +87,7 @@ async def test_one_call_s_ticket_does_not_finish_another_call(era: Era) -> None:
     assert tickets[1] == tickets[2] != tickets[0]
 
 
-async def test_a_ticket_for_one_purpose_does_not_open_the_page_of_another() -> None:
+async def test_ticket_is_invalid_for_a_page_of_another_purpose() -> None:
     """Shows S12."""
     web = Web()
     statuses: list[int] = []
@@ -159,7 +159,7 @@ async def test_the_question_stays_the_same_while_keys_are_replaced(place: str) -
     assert text_of(await hopper.leg("export", BOOK, answers={}, state=hopper.token)) == "Dune for ada"
 
 
-async def test_a_ticket_ends_with_its_call_however_often_that_was_resumed(clock: Clock) -> None:
+async def test_ticket_ends_with_its_call_despite_resumption(clock: Clock) -> None:
     server = unbound("body", keys=[NEW])
     hopper = LegByLeg([server])
     await hopper.leg("export", BOOK)
@@ -176,7 +176,7 @@ async def test_a_ticket_ends_with_its_call_however_often_that_was_resumed(clock:
 
 
 @places
-async def test_without_anybody_authenticated_a_ticket_is_refused_and_says_how_to_go_on(place: str, era: Era) -> None:
+async def test_ticket_without_authentication_is_rejected_with_advice(place: str, era: Era) -> None:
     """Shows S12."""
     server = add_export(
         Server("shop"), place, lambda ctx: ElicitUrl("Log in.", f"https://bookshop.example/?t={ctx.call.ticket('x')}")
@@ -189,7 +189,7 @@ async def test_without_anybody_authenticated_a_ticket_is_refused_and_says_how_to
     assert visitor.pages == []
 
 
-async def test_whose_ticket_it_is_may_be_the_author_s_own_text() -> None:
+async def test_author_may_name_the_owner_of_a_ticket() -> None:
     """Shows S12."""
     server = add_export(
         Server("shop", keys=[KEY], principal=lambda ctx: "tenant north"),

@@ -46,7 +46,7 @@ def shop(place: str = "body", *, ticket: bool = False, **options: Any) -> Server
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_a_ticket_for_all_users_of_a_client_is_refused(place: str, era: Era) -> None:
+async def test_a_ticket_for_all_users_of_a_client_is_rejected(place: str, era: Era) -> None:
     """Shows S12."""
     visitor = Visitor()
     async with (
@@ -70,7 +70,7 @@ async def test_an_author_who_tells_users_apart_gets_tickets() -> None:
     assert server.verify_ticket(page.url.partition("t=")[2], principal="ada").purpose == "login"
 
 
-async def test_tokens_are_bound_to_the_client_and_the_log_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_tokens_bind_to_the_client_and_log_that_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger="roundtrip")
     async with served(shop()) as url:
         for _ in range(2):

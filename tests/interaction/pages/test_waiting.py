@@ -28,7 +28,7 @@ def exporting(place: str, done: Callable[..., Any], *, wait: float, trace: Steps
 
 
 @places
-async def test_a_leg_that_waits_asks_once_and_sees_the_page_done_meanwhile(place: str, era: Era) -> None:
+async def test_waiting_leg_asks_once_and_notices_the_finished_page(place: str, era: Era) -> None:
     looked, finished = anyio.Event(), anyio.Event()
 
     async def done() -> str | None:
@@ -53,7 +53,7 @@ async def test_a_leg_that_waits_asks_once_and_sees_the_page_done_meanwhile(place
 
 @places
 @pytest.mark.parametrize("wait", [0, 0.3])
-async def test_a_leg_waits_no_longer_than_it_says_and_then_asks_again(place: str, era: Era, wait: float) -> None:
+async def test_leg_waits_only_its_configured_time_before_asking_again(place: str, era: Era, wait: float) -> None:
     visits: list[str] = []
 
     async def done() -> str | None:
@@ -69,7 +69,7 @@ async def test_a_leg_waits_no_longer_than_it_says_and_then_asks_again(place: str
 
 
 @places
-async def test_without_an_answer_nothing_is_waited_for_and_the_page_is_shown_again(place: str) -> None:
+async def test_unanswered_page_is_shown_again_without_waiting(place: str) -> None:
     """Shows S7."""
     looked: list[str] = []
 
@@ -102,7 +102,7 @@ async def test_an_agreement_is_kept_over_legs_that_bring_no_other(place: str) ->
     assert text_of(result) == "Dune for ada"
 
 
-async def test_a_page_that_never_gets_done_is_bounded_by_the_clients_patience(era: Era) -> None:
+async def test_unfinished_page_ends_with_the_patience_of_the_client(era: Era) -> None:
     """Shows S10."""
     visitor = Visitor(*["accept"] * 4, "cancel")
     with anyio.fail_after(WAIT):
@@ -112,7 +112,7 @@ async def test_a_page_that_never_gets_done_is_bounded_by_the_clients_patience(er
     assert len(visitor.pages) == 5
 
 
-async def test_a_page_waits_beside_a_question_that_is_answered_in_its_own_time() -> None:
+async def test_page_waits_beside_an_independently_answered_question() -> None:
     def make() -> Server[Any]:
         return exporting("resolver", lambda: None, wait=0)
 
@@ -124,7 +124,7 @@ async def test_a_page_waits_beside_a_question_that_is_answered_in_its_own_time()
         assert list(hopper.questions) == ["login"]
 
 
-def test_a_negative_wait_is_refused_where_it_is_written() -> None:
+def test_a_negative_wait_is_rejected_where_it_is_written() -> None:
     for wait in (-1.0, float("nan")):
         with pytest.raises(ValueError, match="wait="):
             ElicitUrl("Log in.", URL, wait=wait)

@@ -102,7 +102,7 @@ def _ignores_being_hung_up_on(worker: int) -> bool:
     return bool(int(ignored.split()[1], 16) & 1 << signal.SIGHUP - 1)
 
 
-async def test_a_worker_that_is_hung_up_on_while_it_starts_comes_to_serve(fleet: Service) -> None:
+async def test_worker_signaled_during_startup_still_serves(fleet: Service) -> None:
     before = fleet.workers()
     os.kill(min(before), signal.SIGKILL)
     await _in_thread(eventually, lambda: bool(fleet.workers() - before))
@@ -121,7 +121,7 @@ async def _roll(fleet: Service) -> None:
     assert not before & fleet.workers()
 
 
-async def test_keys_are_replaced_one_worker_after_another_and_no_call_is_lost(fleet: Service) -> None:
+async def test_replacing_keys_worker_by_worker_loses_no_call(fleet: Service) -> None:
     path = fleet.folder / "keys"
     before = path.read_text()
     finished = 0
@@ -152,7 +152,7 @@ async def test_keys_are_replaced_one_worker_after_another_and_no_call_is_lost(fl
     assert path.read_text() != before
 
 
-async def test_legs_that_run_when_the_fleet_is_told_to_stop_are_answered(tmp_path: Path) -> None:
+async def test_legs_running_at_shutdown_are_answered(tmp_path: Path) -> None:
     answers: list[str] = []
 
     async def leg(url: str, era: Era) -> None:
@@ -184,7 +184,7 @@ async def test_one_worker_asks_clients_of_both_eras(tmp_path: Path, era: Era) ->
         assert await _in_thread(service.ended) == 0
 
 
-async def test_a_live_question_ends_with_its_process_as_no_answer_could_reach_it(tmp_path: Path) -> None:
+async def test_live_question_ends_with_its_process(tmp_path: Path) -> None:
     asked = anyio.Event()
 
     async def ponders(context: object, params: object) -> ElicitResult:
@@ -225,9 +225,7 @@ async def test_a_server_that_cannot_reach_its_ledger_is_not_ready(tmp_path: Path
         ("keyed_by_process", None, "different keys"),
     ],
 )
-def test_workers_that_would_not_serve_each_others_calls_do_not_start(
-    target: str, keys: str | None, told: str, tmp_path: Path
-) -> None:
+def test_workers_with_incompatible_calls_do_not_start(target: str, keys: str | None, told: str, tmp_path: Path) -> None:
     variables = {} if keys is None else {"ROUNDTRIP_KEYS": keys}
     assert told in refused(target, "--workers", "2", folder=tmp_path, **variables)
 
@@ -236,14 +234,12 @@ def test_sessions_are_for_one_worker(tmp_path: Path) -> None:
     assert "one worker" in refused("shop", "--workers", "2", "--sessions", folder=tmp_path)
 
 
-def test_a_server_that_is_not_there_is_told_without_a_traceback(tmp_path: Path) -> None:
+def test_missing_server_is_reported_without_a_traceback(tmp_path: Path) -> None:
     assert "no attribute 'nowhere'" in refused("nowhere", folder=tmp_path, ROUNDTRIP_KEYS=KEY)
 
 
 @pytest.mark.parametrize(("workers", "tool"), [("1", "stubbornly"), ("2", "slowly")])
-async def test_legs_that_take_too_long_are_broken_off_and_the_exit_code_tells(
-    tmp_path: Path, workers: str, tool: str
-) -> None:
+async def test_legs_beyond_the_grace_period_are_cut_and_reported(tmp_path: Path, workers: str, tool: str) -> None:
     begun = tmp_path / "begun"
     flags = ("--workers", workers, "--drain", "0", "--timeout-graceful-shutdown", "0.3")
 
@@ -273,16 +269,14 @@ async def test_a_worker_that_is_hung_up_on_goes_on(fleet: Service) -> None:
     ("workers", "source", "told"),
     [("2", "raise ValueError('x' * 200_000)", "ValueError: xxx"), ("1", "import sys; sys.exit(0)", "SystemExit: 0")],
 )
-def test_a_module_that_does_not_come_to_its_end_is_told_of(
-    tmp_path: Path, workers: str, source: str, told: str
-) -> None:
+def test_module_that_never_finishes_importing_is_reported(tmp_path: Path, workers: str, source: str, told: str) -> None:
     module = tmp_path / "module.py"
     module.write_text(source)
     assert told in refused(f"{module}:server", "--workers", workers, folder=tmp_path)
 
 
 @pytest.mark.parametrize("hosts", [(), ("--allowed-host", "*")])
-async def test_origin_that_was_not_allowed_is_refused_on_any_host(tmp_path: Path, hosts: tuple[str, ...]) -> None:
+async def test_origin_that_was_not_allowed_is_rejected_on_any_host(tmp_path: Path, hosts: tuple[str, ...]) -> None:
     flags = ("--host", "0.0.0.0", "--allowed-origin", "https://app.example.com", *hosts)
     with Service("shop", *flags, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
         assert service.get("/mcp", Host="any.example", Origin="https://evil.example")[0] == 403
@@ -322,7 +316,7 @@ def test_half_sent_requests_stop_neither_health_nor_fill_the_log(tmp_path: Path,
     assert len("".join(service.log)) < 20_000
 
 
-def test_requests_that_are_too_large_are_refused(tmp_path: Path) -> None:
+def test_requests_that_are_too_large_are_rejected(tmp_path: Path) -> None:
     with Service("shop", "--max-body", "2000", folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
         for version in ("2026-07-28", "2025-11-25"):
             told = service.post("/mcp", b" " * 3000, **{"mcp-protocol-version": version})
@@ -348,7 +342,7 @@ async def test_workers_do_not_tell_what_a_tool_crashed_with(fleet: Service, era:
         ("discreet", ("--show-errors",), False, "--show-errors shows nothing"),
     ],
 )
-async def test_errors_are_shown_where_the_author_or_the_flag_says_so(
+async def test_error_details_appear_where_author_or_flag_allow(
     tmp_path: Path, target: str, flags: tuple[str, ...], shown: bool, logged: str | None
 ) -> None:
     with Service(target, *flags, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:

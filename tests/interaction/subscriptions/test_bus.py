@@ -70,7 +70,7 @@ def test_it_is_a_bus() -> None:
     assert bus
 
 
-async def test_what_is_published_is_heard_here_at_once_and_elsewhere_soon_each_once(redis: RedisServer) -> None:
+async def test_published_change_arrives_once_on_every_instance(redis: RedisServer) -> None:
     async with instance(redis) as (here, heard_here), instance(redis) as (_, heard_there):
         for event in [*LISTS, updated(1)]:
             await here.publish(event)
@@ -130,7 +130,7 @@ async def test_publishing_waits_for_nobody_and_what_waits_is_bounded(
         assert len(told) <= 1024 + 128 * 2
 
 
-async def test_when_redis_comes_back_all_may_have_changed_and_all_is_heard_again(
+async def test_everything_counts_as_changed_after_redis_returns(
     redis: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_bus, "_LONGEST_PAUSE", 0.3)
@@ -149,7 +149,7 @@ async def test_when_redis_comes_back_all_may_have_changed_and_all_is_heard_again
         await until(lambda: ToolsListChanged() in heard_there)
 
 
-async def test_subscriptions_that_do_not_last_are_not_each_told_as_a_change_of_everything(redis: RedisServer) -> None:
+async def test_expiring_subscriptions_do_not_each_announce_every_change(redis: RedisServer) -> None:
     async with instance(redis) as (_, heard):
         ends = anyio.current_time() + 1.5
         while anyio.current_time() < ends:
@@ -177,9 +177,7 @@ MALFORMED: Final = [
 ]
 
 
-async def test_what_is_no_message_is_ignored_and_told_to_the_log_once(
-    redis: RedisServer, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_invalid_message_is_ignored_and_logged_once(redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     async with instance(redis) as (here, _), instance(redis) as (_, heard):
         caplog.clear()
         for text in MALFORMED:
@@ -197,7 +195,7 @@ async def test_what_is_no_message_is_ignored_and_told_to_the_log_once(
 
 
 @pytest.mark.parametrize("uri", ["test://" + "u" * 5000, "test://\ud800"])
-async def test_a_uri_that_cannot_be_sent_is_told_here_and_to_the_log(
+async def test_unsendable_uri_is_announced_locally_and_logged(
     redis: RedisServer, uri: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with instance(redis) as (here, heard_here), instance(redis) as (_, heard_there):

@@ -113,7 +113,7 @@ async def hearing(server: Server[Any], era: Era) -> AsyncGenerator[tuple[Client,
         group.cancel_scope.cancel()
 
 
-async def test_clients_of_one_instance_hear_of_the_other_also_after_redis_was_gone(
+async def test_clients_hear_of_other_instances_after_redis_returns(
     redis: RedisServer, era: Era, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_bus, "_LONGEST_PAUSE", 0.3)
@@ -140,7 +140,7 @@ async def test_clients_of_one_instance_hear_of_the_other_also_after_redis_was_go
         await bus.aclose()
 
 
-async def test_a_client_on_an_older_revision_hears_of_others_and_of_its_own_changes_once() -> None:
+async def test_older_client_hears_own_and_foreign_changes_once() -> None:
     """Its own are told by its own request."""
     server = shop(InMemorySubscriptionBus())
     async with hearing(server, Era.LIVE) as (client, ears), connect(server, Era.RETRY) as other:

@@ -62,7 +62,7 @@ async def test_the_clock_stands_still_until_it_is_moved(clock: Clock) -> None:
     assert time.time() == before + 5
 
 
-async def test_the_clock_is_that_of_servers_that_were_made_before_it(clock: Clock) -> None:
+async def test_clock_reaches_servers_made_before_it(clock: Clock) -> None:
     user = User(SERVER, {"pays": True}, network=Later(clock, 599))
     assert (await user.call("book", film="Solaris")).value == "Solaris: True"
     with pytest.raises(MCPError, match="Invalid or expired requestState"):

@@ -66,7 +66,7 @@ def text(result: CallToolResult | InputRequiredResult) -> str:
 
 
 @pytest.mark.parametrize("answer", [{"row": "back"}, Seat(row="back"), "back"], ids=["mapping", "model", "value"])
-async def test_each_leg_reaches_the_next_instance_with_answers_as_a_user_gives_them(answer: Any) -> None:
+async def test_each_leg_reaches_the_next_instance_with_user_answers(answer: Any) -> None:
     legs = LegByLeg([cinema("one"), cinema("two")])
     await legs.leg("book", {"film": "Solaris"})
     assert legs.questions["seat"].message == "Which row?"
@@ -89,7 +89,7 @@ async def test_a_function_makes_an_instance_for_every_leg() -> None:
     assert len(made) == 2
 
 
-async def test_a_form_a_model_and_roots_are_answered_and_what_nobody_asked_is_sent_along() -> None:
+async def test_form_model_and_roots_are_answered() -> None:
     legs = LegByLeg(cinema())
     await legs.leg("survey")
     kinds = {question.message: name for name, question in legs.questions.items()}

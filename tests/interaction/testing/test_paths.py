@@ -189,7 +189,7 @@ async def test_a_crash_is_found_and_named(era: Era) -> None:
     assert raised.value.__cause__ is crashed.error
 
 
-async def test_a_crash_of_what_the_tool_calls_is_not_the_tool_s(era: Era) -> None:
+async def test_crash_of_a_callee_is_not_blamed_on_the_tool(era: Era) -> None:
     explored = await paths(cinema(), "careful", era=era)
     assert outcomes(explored) == {"nothing asked": "completed: it crashed"}
 
@@ -227,7 +227,7 @@ async def test_a_tool_that_hangs_is_broken_off(era: Era) -> None:
     assert set(told.values()) == {"completed: done"}
 
 
-async def test_the_limit_is_kept_and_what_it_left_out_is_said() -> None:
+async def test_limit_is_applied_and_its_omissions_are_reported() -> None:
     explored = await paths(cinema(), "book", {"film": "Solaris"}, depth=2, limit=7)
     assert len(explored.paths) == 7
     assert [sum(action is not PathAction.ACCEPT for _, action in path.choices) for path in explored.paths] == [
@@ -239,14 +239,14 @@ async def test_the_limit_is_kept_and_what_it_left_out_is_said() -> None:
     assert "left out: 18 paths or more, as limit=7 was reached" in str(explored)
 
 
-async def test_each_path_has_an_instance_of_its_own_where_one_can_be_made(era: Era) -> None:
+async def test_each_path_gets_its_own_instance_where_possible(era: Era) -> None:
     explored = await paths(cinema, "once", era=era, depth=1)
     assert {path.text for path in explored.paths} == {"ran"}
     shared = await paths(cinema(), "once", era=era, depth=1)
     assert shared.outcomes[PathOutcome.FAILED] == len(explored.paths) - 1
 
 
-async def test_a_tool_that_asks_otherwise_for_the_same_answers_is_told() -> None:
+async def test_tool_asking_inconsistently_is_reported() -> None:
     server = cinema()
     explored = await paths(server, "fickle", depth=1)
     assert explored.strayed == 4
@@ -273,7 +273,7 @@ async def test_the_author_says_what_to_accept_with(era: Era) -> None:
     assert outcomes(explored)["seat invalid, seat accept, snack accept"].endswith("row: back, nuts")
 
 
-async def test_an_answer_that_no_path_asks_for_is_a_mistake_unless_it_may_be_left() -> None:
+async def test_unused_answer_is_a_mistake_unless_allowed() -> None:
     server, arguments = cinema(), {"film": "Solaris"}
     answers: Answers = {"saet": "back"}
     with pytest.raises(Unused, match="nobody asked for 'saet'\n"):
@@ -295,6 +295,6 @@ async def test_a_mistake_of_the_author_s_function_is_raised(era: Era) -> None:
         await paths(cinema(), "book", {"film": "Solaris"}, answers={wrong: 1}, era=era)
 
 
-async def test_bounds_that_allow_nothing_are_refused() -> None:
+async def test_bounds_that_allow_nothing_are_rejected() -> None:
     with pytest.raises(ValueError, match="limit= and questions= at least 1"):
         await paths(cinema(), "plain", limit=0)

@@ -117,7 +117,7 @@ async def test_what_a_server_says_cannot_take_over_the_terminal(era: Era) -> Non
     assert str(raised.value).replace("\n", "").isprintable()
 
 
-async def test_a_server_that_has_its_client_try_again_for_ever_is_broken_off() -> None:
+async def test_endlessly_retrying_server_is_stopped() -> None:
     server = MCPServer[Any]("later")
 
     @server.tool()

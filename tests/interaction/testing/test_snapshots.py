@@ -61,7 +61,7 @@ async def test_all_messages_of_a_call_can_be_kept(wire_snapshot: CallSnapshot) -
     assert await booking() == wire_snapshot
 
 
-async def test_twenty_runs_in_memory_and_over_http_are_alike_to_the_byte() -> None:
+async def test_twenty_runs_are_identical_in_memory_and_over_http() -> None:
     texts = {await tell("memory") for _ in range(_RUNS - 2)} | {await tell("http") for _ in range(2)}
     assert len(texts) == 1
     assert len({await tell_wire() for _ in range(3)}) == 1
@@ -108,7 +108,7 @@ async def test_another_bound_of_a_field_changes_one_line() -> None:
     ]
 
 
-async def test_another_name_changes_the_question_and_the_tokens_that_have_it() -> None:
+async def test_other_name_changes_the_question_and_its_tokens() -> None:
     assert differences(await survey("Stars?"), await survey("Stars?", name="rating")) == [
         "-  stars (form)",
         "+  rating (form)",

@@ -93,7 +93,7 @@ def about_food(question: AskedQuestion) -> bool:
 ANSWERS: dict[Any, Any] = {"seat": {"row": "back"}, "snack": Snack(name="nuts")}
 
 
-async def test_a_user_answers_by_name_and_tells_what_came_of_the_call(roundtrip_era: Era) -> None:
+async def test_user_answers_by_name_and_reports_the_result(roundtrip_era: Era) -> None:
     call = await User(cinema(), ANSWERS).call("book", film="Solaris")
     assert call.value == call.text == "Solaris, back, nuts"
     assert [[question.key for question in round_] for round_ in call.rounds] == [["seat"], ["snack"]]
@@ -145,7 +145,7 @@ async def test_an_unanswered_question_fails_with_what_was_asked() -> None:
     assert [question.key for question in raised.value.asked] == ["seat", "snack"]
 
 
-async def test_answers_that_nobody_asked_for_fail_unless_they_may_be_left() -> None:
+async def test_unasked_answers_fail_unless_allowed() -> None:
     answers: dict[Any, Any] = {**ANSWERS, "drink": 1, re.compile("never"): [2, 3]}
     with pytest.raises(Unused, match=r"nobody asked for 'drink', /never/ \(2 left\)"):
         await User(cinema(), answers).call("book", film="Solaris")
@@ -164,7 +164,7 @@ async def test_an_answer_to_another_round_is_none(answers: list[dict[Any, Any]])
         await User(cinema(), answers).call("book", film="Solaris")
 
 
-async def test_an_answer_to_a_round_that_never_came_is_left_over() -> None:
+async def test_answer_for_a_missing_round_is_left_over() -> None:
     with pytest.raises(Unused, match=r"nobody asked for 'snack' in round 1, 'seat' in round 2"):
         await User(cinema(), [ANSWERS, ANSWERS]).call("book", film="Solaris")
 
@@ -202,7 +202,7 @@ async def test_a_call_of_a_server_elsewhere_may_be_left_waiting(place: str) -> N
     assert call.left
 
 
-async def test_roots_and_a_model_may_be_answered_by_name_in_their_json_form() -> None:
+async def test_roots_and_samples_may_be_answered_in_json_form() -> None:
     said = {"role": "assistant", "content": {"type": "text", "text": "lovely"}, "model": "m"}
     answers = {"model": said, "roots": {"roots": [{"uri": "file:///one"}]}}
     user = User(cinema(), answers, roots=[Root(uri=FileUrl("file:///other"))])
@@ -214,7 +214,7 @@ async def test_roots_are_not_answered_with_anything_else() -> None:
         await User(cinema(), {re.compile(""): "lovely"}, roots=[]).call("praise")
 
 
-async def test_a_client_that_cannot_be_asked_gets_what_stands_in_for_its_answer() -> None:
+async def test_unaskable_client_gets_the_substitute_for_its_answer() -> None:
     server = cinema()
 
     @server.tool()
@@ -280,7 +280,7 @@ async def test_the_sdk_s_own_server_is_talked_to_as_well() -> None:
     assert (call.value, call.states) == ("front", None)
 
 
-async def test_a_user_may_be_told_another_era_than_the_test_s() -> None:
+async def test_user_era_overrides_that_of_the_test() -> None:
     assert (await User(cinema(), ANSWERS, era=Era.RETRY).call("book", film="x")).legs == 3
 
 
@@ -353,7 +353,7 @@ def test_a_question_shows_what_it_is() -> None:
     assert str(AskedQuestion("seat", None)) == "'seat': 'roots'"
 
 
-async def test_an_answer_with_a_field_that_the_form_has_not_is_a_slip() -> None:
+async def test_answer_with_an_unknown_field_is_a_mistake() -> None:
     with pytest.raises(AssertionError, match=r"has 'rwo', which its form has not; it has 'row'"):
         await User(cinema(), {"seat": {"rwo": "back"}}).call("book", film="Solaris")
 
@@ -369,7 +369,7 @@ async def test_what_is_no_server_is_told_so(target: Any) -> None:
         await User(target).call("book", film="Solaris")
 
 
-async def test_options_that_say_nothing_are_refused() -> None:
+async def test_options_that_say_nothing_are_rejected() -> None:
     with pytest.raises(ValueError, match="'memory' or 'http'"):
         User(cinema(), over="https")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="a set of 'elicitation' and 'sampling'"):

@@ -223,7 +223,7 @@ async def test_visit_that_nobody_is_sent_on_is_told() -> None:
         await User(cinema(Till()), visits={"terms": look, "login": look}).call("read")
 
 
-async def test_page_that_the_script_does_not_know_is_told_with_visits() -> None:
+async def test_unknown_page_is_reported_with_its_visits() -> None:
     with pytest.raises(Unanswered, match="visits="):
         await User(cinema(Till())).call("read")
 

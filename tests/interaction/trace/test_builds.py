@@ -81,7 +81,7 @@ def test_every_view_spells_a_build_alike(
     assert [builds_text(each) for each in facts] == [f"build {name}" for name in shown]
 
 
-def test_digest_of_a_build_is_the_same_for_doctor_and_trace(tmp_path: Path) -> None:
+def test_doctor_and_trace_report_equal_build_digests(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     one = server(path, None, "Which row?")
     anyio.run(asked_on_both, one, one)

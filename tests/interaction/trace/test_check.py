@@ -66,15 +66,13 @@ async def buy(title: str, last: Annotated[Sure, Resolve(last)]) -> str:
 """
 
 
-def test_what_the_call_has_fixed_once_is_fixed_in_the_check_too(
-    recording: Recording, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fixed_value_is_fixed_during_the_check_too(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
     recording.call(ONCE, tool="buy", answer=lambda params: {"ok": True})
     assert "buy: compatible" in checked(recording, capsys, source=ONCE)
     assert "'consent': reworded" in checked(recording, capsys, (", once=True", ""), source=ONCE)
 
 
-def test_unchanged_code_is_compatible_and_no_body_runs_and_nothing_is_recorded(
+def test_unchanged_code_is_compatible_without_running_bodies_or_recording(
     recording: Recording, era: Era, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recording.call(era=era)
@@ -128,7 +126,7 @@ def test_unchanged_code_is_compatible_and_no_body_runs_and_nothing_is_recorded(
         ),
     ],
 )
-def test_an_answer_that_would_not_count_any_more_is_asked_again(
+def test_answer_that_no_longer_counts_is_asked_again(
     recording: Recording, era: Era, changes: list[Change], found: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     recording.call(era=era)
@@ -280,7 +278,7 @@ def test_a_pure_refactoring_is_compatible(
         ([WITHOUT_SURE], "diverges at round 2"),
     ],
 )
-def test_a_call_that_still_waits_is_checked_with_what_it_waits_for(
+def test_waiting_call_is_checked_with_its_pending_questions(
     recording: Recording, changes: list[Change], verdict: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = recording.load(SHOP)
@@ -295,7 +293,7 @@ def test_a_call_that_still_waits_is_checked_with_what_it_waits_for(
     assert f"order: {verdict}\n" in checked(recording, capsys, *changes)
 
 
-def test_it_goes_on_past_the_first_and_can_be_told_to_look_at_one_tool(
+def test_check_continues_after_a_failure_and_filters_by_tool(
     recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recording.call()
@@ -325,9 +323,7 @@ def test_calls_of_the_probe_are_left_out(recording: Recording, capsys: pytest.Ca
     assert checked(recording, capsys).endswith("order: compatible\n1 call: 1 compatible, 0 asking again, 0 diverging\n")
 
 
-def test_what_was_recorded_without_reveal_is_told_with_what_would_help(
-    recording: Recording, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unrevealed_recording_is_reported_with_advice(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
     recording.call(reveal="")
     target = deploy(recording.folder, "changed", SHOP)
     code, out = check(capsys, target, str(recording.file))
@@ -348,7 +344,7 @@ ASKING_BODY: list[Change] = [
 ]
 
 
-def test_questions_of_the_body_are_not_checked_and_that_is_said(
+def test_body_questions_are_reported_as_unchecked(
     recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = changed(SHOP, *ASKING_BODY)
@@ -375,7 +371,7 @@ def test_a_refused_call_has_to_be_refused_again(
     assert "recorded: refuses the call, as the user would not answer\n    now:      runs the body\n" in out
 
 
-def test_an_answer_that_was_invalid_is_invalid_again_and_may_become_valid(
+def test_invalid_answer_stays_invalid_or_becomes_valid(
     recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = iter([{"number": 12}, {"number": 7}])
@@ -480,7 +476,7 @@ async def read(title: str, buyer: Annotated[Name, Resolve(buyer)]) -> str:
 """
 
 
-def test_prompts_and_templates_are_checked_too_and_run_no_function_that_asks_nothing_any_more(
+def test_prompts_and_templates_are_checked_without_running_plain_functions(
     recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server: Instance = recording.load(HANDLERS)
@@ -545,7 +541,7 @@ server = Server("shop", lifespan=life)
 """
 
 
-def test_a_server_that_does_not_start_and_files_that_are_not_there_end_with_2(
+def test_unusable_server_or_file_exits_with_2(
     recording: Recording, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     recording.call()
@@ -556,7 +552,7 @@ def test_a_server_that_does_not_start_and_files_that_are_not_there_end_with_2(
     assert main(["check", "changed.py:server", "nowhere.jsonl"]) == 2
 
 
-def test_the_text_of_a_transcript_never_reaches_the_terminal_as_more_than_text(
+def test_transcript_text_reaches_the_terminal_only_as_text(
     recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hostile = changed(SHOP, ("Your name?", "\\x1b]0;owned\\x07 name?\\u202e"))

@@ -142,7 +142,7 @@ def test_a_call_in_flight_survives_a_check(site: Site) -> None:
     anyio.run(scenario)
 
 
-def test_a_call_that_needs_the_body_of_another_is_not_replayed(site: Site) -> None:
+def test_call_needing_the_body_of_another_is_not_replayed(site: Site) -> None:
     def make() -> Server[Any]:
         server: Server[Any] = Server("hotels", keys=[KEY], trace=Recorder(site.calls, reveal="all"))
 
@@ -172,7 +172,7 @@ def test_a_call_that_needs_the_body_of_another_is_not_replayed(site: Site) -> No
     anyio.run(scenario)
 
 
-def test_a_call_that_failed_in_its_body_is_checked_up_to_there(site: Site) -> None:
+def test_call_that_failed_in_its_body_is_checked_until_there(site: Site) -> None:
     seconds = itertools.count()
 
     def make() -> Server[Any]:

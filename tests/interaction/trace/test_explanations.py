@@ -263,9 +263,7 @@ REFUSED: dict[RejectionReason, tuple[Callable[[Shop], Server[Any]], Callable[[st
 
 
 @pytest.mark.parametrize("reason", REFUSED)
-async def test_a_token_that_does_not_open_names_no_call_and_is_explained_all_the_same(
-    reason: RejectionReason, shop: Shop
-) -> None:
+async def test_unopened_token_names_no_call_and_is_explained(reason: RejectionReason, shop: Shop) -> None:
     other, spoil, words = REFUSED[reason]
     hopper = LegByLeg([shop.asking(), other(shop)])
     await hopper.leg("order", ARGUMENTS)

@@ -104,7 +104,7 @@ ANSWERS: Answers = {"confirm": {"ok": True}, "note": {"note": "by noon"}}
 # One call.
 
 
-async def test_a_call_is_told_from_its_first_request_to_its_result(tmp_path: Path, era: Era) -> None:
+async def test_call_is_recorded_from_first_request_to_result(tmp_path: Path, era: Era) -> None:
     path = tmp_path / "calls.jsonl"
     call = await User(shop(path), ANSWERS, era=era).call("order", title="Dune")
     assert call.text == "Dune for 7, by noon: 42"
@@ -144,7 +144,7 @@ async def test_the_same_states_are_told_on_both_eras(tmp_path: Path) -> None:
     assert paths[0] == paths[1]
 
 
-async def test_on_the_retry_era_each_leg_tells_the_size_of_its_token_and_what_became_of_what_it_holds(
+async def test_each_retry_leg_records_token_size_and_used_contents(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "calls.jsonl"
@@ -217,7 +217,7 @@ async def test_each_way_to_end_is_told(
         assert "elicitation was decline" in traced.ended.refusal
 
 
-async def test_an_answer_that_is_invalid_is_told_with_the_complaint_and_counted(tmp_path: Path, era: Era) -> None:
+async def test_invalid_answer_is_recorded_with_its_complaint_and_count(tmp_path: Path, era: Era) -> None:
     path = tmp_path / "calls.jsonl"
     server = shop(path, reveal="all")
     await User(server, {"confirm": [{"ok": "perhaps"}, {"ok": True}], "note": {"note": "n"}}, era=era).call(
@@ -289,7 +289,7 @@ async def test_what_an_author_asks_by_hand_is_told_too(tmp_path: Path) -> None:
     assert traced.state is State.COMPLETED
 
 
-async def test_what_is_asked_by_hand_of_a_client_that_does_not_know_of_it_has_failed(tmp_path: Path) -> None:
+async def test_hand_written_question_to_an_incapable_client_fails(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     await play(shop(path), Era.LIVE, "hand", {})
     (traced,) = calls_of(path)
@@ -297,7 +297,7 @@ async def test_what_is_asked_by_hand_of_a_client_that_does_not_know_of_it_has_fa
     assert traced.state is State.FAILED
 
 
-async def test_a_question_without_a_name_is_not_told_by_a_digest_of_its_text(tmp_path: Path, era: Era) -> None:
+async def test_unnamed_question_is_not_recorded_by_a_text_digest(tmp_path: Path, era: Era) -> None:
     path = tmp_path / "calls.jsonl"
     server = Server[Any]("shop", keys=[KEY], trace=Recorder(path))
 
@@ -363,7 +363,7 @@ def _flip(token: str) -> str:
     ],
     ids=lambda value: getattr(value, "name", value),
 )
-async def test_each_reason_to_refuse_a_token_is_told_with_the_call_where_the_token_is_authentic(
+async def test_rejected_token_is_recorded_with_its_authentic_call(
     tmp_path: Path, clock: Clock, reason: RejectionReason, whose: str | None
 ) -> None:
     path = tmp_path / "calls.jsonl"
@@ -411,7 +411,7 @@ async def test_each_reason_to_refuse_a_token_is_told_with_the_call_where_the_tok
     assert len(traced.strays) == (0 if whose else 1)
 
 
-async def test_a_name_that_nothing_here_has_is_not_told_of_a_refused_token(tmp_path: Path) -> None:
+async def test_unknown_name_of_a_rejected_token_is_not_recorded(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     hopper = LegByLeg([shop(path)])
     with pytest.raises(MCPError):
@@ -445,9 +445,7 @@ async def test_false_switches_the_environment_off(tmp_path: Path, monkeypatch: p
     assert not path.exists()
 
 
-async def test_several_tracers_watch_side_by_side_and_one_that_raises_harms_nobody(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_raising_tracer_harms_no_other_tracer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     steps: list[Step] = []
 
     def broken(step: Step) -> None:
@@ -463,7 +461,7 @@ async def test_several_tracers_watch_side_by_side_and_one_that_raises_harms_nobo
 
 
 @pytest.mark.parametrize("trace", [7, {"a": "dict"}, [7]], ids=str)
-def test_what_traces_nothing_is_refused(trace: Any) -> None:
+def test_what_traces_nothing_is_rejected(trace: Any) -> None:
     with pytest.raises(TypeError, match="a file's path, a Recorder, another tracer, a function"):
         Server("shop", trace=trace)
 
@@ -487,7 +485,7 @@ async def test_a_folder_gets_a_file_of_each_instance(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["\ud800", "\\ud800", "\\\ud800", "\U0001f600", "\x1b[31m", "\u2028"], ids=ascii)
-async def test_any_text_that_a_client_sends_is_written_so_that_it_can_be_read_again(tmp_path: Path, text: str) -> None:
+async def test_any_client_text_is_recorded_readably(tmp_path: Path, text: str) -> None:
     path = tmp_path / "calls.jsonl"
     server = Server[Any]("shop", trace=Recorder(path, reveal="all"))
     server.add_tool(ignore, name="order")
@@ -556,7 +554,7 @@ def marked_server(path: Path) -> Server[Any]:
     return server
 
 
-async def test_a_transcript_and_the_log_hold_no_argument_answer_step_token_key_or_principal(
+async def test_transcript_and_log_contain_no_private_values(
     tmp_path: Path, era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "calls.jsonl"
@@ -604,7 +602,7 @@ async def test_reveal_keeps_what_it_names_and_nothing_else(tmp_path: Path, era: 
     assert {name for name, shows in REVEALED.items() if shows(lines)} == {kind}
 
 
-async def test_the_wire_does_not_change_by_a_byte_because_of_a_recorder(
+async def test_recorder_changes_no_byte_on_the_wire(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_entropy(count: int) -> bytes:

@@ -116,7 +116,7 @@ def name_of(span: ReadableSpan) -> tuple[int, int]:
     return context.trace_id, context.span_id
 
 
-async def test_the_spans_of_a_call_that_hops_are_linked_leg_to_leg() -> None:
+async def test_spans_of_a_hopping_call_are_linked_by_leg() -> None:
     instances = [Collected() for _ in range(2)]
     servers = [bookshop(trace=instance.telemetry) for instance in instances]
     call = await User(servers, ROUNDS, network=Hop()).call("order", ARGUMENTS)
@@ -130,7 +130,7 @@ async def test_the_spans_of_a_call_that_hops_are_linked_leg_to_leg() -> None:
     assert len({attributes_of(span)["roundtrip.call"] for span in (first, second, third)}) == 1
 
 
-async def test_a_link_survives_a_leg_on_an_instance_that_tells_nothing(collected: Collected) -> None:
+async def test_span_link_survives_an_instance_without_telemetry(collected: Collected) -> None:
     """The leg after it has none, as there is no span to link to, and the call goes on."""
     servers = [bookshop(trace=collected.telemetry), bookshop(), bookshop(trace=collected.telemetry)]
     call = await User(servers, ROUNDS, network=Hop()).call("order", ARGUMENTS)
@@ -141,7 +141,7 @@ async def test_a_link_survives_a_leg_on_an_instance_that_tells_nothing(collected
     assert linked_to(third) == []
 
 
-async def test_a_retried_leg_links_to_the_leg_whose_token_it_brought(collected: Collected) -> None:
+async def test_retried_leg_links_to_the_leg_of_its_token(collected: Collected) -> None:
     hopper = LegByLeg([bookshop(trace=collected.telemetry)])
     await hopper.leg("order", ARGUMENTS)
     token = hopper.token
@@ -152,7 +152,7 @@ async def test_a_retried_leg_links_to_the_leg_whose_token_it_brought(collected: 
     assert name_of(second) != name_of(again)
 
 
-async def test_the_token_names_the_span_of_the_leg_that_wrote_it(collected: Collected) -> None:
+async def test_token_names_the_span_of_its_writing_leg(collected: Collected) -> None:
     hopper = LegByLeg([bookshop(trace=collected.telemetry)])
     await hopper.leg("order", ARGUMENTS)
     carrier: dict[str, str] = {}
@@ -162,7 +162,7 @@ async def test_the_token_names_the_span_of_the_leg_that_wrote_it(collected: Coll
 
 
 @pytest.mark.parametrize("provider", [None, TracerProvider(ALWAYS_OFF)], ids=["no provider", "nothing sampled"])
-async def test_where_no_span_is_recorded_none_is_named_in_the_token(provider: TracerProvider | None) -> None:
+async def test_token_names_no_span_where_none_is_recorded(provider: TracerProvider | None) -> None:
     call = await User(bookshop(trace=Telemetry(tracer_provider=provider)), ROUNDS).call("order", ARGUMENTS)
     assert call.text == "2 x Neuromancer, in 2-3 weeks"
     assert journal_of(call.tokens[-1]).traceparent is None
@@ -175,7 +175,7 @@ def journal_of(token: str | None) -> Journal:
     return unpack_open(payload[read_claims(payload)[1] :])[0]
 
 
-async def test_a_leg_is_part_of_its_request_and_what_the_function_does_of_its_leg(
+async def test_leg_span_nests_between_request_and_function_spans(
     era: Era, collected: Collected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collected.become_the_provider_of_the_process(monkeypatch)
@@ -204,7 +204,7 @@ async def test_a_leg_is_part_of_its_request_and_what_the_function_does_of_its_le
     assert work_span.parent == context_of(legs[-1])
 
 
-async def test_what_a_plain_function_does_in_its_thread_is_part_of_its_leg(era: Era, collected: Collected) -> None:
+async def test_thread_spans_belong_to_their_leg(era: Era, collected: Collected) -> None:
     tracer = collected.tracers.get_tracer("author")
     server = bookshop(trace=collected.telemetry)
 
@@ -270,7 +270,7 @@ async def test_a_span_tells_what_is_asked_and_why_and_what_is_pending(collected:
     assert again == ("roundtrip.asked", {**asked, "roundtrip.reason": "missing", "roundtrip.round": 2})
 
 
-async def test_the_one_span_of_a_live_call_tells_when_it_asked_and_was_answered(collected: Collected) -> None:
+async def test_live_span_reports_when_questions_were_asked_and_answered(collected: Collected) -> None:
     await User(bookshop(trace=collected.telemetry), ROUNDS, era=Era.LIVE).call("order", ARGUMENTS)
     (span,) = collected.spans
     assert [name for name, _ in events_of(span)] == ["roundtrip.asked", "roundtrip.answered"] * 2
@@ -301,7 +301,7 @@ async def test_that_the_user_declines_is_no_error(era: Era, collected: Collected
     assert span.status.status_code is StatusCode.UNSET
 
 
-async def test_a_result_that_says_it_is_an_error_makes_the_span_one(era: Era, collected: Collected) -> None:
+async def test_error_result_marks_the_span_as_failed(era: Era, collected: Collected) -> None:
     server = bookshop(trace=collected.telemetry)
 
     @server.tool()
@@ -315,7 +315,7 @@ async def test_a_result_that_says_it_is_an_error_makes_the_span_one(era: Era, co
     assert span.status.status_code is StatusCode.ERROR
 
 
-async def test_a_function_called_from_within_another_is_a_span_inside_it(era: Era, collected: Collected) -> None:
+async def test_nested_function_has_a_nested_span(era: Era, collected: Collected) -> None:
     server = bookshop(trace=collected.telemetry)
 
     @server.tool()
@@ -328,7 +328,7 @@ async def test_a_function_called_from_within_another_is_a_span_inside_it(era: Er
     assert attributes_of(inner)["roundtrip.within"] == attributes_of(around)["roundtrip.call"]
 
 
-async def test_a_refused_token_is_a_span_of_its_own_inside_its_request(
+async def test_rejected_token_has_its_own_span_inside_the_request(
     collected: Collected, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collected.become_the_provider_of_the_process(monkeypatch)
@@ -405,9 +405,7 @@ async def test_a_call_that_waits_has_not_ended(collected: Collected) -> None:
     assert "roundtrip.calls" not in collected.points
 
 
-async def test_waiting_is_measured_from_the_token_to_the_answer_on_another_instance(
-    collected: Collected, clock: Clock
-) -> None:
+async def test_waiting_time_spans_instances(collected: Collected, clock: Clock) -> None:
     hopper = LegByLeg([bookshop(), bookshop(trace=collected.telemetry)])
     await hopper.leg("order", ARGUMENTS)
     clock.advance(42)
@@ -418,9 +416,7 @@ async def test_waiting_is_measured_from_the_token_to_the_answer_on_another_insta
     assert dict(events_of(collected.spans[0]))["roundtrip.answered"]["roundtrip.waited"] == pytest.approx(42, abs=0.01)
 
 
-async def test_an_instance_whose_clock_is_behind_waits_for_nothing_rather_than_for_less(
-    collected: Collected, clock: Clock
-) -> None:
+async def test_slow_clock_reports_zero_waiting_time(collected: Collected, clock: Clock) -> None:
     hopper = LegByLeg([bookshop(), bookshop(trace=collected.telemetry)])
     await hopper.leg("order", ARGUMENTS)
     clock.advance(-20)
@@ -555,7 +551,7 @@ def run(program: str) -> str:
     return done.stdout.strip()
 
 
-def test_the_provider_of_the_process_is_used_even_if_it_is_set_later() -> None:
+def test_process_provider_is_used_even_when_set_later() -> None:
     assert run(PROVIDED) == "['tools/call order']"
 
 

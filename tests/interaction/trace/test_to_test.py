@@ -100,9 +100,7 @@ def test_it_passes_unmodified_and_fails_when_a_question_is_reworded(recording: R
     assert "'Something for the staff?'" in out
 
 
-def test_it_fails_for_another_form_another_result_and_another_set_of_questions(
-    recording: Recording, project: Project
-) -> None:
+def test_generated_test_fails_for_other_forms_results_and_questions(recording: Recording, project: Project) -> None:
     changes: dict[str, Change] = {
         "first": ("Your name?", "Who are you?"),
         "form": ("le=10", "le=20"),
@@ -131,7 +129,7 @@ def test_it_fails_for_another_form_another_result_and_another_set_of_questions(
 HOSTILE = "it's \"\"\" ''' \\ \n\t\x1b[31m\u2028\u202e%s \"); import os; os.abort()  #"
 
 
-def test_calls_of_all_kinds_pass_as_tests_whatever_was_said_in_them(recording: Recording, project: Project) -> None:
+def test_generated_tests_pass_for_calls_of_all_kinds(recording: Recording, project: Project) -> None:
     failing = changed(
         SHOP,
         ("import Elicit", "import ToolError, Elicit"),
@@ -353,9 +351,7 @@ def test_they_fail_when_the_call_goes_otherwise(recording: Recording, project: P
 
 
 @pytest.mark.skipif(RUFF is None, reason="ruff is not installed")
-def test_it_is_laid_out_as_a_formatter_would_and_has_nothing_that_a_linter_or_a_type_checker_complains_of(
-    recording: Recording, project: Project
-) -> None:
+def test_generated_test_satisfies_formatter_linter_and_type_checker(recording: Recording, project: Project) -> None:
     for name, source in {"shop": SHOP, "mixed": MIXED, "talks": TALKS}.items():
         project.serve(source, name)
     for era in ERAS:
@@ -391,7 +387,7 @@ def last_call(recording: Recording) -> str:
     return json.loads(recording.file.read_text(encoding="utf-8").splitlines()[-1])["call"]
 
 
-def test_what_cannot_be_made_a_test_is_refused_with_what_would_help(
+def test_unconvertible_recording_is_rejected_with_advice(
     recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recording.call(reveal="arguments,questions")
@@ -418,7 +414,7 @@ async def outer(title: str) -> str:
 """
 
 
-def test_a_live_call_from_within_which_another_asked_is_refused(
+def test_a_live_call_from_within_which_another_asked_is_rejected(
     recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recording.call(SHOP + NESTING, era=Era.LIVE, tool="outer")

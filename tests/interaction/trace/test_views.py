@@ -112,9 +112,7 @@ async def test_the_same_call_on_both_eras_differs_in_nothing(
     assert (difference["round"], difference["key"], difference["what"]) == (3, "gift", "answer")
 
 
-async def test_a_replayed_leg_is_told_and_a_call_that_waits_says_for_what(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_replayed_and_waiting_legs_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "calls.jsonl"
     hopper = LegByLeg([shop(path, instance=name) for name in ("one", "two", "three")])
     await hopper.leg("order", ARGUMENTS)
@@ -132,7 +130,7 @@ async def test_a_replayed_leg_is_told_and_a_call_that_waits_says_for_what(
     assert main(["trace", "explain", found["call"], str(path)]) == 1
 
 
-async def test_a_question_that_a_body_gave_up_is_not_said_to_be_answered(
+async def test_abandoned_question_is_not_reported_as_answered(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "calls.jsonl"
@@ -165,7 +163,7 @@ async def test_a_question_that_a_body_gave_up_is_not_said_to_be_answered(
     assert "waits no longer" in capsys.readouterr().out
 
 
-async def test_what_is_not_revealed_is_shown_by_its_digest_and_compared_by_it(
+async def test_unrevealed_value_is_shown_and_compared_by_digest(
     era: Era, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "calls.jsonl"
@@ -316,7 +314,7 @@ def on_a_terminal(*arguments: str, columns: int, **environment: str) -> str:
     return b"".join(chunks).decode()
 
 
-async def test_a_terminal_gets_colours_unless_they_are_not_wanted_and_lines_that_fit(tmp_path: Path) -> None:
+async def test_terminal_output_adapts_colors_and_width(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     await order(shop(path), Era.RETRY)
     shown = on_a_terminal("ls", str(path), columns=60)

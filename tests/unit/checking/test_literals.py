@@ -55,7 +55,7 @@ def test_a_hostile_text_is_one_token_of_printable_characters(text: str) -> None:
     assert texts == ["k" * 60, text, text, text]
 
 
-def test_what_fits_stays_on_a_line_and_what_does_not_is_spread() -> None:
+def test_literal_fits_one_line_or_is_spread() -> None:
     assert assignment("A", {"b": [1, 2.5, None, True]}) == 'A = {"b": [1, 2.5, None, True]}'
     exact = "x" * (WIDTH - len('A = [""]'))
     assert assignment("A", [exact]) == f'A = ["{exact}"]'
@@ -71,7 +71,7 @@ RUFF = shutil.which("ruff", path=str(Path(sys.executable).parent))
 
 
 @pytest.mark.skipif(RUFF is None, reason="ruff is not installed")
-def test_whatever_its_length_it_is_laid_out_as_a_formatter_would() -> None:
+def test_literal_of_any_length_is_laid_out_like_a_formatter() -> None:
     lines: list[str] = []
     for length in range(WIDTH - 20, WIDTH + 5):
         for text in ("x" * length, "日" * (length // 2), "e\u0301" * length, "\u0915\u093f" * (length // 2)):

@@ -79,7 +79,7 @@ price
     )
 
 
-def test_a_file_may_import_its_neighbours_and_is_known_by_its_full_path(
+def test_file_may_import_neighbors_and_is_known_by_full_path(
     folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     (folder / "graph_neighbour.py").write_text("here = 1", encoding="utf-8")
@@ -134,7 +134,7 @@ def test_a_function_is_called_for_the_server_that_it_makes(folder: Path, capsys:
         (["graph_shop:server", "sell"], "the server 'graph_shop:server' has no tool 'sell'; its tools: order"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_with_what_would_help(
+def test_what_cannot_be_drawn_is_rejected_with_what_would_help(
     folder: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert failure(capsys, *arguments).startswith("roundtrip graph: ")
@@ -142,7 +142,7 @@ def test_what_cannot_be_drawn_is_refused_with_what_would_help(
 
 
 @pytest.mark.parametrize("target", ["graph_broken:server", "graph_broken.py:server"])
-def test_a_module_that_fails_to_import_is_told_with_its_reason(
+def test_module_failing_to_import_is_reported_with_its_reason(
     folder: Path, target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "graph_broken.py").write_text("import graph_missing", encoding="utf-8")
@@ -208,13 +208,11 @@ def test_the_way_of_a_recorded_call_is_marked(
     assert all(drawing.count(mark) > without.count(mark) for mark in marks)
 
 
-def test_a_call_that_no_transcript_has_is_refused(transcript: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_call_that_no_transcript_has_is_rejected(transcript: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["graph", "--call", "stranger", "--trace", str(transcript)]) == 2
     assert "there is no call 'stranger'; the last ones: 'call-1'" in capsys.readouterr().err
 
 
-def test_a_call_is_marked_on_the_machine_and_not_on_a_server(
-    transcript: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_call_is_marked_on_machines_and_not_on_servers(transcript: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["graph", "x:server", "--call", "call-1", "--trace", str(transcript)]) == 2
     assert "leave MODULE:SERVER out" in capsys.readouterr().err

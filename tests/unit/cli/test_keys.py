@@ -41,7 +41,7 @@ def _refused(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> st
     return capsys.readouterr().err
 
 
-def test_a_new_file_is_its_owners_alone_and_holds_one_key(path: Path) -> None:
+def test_new_key_file_is_private_and_holds_one_key(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert len(KeyFile.read(path).keys) == 1
     assert list(path.parent.iterdir()) == [path], "nothing is left over"
@@ -54,7 +54,7 @@ def test_a_file_that_exists_is_left_alone(path: Path, capsys: pytest.CaptureFixt
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_rotation_takes_three_steps_in_which_all_neighbours_verify_each_other(path: Path) -> None:
+def test_rotation_takes_three_steps_verified_by_all_neighbors(path: Path) -> None:
     (old,) = _hints(path)
     assert main(["keys", "rotate", str(path)]) == 0
     first, new = _hints(path)
@@ -66,9 +66,7 @@ def test_a_rotation_takes_three_steps_in_which_all_neighbours_verify_each_other(
     assert _hints(path) == (new,)
 
 
-def test_an_old_key_is_not_dropped_while_calls_may_bring_its_tokens(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_old_key_is_not_dropped_while_its_tokens_live(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
         assert main(["keys", "rotate", str(path)]) == 0
     before = path.read_bytes()
@@ -119,7 +117,7 @@ def test_a_printed_key_is_one_that_a_server_takes(
 
 
 @pytest.mark.parametrize("content", ["", "signs zz 2026-01-01T00:00:00Z\n", "\xff\0", f"signs {KEY} today\n", KEY])
-def test_what_is_no_key_file_is_refused_without_telling_what_it_holds(
+def test_invalid_key_file_is_rejected_without_revealing_its_contents(
     content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "keys"
@@ -154,7 +152,7 @@ def test_a_server_that_is_given_keys_ignores_the_environment(monkeypatch: pytest
         ({"ROUNDTRIP_KEYS": f"{KEY},{KEY}"}, "repeats"),
     ],
 )
-def test_an_environment_that_gives_no_usable_keys_is_refused(
+def test_an_environment_that_gives_no_usable_keys_is_rejected(
     variables: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
@@ -163,7 +161,7 @@ def test_an_environment_that_gives_no_usable_keys_is_refused(
         Server("shop")
 
 
-def test_a_server_without_a_name_is_told_which_variable_wants_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unnamed_server_is_told_which_variable_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROUNDTRIP_KEYS", KEY)
     with pytest.raises(ValueError, match="ROUNDTRIP_KEYS"):
         Server()
@@ -208,13 +206,13 @@ def test_a_rotated_file_keeps_its_owner(path: Path) -> None:
 
 
 @pytest.mark.parametrize("seconds", ["1e300", "nan", "-1"])
-def test_an_age_that_no_call_has_is_refused(path: Path, seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_age_that_no_call_has_is_rejected(path: Path, seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["keys", "rotate", str(path), "--max-age", seconds])
     assert "no number of seconds" in capsys.readouterr().err
 
 
-def test_a_step_that_is_not_the_next_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_that_is_not_the_next_is_rejected(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["keys", "rotate", str(path), "--step", "1"]) == 0
     before = path.read_bytes()
     assert "step 1 was asked for, and it is step 2 that comes next" in _refused(

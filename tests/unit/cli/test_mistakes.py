@@ -20,7 +20,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     ("arguments", "command"),
     [(("serve", "shop.py:server"), "serve"), (("trace", "ls", "calls.jsonl"), "trace ls"), (("demo",), "demo")],
 )
-def test_an_option_that_there_is_not_is_told_with_the_usage_of_its_command(
+def test_unknown_option_is_reported_with_its_command_usage(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], command: str
 ) -> None:
     said = told(capsys, *arguments, "--bogus")
@@ -28,7 +28,7 @@ def test_an_option_that_there_is_not_is_told_with_the_usage_of_its_command(
     assert said.endswith(f"roundtrip {command}: error: unrecognized arguments: --bogus\n")
 
 
-def test_files_that_may_be_left_out_are_not_told_to_be_missing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_optional_files_are_not_reported_missing(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(capsys, "trace", "show").endswith("the following arguments are required: ID\n")
 
 

@@ -32,9 +32,7 @@ def test_a_page_goes_to_the_file_that_is_named(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
-def test_a_new_file_is_for_its_owner_as_the_transcript_is_and_another_stays_as_it_is(
-    transcript: str, tmp_path: Path
-) -> None:
+def test_new_export_file_is_private_and_existing_modes_stay(transcript: str, tmp_path: Path) -> None:
     new, old = tmp_path / "new.html", tmp_path / "old.html"
     old.touch()
     old.chmod(0o644)

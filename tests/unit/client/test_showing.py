@@ -104,7 +104,7 @@ def test_a_tool_that_takes_anything_takes_any_name() -> None:
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("word", ["anyOf", "allOf", "oneOf"])
-def test_a_schema_that_refers_to_itself_again_and_again_is_looked_into_a_little(word: str) -> None:
+def test_self_referring_schema_is_shown_to_a_limited_depth(word: str) -> None:
     schema = {"properties": {"p": {"$ref": "#/$defs/a"}}, "$defs": {"a": {word: [{"$ref": "#/$defs/a"}] * 8}}}
     tool = Tool(name="t", input_schema=schema)
     assert kind_of(tool, "p")

@@ -12,12 +12,12 @@ def test_an_address_or_a_command_is_a_target() -> None:
 
 
 @pytest.mark.parametrize("text", ["ftp://cinema.example", "ws://cinema.example/mcp", "HTTP+unix://cinema"])
-def test_an_address_of_something_else_than_http_is_not_taken_for_a_command(text: str) -> None:
+def test_non_http_address_is_not_run_as_a_command(text: str) -> None:
     with pytest.raises(CallFailed, match=r"is no address of http\(s\)"):
         target_of(text)
 
 
 @pytest.mark.parametrize("text", ["http://[::1:8000/mcp", "http://shop:99999/mcp", "http://shop:x/mcp", "https:///mcp"])
-def test_an_address_that_cannot_be_read_is_told_before_anybody_is_asked(text: str) -> None:
+def test_unreadable_address_is_reported_before_asking(text: str) -> None:
     with pytest.raises(CallFailed, match="the address"):
         target_of(text)

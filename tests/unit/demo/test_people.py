@@ -62,7 +62,7 @@ def test_answers_are_sent_in_the_types_of_the_form() -> None:
     )
 
 
-def test_what_does_not_fit_is_sent_as_it_is_for_the_server_to_judge() -> None:
+def test_unfit_input_is_sent_unchanged_to_the_server() -> None:
     assert typed("huge", "perhaps", "two", "", "") == ElicitResult(
         action="accept", content={"size": "huge", "agreed": "perhaps", "copies": "two", "weight": ""}
     )

@@ -54,7 +54,7 @@ def test_one_instance_alone_is_no_problem_but_shows_little() -> None:
     assert levels == {Level.NOTE, Level.OK}
 
 
-def test_three_phases_of_a_rotation_that_meet_are_told_one_by_one() -> None:
+def test_three_meeting_rotation_phases_are_reported_one_by_one() -> None:
     first, second, third = facts(1), facts(2, keys=("old", "new")), facts(3, keys=("new", "old"))
     assert only("keys", seen(first, second)).level is Level.NOTE
     assert only("keys", seen(second, third)).level is Level.NOTE
@@ -64,12 +64,12 @@ def test_three_phases_of_a_rotation_that_meet_are_told_one_by_one() -> None:
     assert "first [old, new] on every instance" in finding.advice
 
 
-def test_a_codec_of_the_application_s_own_is_no_problem_in_itself() -> None:
+def test_custom_codec_is_not_a_problem_in_itself() -> None:
     finding = only("keys", seen(facts(1, keys=()), facts(2, keys=())))
     assert finding.level is Level.NOTE
 
 
-def test_a_single_instance_with_a_key_of_its_own_is_warned() -> None:
+def test_single_instance_with_its_own_key_is_a_warning() -> None:
     assert only("keys", seen(facts(1, own_key=True))).level is Level.NOTE
 
 
@@ -91,13 +91,13 @@ def test_a_slow_network_is_not_taken_for_a_wrong_clock() -> None:
     assert only("clock", seen(facts(1), facts(2), offsets=(0, 70), uncertainty=6)).level is Level.NOTE
 
 
-def test_where_only_the_doctor_s_own_clock_is_wrong_the_service_is_well() -> None:
+def test_wrong_clock_of_the_doctor_leaves_the_service_well() -> None:
     first, second = of("clock", seen(facts(1), facts(2), facts(3), offsets=(600, 600, 600)))
     assert (first.level, second.level) == (Level.OK, Level.NOTE)
     assert second.text == "this machine's clock is 10.0 min behind of the service's"
 
 
-def test_of_two_instances_it_is_the_one_that_disagrees_with_this_machine_too() -> None:
+def test_instance_disagreeing_with_this_machine_is_the_wrong_one() -> None:
     assert "the clock of #2 is 10.0 min ahead" in only("clock", seen(facts(1), facts(2), offsets=(0, 600))).text
 
 
@@ -134,7 +134,7 @@ def test_the_advice_on_ledgers_fits_their_kinds(kinds: Sequence[tuple[str, str]]
     assert advice in finding.advice
 
 
-def test_a_ledger_that_nobody_could_look_at_is_not_said_to_be_shared() -> None:
+def test_unseen_ledger_is_not_reported_as_shared() -> None:
     assert only("ledger", seen(facts(1, exactly_once=True), facts(2, exactly_once=True))).level is Level.NOTE
 
 
@@ -154,13 +154,13 @@ def test_calls_that_never_changed_their_instance_show_nothing() -> None:
     assert only("calls", observed).level is Level.NOTE
 
 
-def test_an_instance_behind_a_balancer_that_fails_now_and_then_is_a_problem() -> None:
+def test_intermittent_instance_behind_a_balancer_is_a_problem() -> None:
     observed = seen(facts(1))
     observed.places[0].failures, observed.places[0].probes = ["not-mcp: HTTP status 502"], 12
     assert "1 of 12 probes failed, the first with: not-mcp: HTTP status 502" in only("reach", observed).text
 
 
-def test_what_an_older_client_meets_is_quoted_where_it_is_not_understood() -> None:
+def test_unknown_older_client_is_quoted() -> None:
     observed = seen(facts(1))
     observed.places[0].live, observed.places[0].live_detail = Live.NO, "Session not found"
     assert "(Session not found)" in only("older clients", observed).text

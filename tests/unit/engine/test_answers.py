@@ -38,7 +38,7 @@ def pair() -> Rounds:
     return Rounds(plan_of(a=confirm, b=measure))
 
 
-def test_a_question_is_new_then_answered_then_known_for_the_rest_of_the_call() -> None:
+def test_question_is_new_then_answered_then_known() -> None:
     rounds = Rounds(alone(confirm))
     assert rounds.round({"confirm": SURE}) == {"confirm": None}
     assert rounds.reason("confirm") == "new"
@@ -59,7 +59,7 @@ def test_a_refusal_is_remembered_like_an_answer(response: ElicitResult, action: 
     assert rounds.round({"confirm": SURE}) == {"confirm": Outcome(action=action)}
 
 
-def test_a_missing_answer_is_asked_for_again_and_its_sibling_is_kept() -> None:
+def test_missing_answer_is_asked_again_alone() -> None:
     """Shows S7."""
     rounds = pair()
     rounds.round({"confirm": SURE, "measure": BIG})
@@ -98,7 +98,7 @@ def test_an_invalid_answer_is_asked_again_alone_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize("response", [None, yes(size="huge"), yes(), ElicitResult(action="accept")], ids=repr)
-def test_the_third_invalid_answer_ends_the_call_and_names_the_question(response: ElicitResult | None) -> None:
+def test_third_invalid_answer_ends_the_call_naming_the_question(response: ElicitResult | None) -> None:
     """Shows S9."""
     rounds = Rounds(alone(measure))
     rounds.round({"measure": BIG})
@@ -122,7 +122,7 @@ def test_a_question_may_say_how_often_it_is_asked(attempts: int) -> None:
     assert caught.value.attempts == attempts
 
 
-def test_a_leg_without_an_answer_does_not_forget_the_invalid_ones_before_it() -> None:
+def test_leg_without_an_answer_keeps_the_invalid_count() -> None:
     rounds = Rounds(alone(measure))
     rounds.round({"measure": BIG})
     rounds.round({"measure": BIG}, {"measure": None})
@@ -161,9 +161,7 @@ def test_an_answer_to_another_kind_of_question_is_invalid() -> None:
     ],
     ids=["message", "schema", "both"],
 )
-def test_an_answer_to_another_wording_is_asked_again_and_the_reason_says_what_changed(
-    changed: Elicit[Any], reason: str
-) -> None:
+def test_answer_to_another_wording_is_asked_again_with_reason(changed: Elicit[Any], reason: str) -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": SURE})
     rounds.redeploy(alone(confirm))
@@ -173,7 +171,7 @@ def test_an_answer_to_another_wording_is_asked_again_and_the_reason_says_what_ch
     assert outcome == Outcome(changed.schema(ok=False, size=2))
 
 
-def test_a_recorded_answer_does_not_count_for_another_wording_but_waits_for_its_own() -> None:
+def test_recorded_answer_waits_for_its_own_wording() -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": SURE})
     rounds.round({"confirm": SURE}, {"confirm": yes(ok=True)})
@@ -203,7 +201,7 @@ def question(number: int, **options: Any) -> Elicit[Choice]:
     return Elicit(f"It is {number} o'clock. Sure?", Choice, **options)
 
 
-def test_a_question_that_loses_two_answers_in_a_row_to_its_own_wording_is_volatile() -> None:
+def test_question_losing_two_answers_in_a_row_is_volatile() -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": question(1)})
     rounds.round({"confirm": question(2)}, {"confirm": yes(ok=True)})
@@ -220,7 +218,7 @@ def test_a_question_may_be_volatile_if_it_says_so() -> None:
         }
 
 
-def test_a_question_that_changes_because_another_was_answered_is_not_volatile() -> None:
+def test_question_changed_by_another_answer_is_not_volatile() -> None:
     rounds = Rounds(plan_of(a=measure, b=confirm))
     rounds.round({"measure": BIG, "confirm": question(1)})
     rounds.round({"measure": BIG, "confirm": question(2)}, {"confirm": yes(ok=True)})
@@ -240,7 +238,7 @@ def test_a_leg_without_an_answer_breaks_the_row() -> None:
     assert rounds.asked["confirm"].discards == 1
 
 
-def test_a_leg_without_an_answer_to_the_same_wording_breaks_the_row_as_well() -> None:
+def test_unanswered_leg_resets_the_volatile_count() -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": question(1)})
     rounds.round({"confirm": question(2)}, {"confirm": yes(ok=True)})
@@ -258,7 +256,7 @@ def test_a_wording_that_another_build_changed_is_not_volatile() -> None:
         assert rounds.asked["confirm"].discards == 0
 
 
-def test_a_question_that_cannot_be_shown_names_itself_and_its_field() -> None:
+def test_unrenderable_question_names_itself_and_its_field() -> None:
     class Nested(BaseModel):
         inner: Choice
 
@@ -268,14 +266,14 @@ def test_a_question_that_cannot_be_shown_names_itself_and_its_field() -> None:
     assert caught.value.field == "inner"
 
 
-def test_an_answer_whose_question_is_not_put_on_this_leg_waits_for_it() -> None:
+def test_answer_to_an_unasked_question_waits_for_it() -> None:
     rounds = pair()
     rounds.round({"confirm": SURE, "measure": BIG})
     rounds.round({"measure": BIG}, {"confirm": yes(ok=True)})
     assert rounds.round({"confirm": SURE, "measure": BIG}) == {"confirm": YES, "measure": None}
 
 
-def test_an_answer_that_waited_is_still_checked_when_it_is_read() -> None:
+def test_waiting_answer_is_still_validated_when_read() -> None:
     """Shows S4."""
     rounds = pair()
     rounds.round({"confirm": SURE, "measure": BIG})

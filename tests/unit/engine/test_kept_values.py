@@ -62,7 +62,7 @@ def kept(value: Any, annotation: Any) -> Any:
     ],
     ids=repr,
 )
-def test_a_computed_value_comes_back_in_the_type_of_its_annotation(value: Any, annotation: Any) -> None:
+def test_computed_value_keeps_its_annotated_type(value: Any, annotation: Any) -> None:
     assert kept(value, annotation) == value
 
 
@@ -71,7 +71,7 @@ def test_a_computed_value_comes_back_in_the_type_of_its_annotation(value: Any, a
     [object(), {"a": {1, object()}}, "text where an int was promised"],
     ids=["an object", "an object in a set", "text"],
 )
-def test_a_value_that_its_annotation_cannot_turn_into_json_is_refused_by_its_key(value: Any) -> None:
+def test_value_beyond_its_annotation_is_rejected_by_key(value: Any) -> None:
     annotation = int if isinstance(value, str) else Any
     with pytest.raises(ValueNotStorable, match="'quote'") as caught:
         kept(value, annotation)
@@ -92,7 +92,7 @@ def test_a_kept_value_that_no_longer_fits_is_made_anew() -> None:
     assert newer.answers.recall(newer.node("quote")) is None
 
 
-def test_an_answer_to_a_once_question_is_not_asked_for_again_however_the_question_changes() -> None:
+def test_once_answer_is_not_asked_again_for_any_change() -> None:
     rounds = Rounds(alone(confirm, once=True))
     rounds.round({"confirm": transfer(10)})
     rounds.round({"confirm": transfer(10)}, {"confirm": yes(ok=True)})
@@ -106,7 +106,7 @@ def test_a_declined_once_question_stays_declined() -> None:
     assert rounds.round({"confirm": transfer(99)}) == {"confirm": Outcome(action=Action.DECLINE)}
 
 
-def test_an_answer_that_a_changed_wording_discarded_never_becomes_the_once_answer() -> None:
+def test_discarded_answer_never_becomes_the_once_answer() -> None:
     """Shows S4."""
     rounds = Rounds(alone(confirm, once=True))
     rounds.round({"confirm": transfer(10)})
@@ -116,14 +116,14 @@ def test_an_answer_that_a_changed_wording_discarded_never_becomes_the_once_answe
     assert rounds.round({"confirm": transfer(1000)}) == {"confirm": refused}
 
 
-def test_an_answer_that_came_while_its_once_question_was_not_put_is_asked_for_again() -> None:
+def test_answer_for_an_unasked_once_question_is_asked_again() -> None:
     rounds = Rounds(alone(confirm, once=True))
     rounds.round({"confirm": transfer(10)})
     rounds.round({}, {"confirm": yes(ok=True)})
     assert rounds.round({"confirm": transfer(1000)}) == {"confirm": None}
 
 
-def test_an_answer_that_another_build_set_aside_is_not_the_once_answer_while_the_question_is_out() -> None:
+def test_answer_set_aside_by_another_build_is_not_final() -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": transfer(10)})
     rounds.round({"confirm": transfer(1000)}, {"confirm": yes(ok=True)})
@@ -138,7 +138,7 @@ def other() -> Elicit[Choice]:
 
 @pytest.mark.parametrize("legs", [1, 2, 3])
 @pytest.mark.parametrize(("amount", "outcome"), [(10, Outcome(Choice(ok=True))), (1000, None)], ids=["same", "another"])
-def test_an_answer_that_a_build_without_the_question_carried_on_counts_for_its_own_wording_only(
+def test_answer_carried_by_another_build_counts_for_its_wording_only(
     amount: int, outcome: Outcome | None, legs: int
 ) -> None:
     once = plan_of(a=Resolve(confirm, once=True))
@@ -176,7 +176,7 @@ def test_each_kind_of_answer_is_kept_in_its_type(marker: Marker, returns: Any, a
     assert rounds.round({"ask": marker}) == {"ask": first}
 
 
-def test_a_once_question_whose_annotation_does_not_say_what_it_asks_is_refused() -> None:
+def test_once_question_with_an_unclear_annotation_is_rejected() -> None:
     def ask() -> Any: ...
 
     rounds = Rounds(alone(ask, once=True))

@@ -21,6 +21,6 @@ from roundtrip import Server
         ({"max_age": math.inf}, "finite seconds"),
     ],
 )
-def test_times_that_are_none_are_refused_with_the_argument_that_has_them(options: dict[str, Any], told: str) -> None:
+def test_invalid_timeout_is_rejected_with_its_argument_name(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
         Server("limits", **options)

@@ -114,7 +114,7 @@ def test_a_changed_question_says_what_of_it_changed(
 
 
 @pytest.mark.parametrize("when", ["its answer arrives", "its answer was read before"])
-def test_renamed_away_names_the_question_that_is_asked_by_that_name_no_more(when: str) -> None:
+def test_renamed_away_names_the_current_question(when: str) -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": SURE})
     answer: dict[str, Any] = {"confirm": yes(ok=True)}
@@ -126,21 +126,21 @@ def test_renamed_away_names_the_question_that_is_asked_by_that_name_no_more(when
     assert (put(rounds, "sure").reason, put(rounds, "sure").former) == (Reason.RENAMED, "confirm")
 
 
-def test_the_same_wording_under_two_names_of_one_build_is_no_rename() -> None:
+def test_equal_wording_under_two_names_is_no_rename() -> None:
     rounds = Rounds(plan_of(a=confirm, b=other))
     rounds.round({"confirm": SURE})
     rounds.round({"other": SURE}, {"confirm": yes(ok=True)})
     assert put(rounds, "other").reason is Reason.NEW
 
 
-def test_volatile_is_what_loses_its_answer_to_a_change_within_one_build() -> None:
+def test_answer_lost_within_one_build_is_volatile() -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": Elicit("At 10:01?", Choice)})
     rounds.round({"confirm": Elicit("At 10:02?", Choice)}, {"confirm": yes(ok=True)})
     assert (put(rounds, "confirm").reason, put(rounds, "confirm").changed) == (Reason.VOLATILE, ("message",))
 
 
-def test_a_question_that_depends_on_another_answer_is_not_volatile_but_reworded() -> None:
+def test_question_depending_on_another_answer_is_reworded() -> None:
     rounds = Rounds(plan_of(a=confirm, b=other))
     rounds.round({"confirm": SURE, "other": other()})
     rounds.round(
@@ -149,7 +149,7 @@ def test_a_question_that_depends_on_another_answer_is_not_volatile_but_reworded(
     assert put(rounds, "other").reason is Reason.REWORDED
 
 
-def test_another_build_that_takes_less_than_the_form_says_asks_again_for_what_the_former_took() -> None:
+def test_stricter_build_asks_again_for_the_lenient_answer() -> None:
     rounds = Rounds(alone(measure))
     rounds.round({"measure": measure()})
     rounds.round({"measure": measure()}, {"measure": yes(size=3)})
@@ -158,7 +158,7 @@ def test_another_build_that_takes_less_than_the_form_says_asks_again_for_what_th
     assert put(rounds, "measure").reason is Reason.OTHER_BUILD
 
 
-def test_an_answer_that_its_own_build_took_and_takes_no_more_is_invalid() -> None:
+def test_answer_its_own_build_stopped_accepting_is_invalid() -> None:
     rounds = Rounds(alone(measure))
     rounds.round({"measure": measure()})
     rounds.round({"measure": measure()}, {"measure": yes(size=3)})
@@ -196,7 +196,7 @@ def test_another_build_that_asks_for_more_says_so() -> None:
     assert put(rounds, "other").reason is Reason.OTHER_BUILD
 
 
-def test_what_another_build_asks_on_the_ground_of_an_answer_is_new() -> None:
+def test_question_of_another_build_based_on_an_answer_is_new() -> None:
     def deliver(sure: Annotated[Any, Resolve(confirm)]) -> Elicit[Choice]:
         return Elicit("By post?", Choice)
 
@@ -207,7 +207,7 @@ def test_what_another_build_asks_on_the_ground_of_an_answer_is_new() -> None:
     assert put(rounds, "deliver").reason is Reason.NEW
 
 
-def test_revised_is_what_may_depend_on_an_answer_that_the_user_changed() -> None:
+def test_revised_covers_dependents_of_a_changed_answer() -> None:
     rounds = Rounds(plan_of(a=confirm, b=other))
     rounds.round({"confirm": SURE, "other": other()})
     answers = rounds.round({"confirm": SURE, "other": other()}, {"confirm": yes(ok=True), "other": yes(ok=True)})
@@ -244,7 +244,7 @@ def test_each_answer_is_told_with_what_became_of_it() -> None:
     ]
 
 
-def test_an_answer_out_of_the_token_is_told_as_reused_and_a_fresh_one_is_not() -> None:
+def test_token_answers_are_reported_as_reused_and_fresh_ones_not() -> None:
     plan = plan_of(a=confirm, b=other)
     rounds = Rounds(plan)
     rounds.round({"confirm": SURE})

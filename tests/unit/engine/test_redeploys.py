@@ -51,7 +51,7 @@ def test_a_recorded_answer_follows_a_rename() -> None:
     assert list(rounds.entries) == ["sure"]
 
 
-def test_a_rename_that_is_not_declared_asks_again_but_loses_nothing_for_the_older_build() -> None:
+def test_undeclared_rename_asks_again_and_keeps_the_older_answer() -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": confirm()})
     rounds.redeploy(alone(confirm, key="sure"))
@@ -68,7 +68,7 @@ def test_two_closures_in_the_other_order_keep_their_answers() -> None:
     assert outcomes == {"ask@a": YES, "ask@b": NO}
 
 
-def test_two_closures_under_each_others_parameters_are_found_by_their_wording() -> None:
+def test_swapped_closure_names_are_resolved_by_wording() -> None:
     rounds = Rounds(plan_of(a=RED, b=BLUE))
     rounds.round({"ask@a": RED(), "ask@b": BLUE()})
     rounds.redeploy(plan_of(x=BLUE, y=RED))
@@ -76,7 +76,7 @@ def test_two_closures_under_each_others_parameters_are_found_by_their_wording() 
     assert outcomes == {"ask@x": NO, "ask@y": YES}
 
 
-def test_two_closures_that_swapped_parameters_ask_again_rather_than_swap_answers() -> None:
+def test_swapped_closures_ask_again_rather_than_swap_answers() -> None:
     rounds = Rounds(plan_of(a=RED, b=BLUE))
     rounds.round({"ask@a": RED(), "ask@b": BLUE()})
     rounds.redeploy(plan_of(a=BLUE, b=RED))
@@ -84,14 +84,14 @@ def test_two_closures_that_swapped_parameters_ask_again_rather_than_swap_answers
     assert outcomes == {"ask@a": None, "ask@b": None}
 
 
-def test_a_question_that_gets_a_path_finds_the_answer_given_under_its_bare_name() -> None:
+def test_question_gaining_a_path_finds_its_bare_answer() -> None:
     rounds = Rounds(plan_of(a=RED))
     rounds.round({"ask": RED()})
     rounds.redeploy(plan_of(a=RED, b=BLUE))
     assert rounds.round({"ask@a": RED(), "ask@b": BLUE()}, {"ask": yes(ok=True)}) == {"ask@a": YES, "ask@b": None}
 
 
-def test_a_question_that_loses_its_path_finds_the_answer_given_under_it() -> None:
+def test_question_losing_its_path_finds_its_answer() -> None:
     rounds = Rounds(plan_of(a=RED, b=BLUE))
     rounds.round({"ask@a": RED(), "ask@b": BLUE()})
     rounds.round({"ask@a": RED(), "ask@b": BLUE()}, {"ask@a": yes(ok=True), "ask@b": yes(ok=False)})
@@ -107,14 +107,14 @@ def test_an_answer_is_not_adopted_where_two_questions_fit_it() -> None:
     assert rounds.round({"ask@a": RED(), "ask@b": twin()}, {"ask": yes(ok=True)}) == {"ask@a": None, "ask@b": None}
 
 
-def test_an_answer_is_not_adopted_where_two_answers_fit_the_question() -> None:
+def test_answer_fitting_two_questions_is_not_adopted() -> None:
     rounds = Rounds(plan_of(a=RED, b=asker("red")))
     rounds.round({"ask@a": RED(), "ask@b": RED()})
     rounds.redeploy(plan_of(c=RED))
     assert rounds.round({"ask": RED()}, {"ask@a": yes(ok=True), "ask@b": yes(ok=False)}) == {"ask": None}
 
 
-def test_an_answer_is_not_adopted_while_a_question_that_might_fit_has_not_come_to_ask() -> None:
+def test_answer_is_not_adopted_while_another_candidate_is_unseen() -> None:
     rounds = Rounds(plan_of(a=RED))
     rounds.round({"ask": RED()})
     rounds.redeploy(plan_of(a=RED, b=BLUE))
@@ -155,7 +155,7 @@ def test_a_new_question_beside_it_does_not_move_an_answer() -> None:
     }
 
 
-def test_an_answer_found_elsewhere_beside_one_still_out_under_that_name_is_read_once() -> None:
+def test_adopted_answer_beside_a_pending_question_is_read_once() -> None:
     older = Rounds(plan_of(a=RED, b=confirm))
     older.round({"ask": RED(), "confirm": confirm()})
     older.round({"ask": RED(), "confirm": confirm()}, {"ask": yes(ok=True)})
@@ -165,7 +165,7 @@ def test_an_answer_found_elsewhere_beside_one_still_out_under_that_name_is_read_
     assert outcomes == {"ask@x": YES, "ask@y": None}
 
 
-def test_a_marker_with_a_key_is_not_told_apart_by_a_path() -> None:
+def test_keyed_marker_is_not_distinguished_by_path() -> None:
     rounds = Rounds(plan_of(a=Resolve(RED, key="color"), b=BLUE))
     rounds.round({"color": RED(), "ask": BLUE()})
     rounds.redeploy(plan_of(b=BLUE, z=Resolve(RED, key="color")))

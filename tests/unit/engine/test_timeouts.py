@@ -60,7 +60,7 @@ async def test_an_interrupt_is_not_lost_in_a_timeout(interrupt: BaseException) -
 
 
 @pytest.mark.parametrize("error", [None, ValueError("crash")])
-async def test_a_cancellation_from_outside_stays_one_though_the_time_is_up_too(error: Exception | None) -> None:
+async def test_outside_cancellation_stays_one_despite_a_timeout(error: Exception | None) -> None:
     raised: list[BaseException] = []
 
     async def work() -> None:
@@ -82,7 +82,7 @@ async def test_a_cancellation_from_outside_stays_one_though_the_time_is_up_too(e
     assert [type(seen) for seen in raised] == [anyio.get_cancelled_exc_class()]
 
 
-async def test_the_clock_stands_until_all_that_is_asked_has_been_answered() -> None:
+async def test_clock_stops_until_all_questions_are_answered() -> None:
     async def ask(answered: anyio.Event) -> None:
         with clock_standing():
             await answered.wait()

@@ -49,7 +49,7 @@ def test_a_restored_call_goes_on_counting_where_its_journal_ended() -> None:
     assert [(step.leg, step.round) for step in steps] == [(3, 2), (3, 2), (3, 3)]
 
 
-def test_the_detail_of_a_step_is_what_was_given_with_the_event() -> None:
+def test_detail_of_a_transition_comes_from_its_event() -> None:
     steps: list[Step] = []
     call = Call("c1", watch=steps.append)
     call.apply(Event.BEGIN)
@@ -57,7 +57,7 @@ def test_the_detail_of_a_step_is_what_was_given_with_the_event() -> None:
     assert [dict(step.detail) for step in steps] == [{}, {"error": "boom"}]
 
 
-def test_an_illegal_event_leaves_the_call_where_it_was_and_is_not_reported() -> None:
+def test_illegal_event_changes_and_reports_nothing() -> None:
     steps: list[Step] = []
     call = Call("c1", state=State.RESUMED, round=1, watch=steps.append)
     with pytest.raises(IllegalTransition) as caught:
@@ -67,7 +67,7 @@ def test_an_illegal_event_leaves_the_call_where_it_was_and_is_not_reported() -> 
 
 
 @pytest.mark.parametrize("event", [Event.FAIL, Event.REJECT], ids=str)
-def test_a_call_in_a_final_state_has_ended_and_takes_no_event(event: Event) -> None:
+def test_ended_call_accepts_no_event(event: Event) -> None:
     call = Call("c1")
     call.apply(event)
     assert call.ended

@@ -11,7 +11,7 @@ P1: Final = bytes(10)
 BARE: Final = Journal("call-1", born=1_700_000_000.0, deadline=1_700_000_600.0, end=1_700_003_600.0, leg=1, round=1)
 
 
-def test_sizes_name_the_largest_entry_first_and_count_a_key_once() -> None:
+def test_sizes_list_the_largest_entry_first_and_keys_once() -> None:
     journal = replace(
         BARE,
         entries={"small": Entry(Action.DECLINE, P1), "big": Entry(Action.ACCEPT, P1, "x" * 500)},
@@ -25,7 +25,7 @@ def test_sizes_name_the_largest_entry_first_and_count_a_key_once() -> None:
     assert sizes[1][1] == 320
 
 
-def test_what_one_key_takes_is_the_sum_of_its_answer_its_value_and_what_an_expired_call_left() -> None:
+def test_size_of_a_key_includes_answer_value_and_leftovers() -> None:
     entry = Entry(Action.ACCEPT, P1, "x" * 500)
     parts: list[Journal] = [
         replace(BARE, entries={"k": entry}),
@@ -54,7 +54,7 @@ def test_base64url_text_is_unpadded_and_comes_back(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ["AB", "AA==", "AA=", "A", "A+", "A/", "AA\n", "AA AA", "ÄÄ"])
-def test_any_other_spelling_of_base64url_is_refused(text: str) -> None:
+def test_any_other_spelling_of_base64url_is_rejected(text: str) -> None:
     """Shows S4."""
     with pytest.raises(ValueError, match=r".+"):
         from_text(text)

@@ -108,7 +108,7 @@ def test_a_journal_comes_back_from_its_bytes(journal: Journal, deflate: bool) ->
 
 
 @every_journal
-def test_every_cut_of_a_journal_is_refused(journal: Journal) -> None:
+def test_every_cut_of_a_journal_is_rejected(journal: Journal) -> None:
     """Shows S4."""
     for deflate in (False, True):
         packed = pack(journal, seal, deflate=deflate)
@@ -129,7 +129,7 @@ def test_nothing_may_follow_a_journal(journal: Journal, deflate: bool, extra: by
 
 
 @every_journal
-def test_a_changed_byte_gives_another_journal_or_none_and_no_other_error(journal: Journal) -> None:
+def test_changed_journal_byte_gives_a_journal_or_one_error(journal: Journal) -> None:
     """Shows S4. Only what a key has signed is read at all; this is about what a mistake of ours could do."""
     packed = pack(journal, seal, deflate=True)
     for place in range(len(packed)):
@@ -151,7 +151,7 @@ def test_whatever_a_client_wrote_comes_back_to_the_letter(text: str) -> None:
     assert unpack(pack(journal, seal), unseal) == journal
 
 
-def test_times_are_kept_to_the_millisecond_however_often_they_are_written() -> None:
+def test_times_keep_milliseconds_over_repeated_writes() -> None:
     journal = replace(BARE, born=1_700_000_000.123456, deadline=1_700_000_600.5, written=1_700_000_002.0014)
     for _ in range(5):
         journal = unpack(pack(journal))
@@ -167,7 +167,7 @@ def test_times_before_the_birth_are_that_of_the_birth() -> None:
     assert back.written == back.deadline == back.born == BARE.born
 
 
-def test_what_is_usual_takes_no_more_than_the_head_pins_names_and_answers() -> None:
+def test_usual_journal_is_as_small_as_its_contents() -> None:
     journal = replace(BARE, fingerprint="0123ab", build="89cdef", entries=ALIKE.entries, asked=ALIKE.asked)
     packed = pack(journal)
     text = to_json([{"a": {"text": "x" * 100}}, "b"])
@@ -182,7 +182,7 @@ def test_what_is_deflated_is_the_text_alone() -> None:
     assert zlib.decompress(deflated[HEAD + 11 * 10 :], wbits=-15)[:8] == b'[{"key_0'
 
 
-def test_a_text_that_deflating_does_not_shorten_is_left_as_it_is() -> None:
+def test_incompressible_text_is_stored_unchanged() -> None:
     noise = replace(BARE, entries={"k": Entry(Action.ACCEPT, P1, "".join(map(chr, range(0x4E00, 0x4E00 + 200))))})
     short = replace(BARE, entries={"k": Entry(Action.ACCEPT, P1, "a" * 20)})
     assert pack(short, deflate=True) == pack(short)
@@ -203,12 +203,12 @@ def test_nothing_that_must_be_sealed_is_in_the_open_part() -> None:
         assert word not in packed
 
 
-def test_values_that_must_be_sealed_are_not_written_without_a_seal() -> None:
+def test_sealed_values_are_not_written_without_a_seal() -> None:
     with pytest.raises(ValueError, match="no key to seal with"):
         pack(SECRET)
 
 
-def test_a_sealed_part_is_not_skipped_where_there_is_no_key() -> None:
+def test_sealed_part_is_not_skipped_without_a_key() -> None:
     with pytest.raises(ValueError, match="no key to open it with"):
         unpack(pack(SECRET, seal))
     journal, sealed = unpack_open(pack(SECRET, seal))
@@ -226,7 +226,7 @@ def test_a_sealed_part_opens_in_no_other_call() -> None:
 
 
 @pytest.mark.parametrize("format_", [0, 1, 2, 15])
-def test_an_unknown_format_is_refused_by_its_number(format_: int) -> None:
+def test_an_unknown_format_is_rejected_by_its_number(format_: int) -> None:
     packed = bytearray(pack(FULL))
     packed[0] = packed[0] & 0x0F | format_ << 4
     with pytest.raises(ValueError, match=f"unknown journal format {format_}"):
@@ -235,7 +235,7 @@ def test_an_unknown_format_is_refused_by_its_number(format_: int) -> None:
 
 @pytest.mark.parametrize("flag", [1, 2, 4, 8], ids=["deflated", "sealed", "linked", "alike"])
 @every_journal
-def test_a_flag_that_is_not_true_is_refused(journal: Journal, flag: int) -> None:
+def test_a_flag_that_is_not_true_is_rejected(journal: Journal, flag: int) -> None:
     """Shows S4."""
     packed = bytearray(pack(journal, seal, deflate=True))
     packed[0] ^= flag
@@ -248,7 +248,7 @@ def test_a_flag_that_is_not_true_is_refused(journal: Journal, flag: int) -> None
     ["00-" + "0" * 32 + "-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-" + "0" * 16 + "-01"],
     ids=["no trace", "no span"],
 )
-def test_what_names_no_span_in_the_place_of_one_is_refused(traceparent: str) -> None:
+def test_invalid_span_context_is_rejected(traceparent: str) -> None:
     """Shows S4."""
     with pytest.raises(ValueError, match="no span"):
         unpack(pack(replace(FULL, traceparent=traceparent)))
@@ -291,7 +291,7 @@ def test_what_names_no_span_in_the_place_of_one_is_refused(traceparent: str) -> 
         pytest.param(b'[{},{"seeds":[]}]', id="seeds as a list"),
     ],
 )
-def test_a_text_of_another_shape_is_refused(text: Any) -> None:
+def test_a_text_of_another_shape_is_rejected(text: Any) -> None:
     """Shows S4."""
     with pytest.raises(ValueError, match=r".+"):
         unpack(packed_with(replace(BARE, fingerprint="0123ab", build="89cdef"), text))
@@ -310,7 +310,7 @@ def test_a_text_of_another_shape_is_refused(text: Any) -> None:
     ],
     ids=json.dumps,
 )
-def test_what_does_not_fit_answers_and_questions_is_refused(odd: Any) -> None:
+def test_what_does_not_fit_answers_and_questions_is_rejected(odd: Any) -> None:
     """Shows S4."""
     journal = replace(ALIKE, fingerprint="0123ab", build="89cdef")
     content: list[Any] = [{"a": {"text": "x" * 100}}, "b"]
@@ -330,7 +330,7 @@ def test_marks_that_are_alike_are_written_once() -> None:
         unpack(bytes(packed))
 
 
-def test_a_pin_of_a_key_beside_a_salted_one_is_filled_up() -> None:
+def test_keyed_pin_beside_a_salted_one_is_padded() -> None:
     """Where a server is given its first key, calls in flight have pins of both lengths."""
     salted = Pinner().pin(CALL, digest("one"), digest("two"))
     journal = unpack(pack(replace(BARE, entries={"a": Entry(Action.ACCEPT, salted)}, asked={"b": Asked(P1)})))
@@ -343,7 +343,7 @@ def test_a_pin_of_a_key_beside_a_salted_one_is_filled_up() -> None:
     "secret",
     [b"", b"[]", b"[[],7]", b"[{},7]", b"[[],null]", b"[7,null]", b"7", b"[{},null,1]", b'"ab"', b"[" * 99_999],
 )
-def test_a_sealed_part_of_another_shape_is_refused(secret: bytes) -> None:
+def test_a_sealed_part_of_another_shape_is_rejected(secret: bytes) -> None:
     packed = pack(replace(SECRET, authored="x"), lambda _, bound_to: seal(secret, bound_to))
     with pytest.raises(ValueError, match=r".+"):
         unpack(packed, unseal)

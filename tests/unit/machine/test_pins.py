@@ -86,7 +86,7 @@ def test_a_pin_has_eight_keyed_or_sixteen_salted_bytes() -> None:
 
 
 @every_pinner
-def test_the_kind_of_a_question_can_be_told_by_its_pin(pinner: Pinner) -> None:
+def test_pin_reveals_the_kind_of_its_question(pinner: Pinner) -> None:
     kinds = {
         schema: (is_page(pin), is_by_software(pin), has_form(pin), may_use_tools(pin))
         for schema in (PAGE, LIST_ROOTS, SAMPLE, SAMPLE_WITH_TOOLS, FORM, bytes(32))

@@ -57,7 +57,7 @@ def triggered(state: State, event: Event) -> str | None:
 
 
 @pytest.mark.parametrize(("state", "event"), EVERY_PAIR, ids=str)
-def test_the_index_moves_a_call_exactly_where_the_machine_moves_a_model(state: State, event: Event) -> None:
+def test_index_agrees_with_the_transitions_machine(state: State, event: Event) -> None:
     assert triggered(state, event) == INDEX.get((state, event))
 
 
@@ -85,7 +85,7 @@ def test_five_states_live_and_four_are_final() -> None:
     assert all(allowed(state) for state in set(State) - FINAL)
 
 
-def test_every_living_state_can_be_reached_and_every_one_can_fail() -> None:
+def test_every_live_state_is_reachable_and_can_fail() -> None:
     reached = {State.RECEIVED}
     while more := {INDEX[pair] for pair in INDEX if pair[0] in reached} - reached:
         reached |= more
@@ -93,12 +93,12 @@ def test_every_living_state_can_be_reached_and_every_one_can_fail() -> None:
     assert all((state, Event.FAIL) in INDEX for state in set(State) - FINAL)
 
 
-def test_only_an_answer_or_a_refusal_leads_out_of_awaiting_input() -> None:
+def test_only_an_answer_or_rejection_leaves_awaiting_input() -> None:
     assert set(allowed(State.AWAITING_INPUT)) == {Event.RESUME, Event.REJECT, Event.FAIL}
 
 
 @pytest.mark.parametrize(("state", "event"), [pair for pair in EVERY_PAIR if pair not in INDEX], ids=str)
-def test_an_arrow_that_is_not_there_is_refused_with_its_evidence(state: State, event: Event) -> None:
+def test_missing_arrow_is_an_error_with_evidence(state: State, event: Event) -> None:
     with pytest.raises(IllegalTransition) as caught:
         follow(state, event)
     error = caught.value

@@ -51,7 +51,7 @@ TITLED = [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]
     ],
     ids=repr,
 )
-def test_a_primitive_is_shown_with_what_the_protocol_can_say_of_it(annotation: Any, shown: Any) -> None:
+def test_primitive_is_shown_with_its_protocol_constraints(annotation: Any, shown: Any) -> None:
     """Shows F1."""
     assert one(annotation) == shown
 
@@ -106,9 +106,7 @@ def test_a_choice_is_shown_in_the_protocols_four_forms(annotation: Any, shown: A
     ],
     ids=repr,
 )
-def test_a_default_is_shown_in_its_json_form_and_makes_its_field_optional(
-    annotation: Any, default: Any, shown: Any
-) -> None:
+def test_default_is_shown_as_json_and_makes_fields_optional(annotation: Any, default: Any, shown: Any) -> None:
     """Shows F3."""
     form = form_of(create_model("Form", field=(annotation, default)))
     assert form.schema["properties"]["field"]["default"] == shown
@@ -119,7 +117,7 @@ def test_a_default_is_shown_in_its_json_form_and_makes_its_field_optional(
 @pytest.mark.parametrize(
     "annotation", [str | None, int | None, bool | None, Color | None, Literal["a"] | None, list[Color] | None], ids=repr
 )
-def test_a_nullable_field_is_shown_as_one_that_may_be_left_out(annotation: Any) -> None:
+def test_nullable_field_is_shown_as_optional(annotation: Any) -> None:
     """Shows F3, F4."""
     form = form_of(create_model("Form", field=(annotation, None)))
     assert not {"anyOf", "default", "$ref"} & form.schema["properties"]["field"].keys()
@@ -128,7 +126,7 @@ def test_a_nullable_field_is_shown_as_one_that_may_be_left_out(annotation: Any) 
     assert form.parse({}).field is None
 
 
-def test_a_default_that_a_factory_makes_is_not_shown_but_holds() -> None:
+def test_factory_default_is_applied_but_not_shown() -> None:
     form = form_of(create_model("Form", field=(str, Field(default_factory=lambda: "made"))))
     assert "default" not in form.schema["properties"]["field"]
     assert form.parse({}).field == "made"
@@ -271,12 +269,12 @@ def test_a_fitting_answer_becomes_the_schemas_own_value() -> None:
     ],
     ids=repr,
 )
-def test_an_answer_that_does_not_fit_says_which_field_and_why(content: Any, reason: str) -> None:
+def test_invalid_answer_names_the_field_and_reason(content: Any, reason: str) -> None:
     with pytest.raises(AnswerInvalid, match=reason):
         form_of(Guest).parse(content)
 
 
-def test_a_reason_is_short_and_does_not_repeat_what_was_typed() -> None:
+def test_reason_is_short_and_does_not_repeat_input() -> None:
     fields: dict[str, Any] = {f"field_{number}": (int, ...) for number in range(50)}
     crowd = create_model("Crowd", **fields)
     with pytest.raises(AnswerInvalid) as caught:

@@ -43,7 +43,7 @@ def test_a_page_is_a_web_address(url: str) -> None:
         "",
     ],
 )
-def test_anything_else_is_refused_and_not_repeated(url: str) -> None:
+def test_anything_else_is_rejected_and_not_repeated(url: str) -> None:
     with pytest.raises(ValueError, match="the url of a page must") as refused:
         ElicitUrl("Pay.", url)
     assert not any(part in str(refused.value) for part in ("script", "passwd", "evil", "alert"))

@@ -124,7 +124,7 @@ def test_questions_to_the_software_send_their_own_requests(marker: Marker, reque
     assert question.result_type is result_type
 
 
-def test_ours_are_the_sdks_markers_and_the_sdks_count_as_ours() -> None:
+def test_sdk_markers_and_ours_are_interchangeable() -> None:
     for ours, theirs in ((Elicit, SdkElicit), (Sample, SdkSample), (ListRoots, SdkListRoots)):
         assert issubclass(ours, theirs)
     assert is_marker(SdkListRoots())
@@ -164,7 +164,7 @@ def test_an_answer_to_a_form_is_read_and_restored_alike(response: ElicitResult, 
     [ElicitResult(action="accept"), ElicitResult(action="accept", content={"ok": "perhaps"}), SAID, ROOTS],
     ids=["without content", "invalid", "of a model", "of roots"],
 )
-def test_an_answer_that_does_not_fit_a_form_is_refused(response: Any) -> None:
+def test_an_answer_that_does_not_fit_a_form_is_rejected(response: Any) -> None:
     with pytest.raises(AnswerInvalid):
         question_of(Elicit("Sure?", Choice)).read(response)
 
@@ -241,7 +241,7 @@ def test_a_client_that_declared_it_may_be_asked(marker: Marker, capabilities: Cl
     ],
     ids=["none", "no forms", "pages only", "none, sampling", "no sampling", "no tools", "none, roots", "no roots"],
 )
-def test_a_client_that_did_not_is_not_asked_and_the_error_says_what_it_lacks(
+def test_incapable_client_is_not_asked_and_the_error_names_it(
     marker: Marker, capabilities: ClientCapabilities | None, named: str, required: dict[str, Any]
 ) -> None:
     """Shows S6."""
@@ -251,7 +251,7 @@ def test_a_client_that_did_not_is_not_asked_and_the_error_says_what_it_lacks(
     assert caught.value.required.model_dump(by_alias=True, exclude_none=True) == required
 
 
-def test_a_form_question_keeps_what_its_marker_says_of_attempts_and_change() -> None:
+def test_form_question_keeps_its_attempts_and_change_policy() -> None:
     question = question_of(Elicit("Sure?", Choice, attempts=1, volatile_ok=True))
     assert isinstance(question, FormQuestion)
     assert (question.attempts, question.volatile_ok) == (1, True)
@@ -260,7 +260,7 @@ def test_a_form_question_keeps_what_its_marker_says_of_attempts_and_change() -> 
 # Pages.
 
 
-def test_a_page_s_wording_leaves_its_ticket_out_and_nothing_else() -> None:
+def test_page_wording_excludes_only_its_ticket() -> None:
     first, second = ("rt1.e30." + letter * 43 for letter in "AB")
 
     def pinned(message: str, url: str) -> bytes:

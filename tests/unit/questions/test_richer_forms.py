@@ -112,7 +112,7 @@ def test_its_answer_becomes_the_value_itself_and_is_restored_alike(
 
 
 @pytest.mark.parametrize("schema", [*(row[0] for row in VALUES), Meal, Trip, Seat], ids=repr)
-def test_what_is_sent_is_what_the_wire_of_either_era_knows(schema: Any) -> None:
+def test_sent_form_uses_types_known_to_both_eras(schema: Any) -> None:
     """Shows F1, F2, F3, F4."""
     request = question_of(Elicit("?", schema)).request()
     assert isinstance(request, ElicitRequest)
@@ -146,12 +146,12 @@ def test_what_is_sent_is_what_the_wire_of_either_era_knows(schema: Any) -> None:
     ],
     ids=repr,
 )
-def test_an_answer_that_does_not_fit_is_refused(schema: Any, content: Any) -> None:
+def test_an_answer_that_does_not_fit_is_rejected(schema: Any, content: Any) -> None:
     with pytest.raises(AnswerInvalid):
         form_of(schema).parse(content)
 
 
-def test_values_that_are_not_text_travel_as_text_and_come_back_as_they_were() -> None:
+def test_non_text_choices_travel_as_text_and_return_unchanged() -> None:
     """Shows F2."""
     mixed = form_of({2: "Two", 2.5: "Two and a half", True: "Yes"})
     assert [option["const"] for option in mixed.schema["properties"]["value"]["oneOf"]] == ["2", "2.5", "True"]
@@ -192,13 +192,13 @@ def test_defaults_fill_the_form_in() -> None:
     ],
     ids=repr,
 )
-def test_what_is_no_question_is_refused_before_anything_is_sent(schema: Any) -> None:
+def test_what_is_no_question_is_rejected_before_anything_is_sent(schema: Any) -> None:
     """Shows F1, F2, F4."""
     with pytest.raises(SchemaNotRenderable):
         question_of(Elicit("?", schema))
 
 
-def test_equal_choices_are_one_question_and_a_new_title_or_order_is_another() -> None:
+def test_equal_choices_make_equal_questions_and_changed_titles_differ() -> None:
     def pinned(schema: Any) -> bytes:
         return question_of(Elicit("?", schema)).schema
 

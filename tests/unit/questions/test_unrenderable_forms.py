@@ -46,7 +46,7 @@ class Level(enum.IntEnum):
     ],
     ids=repr,
 )
-def test_a_field_that_is_not_flat_is_refused_by_its_name(annotation: Any) -> None:
+def test_nested_field_is_rejected_by_name(annotation: Any) -> None:
     """Shows F1, F4."""
     with pytest.raises(SchemaNotRenderable, match="form 'Form', field 'field'") as caught:
         form_of(create_model("Form", good=(str, ...), field=(annotation, ...)))
@@ -56,27 +56,27 @@ def test_a_field_that_is_not_flat_is_refused_by_its_name(annotation: Any) -> Non
 @pytest.mark.parametrize(
     "annotation", [Literal[1, 2], Literal["a", 1], Level, list[Level], Literal["a", None]], ids=repr
 )
-def test_a_choice_that_is_no_string_is_refused_by_its_name(annotation: Any) -> None:
+def test_non_string_choice_is_rejected_by_name(annotation: Any) -> None:
     """Shows F2."""
     with pytest.raises(SchemaNotRenderable, match=r"field 'field'.*strings") as caught:
         form_of(create_model("Form", field=(annotation, ...)))
     assert caught.value.field == "field"
 
 
-def test_a_model_that_contains_itself_is_refused_and_not_followed() -> None:
+def test_a_model_that_contains_itself_is_rejected_and_not_followed() -> None:
     """Shows F4."""
     with pytest.raises(SchemaNotRenderable, match="form 'Node', field 'field'"):
         form_of(Node)
 
 
 @pytest.mark.parametrize("schema", [dict[str, int], list[str], bytes | int, [1, 2], object], ids=repr)
-def test_a_value_that_no_field_can_hold_is_refused(schema: Any) -> None:
+def test_a_value_that_no_field_can_hold_is_rejected(schema: Any) -> None:
     """Shows F1."""
     with pytest.raises(SchemaNotRenderable):
         form_of(schema)
 
 
-def test_a_schema_that_has_no_json_schema_is_refused() -> None:
+def test_a_schema_that_has_no_json_schema_is_rejected() -> None:
     with pytest.raises(SchemaNotRenderable, match="form 'Form' has no JSON schema"):
         form_of(create_model("Form", field=(Callable[[], int], ...)))
 
@@ -85,7 +85,7 @@ def test_a_refused_schema_is_the_authors_mistake() -> None:
     assert issubclass(SchemaNotRenderable, InvalidSignature)
 
 
-def test_a_default_without_a_json_form_is_refused_by_its_field() -> None:
+def test_default_without_json_form_is_rejected_by_field() -> None:
     """Shows F3."""
     shape = {"type": "string", "default": object()}
     with pytest.raises(SchemaNotRenderable, match="field 'field': its default has no JSON form"):

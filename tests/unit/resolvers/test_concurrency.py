@@ -71,7 +71,7 @@ async def test_a_function_that_blocks_does_not_block_the_loop() -> None:
     assert await walk(plan_of(tool_of(block, release))) == {"p0": True, "p1": None}
 
 
-async def test_a_resolver_runs_as_soon_as_what_it_needs_is_there() -> None:
+async def test_resolver_runs_once_its_requirements_are_ready() -> None:
     done = anyio.Event()
 
     async def quick() -> int:
@@ -194,7 +194,7 @@ async def test_the_callers_context_variables_are_seen_everywhere() -> None:
         VAR.reset(token)
 
 
-async def test_a_resolver_may_set_and_reset_a_context_variable_beside_another() -> None:
+async def test_resolver_may_reset_a_context_variable_beside_another() -> None:
     both = (anyio.Event(), anyio.Event())
 
     def setter(number: int) -> Callable[[], Any]:

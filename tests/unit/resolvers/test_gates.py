@@ -41,7 +41,7 @@ async def values_of(walk: Scheduler) -> dict[str, Any]:
     return values
 
 
-async def test_what_is_known_is_not_run_again_nor_is_what_only_that_needs() -> None:
+async def test_known_node_and_its_exclusive_requirements_do_not_run() -> None:
     runs: list[str] = []
 
     def session() -> str:
@@ -74,7 +74,7 @@ async def test_what_is_known_is_not_run_again_nor_is_what_only_that_needs() -> N
     assert runs == ["session", "beside"]
 
 
-async def test_what_only_the_known_needs_does_not_run_although_what_it_needs_does() -> None:
+async def test_node_needed_only_by_known_nodes_does_not_run() -> None:
     runs: list[str] = []
 
     def session() -> str:
@@ -118,7 +118,7 @@ async def test_what_nobody_knows_runs_with_all_below_it_each_once() -> None:
     assert runs == ["base", "left", "right"]
 
 
-async def test_what_takes_arguments_or_is_kept_for_the_call_is_another_value_than_the_one_that_is_known() -> None:
+async def test_parameterized_or_fixed_node_differs_from_the_known_one() -> None:
     runs: list[str] = []
 
     def of_call(title: str = "none") -> str:
@@ -151,7 +151,7 @@ async def test_what_takes_arguments_or_is_kept_for_the_call_is_another_value_tha
     assert sorted(runs) == ["above", "kept", "of_call"]
 
 
-async def test_a_failure_of_its_own_takes_with_it_who_needs_the_node_and_nobody_else() -> None:
+async def test_node_failure_affects_only_its_consumers() -> None:
     boom = KeyError("boom")
 
     def fails() -> int:
@@ -179,7 +179,7 @@ async def test_a_failure_of_its_own_takes_with_it_who_needs_the_node_and_nobody_
     assert [outcome.value for outcome in walk.outcomes().values()] == [0, 7]
 
 
-async def test_a_failure_that_is_not_a_node_s_own_ends_the_walk() -> None:
+async def test_foreign_failure_ends_the_scheduler() -> None:
     def fails() -> int:
         raise KeyError("boom")
 
@@ -204,12 +204,12 @@ async def test_what_waits_for_an_answer_has_not_failed() -> None:
     assert walk.outcomes() == {}
 
 
-async def test_what_is_to_be_left_again_is_refused_where_nobody_leaves_it() -> None:
+async def test_scoped_dependency_is_rejected_where_nothing_exits_it() -> None:
     with pytest.raises(InvalidSignature, match=r"'session' is to be entered and left, .*it made list"):
         await enter_nothing("session", [])
 
 
-def test_downstream_of_a_node_is_what_needs_it_near_or_far_and_nothing_else() -> None:
+def test_downstream_of_a_node_is_everything_needing_it() -> None:
     def base() -> int: ...
     def other() -> int: ...
     def near(base: int = Depends(base)) -> int: ...

@@ -13,7 +13,7 @@ from tests.unit.resolvers.walking import plan_of, start, tool_of, walk
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_plan_learns_who_never_waits_and_awaits_those_in_place() -> None:
+async def test_plan_learns_nodes_that_never_wait() -> None:
     tasks: list[Any] = []
 
     async def quick() -> None:
@@ -31,7 +31,7 @@ async def test_the_plan_learns_who_never_waits_and_awaits_those_in_place() -> No
     assert tasks[1] is asyncio.current_task()
 
 
-async def test_a_resolver_that_begins_to_wait_after_all_still_works_and_is_learnt_anew() -> None:
+async def test_resolver_that_starts_waiting_still_works() -> None:
     waits = False
 
     async def changing() -> str:
@@ -55,7 +55,7 @@ async def test_a_resolver_that_begins_to_wait_after_all_still_works_and_is_learn
     assert plan.steady == [True, False]
 
 
-async def test_a_resolver_that_was_thought_quick_may_wait_for_one_that_comes_after_it() -> None:
+async def test_misjudged_resolver_may_wait_for_a_later_one() -> None:
     reached = anyio.Event()
 
     async def waits() -> None:
@@ -88,7 +88,7 @@ async def test_every_wrong_guess_gives_the_same_values() -> None:
         assert await walk(plan) == {"p0": 1, "p1": 2, "p2": 3}
 
 
-async def test_a_resolver_that_was_thought_quick_is_cancelled_when_it_waits_after_all() -> None:
+async def test_misjudged_resolver_is_cancelled_when_it_waits() -> None:
     waits = False
     cancelled: list[bool] = []
 

@@ -51,7 +51,7 @@ async def test_an_argument_is_filled_by_its_name() -> None:
     assert await value_of(double, {"count": 21}) == 42
 
 
-async def test_an_argument_may_be_asked_for_under_its_name_or_its_alias() -> None:
+async def test_argument_is_found_by_name_or_alias() -> None:
     def by_name(title: str) -> str:
         return title
 
@@ -73,7 +73,7 @@ async def test_a_resolver_receives_the_very_object_of_the_argument() -> None:
     assert await value_of(same, {"payload": payload}) is payload
 
 
-async def test_a_context_is_filled_by_its_annotation_optional_generic_or_quoted() -> None:
+async def test_context_is_filled_by_any_form_of_its_annotation() -> None:
     here = Request()
 
     def plain(request: Request) -> object:
@@ -104,7 +104,7 @@ async def test_a_context_goes_before_an_argument_of_that_name() -> None:
     assert await value_of(plain, {"request": "from the client"}, context=here) is here
 
 
-async def test_a_default_holds_where_nothing_else_fills_and_yields_where_something_does() -> None:
+async def test_default_fills_only_where_nothing_else_does() -> None:
     def greet(name: str = "you", *rest: str, loud: bool = False, **options: str) -> str:
         return f"{name}{rest}{loud}{options}"
 
@@ -112,7 +112,7 @@ async def test_a_default_holds_where_nothing_else_fills_and_yields_where_somethi
     assert await value_of(greet, {"name": "Ada", "loud": True, "rest": 1, "options": 2}) == "Ada()True{}"
 
 
-async def test_a_marker_goes_before_a_default_and_before_an_argument_of_that_name() -> None:
+async def test_marker_precedes_defaults_and_arguments() -> None:
     def number() -> int:
         return 7
 
@@ -229,12 +229,12 @@ async def test_a_class_is_filled_like_a_function() -> None:
     assert shop.title == "Dune"
 
 
-async def test_what_a_partial_has_bound_cannot_be_overridden_by_an_argument_of_that_name() -> None:
+async def test_bound_partial_argument_is_not_overridden() -> None:
     bound = functools.partial(tagged, tag="the author's")
     assert await value_of(bound, {"tag": "the client's", "title": "Dune"}) == "the author's Dune"
 
 
-async def test_an_annotation_that_cannot_be_evaluated_harms_only_who_needs_it() -> None:
+async def test_broken_annotation_harms_only_its_consumers() -> None:
     def number() -> int:
         return 7
 
@@ -245,11 +245,11 @@ async def test_an_annotation_that_cannot_be_evaluated_harms_only_who_needs_it() 
     assert await value_of(lookup, {"title": "Dune"}) == ("Dune", 7)
 
 
-async def test_annotations_of_names_that_exist_are_read_beside_one_of_a_name_that_does_not() -> None:
+async def test_valid_annotations_are_read_beside_a_broken_one() -> None:
     assert await value_of(beside_the_unknown, {"title": "Dune"}) == ("Dune", 7)
 
 
-async def test_values_are_put_in_by_position_and_what_is_left_is_filled_by_name() -> None:
+async def test_positional_values_come_first_and_the_rest_by_name() -> None:
     def first(count: int, /, title: str) -> str:
         return f"{title}{count}"
 
@@ -260,14 +260,14 @@ async def test_values_are_put_in_by_position_and_what_is_left_is_filled_by_name(
     assert await value_of(Dependency(every, seven, Dependency(seven, use_cache=False), seven)) == (7, 7, 7)
 
 
-async def test_a_value_put_in_by_position_is_the_outcome_where_the_parameter_says_so() -> None:
+async def test_positional_value_arrives_as_an_outcome_where_annotated() -> None:
     def look(seen: ElicitationResult[Any]) -> object:
         return type(seen).__mro__[1] if isinstance(seen, AcceptedElicitation) else seen
 
     assert await value_of(Dependency(look, seven)) is AcceptedElicitation
 
 
-def test_one_function_is_run_once_for_all_unless_it_says_otherwise() -> None:
+def test_function_runs_once_for_all_unless_declared_otherwise() -> None:
     def tool(a: int = Depends(seven), b: int = Depends(seven), c: int = Depends(seven, use_cache=False)) -> None: ...
 
     assert [entry.node for entry in plan_of(tool).roots] == [0, 0, 1]
@@ -294,7 +294,7 @@ def test_only_classes_with_both_halves_make_context_managers() -> None:
     assert [makes_manager(made) for made in (Half, plain, functools.partial(plain))] == [False, False, False]
 
 
-def test_a_value_kept_for_who_wants_the_outcome_is_the_plain_one() -> None:
+def test_fixed_value_serves_outcome_consumers_plainly() -> None:
     def compute() -> int:
         return 7
 
@@ -329,21 +329,21 @@ def test_a_kept_object_of_a_class_comes_back_as_one() -> None:
     assert adapter.validate_python({"title": "Dune"}) == Book("Dune")
 
 
-async def test_the_parameters_of_a_partial_are_filled_by_their_annotations_too() -> None:
+async def test_partial_parameters_are_filled_by_annotation() -> None:
     def spell(word: str, request: Request, number: Annotated[int, Resolve(seven)]) -> object:
         return (word, type(request), number)
 
     assert await value_of(functools.partial(spell, "word"), context=Request()) == ("word", Request, 7)
 
 
-async def test_an_annotation_with_other_extras_may_stand_anywhere_in_a_type() -> None:
+async def test_annotation_with_extras_may_stand_anywhere() -> None:
     def greet(name: Annotated[str, "said"] | None = None, tags: list[Annotated[str, "said"]] | None = None) -> object:
         return (name, tags)
 
     assert await value_of(greet, {"name": "Ada"}) == ("Ada", None)
 
 
-def test_a_filled_parameter_is_listed_with_whether_it_wants_the_outcome() -> None:
+def test_filled_parameter_records_whether_it_wants_outcomes() -> None:
     def number() -> int:
         return 7
 

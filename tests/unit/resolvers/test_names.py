@@ -37,7 +37,7 @@ def by_fn(tool: Callable[..., Any]) -> dict[Any, str]:
     return {node.fn: node.key for node in plan_of(tool).nodes}
 
 
-def test_a_question_is_named_after_what_a_person_calls_its_function() -> None:
+def test_question_is_named_after_its_function() -> None:
     counter = Counter()
 
     def tool(
@@ -58,7 +58,7 @@ def test_a_key_names_a_question_whatever_its_function_is_called() -> None:
     assert keys(plan_of(tool)) == ["user_name"]
 
 
-def test_two_closures_of_one_factory_are_told_apart_by_their_parameters() -> None:
+def test_closures_of_one_factory_are_distinguished_by_parameters() -> None:
     def tool(a: Annotated[int, Resolve(ONE)], b: Annotated[int, Resolve(TWO)]) -> None: ...
 
     assert by_fn(tool) == {ONE: "ask@a", TWO: "ask@b"}
@@ -76,7 +76,7 @@ def test_reordering_parameters_moves_no_name() -> None:
     assert plan_of(tool).fingerprint == plan_of(turned).fingerprint
 
 
-def test_a_key_keeps_its_name_and_leaves_the_bare_one_to_nobody() -> None:
+def test_key_keeps_its_name_and_claims_the_bare_one() -> None:
     def tool(a: Annotated[int, Resolve(ONE, key="ask")], b: Annotated[int, Resolve(TWO)]) -> None: ...
 
     assert by_fn(tool) == {ONE: "ask", TWO: "ask@b"}
@@ -108,7 +108,7 @@ def test_a_path_leads_through_the_parameters_of_resolvers() -> None:
     assert by_fn(tool) == {left: "left", ONE: "ask@a.value", right: "right", TWO: "ask@b.value"}
 
 
-def test_of_two_paths_through_one_resolver_the_alphabetically_first_is_taken() -> None:
+def test_alphabetically_first_path_wins() -> None:
     def first_then_last(y: Annotated[int, Resolve(ONE)], z: Annotated[int, Resolve(ONE)]) -> int:
         return y + z
 
@@ -150,7 +150,7 @@ def test_methods_of_two_instances_are_two_nodes() -> None:
     assert keys(plan_of(tool)) == ["method@a", "method@b"]
 
 
-def test_methods_of_one_instance_are_known_by_their_function_and_instance_whoever_wrote_them() -> None:
+def test_bound_methods_are_identified_by_function_and_instance() -> None:
     counter, words = Counter(), ["b", "a"]
     assert identity(counter.method) == identity(counter.method) != identity(counter.other)
     assert identity(words.copy) == identity(words.copy) != identity(words.reverse)
@@ -158,7 +158,7 @@ def test_methods_of_one_instance_are_known_by_their_function_and_instance_whoeve
     assert len({identity(fn) for fn in (os.getcwd, os.getpid, counter, Counter, asker)}) == 5
 
 
-def test_who_does_not_share_a_function_has_a_node_for_each_parameter_of_each_function() -> None:
+def test_unshared_function_has_a_node_per_parameter() -> None:
     def left(one: int = Depends(ONE, use_cache=False), two: int = Depends(ONE, use_cache=False)) -> int:
         return one + two
 
@@ -182,7 +182,7 @@ def test_a_plan_knows_all_names_a_node_answers_to() -> None:
     assert dict(plan.bare_names) == {"ask": (0,), "b": (1,)}
 
 
-def test_the_fingerprint_tells_a_node_added_renamed_or_kept_from_one_that_moved() -> None:
+def test_fingerprint_distinguishes_added_renamed_kept_and_moved_nodes() -> None:
     def tool(a: Annotated[int, Resolve(ONE)]) -> None: ...
     def moved(z: int, renamed: Annotated[int, Resolve(ONE)]) -> None: ...
     def added(a: Annotated[int, Resolve(ONE)], b: Annotated[int, Resolve(asker, key="b")]) -> None: ...

@@ -37,7 +37,7 @@ def refusal(fn: Callable[..., Any], *arguments: str) -> str:
     return str(caught.value)
 
 
-def test_a_parameter_that_nothing_fills_is_refused_by_tool_function_and_name() -> None:
+def test_unfilled_parameter_is_rejected_by_tool_function_and_name() -> None:
     def lookup(isbn: str) -> str:
         return isbn
 
@@ -47,7 +47,7 @@ def test_a_parameter_that_nothing_fills_is_refused_by_tool_function_and_name() -
     assert all(name in message for name in ("'order'", "'lookup'", "'isbn'"))
 
 
-def test_a_parameter_deep_in_the_graph_is_refused_all_the_same() -> None:
+def test_deeply_unfilled_parameter_is_rejected() -> None:
     def deepest(missing: int) -> int:
         return missing
 
@@ -60,7 +60,7 @@ def test_a_parameter_deep_in_the_graph_is_refused_all_the_same() -> None:
     assert all(name in message for name in ("'order'", "'deepest'", "'missing'"))
 
 
-def test_an_annotation_that_cannot_be_evaluated_is_named_where_it_was_needed() -> None:
+def test_unreadable_annotation_is_named_where_needed() -> None:
     def lookup(request: Request) -> str:
         return str(request)
 
@@ -92,7 +92,7 @@ def cyclic(length: int) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 2000])
-def test_a_cycle_is_refused_and_drawn_however_long_it_is(length: int) -> None:
+def test_a_cycle_is_rejected_and_drawn_however_long_it_is(length: int) -> None:
     message = refusal(cyclic(length))
     assert "'order'" in message
     drawn = " -> ".join([*(f"step{place}" for place in range(length)), "step0"])
@@ -114,7 +114,7 @@ BURIED: Any = Annotated[int, Resolve(number)]
     ],
     ids=["or none", "none or", "list", "dict", "below another", "below a marker"],
 )
-def test_a_marker_buried_in_another_type_is_refused_on_a_tool_and_on_a_resolver(annotation: Any) -> None:
+def test_marker_inside_another_type_is_rejected(annotation: Any) -> None:
     def order(count: int) -> None: ...
     def lookup(count: int) -> int:
         return count
@@ -145,7 +145,7 @@ def test_a_buried_marker_is_found_without_a_tools_name() -> None:
         (Annotated[int, Resolve], 3, "Annotated[T, Resolve], without a function", "Annotated[T, Resolve(fn)]"),
     ],
 )
-def test_a_marker_where_nothing_reads_it_is_refused_as_a_client_could_fill_the_parameter(
+def test_unread_marker_is_rejected_as_clients_could_fill_it(
     annotation: Any, default: Any, written: str, cure: str
 ) -> None:
     def order(count: Any) -> None: ...
@@ -168,7 +168,7 @@ def test_a_marker_where_nothing_reads_it_is_refused_as_a_client_could_fill_the_p
     [Elicit[Choice] | Elicit[Nested], Elicit[Choice] | Sample, int | ListRoots | Sample, Sample | ListRoots],
     ids=repr,
 )
-def test_two_asking_arms_in_one_return_annotation_are_refused(returns: Any) -> None:
+def test_two_asking_arms_in_one_return_annotation_are_rejected(returns: Any) -> None:
     def confirm() -> Any: ...
     def order(choice: Annotated[Any, Resolve(confirm)]) -> None: ...
 
@@ -177,7 +177,7 @@ def test_two_asking_arms_in_one_return_annotation_are_refused(returns: Any) -> N
     assert all(name in message for name in ("'order'", "'confirm'", "2 asking arms"))
 
 
-def test_a_form_that_cannot_be_shown_is_refused_where_the_annotation_tells() -> None:
+def test_unrenderable_form_is_rejected_where_annotated() -> None:
     """Shows F4."""
 
     def confirm() -> Elicit[Nested]:
@@ -189,7 +189,7 @@ def test_a_form_that_cannot_be_shown_is_refused_where_the_annotation_tells() -> 
     assert all(name in message for name in ("'order'", "'confirm'", "'Nested'", "'inner'"))
 
 
-def test_a_callable_without_a_signature_is_refused_with_advice() -> None:
+def test_a_callable_without_a_signature_is_rejected_with_advice() -> None:
     def order(now: Annotated[float, Resolve(max)]) -> None: ...
 
     message = refusal(order)
@@ -199,7 +199,7 @@ def test_a_callable_without_a_signature_is_refused_with_advice() -> None:
 # Names.
 
 
-def test_two_lambdas_that_cannot_be_told_apart_are_refused_with_advice() -> None:
+def test_indistinguishable_lambdas_are_rejected_with_advice() -> None:
     first, second = (lambda: 1), (lambda: 2)
 
     def left(value: Annotated[int, Resolve(first)]) -> int:
@@ -224,7 +224,7 @@ def test_two_lambdas_that_cannot_be_told_apart_are_refused_with_advice() -> None
     assert all(part in message for part in ("'order'", "'<lambda>'", "'number'", "'<lambda>@a'", "key="))
 
 
-def test_two_functions_of_one_key_are_refused_by_their_names() -> None:
+def test_two_functions_of_one_key_are_rejected_by_their_names() -> None:
     def other() -> int:
         return 2
 
@@ -234,7 +234,7 @@ def test_two_functions_of_one_key_are_refused_by_their_names() -> None:
     assert all(name in message for name in ("'order'", "'number'", "'other'", "'n'"))
 
 
-def test_one_function_of_two_keys_is_refused() -> None:
+def test_one_function_of_two_keys_is_rejected() -> None:
     def order(a: Annotated[int, Resolve(number, key="m")], b: Annotated[int, Resolve(number, key="n")]) -> None: ...
 
     message = refusal(order)
@@ -246,7 +246,7 @@ def test_one_function_of_two_keys_is_refused() -> None:
     [({"was": ("other",)}, {}), ({"was": ("old",)}, {"was": ("old",)}), ({"key": "n", "was": ("m",)}, {"key": "m"})],
     ids=["the name of another", "one former name for two", "the key of another"],
 )
-def test_a_former_name_that_is_not_ones_own_alone_is_refused(first: dict[str, Any], second: dict[str, Any]) -> None:
+def test_shared_former_name_is_rejected(first: dict[str, Any], second: dict[str, Any]) -> None:
     def other() -> int:
         return 2
 
@@ -256,7 +256,7 @@ def test_a_former_name_that_is_not_ones_own_alone_is_refused(first: dict[str, An
     assert all(name in message for name in ("'order'", "'number'", "'other'"))
 
 
-def test_former_names_are_a_sequence_and_a_key_is_not_empty() -> None:
+def test_former_names_are_a_sequence_and_keys_not_empty() -> None:
     with pytest.raises(TypeError, match=r"was=\('old',\)"):
         Resolve(number, was="old")
     with pytest.raises(ValueError, match="key=''"):
@@ -267,7 +267,7 @@ def test_former_names_are_a_sequence_and_a_key_is_not_empty() -> None:
 
 
 @pytest.mark.parametrize("kept", [threading.Lock, Request, Callable[[], int], int | Request, list[Request]], ids=repr)
-def test_a_kept_value_without_a_json_form_is_refused_where_the_annotation_tells(kept: Any) -> None:
+def test_fixed_value_without_json_form_is_rejected_where_annotated(kept: Any) -> None:
     def quote() -> Any: ...
     def order(price: Annotated[Any, Resolve(quote, once=True)]) -> None: ...
 
@@ -276,7 +276,7 @@ def test_a_kept_value_without_a_json_form_is_refused_where_the_annotation_tells(
     assert all(name in message for name in ("'order'", "quote", "once=True"))
 
 
-def test_without_an_annotation_of_its_own_what_the_consumer_expects_is_checked() -> None:
+def test_consumer_type_checks_an_unannotated_resolver() -> None:
     def quote() -> int:
         return 1
 
@@ -314,7 +314,7 @@ Timeout.__module__ = "docket.dependencies._timeout"
         (CurrentContext(), "FastMCP's, got CurrentContext(...)", "annotate the parameter with roundtrip's Context"),
     ],
 )
-def test_a_dependency_of_another_library_is_refused_with_its_cure(default: Any, named: str, cure: str) -> None:
+def test_a_dependency_of_another_library_is_rejected_with_its_cure(default: Any, named: str, cure: str) -> None:
     def order(wait: Any = default) -> None: ...
     def annotated(wait: Annotated[Any, default]) -> None: ...
     def outer(value: Annotated[None, Resolve(order)]) -> None: ...

@@ -52,7 +52,7 @@ async def test_each_node_runs_once_however_many_consumers_it_has() -> None:
     assert sorted(runs) == ["base", "left", "right"]
 
 
-async def test_a_question_without_an_answer_waits_and_what_needs_it_does_not_run() -> None:
+async def test_unanswered_question_holds_back_its_consumers() -> None:
     async def after(choice: Annotated[Choice, Resolve(confirm)]) -> int:
         raise AssertionError("it has nothing to run with")
 
@@ -118,7 +118,7 @@ async def test_an_answer_that_came_goes_on_without_running_anything_twice() -> N
     assert runs == ["ask", "beside", "after"]
 
 
-async def test_an_answer_is_looked_for_with_the_very_question_each_time() -> None:
+async def test_answer_lookup_receives_the_same_question_each_time() -> None:
     question = Elicit("Sure?", Choice)
     seen: list[Any] = []
 
@@ -138,7 +138,7 @@ async def test_an_answer_is_looked_for_with_the_very_question_each_time() -> Non
     assert one.waiting == {}
 
 
-async def test_a_refused_question_ends_the_walk_for_whoever_needs_the_value() -> None:
+async def test_declined_question_ends_the_value_consumers() -> None:
     async def after(choice: Annotated[Choice, Resolve(confirm)]) -> int:
         raise AssertionError("it has nothing to run with")
 
@@ -151,7 +151,7 @@ async def test_a_refused_question_ends_the_walk_for_whoever_needs_the_value() ->
         assert one.waiting == {}
 
 
-async def test_a_refusal_names_the_parameter_that_takes_the_value_not_the_one_that_looks_at_the_outcome() -> None:
+async def test_decline_names_the_value_parameter_and_not_the_outcome_one() -> None:
     async def look(seen: Annotated[ElicitationResult[Choice], Resolve(confirm)]) -> str:
         return seen.action
 
@@ -259,7 +259,7 @@ async def test_a_chain_of_a_thousand_resolvers_is_planned_and_walked() -> None:
     assert await walk(plan) == await walk(plan) == {"value": 1000}
 
 
-async def test_a_plan_can_be_made_of_parameters_that_were_found_before() -> None:
+async def test_plan_accepts_previously_found_parameters() -> None:
     def number() -> int:
         return 7
 

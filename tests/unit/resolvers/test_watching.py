@@ -46,7 +46,7 @@ def told(key: str, how: NodeHow) -> list[Any]:
     return [NodeBegan(key), NodeEnded(key, how)]
 
 
-async def test_who_watches_is_told_when_each_node_begins_and_how_it_ends() -> None:
+async def test_watcher_sees_each_node_begin_and_end() -> None:
     def entered() -> Iterator[int]:
         yield 1
 
@@ -78,7 +78,7 @@ async def test_who_watches_is_told_when_each_node_begins_and_how_it_ends() -> No
         assert [fact.key for fact in seen if isinstance(fact, NodeBegan)] == ["computed", "kept", "ask", "entered"]
 
 
-async def test_who_watches_is_told_of_a_failure_before_it_is_raised() -> None:
+async def test_watcher_sees_a_failure_before_it_is_raised() -> None:
     def fails() -> int:
         raise KeyError("boom")
 
@@ -88,7 +88,7 @@ async def test_who_watches_is_told_of_a_failure_before_it_is_raised() -> None:
     assert seen == told("n0", "failed")
 
 
-async def test_a_watched_resolver_that_was_thought_quick_may_wait_for_one_that_comes_after_it() -> None:
+async def test_watched_misjudged_resolver_may_wait_for_a_later_one() -> None:
     reached = anyio.Event()
 
     async def waits() -> None:
@@ -105,7 +105,7 @@ async def test_a_watched_resolver_that_was_thought_quick_may_wait_for_one_that_c
     assert {fact.key for fact in seen if isinstance(fact, NodeEnded)} == {"n0", "n1"}
 
 
-async def test_what_a_generator_makes_is_handed_over_under_its_name_and_what_comes_back_is_the_value() -> None:
+async def test_generator_value_is_passed_on_under_its_name() -> None:
     def seven() -> int:
         return 7
 
@@ -133,7 +133,7 @@ async def test_what_a_generator_makes_is_handed_over_under_its_name_and_what_com
     await made[1][1].aclose()
 
 
-async def test_what_is_entered_is_entered_in_the_task_of_the_walk_when_what_can_run_beside_others_has_run() -> None:
+async def test_dependency_is_entered_in_the_scheduler_task() -> None:
     """A task of its own would be over, and its cancel scopes and context variables with it, when the body begins."""
     order: list[str] = []
 
@@ -160,7 +160,7 @@ async def test_what_is_entered_is_entered_in_the_task_of_the_walk_when_what_can_
     assert order == ["beside", "session", "other_session"]
 
 
-async def test_a_coroutine_that_makes_a_generator_is_awaited_before_what_it_makes_is_handed_over() -> None:
+async def test_coroutine_making_a_generator_is_awaited_first() -> None:
     def session() -> Iterator[int]:
         yield 1
 
@@ -192,7 +192,7 @@ async def test_what_is_entered_cannot_be_a_question() -> None:
         await watched(plan_of(tool), [], enter=enter).advance()
 
 
-def test_a_question_is_reported_for_the_first_parameter_that_takes_its_value() -> None:
+def test_question_is_reported_for_its_first_value_parameter() -> None:
     def first(one: bool = Depends(ask)) -> bool:
         return one
 
@@ -204,7 +204,7 @@ def test_a_question_is_reported_for_the_first_parameter_that_takes_its_value() -
     assert {node.label: node.consumer for node in plan_of(tool).nodes} == {"ask": "one", "first": "a", "second": "b"}
 
 
-def test_an_object_whose_call_is_a_coroutine_is_awaited_where_it_stands() -> None:
+def test_callable_object_with_coroutine_call_is_awaited() -> None:
     class Later:
         async def __call__(self) -> int:
             return 1

@@ -92,7 +92,7 @@ def test_a_value_of_the_type_is_taken_in_both_modes(annotation: Any, sent: objec
     assert read(annotation, sent, strict=True) == received
 
 
-def test_an_invalid_value_is_refused_in_both_modes() -> None:
+def test_an_invalid_value_is_rejected_in_both_modes() -> None:
     with pytest.raises(ValidationError):
         read(int, "abc")
     with pytest.raises(SchemaMismatch, match="a: 'abc' is not of type 'integer'"):
@@ -116,7 +116,7 @@ MODELS: list[Any] = [
 
 
 @pytest.mark.parametrize("annotation", MODELS, ids=str)
-def test_a_model_comes_as_an_object_and_never_as_json_text(annotation: Any) -> None:
+def test_model_argument_is_an_object_and_never_json_text(annotation: Any) -> None:
     for text in ('{"x": 1}', "[1]"):
         try:
             assert read(annotation, text) == text
@@ -196,20 +196,20 @@ def test_a_text_without_an_annotation_stays_the_text_it_is(text: str) -> None:
     ['{"name": "\\ud800"}', '{"\\ud800": 1}', '{"a":' * 240 + "1" + "}" * 240, "[NaN]", f"[{'1' * 5000}]"],
     ids=lambda text: text[:16],
 )
-def test_json_text_is_read_only_where_it_could_have_been_sent_as_a_value(text: str) -> None:
+def test_json_text_is_read_only_in_place_of_values(text: str) -> None:
     assert read(Any, text) == text
     with pytest.raises(ValidationError):
         read(dict[str, Any], text)
 
 
 @pytest.mark.parametrize("text", ["\ud800", '["\ud800"]', "\ud800[]"])
-def test_a_text_with_a_lone_surrogate_is_no_json_text_and_no_crash(text: str) -> None:
+def test_lone_surrogate_is_not_json_and_does_not_crash(text: str) -> None:
     assert read(Any, text) == text
     with pytest.raises(ValidationError):
         read(list[int], text)
 
 
-def test_an_alias_is_for_the_client_and_the_body_has_its_own_names() -> None:
+def test_alias_is_for_clients_and_names_for_bodies() -> None:
     def tool(at: Annotated[list[int], Field(alias="position")], copy: int = 0, *, json: str = "") -> None: ...
 
     reader = ArgumentReader(func_metadata(tool, structured_output=False))

@@ -163,7 +163,7 @@ def test_a_format_outweighs_the_extension(tmp_path: Path) -> None:
     assert blob_of(File(path=file, format="csv").to_resource_content()).mime_type == "text/csv"
 
 
-def test_a_file_s_uri_shows_its_name_and_not_where_it_lies(tmp_path: Path) -> None:
+def test_file_uri_shows_its_name_and_not_its_folder(tmp_path: Path) -> None:
     file = tmp_path / "q3 report.pdf"
     file.write_bytes(b"x")
     assert blob_of(File(path=file).to_resource_content()).uri == "file:///q3%20report.pdf"
@@ -211,13 +211,13 @@ def test_empty_data_is_data() -> None:
     assert blob_of(File(data=b"").to_resource_content()).blob == ""
 
 
-def test_a_file_that_is_not_there_is_missed_when_it_is_sent(tmp_path: Path) -> None:
+def test_missing_file_is_an_error_when_sent(tmp_path: Path) -> None:
     image = Image(path=tmp_path / "later.png")
     with pytest.raises(FileNotFoundError):
         image.to_image_content()
 
 
-def test_annotations_are_an_object_or_a_dict_and_can_be_replaced() -> None:
+def test_annotations_are_an_object_or_dict_and_replaceable() -> None:
     hints = {"audience": ["user"], "priority": 0.5}
     expected = Annotations(audience=["user"], priority=0.5)
     other = Annotations(priority=1.0)
@@ -312,7 +312,7 @@ def test_structured_content_becomes_json_data() -> None:
     assert result.structured_content == {"report": {"title": "Q3"}, "1": None}
 
 
-def test_what_has_no_json_form_is_refused_when_the_result_is_made() -> None:
+def test_result_without_json_form_is_rejected_when_made() -> None:
     with pytest.raises(NotSendable, match=r"not UTF-8 text; .*base64"):
         ToolResult(structured_content={"a": NOT_TEXT})
     with pytest.raises(NotSendable, match=r"put what its to_image_content\(\) returns there"):
@@ -346,7 +346,7 @@ LONE = "\ud800"
     ],
     ids=case,
 )
-def test_text_that_is_not_valid_unicode_is_refused(content: Any) -> None:
+def test_text_that_is_not_valid_unicode_is_rejected(content: Any) -> None:
     with pytest.raises(NotSendable, match="not valid Unicode"):
         ToolResult(content=content)
 
@@ -356,7 +356,7 @@ def test_text_beyond_ascii_is_content_like_any_other() -> None:
         assert ToolResult(content=text, structured_content={text: text}).structured_content == {text: text}
 
 
-def test_data_is_refused_that_is_nested_deeper_than_clients_read() -> None:
+def test_data_is_rejected_that_is_nested_deeper_than_clients_read() -> None:
     deep: list[Any] = []
     for _ in range(150):
         deep = [deep]

@@ -70,20 +70,20 @@ async def test_the_argument_goes_before_the_environment(monkeypatch: pytest.Monk
     assert (await probe(shop(probe=False))).is_error
 
 
-def test_an_environment_that_says_neither_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_that_says_neither_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PROBE_VARIABLE, "maybe")
     with pytest.raises(ValueError, match="neither yes nor no; set it to 1 or 0"):
         shop()
 
 
-async def test_no_list_shows_it_and_the_build_is_the_same_with_it() -> None:
+async def test_probe_is_hidden_from_lists_and_build_digests() -> None:
     with_probe, without = shop(probe=True, keys=["k" * 32]), shop(keys=["k" * 32])
     async with visiting(with_probe) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["pay"]
     assert with_probe.identity() == without.identity()
 
 
-async def test_a_tool_of_the_author_s_own_of_that_name_goes_first() -> None:
+async def test_author_tool_of_the_probe_name_has_precedence() -> None:
     server = shop(probe=True)
 
     @server.tool(name=PROBE_TOOL)

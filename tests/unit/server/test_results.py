@@ -258,7 +258,7 @@ def test_a_huge_list_has_one_block_per_item() -> None:
 
 @pytest.mark.parametrize("annotation", [EMPTY, dict, dict[str, Any]])
 @pytest.mark.parametrize("image", [Image(data=b""), SdkImage(data=b"")])
-def test_an_image_inside_a_dict_is_refused_with_what_to_write_instead(annotation: Any, image: Any) -> None:
+def test_image_inside_a_dict_is_rejected_with_advice(annotation: Any, image: Any) -> None:
     with pytest.raises(NotSendable, match=r"Image is not converted inside .*to_image_content\(\)"):
         made(annotation).convert({"image": image})
 
@@ -282,12 +282,12 @@ async def later() -> AsyncIterator[int]:
         ([{"a": ToolResult(content="x")}], "return it by itself"),
     ],
 )
-def test_what_has_no_json_form_is_refused(value: Any, match: str) -> None:
+def test_what_has_no_json_form_is_rejected(value: Any, match: str) -> None:
     with pytest.raises(NotSendable, match=match):
         made().convert(value)
 
 
-def test_a_structure_that_holds_itself_is_refused() -> None:
+def test_a_structure_that_holds_itself_is_rejected() -> None:
     circle: dict[str, Any] = {}
     circle["self"] = circle
     for annotation in (EMPTY, dict, dict[str, dict[str, Any]]):
@@ -392,7 +392,7 @@ def test_structured_content_that_is_demanded_is_as_without_demanding(annotation:
         "NotDefinedAnywhere",
     ],
 )
-def test_an_annotation_of_content_or_of_what_pydantic_does_not_know_gives_no_schema(annotation: Any) -> None:
+def test_content_annotation_or_unknown_type_gives_no_schema(annotation: Any) -> None:
     assert made(annotation).output_schema is None
 
 
@@ -497,7 +497,7 @@ def test_a_subclass_of_the_annotated_model_keeps_its_own_fields() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_client_accepts_every_result_by_the_schema_that_was_listed(era: Era) -> None:
+async def test_client_accepts_every_result_by_its_listed_schema(era: Era) -> None:
     cases = [(annotation, value) for annotation, _, value, _ in RESULT_OF]
     cases += [(annotation, value) for annotation, value, _ in OBJECTS]
     cases += [(list, [Image(data=NOT_TEXT), "beside it", NOT_TEXT]), (EMPTY, {"a": None})]
@@ -558,7 +558,7 @@ class Opaque:
 
 @pytest.mark.parametrize("annotation", [EMPTY, Any, dict, list, Opaque])
 @pytest.mark.parametrize("value", [Opaque(), [Opaque()], {"a": [Opaque()]}], ids=["bare", "listed", "nested"])
-def test_what_has_no_json_form_is_refused_by_its_type(annotation: Any, value: Any) -> None:
+def test_what_has_no_json_form_is_rejected_by_its_type(annotation: Any, value: Any) -> None:
     with pytest.raises(NotSendable, match=r"Opaque has none|does not fit") as caught:
         made(annotation).convert(value)
     assert "secret" not in str(caught.value)
@@ -599,7 +599,7 @@ def test_a_value_against_its_annotation_fails_the_call(annotation: Any, value: A
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_number_that_json_lacks_is_refused_where_a_number_is_promised(value: float) -> None:
+def test_non_json_number_is_rejected_where_numbers_are_promised(value: float) -> None:
     cases: list[tuple[Any, Any]] = [
         (float, value),
         (list[float], [value]),
@@ -620,7 +620,7 @@ def test_a_number_that_json_lacks_is_refused_where_a_number_is_promised(value: f
 @pytest.mark.parametrize(
     ("value", "match"), [("\ud800", "not valid Unicode"), (10**4300, "more than 4300 digits")], ids=["text", "number"]
 )
-def test_what_no_transport_carries_is_refused_wherever_it_stands(value: Any, match: str) -> None:
+def test_what_no_transport_carries_is_rejected_wherever_it_stands(value: Any, match: str) -> None:
     kind: Any = type(cast("object", value))
     cases: list[tuple[Any, Any]] = [
         (kind, value),
@@ -647,7 +647,7 @@ def test_a_result_s_meta_has_to_be_json_data() -> None:
     [(Closed, Opened(x=1)), (Shouted, Shouted(x=1)), (list[Shouted], [Shouted(x=1)]), (Spelled, Spelled(x=1))],
     ids=str,
 )
-def test_a_model_that_is_written_otherwise_than_its_schema_says_fails_the_call(annotation: Any, value: Any) -> None:
+def test_model_serialized_against_its_schema_fails_the_call(annotation: Any, value: Any) -> None:
     with pytest.raises(NotSendable, match="does not fit the tool's output schema"):
         made(annotation).convert(value)
 
@@ -667,7 +667,7 @@ def test_an_error_result_is_not_checked(annotation: Any) -> None:
     assert made(annotation).convert(error) is error
 
 
-def test_a_protocol_result_passes_through_and_is_held_against_the_schema() -> None:
+def test_protocol_result_is_passed_on_and_checked() -> None:
     fitting = CallToolResult(content=[], structured_content={"result": "x"})
     assert made(str).convert(fitting) is fitting
     assert made().convert(CallToolResult(content=[])) == CallToolResult(content=[])
@@ -685,7 +685,7 @@ def test_a_whole_result_is_sent_as_it_is() -> None:
         assert (texts(result), result.structured_content, result.meta) == (["3 users"], {"result": "x"}, {"ms": 3})
 
 
-def test_a_whole_result_of_a_tool_with_a_schema_is_checked() -> None:
+def test_whole_result_of_a_schema_tool_is_checked() -> None:
     for results in (made(str), made(Node), made(output_schema={"type": "object", "required": ["a"]})):
         for whole in (ToolResult(content="x"), ToolResult(structured_content={"b": 1})):
             with pytest.raises(NotSendable, match="does not fit the tool's output schema"):
@@ -708,7 +708,7 @@ def test_a_given_schema_replaces_the_annotation_s(annotation: Any, value: Any) -
 
 
 @pytest.mark.parametrize("value", [{}, {"name": 5}, {"name": None}, "Ada", ["Ada"], None, 5, Image(data=b"")])
-def test_a_result_that_a_given_schema_does_not_allow_fails_the_call(value: Any) -> None:
+def test_result_violating_a_given_schema_fails_the_call(value: Any) -> None:
     with pytest.raises(NotSendable, match="does not fit the tool's output schema"):
         made(output_schema=POINT).convert(value)
 
@@ -748,7 +748,7 @@ def test_a_given_schema_and_no_structured_output_exclude_each_other() -> None:
 # Metadata that the SDK made.
 
 
-def test_metadata_that_publishes_a_schema_by_hand_stays_as_the_sdk_has_it() -> None:
+def test_hand_written_schema_metadata_stays_unchanged() -> None:
     def tool() -> None: ...
 
     by_hand = FuncMetadata(arg_model=func_metadata(tool).arg_model, output_schema={"type": "object"})

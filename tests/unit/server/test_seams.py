@@ -11,7 +11,7 @@ from mcp.server.session import ServerSession
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 
-def test_the_sdk_looks_prompts_and_resources_up_in_its_managers_each_time() -> None:
+def test_sdk_looks_prompts_and_resources_up_each_time() -> None:
     managers = {
         "self._prompt_manager.": (
             MCPServer.list_prompts,
@@ -33,12 +33,12 @@ def test_the_sdk_looks_prompts_and_resources_up_in_its_managers_each_time() -> N
         assert inspect.getsource(MCPServer).count(use) == len(methods)
 
 
-def test_the_managers_keep_what_is_registered_under_the_names_that_are_shared() -> None:
+def test_sdk_managers_store_registrations_under_shared_names() -> None:
     assert vars(PromptManager(False)) == {"_prompts": {}, "warn_on_duplicate_prompts": False}
     assert vars(ResourceManager(False)) == {"_resources": {}, "_templates": {}, "warn_on_duplicate_resources": False}
 
 
-def test_the_lookup_of_a_resource_is_the_one_that_is_replaced() -> None:
+def test_sdk_resource_lookup_is_the_replaced_one() -> None:
     source = inspect.getsource(ResourceManager.get_resource)
     for step in (
         "self._resources.get(uri_str)",
@@ -59,6 +59,6 @@ def test_a_session_knows_its_connection_and_a_connection_its_session() -> None:
     assert manager.count("session_id=session_id,") == 1
 
 
-def test_the_metadata_of_a_function_makes_the_adapter_of_its_results() -> None:
+def test_sdk_function_metadata_makes_the_result_adapter() -> None:
     assert list(inspect.signature(FuncMetadata._output_adapter).parameters) == ["self", "output_model"]  # pyright: ignore[reportPrivateUsage]
     assert "self._output_adapter(output_model)" in inspect.getsource(FuncMetadata.convert_result)

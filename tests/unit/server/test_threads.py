@@ -67,7 +67,7 @@ async def runs_again(run: RunInPool, pool: Pool) -> None:
 
 
 @runners
-async def test_a_function_runs_in_a_thread_of_its_own_and_its_result_comes_back(run: RunInPool) -> None:
+async def test_function_runs_in_a_thread_and_returns_its_result(run: RunInPool) -> None:
     assert await run(threading.get_ident) != threading.get_ident()
 
 
@@ -116,9 +116,7 @@ async def test_a_pool_may_be_made_larger_while_threads_are_lost(run: RunInPool, 
 
 
 @runners
-async def test_a_function_that_waits_for_a_thread_runs_once_one_that_was_left_behind_has_ended(
-    run: RunInPool, hang: Hang
-) -> None:
+async def test_waiting_function_runs_once_an_abandoned_thread_ends(run: RunInPool, hang: Hang) -> None:
     pool = Pool(2)
     await leave(hang, pool)
     busy = Hang()
@@ -148,7 +146,7 @@ async def test_a_function_that_waits_for_a_thread_runs_once_one_that_was_left_be
     assert results == ["waited"]
 
 
-async def test_a_function_whose_call_ends_before_its_thread_begins_never_runs() -> None:
+async def test_function_of_an_ended_call_never_runs() -> None:
     pool, ran, threads = Pool(1), list[str](), LeavingThreads()
     for _ in range(3):
         with anyio.CancelScope() as scope:
@@ -158,9 +156,7 @@ async def test_a_function_whose_call_ends_before_its_thread_begins_never_runs() 
     assert await threads.run(lambda: "free", pool=pool) == "free"
 
 
-async def test_what_a_thread_that_was_left_behind_raises_is_only_logged(
-    caplog: pytest.LogCaptureFixture, hang: Hang
-) -> None:
+async def test_exception_of_an_abandoned_thread_is_only_logged(caplog: pytest.LogCaptureFixture, hang: Hang) -> None:
     caplog.set_level(logging.INFO, logger="roundtrip")
     pool = Pool(1)
 
@@ -179,7 +175,7 @@ async def test_what_a_thread_that_was_left_behind_raises_is_only_logged(
     assert str(record.exc_info[1]) == "too late"
 
 
-async def test_nothing_remains_of_a_pool_that_is_not_used_any_more() -> None:
+async def test_unused_pool_leaves_nothing_behind() -> None:
     pool = Pool(1)
     await run_in_thread(lambda: 1, pool=pool)
     gone = weakref.ref(pool)
@@ -272,7 +268,7 @@ async def test_waiting_call_that_is_cancelled_takes_no_slot(hang: Hang) -> None:
         assert await run_in_thread(lambda: "free", pool=pool) == "free"
 
 
-async def test_owner_whose_share_is_left_behind_is_refused_and_others_are_not(hang: Hang) -> None:
+async def test_owner_whose_share_is_abandoned_is_rejected_alone(hang: Hang) -> None:
     pool = Pool(3, fair=True)
     for _ in range(2):
         hang.started.clear()

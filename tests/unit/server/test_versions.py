@@ -37,7 +37,7 @@ def test_a_version_with_more_digits_than_python_reads_is_text() -> None:
     assert VersionKey("1") < VersionKey("9" * 5000)
 
 
-def test_what_is_too_long_for_a_version_is_text_and_is_not_looked_at() -> None:
+def test_oversized_version_is_text_and_not_parsed() -> None:
     assert VersionKey("1.0" + " " * 200) == VersionKey("1.0") < VersionKey("1.0" + " " * 300)
 
 
@@ -47,7 +47,7 @@ def test_a_version_is_text_or_a_number(version: object, text: str | None) -> Non
 
 
 @pytest.mark.parametrize("version", ["", "1@2", True, 1.1, ["1"]])
-def test_what_is_no_version_is_refused(version: object) -> None:
+def test_what_is_no_version_is_rejected(version: object) -> None:
     with pytest.raises(InvalidSignature, match="tool 'quote': version="):
         version_text(version, tool="quote")
 

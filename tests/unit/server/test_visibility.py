@@ -53,12 +53,12 @@ def test_a_key_of_another_version_selects_nothing() -> None:
     assert hidden_by(keys="tool:drop@1.0") == []
 
 
-def test_a_name_selects_whatever_bears_it_and_a_resource_by_its_uri_too() -> None:
+def test_name_selects_components_and_uri_selects_resources() -> None:
     assert hidden_by(names="add") == [ADD, GREET]
     assert hidden_by(names=["log"]) == hidden_by(names=["file:///log"]) == [LOG]
 
 
-def test_a_tag_selects_all_that_have_it_and_any_of_several_will_do() -> None:
+def test_any_of_several_tags_selects() -> None:
     assert hidden_by(tags="admin") == [DROP, LOG]
     assert hidden_by(tags={"math", "admin"}) == [ADD, DROP, LOG]
 
@@ -99,7 +99,7 @@ def test_disabling_only_some_shows_all_others() -> None:
     assert seen(visibility) == [ADD, DROP, GREET, LOG]
 
 
-def test_a_component_registered_disabled_is_hidden_until_it_is_enabled_later() -> None:
+def test_disabled_component_stays_hidden_until_enabled() -> None:
     visibility = Visibility()
     visibility.enable(names="draft")
     draft = Component("tool", "draft", since=visibility.stamp(), enabled=False)
@@ -112,7 +112,7 @@ def test_a_component_registered_disabled_is_hidden_until_it_is_enabled_later() -
     assert not visibility.sees(again)
 
 
-def test_an_allowlist_made_before_does_not_show_what_is_registered_disabled_and_one_made_after_does() -> None:
+def test_only_later_allowlists_show_disabled_registrations() -> None:
     visibility = Visibility()
     visibility.enable(tags="public", only=True)
     draft = Component("tool", "draft", tags=frozenset({"public"}), since=visibility.stamp(), enabled=False)
@@ -135,23 +135,23 @@ def test_a_call_without_a_criterion_is_told_what_to_pass(word: str) -> None:
 
 
 @pytest.mark.parametrize("criteria", [{"names": []}, {"names": "add", "tags": ()}, {"keys": iter(())}])
-def test_an_empty_criterion_is_refused_as_it_would_match_nothing(criteria: dict[str, Any]) -> None:
+def test_an_empty_criterion_is_rejected_as_it_would_match_nothing(criteria: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="is empty, and would match nothing"):
         Visibility().enable(**criteria, only=True)
 
 
 @pytest.mark.parametrize("key", ["add", "tools:add", "tool", "tool:", ":add", ""])
-def test_a_key_of_no_known_form_is_refused_with_the_forms(key: str) -> None:
+def test_key_of_unknown_form_is_rejected_with_the_forms(key: str) -> None:
     with pytest.raises(ValueError, match="tool:NAME@VERSION, prompt:NAME, resource:URI, template:URI_TEMPLATE"):
         hidden_by(keys=["tool:add", key])
 
 
-def test_what_is_no_string_is_refused() -> None:
+def test_what_is_no_string_is_rejected() -> None:
     with pytest.raises(TypeError, match="names= takes a string or an iterable of strings, not one of int"):
         hidden_by(names=[1])
 
 
-def test_rules_are_another_object_after_a_change_and_the_same_until_then() -> None:
+def test_rules_object_changes_only_with_the_rules() -> None:
     visibility = Visibility()
     before = visibility.rules
     visibility.stamp()
@@ -161,7 +161,7 @@ def test_rules_are_another_object_after_a_change_and_the_same_until_then() -> No
     assert before.sees(ADD)
 
 
-def test_the_rules_do_not_grow_when_the_same_things_are_switched_for_ever() -> None:
+def test_repeated_switching_does_not_grow_the_rules() -> None:
     visibility = Visibility()
     for _ in range(100):
         visibility.disable(tags={"admin", "math"})

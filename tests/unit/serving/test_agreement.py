@@ -41,7 +41,7 @@ def test_workers_that_differ_may_not(changes: dict[str, Any], told: str) -> None
     ("changes", "told"),
     [({"own_key": True}, "roundtrip keys new"), ({"exactly_once": True}, "RedisLedger")],
 )
-def test_what_one_worker_is_warned_of_is_refused_to_several(changes: dict[str, Any], told: str) -> None:
+def test_what_one_worker_is_warned_of_is_rejected_to_several(changes: dict[str, Any], told: str) -> None:
     changed = ONE._replace(**changes)
     assert objection([changed]) is None
     assert told in (objection([changed, changed]) or "")
@@ -62,7 +62,7 @@ def test_what_one_worker_is_warned_of_is_refused_to_several(changes: dict[str, A
         ((), (), True),
     ],
 )
-def test_a_newcomer_and_those_that_run_verify_what_the_other_signs(
+def test_new_and_running_workers_verify_each_others_tokens(
     running: tuple[str, ...], newcomer: tuple[str, ...], joins: bool
 ) -> None:
     why = objection_to_newcomer(ONE._replace(keys=newcomer, build="2"), [ONE._replace(keys=running)])

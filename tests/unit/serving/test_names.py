@@ -59,7 +59,7 @@ async def test_hosts_are_held_to_those_allowed(hosts: tuple[str, ...], loopback:
     assert await _status({"host": host}, hosts=hosts, loopback=loopback) == status
 
 
-async def test_request_without_a_host_is_refused() -> None:
+async def test_request_without_a_host_is_rejected() -> None:
     assert await _status({}, hosts=["shop.example"]) == 421
 
 

@@ -117,7 +117,7 @@ class Request:
         ("always", "2025-11-25", {}, False),
     ],
 )
-async def test_what_asks_for_nothing_on_the_way_is_answered_with_one_body(
+async def test_plain_answer_is_sent_as_one_body(
     json_response: JsonResponse, version: str, meta: dict[str, Any], streamed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The SDK's stream begins with its first sign of life, and is one body if the answer comes before.

@@ -39,7 +39,7 @@ def test_arguments_win_over_the_environment_and_that_over_the_file(file: Path, m
         ("[serve]\nport = 70000\n", "roundtrip.toml': port"),
     ],
 )
-def test_a_file_that_says_something_else_is_refused_by_name(file: Path, content: str, told: str) -> None:
+def test_a_file_that_says_something_else_is_rejected_by_name(file: Path, content: str, told: str) -> None:
     file.write_text(content)
     with pytest.raises(BadSettings, match=told):
         read_settings({}, file=None)
@@ -79,7 +79,7 @@ def test_a_mistake_is_told_where_it_was_made(file: Path, monkeypatch: pytest.Mon
         ({"allowed_hosts": ["https://app.example.com"]}, "--allowed-host: a host must be NAME"),
     ],
 )
-def test_a_name_that_no_request_can_match_is_refused(file: Path, given: dict[str, object], told: str) -> None:
+def test_a_name_that_no_request_can_match_is_rejected(file: Path, given: dict[str, object], told: str) -> None:
     del file
     with pytest.raises(BadSettings, match=told):
         read_settings(given, file=None)

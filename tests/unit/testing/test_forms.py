@@ -128,7 +128,7 @@ def asking(schema: Any, attempts: int) -> tuple[Server[Any], list[Any]]:
 @pytest.mark.anyio
 @pytest.mark.roundtrip(eras="both")
 @pytest.mark.parametrize("schema", [*SCHEMAS, Empty], ids=str)
-async def test_a_server_takes_each_valid_answer_and_asks_again_on_each_invalid_one(schema: Any) -> None:
+async def test_server_accepts_each_valid_and_rejects_each_invalid_sample(schema: Any) -> None:
     shown = form_of(schema).schema
     valid = [valid_answer(shown)]
     if (other := other_valid_answer(shown)) is not None:
@@ -147,7 +147,7 @@ async def test_a_server_takes_each_valid_answer_and_asks_again_on_each_invalid_o
 
 @pytest.mark.anyio
 @pytest.mark.roundtrip(eras="both")
-async def test_the_sdk_s_own_server_takes_the_valid_answers_of_the_form_that_it_shows() -> None:
+async def test_sdk_server_accepts_the_valid_samples() -> None:
     """It renders patterns and exclusive bounds, which our own forms leave out."""
 
     class Order(BaseModel):
@@ -237,7 +237,7 @@ def test_the_ways_to_break_a_field(shape: dict[str, Any], broken: list[Any]) -> 
     assert invalid_answers({**schema, "required": ["f"]}) == [{}, *({"f": value} for value in broken)]
 
 
-def test_what_may_be_left_out_is_in_the_second_answer_only() -> None:
+def test_optional_field_appears_in_the_second_sample_only() -> None:
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {
@@ -276,7 +276,7 @@ def test_a_form_without_fields_has_one_answer_and_refuses_none() -> None:
         ({"type": "object", "properties": {"f\x1b": {"minLength": "x"}}}, r"properties\.f\\x1b\.minLength: 'x' is not"),
     ],
 )
-def test_what_is_no_form_is_refused_with_a_reason(schema: dict[str, Any] | None, reason: str) -> None:
+def test_what_is_no_form_is_rejected_with_a_reason(schema: dict[str, Any] | None, reason: str) -> None:
     for make in (valid_answer, other_valid_answer, invalid_answers):
         with pytest.raises(ValueError, match=reason):
             make(schema)
@@ -297,7 +297,7 @@ def test_what_is_no_form_is_refused_with_a_reason(schema: dict[str, Any] | None,
         {"type": "array", "items": {"enum": ["a"]}, "minItems": 10**9},
     ],
 )
-def test_a_required_field_that_nothing_is_known_to_fit_is_named(shape: dict[str, Any]) -> None:
+def test_unsatisfiable_required_field_is_named(shape: dict[str, Any]) -> None:
     schema = {"type": "object", "properties": {"ok": {"type": "boolean"}, "f": shape}, "required": ["f"]}
     for make in (valid_answer, other_valid_answer, invalid_answers):
         with pytest.raises(ValueError, match="no valid value of the required field 'f' is known"):

@@ -67,7 +67,7 @@ async def test_it():
     result.stdout.fnmatch_lines(["*nothing in answers= fits the question 'seat': 'Which row for Solaris[?]'*"])
 
 
-def test_a_test_without_the_mark_runs_once_on_the_retry_era(pytester: pytest.Pytester) -> None:
+def test_unmarked_test_runs_once_on_the_retry_era(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -78,7 +78,7 @@ async def test_it():
     result.assert_outcomes(passed=1)
 
 
-def test_an_era_that_does_not_exist_is_an_error_that_names_those_there_are(pytester: pytest.Pytester) -> None:
+def test_unknown_era_error_lists_the_eras(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """

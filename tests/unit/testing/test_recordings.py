@@ -186,7 +186,7 @@ def test_replies_find_their_requests_in_any_order() -> None:
     ]
 
 
-def test_what_is_said_meanwhile_finds_the_call_that_it_is_about() -> None:
+def test_notification_is_matched_to_its_call() -> None:
     one, other = conversation(
         ("c", {"id": 1, "method": "tools/call", "params": {"name": "a", "_meta": {"progressToken": 7}}}),
         ("c", {"id": 2, "method": "tools/list"}),
@@ -208,7 +208,7 @@ def test_what_is_said_meanwhile_finds_the_call_that_it_is_about() -> None:
     ]
 
 
-def test_what_is_asked_between_requests_is_asked_with_the_next_one() -> None:
+def test_question_between_requests_joins_the_next_one() -> None:
     assert conversation(
         ("c", {"id": 0, "method": "initialize"}),
         ("s", {"id": 0, "result": {"protocolVersion": "2025-11-25"}}),

@@ -79,7 +79,7 @@ def test_a_request_without_parameters_has_claims_as_well() -> None:
     assert claims_of("tools/call", None, audience=audience_digest(None), call=bytes(9), bound=False) == claims(tool="")
 
 
-def test_a_caller_is_known_by_their_claim_and_by_no_other() -> None:
+def test_caller_is_known_by_their_claim_alone() -> None:
     """Shows S5."""
     claim = principal_claim("ann", CALL)
     assert is_principal(claim, "ann", CALL)
@@ -94,7 +94,7 @@ def test_a_caller_is_known_by_their_claim_and_by_no_other() -> None:
     assert not any(is_principal(claim[:length], "ann", CALL) for length in range(len(claim)))
 
 
-def test_in_another_call_the_claims_of_a_caller_and_of_arguments_are_others() -> None:
+def test_claims_differ_between_calls() -> None:
     assert principal_claim("ann", CALL) != principal_claim("ann", OTHER_CALL)
     assert is_principal(principal_claim("\ud800", CALL), "\ud800", CALL)
     assert claims(call=CALL)[5:17] != claims(call=OTHER_CALL)[5:17]
@@ -106,7 +106,7 @@ CUT: list[Callable[[bytes], bytes]] = [lambda whole, length=length: whole[:lengt
 
 
 @pytest.mark.parametrize("cut", CUT)
-def test_cut_claims_are_refused(cut: Callable[[bytes], bytes]) -> None:
+def test_cut_claims_are_rejected(cut: Callable[[bytes], bytes]) -> None:
     """Shows S4."""
     with pytest.raises(TokenRejected) as caught:
         read_claims(cut(claims(principal="ann")))
@@ -114,7 +114,7 @@ def test_cut_claims_are_refused(cut: Callable[[bytes], bytes]) -> None:
 
 
 @pytest.mark.parametrize("kind", [0x00, 0x10, 0x20, 0x33, 0x37, 0x38, 0x3C, 0xFF])
-def test_claims_of_another_version_or_kind_are_refused(kind: int) -> None:
+def test_claims_of_another_version_or_kind_are_rejected(kind: int) -> None:
     """Shows S4."""
     with pytest.raises(TokenRejected) as caught:
         read_claims(bytes([kind]) + claims(principal="ann")[1:])

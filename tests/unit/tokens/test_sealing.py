@@ -29,7 +29,7 @@ def readable(token: str) -> bytes:
     return b"|".join([token.encode(), *parts, *inflated])
 
 
-def test_what_the_user_answered_can_be_read_in_a_signed_token() -> None:
+def test_user_answers_are_readable_in_a_signed_token() -> None:
     assert b"question_0" in readable(codec().seal(payload(journal())))
 
 
@@ -57,7 +57,7 @@ def lengths(write: Callable[[str], int], up_to: int) -> list[int]:
     return sorted({write("x" * length) for length in range(up_to)})
 
 
-def test_the_length_of_a_sealed_value_is_only_known_in_steps_of_64_bytes() -> None:
+def test_sealed_length_is_known_in_steps_of_64_bytes() -> None:
     """Shows S4."""
 
     def sealed_bytes(value: str) -> int:
@@ -68,7 +68,7 @@ def test_the_length_of_a_sealed_value_is_only_known_in_steps_of_64_bytes() -> No
     assert {after - before for before, after in pairwise(steps)} == {64}
 
 
-def test_the_length_of_an_encrypted_token_is_only_known_in_steps_of_64_bytes() -> None:
+def test_encrypted_length_is_known_in_steps_of_64_bytes() -> None:
     def token_bytes(value: str) -> int:
         return len(decoded(codec(encrypt=True).seal(value.encode()).split(".")[1]))
 
@@ -90,7 +90,7 @@ def test_a_sealed_part_opens_only_where_it_was_sealed_for() -> None:
     assert caught.value.reason is RejectionReason.SEAL
 
 
-def test_a_sealed_part_opens_under_an_old_key_and_under_no_unknown_one() -> None:
+def test_sealed_part_opens_under_known_old_keys_only() -> None:
     """Shows S4."""
     sealed = sealer(OLD).seal(b"secret", b"here")
     assert sealer(NEW, OLD).open(sealed, b"here") == b"secret"
@@ -98,7 +98,7 @@ def test_a_sealed_part_opens_under_an_old_key_and_under_no_unknown_one() -> None
         sealer(NEW, OTHER).open(sealed, b"here")
 
 
-def test_the_two_purposes_of_one_secret_do_not_open_each_other() -> None:
+def test_subkeys_of_one_secret_do_not_open_each_other() -> None:
     """Shows S4."""
     one, other = (
         Sealer(KeyRing([NEW]), purpose=purpose, entropy=CountedEntropy()) for purpose in (b"seal", b"encrypt")
@@ -107,7 +107,7 @@ def test_the_two_purposes_of_one_secret_do_not_open_each_other() -> None:
         other.open(one.seal(b"secret", b"here"), b"here")
 
 
-def test_every_flipped_bit_and_every_cut_of_a_sealed_part_is_refused() -> None:
+def test_damaged_sealed_part_is_rejected() -> None:
     """Shows S4."""
     sealed = sealer().seal(b"secret", b"here")
     spoiled = [sealed[:length] for length in range(len(sealed))]
@@ -144,12 +144,12 @@ def test_entropy_alone_makes_two_sealings_differ() -> None:
 
 
 @pytest.mark.parametrize("packed", [b"", b"[]", b"not a journal", b"\x20", journals().write(journal()) + b"\0"])
-def test_verified_bytes_that_are_no_journal_are_refused(packed: bytes) -> None:
+def test_verified_bytes_that_are_no_journal_are_rejected(packed: bytes) -> None:
     with pytest.raises(TokenRejected):
         journals().read(packed)
 
 
-def test_a_codec_without_a_key_reads_what_is_open_and_refuses_what_is_sealed() -> None:
+def test_keyless_codec_reads_open_parts_and_rejects_sealed_ones() -> None:
     keyless = JournalCodec(None)
     assert not keyless.can_seal
     assert journals().can_seal

@@ -32,11 +32,11 @@ def reason(ticket: str, principal: str | None = "ada", *, now: float = BORN, key
     return caught.value.reason
 
 
-def test_a_ticket_says_which_call_it_belongs_to_and_what_it_is_for() -> None:
+def test_ticket_names_its_call_and_purpose() -> None:
     assert verified(issued()) == Ticket("call-1", "login")
 
 
-def test_every_leg_makes_the_same_ticket_and_another_call_or_purpose_another() -> None:
+def test_ticket_is_stable_within_call_and_purpose() -> None:
     tickets = {issued(), issued(call_id="call-2"), issued(purpose="pay"), issued("bob"), issued(None)}
     assert issued() == issued()
     assert len(tickets) == 5
@@ -48,7 +48,7 @@ def test_a_ticket_fits_into_a_url_as_it_is() -> None:
         assert verified(ticket, "ada" if ticket != issued(None) else None).call_id == "call-1"
 
 
-def test_a_principal_of_half_a_character_has_tickets_of_its_own() -> None:
+def test_lone_surrogate_principal_has_its_own_tickets() -> None:
     ticket = issued("\ud800")
     assert verified(ticket, "\ud800").call_id == "call-1"
     assert reason(ticket, "\udc00") == TicketReason.PRINCIPAL
@@ -87,7 +87,7 @@ def test_keys_are_replaced_while_tickets_are_out() -> None:
 
 
 @pytest.mark.parametrize("place", range(len(issued())))
-def test_a_ticket_with_any_character_changed_is_refused(place: int) -> None:
+def test_a_ticket_with_any_character_changed_is_rejected(place: int) -> None:
     ticket = issued()
     for other in "A_z09-.é\n":
         if other != ticket[place]:
@@ -107,18 +107,18 @@ def test_a_ticket_has_one_spelling(before: str, after: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", ".", "rt1", "rt1..", "rt1.e30." + "A" * 43, "a.b.c", "rt2" + issued()[3:]], ids=repr
 )
-def test_what_is_no_ticket_is_refused_as_one(text: str) -> None:
+def test_what_is_no_ticket_is_rejected_as_one(text: str) -> None:
     assert reason(text) in (TicketReason.SIGNATURE, TicketReason.MALFORMED)
 
 
-def test_a_ticket_whose_claims_were_rewritten_is_refused() -> None:
+def test_a_ticket_whose_claims_were_rewritten_is_rejected() -> None:
     _, body, signature = issued("eve").split(".")
     claims = json.loads(decoded(body))
     claims[-1] = json.loads(decoded(issued("ada").split(".")[1]))[-1]
     assert reason(f"rt1.{to_text(json.dumps(claims).encode())}.{signature}") == TicketReason.SIGNATURE
 
 
-def test_a_refusal_tells_the_log_why_and_carries_no_part_of_the_ticket() -> None:
+def test_ticket_rejection_logs_the_reason_and_no_ticket() -> None:
     with pytest.raises(TicketRejected, match="another principal") as caught:
         verified(issued(), "bob")
     assert issued() not in str(caught.value)

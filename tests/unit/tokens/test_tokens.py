@@ -32,7 +32,7 @@ def test_whatever_is_sealed_comes_back_to_the_byte(whole: bytes, encrypt: bool) 
     assert codec(encrypt=encrypt).unseal(token) == whole
 
 
-def test_a_server_that_signs_reads_what_one_that_encrypts_wrote_and_the_other_way_round() -> None:
+def test_signing_and_encrypting_servers_read_each_others_tokens() -> None:
     whole = PAYLOADS["plain"]
     assert codec().unseal(codec(encrypt=True).seal(whole)) == whole
     assert codec(encrypt=True).unseal(codec().seal(whole)) == whole
@@ -57,20 +57,20 @@ def test_a_token_is_made_of_characters_that_any_url_takes() -> None:
         assert all(char.isalnum() or char in "-_." for char in token)
 
 
-def test_the_same_payload_gives_the_same_signed_token_so_entropy_is_not_spent_on_it() -> None:
+def test_signed_token_is_deterministic_and_spends_no_entropy() -> None:
     assert codec().seal(PAYLOADS["plain"]) == codec().seal(PAYLOADS["plain"])
 
 
 # Keys.
 
 
-def test_a_token_of_an_unknown_key_is_refused() -> None:
+def test_a_token_of_an_unknown_key_is_rejected() -> None:
     """Shows S4."""
     assert refusal(codec(OTHER).seal(PAYLOADS["plain"]), NEW, OLD) is RejectionReason.UNKNOWN_KEY
 
 
 @pytest.mark.parametrize("encrypt", [False, True], ids=["signed", "encrypted"])
-def test_a_changed_token_of_a_key_that_is_known_was_tampered_with(encrypt: bool) -> None:
+def test_changed_token_of_a_known_key_was_tampered_with(encrypt: bool) -> None:
     """Shows S4."""
     for key in (NEW, OLD):
         token = codec(key, encrypt=encrypt).seal(PAYLOADS["plain"])
@@ -79,7 +79,7 @@ def test_a_changed_token_of_a_key_that_is_known_was_tampered_with(encrypt: bool)
         assert refusal(spoilt, NEW, OLD) is RejectionReason.TAMPERED
 
 
-def test_a_token_that_names_a_key_is_verified_with_that_one_alone() -> None:
+def test_token_naming_a_key_is_verified_with_it_alone() -> None:
     """Shows S4."""
     old = KeyRing([OLD])
     swapped = resigned(f"r3s{old.hints()[0]}.{to_text(b'[]')}")
@@ -102,7 +102,7 @@ def test_two_keys_of_one_hint_both_verify() -> None:
         assert alike(NEW, OLD).unseal(alike(key).seal(b"payload")) == b"payload"
 
 
-def test_a_hint_is_four_characters_of_a_subkey_of_its_own() -> None:
+def test_key_hint_is_four_characters_of_its_own_subkey() -> None:
     ring = KeyRing([NEW, OLD])
     assert [token[3:7] for token in (codec(NEW).seal(b"x"), codec(OLD, encrypt=True).seal(b"x"))] == ring.hints()
     assert all(len(hint) == 4 for hint in ring.hints())
@@ -122,7 +122,7 @@ def refusal(token: str, *keys: bytes) -> RejectionReason:
     [((OLD,), (OLD, NEW)), ((OLD, NEW), (NEW, OLD)), ((NEW, OLD), (NEW,))],
     ids=["add the new key", "sign with the new key", "drop the old key"],
 )
-def test_in_each_phase_of_a_rotation_both_halves_of_a_fleet_read_each_other(
+def test_fleet_halves_read_each_other_in_every_rotation_phase(
     running: tuple[bytes, ...], next_: tuple[bytes, ...], encrypt: bool
 ) -> None:
     whole = PAYLOADS["with a sealed part"]
@@ -146,7 +146,7 @@ def test_the_signing_key_is_not_the_secret_itself() -> None:
         assert signer.get_signature(signed.encode()).decode() != signature
 
 
-def test_each_purpose_and_each_secret_has_a_subkey_of_its_own() -> None:
+def test_each_purpose_and_secret_has_its_own_subkey() -> None:
     ring = KeyRing([NEW, OLD])
     subkeys = [key for purpose in (b"sign", b"seal", b"encrypt", b"hint") for key in ring.derive(purpose)]
     assert len(set(subkeys)) == 8
@@ -170,18 +170,18 @@ def test_a_text_key_is_its_bytes() -> None:
     ],
     ids=["none", "short", "a second that is short", "one twice", "one twice in two types"],
 )
-def test_a_ring_that_cannot_protect_is_refused_and_says_which_key(keys: list[bytes | str], message: str) -> None:
+def test_unprotecting_ring_is_rejected_naming_the_key(keys: list[bytes | str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         KeyRing(keys)
 
 
 @pytest.mark.parametrize("key", [b"k" * 32, "k" * 32, bytearray(32)], ids=["bytes", "text", "bytearray"])
-def test_a_single_key_without_its_list_is_refused(key: bytes) -> None:
+def test_a_single_key_without_its_list_is_rejected(key: bytes) -> None:
     with pytest.raises(TypeError, match="keys=\\[key\\]"):
         KeyRing(key)  # type: ignore[arg-type]
 
 
-def test_a_number_is_no_key_though_python_would_make_bytes_of_it() -> None:
+def test_number_is_not_a_key() -> None:
     with pytest.raises(TypeError, match=r"keys\[0\] must be bytes or str, not int"):
         KeyRing([32])  # type: ignore[list-item]
 
@@ -196,7 +196,7 @@ def test_a_token_over_its_limit_is_not_minted() -> None:
     assert caught.value.size > 300
 
 
-def test_a_token_over_the_limit_is_refused_before_anything_is_computed_from_it() -> None:
+def test_oversized_token_is_rejected_before_any_computation() -> None:
     """Shows S4."""
     token = codec().seal(b"\xff" * 400)
     with pytest.raises(TokenRejected) as caught:
@@ -211,7 +211,7 @@ def test_a_token_just_at_its_limit_goes_both_ways() -> None:
 
 @pytest.mark.parametrize("encrypt", [False, True], ids=["signed", "encrypted"])
 @pytest.mark.parametrize("size", [1, 2, 3, 60, 61, 400, 20_000])
-def test_the_size_of_a_token_is_known_before_it_is_made(size: int, encrypt: bool) -> None:
+def test_token_size_is_known_before_it_is_made(size: int, encrypt: bool) -> None:
     made = len(codec(encrypt=encrypt).seal(b"\xff" * size))
     codec(encrypt=encrypt, max_token_bytes=made).check(journal(), size)
     with pytest.raises(TokenTooLarge) as caught:
@@ -220,7 +220,7 @@ def test_the_size_of_a_token_is_known_before_it_is_made(size: int, encrypt: bool
     assert [key for key, _ in caught.value.largest] == ["question_0", "question_1", "question_2"]
 
 
-def test_a_small_token_that_inflates_beyond_the_limit_is_refused() -> None:
+def test_a_small_token_that_inflates_beyond_the_limit_is_rejected() -> None:
     """Shows S4."""
     bomb = journals(max_bytes=10_000_000).write(journal(chars=5_000_000), deflate=True)
     token = codec().seal(claims() + bomb)
@@ -232,20 +232,20 @@ def test_a_small_token_that_inflates_beyond_the_limit_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["r3s", "r3e"])
 @pytest.mark.parametrize("body", ["A", "AB", "AAB", "AAAAA"])
-def test_even_a_signed_token_whose_body_is_spelt_otherwise_is_refused(kind: str, body: str) -> None:
+def test_signed_token_with_a_noncanonical_body_is_rejected(kind: str, body: str) -> None:
     """Shows S4."""
     hint = KeyRing([NEW]).hints()[0]
     assert refusal(resigned(f"{kind}{hint}.{body}"), NEW) is RejectionReason.FORMAT
 
 
 @pytest.mark.parametrize("body", ["AAAA", to_text(bytes(92)), to_text(bytes(200))])
-def test_even_a_signed_token_that_nobody_encrypted_is_refused(body: str) -> None:
+def test_even_a_signed_token_that_nobody_encrypted_is_rejected(body: str) -> None:
     """Shows S4."""
     hint = KeyRing([NEW]).hints()[0]
     assert refusal(resigned(f"r3e{hint}.{body}"), NEW) is RejectionReason.SEAL
 
 
-def test_a_journal_over_its_limit_is_not_written_and_its_largest_entries_are_named() -> None:
+def test_oversized_journal_is_not_written_and_names_its_entries() -> None:
     with pytest.raises(TokenTooLarge) as caught:
         journals(max_bytes=1000).write(journal(answers=5, chars=300))
     assert len(caught.value.largest) == 3
@@ -263,7 +263,7 @@ def resigned(signed: str) -> str:
 
 
 @pytest.mark.parametrize("whole", PAYLOADS.values(), ids=PAYLOADS)
-def test_the_payload_of_a_signed_token_is_read_without_a_key(whole: bytes) -> None:
+def test_signed_payload_is_readable_without_a_key(whole: bytes) -> None:
     spelt = read_unverified(codec(OTHER).seal(whole))
     assert (spelt.kind, spelt.hint, spelt.payload) == ("s", KeyRing([OTHER]).hints()[0], whole)
 
@@ -284,7 +284,7 @@ def test_an_encrypted_token_cannot_be_read_without_a_key() -> None:
     ],
     ids=["too long", "no base64url", "another spelling", "of the format before", "words"],
 )
-def test_reading_without_a_key_keeps_to_the_limits_of_reading_with_one(token: str, reason: RejectionReason) -> None:
+def test_keyless_reading_applies_the_same_limits(token: str, reason: RejectionReason) -> None:
     with pytest.raises(TokenRejected) as caught:
         read_unverified(token)
     assert caught.value.reason is reason

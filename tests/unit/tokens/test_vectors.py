@@ -44,7 +44,7 @@ def test_what_stands_beside_a_frozen_token_is_written_as_it(vector: Vector) -> N
 
 
 @every_vector
-def test_a_frozen_token_is_refused_under_another_key(vector: Vector) -> None:
+def test_a_frozen_token_is_rejected_under_another_key(vector: Vector) -> None:
     """Shows S4."""
     with pytest.raises(TokenRejected):
         TokenCodec(KeyRing([b"another key, of thirty-two bytes"]), entropy=bytes).unseal(vector.token)
@@ -57,7 +57,7 @@ def test_a_frozen_token_survives_the_next_rotation(vector: Vector) -> None:
 
 
 @every_vector
-def test_what_is_sealed_in_a_frozen_token_is_not_read_without_its_key(vector: Vector) -> None:
+def test_sealed_frozen_vector_needs_its_key(vector: Vector) -> None:
     payload = read_unverified(vector.token).payload
     assert (payload is None) == vector.encrypt
     if payload is not None:
@@ -71,7 +71,7 @@ def test_the_file_is_what_is_generated() -> None:
 
 
 @pytest.mark.parametrize("told", json.loads(REFUSED.read_text(encoding="utf-8")), ids=lambda told: told["name"])
-def test_a_token_of_the_format_before_is_refused(told: dict[str, Any]) -> None:
+def test_a_token_of_the_format_before_is_rejected(told: dict[str, Any]) -> None:
     """Shows S4. By every part of it, as another codec sees only the payload."""
     keys = KeyRing([bytes.fromhex(key) for key in told["keys"]])
     payload = bytes.fromhex(told["payload"])

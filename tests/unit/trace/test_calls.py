@@ -21,7 +21,7 @@ def hopping() -> list[Line]:
     ]
 
 
-def test_legs_of_several_instances_join_whatever_order_the_files_are_read_in() -> None:
+def test_legs_join_in_any_file_order() -> None:
     by_instance = {name: [line for line in hopping() if line.instance == name] for name in "abc"}
     for order in ("abc", "cba", "bca"):
         call = call_of(*(line for name in order for line in by_instance[name]))
@@ -37,7 +37,7 @@ def test_marks_say_what_became_of_each_question_in_each_round() -> None:
     assert marks == {"size": [Mark.ASKED, None, Mark.REUSED], "gift": [None, Mark.ASKED, None]}
 
 
-def test_a_question_that_is_out_is_pending_until_another_leg_begins() -> None:
+def test_question_is_pending_until_another_leg_begins() -> None:
     lines = hopping()[:4]
     assert [found.key for found in call_of(*lines).pending] == ["gift"]
     assert call_of(*lines).marks()["gift"] == [None, Mark.PENDING, None]
@@ -46,7 +46,7 @@ def test_a_question_that_is_out_is_pending_until_another_leg_begins() -> None:
     assert begun.state is State.AWAITING_INPUT
 
 
-def test_a_replayed_leg_gives_its_answers_to_the_round_that_asked_for_them() -> None:
+def test_replayed_leg_answers_the_round_that_asked() -> None:
     lines = hopping()
     again = [
         began(12, leg=2, round=1, instance="d"),
@@ -69,7 +69,7 @@ def test_a_live_call_waits_within_its_one_leg() -> None:
     assert [found.key for found in call.rounds[0].answers] == ["format"]
 
 
-def test_a_live_question_that_the_body_gave_up_was_not_answered() -> None:
+def test_abandoned_live_question_was_not_answered() -> None:
     call = call_of(
         began(era="live"),
         asked(1, ms=1000.0),
@@ -81,7 +81,7 @@ def test_a_live_question_that_the_body_gave_up_was_not_answered() -> None:
     assert (call.server_ms, call.waited_ms) == (2000, 3000)
 
 
-def test_a_process_that_comes_back_under_its_old_name_and_serves_the_same_leg_serves_it_again() -> None:
+def test_restarted_process_serving_the_same_leg_is_a_replay() -> None:
     lines = hopping()
     call = call_of(
         *lines[:2],
@@ -94,7 +94,7 @@ def test_a_process_that_comes_back_under_its_old_name_and_serves_the_same_leg_se
     assert call.pending
 
 
-def test_a_leg_that_failed_and_was_retried_did_not_end_the_call() -> None:
+def test_failed_and_retried_leg_did_not_end_the_call() -> None:
     lines = hopping()
     failed = [
         began(10, leg=2, round=1, instance="d"),
@@ -107,7 +107,7 @@ def test_a_leg_that_failed_and_was_retried_did_not_end_the_call() -> None:
     assert [found.key for found in call.pending] == ["gift"]
 
 
-def test_a_leg_that_is_replayed_after_the_call_went_on_takes_no_answers_from_the_round_that_had_them() -> None:
+def test_late_replay_takes_no_answers_from_its_round() -> None:
     again = [
         began(30, leg=2, round=1, instance="b", serving=9),
         asked(31, question("gift"), leg=2, round=2, instance="b", serving=9, answers=[answer("size")]),

@@ -61,7 +61,7 @@ def test_each_thing_that_differs_is_told_with_both_sides(changes: Any, expected:
     assert differences(**changes) == [Difference(*expected)]
 
 
-def test_a_question_that_only_one_asks_is_told_once_and_without_its_answer() -> None:
+def test_one_sided_question_is_reported_once_without_its_answer() -> None:
     changes = [question(message="Which?"), question("gift", message="Gift?")]
     assert differences(questions=changes) == [Difference(1, "gift", "question", None, 'asked (new): "Gift?"')]
 
@@ -72,7 +72,7 @@ def test_another_order_is_told_once() -> None:
     assert compare(a, b) == [Difference(1, None, "order", "size, gift", "gift, size")]
 
 
-def test_a_round_that_only_one_has_is_told_with_its_questions() -> None:
+def test_one_sided_round_is_reported_with_its_questions() -> None:
     more = lines("call-2")[:3]
     more += [asked(4, question("gift"), leg=2, round=2, call="call-2", answers=[answer(data={"name": "x"})])]
     found = compare(call_of(*lines()[:2]), call_of(*more))

@@ -34,18 +34,18 @@ def told(lines: Sequence[Line]) -> str:
     return explanation.text
 
 
-def test_every_reason_to_put_a_question_has_a_cause_and_a_cure() -> None:
+def test_every_reason_to_ask_has_a_cause_and_cure() -> None:
     assert set(QUESTIONS) == set(Reason)
     assert all(advice.cause and advice.cure for advice in QUESTIONS.values())
 
 
-def test_every_reason_to_refuse_a_token_has_a_cause_and_a_cure() -> None:
+def test_every_rejection_reason_has_a_cause_and_cure() -> None:
     assert set(REFUSALS) == set(RejectionReason)
     assert all(advice.cause and advice.cure for advice in REFUSALS.values())
 
 
 @pytest.mark.parametrize("reason", [reason for reason in Reason if reason is not Reason.NEW])
-def test_each_reason_gives_one_sentence_that_names_the_question_and_the_cure(reason: Reason) -> None:
+def test_asking_reason_names_the_question_and_the_cure(reason: Reason) -> None:
     text = told(again(reason, build="2"))
     assert text.startswith("Question 'format' was put again in round 2, because ")
     assert text.endswith(f"; {QUESTIONS[reason].cure}.")
@@ -53,7 +53,7 @@ def test_each_reason_gives_one_sentence_that_names_the_question_and_the_cure(rea
 
 
 @pytest.mark.parametrize("reason", list(RejectionReason))
-def test_each_refusal_gives_one_sentence_that_names_the_instance_and_the_cure(reason: RejectionReason) -> None:
+def test_rejection_sentence_names_the_instance_and_the_cure(reason: RejectionReason) -> None:
     text = told([began(), asked(), refused(reason=reason, call="call-1", leg=2)])
     assert text.startswith("Instance 'a' refused the token of a 'tools/call' for 'order' in leg 2, because ")
     assert text.endswith(f"; {REFUSALS[reason].cure}.")
@@ -67,22 +67,22 @@ def test_a_new_question_is_plain() -> None:
 
 
 @pytest.mark.parametrize("reason", [Reason.REWORDED, Reason.SCHEMA_CHANGED])
-def test_what_one_build_words_in_two_ways_is_not_cured_by_deploying_with_care(reason: Reason) -> None:
+def test_inconsistent_wording_of_one_build_is_not_blamed_on_deploying(reason: Reason) -> None:
     assert told(again(reason)).endswith(f"; {QUESTIONS[Reason.VOLATILE].cure}.")
 
 
 @pytest.mark.parametrize("reason", [Reason.OTHER_BUILD, Reason.REVISED])
-def test_what_had_not_been_put_before_is_not_said_to_be_put_again(reason: Reason) -> None:
+def test_first_question_is_not_called_a_repetition(reason: Reason) -> None:
     lines = again(reason, before={"key": "size"}, build="2")
     assert told(lines).startswith("Question 'format' was put in round 2, because ")
 
 
-def test_a_new_question_that_was_put_before_and_forgotten_is_not_plain() -> None:
+def test_forgotten_earlier_question_is_explained() -> None:
     text = told(again(Reason.NEW))
     assert "was put again in round 2, because it was put in round 1, and the call went on without an answer" in text
 
 
-def test_a_body_is_told_to_name_the_former_name_and_that_it_may_yet_ask_by_it() -> None:
+def test_body_is_advised_to_name_its_former_key() -> None:
     text = told(again(Reason.RENAMED, before={"key": "size"}, build="2", former="size", by="body"))
     assert "known as 'size', a name by which the body has not asked until then" in text
     assert "ctx.ask('format', ..., was=('size',)), unless the body still asks by that name" in text
@@ -90,7 +90,7 @@ def test_a_body_is_told_to_name_the_former_name_and_that_it_may_yet_ask_by_it() 
     assert unnamed.endswith("as in key='size'.")
 
 
-def test_a_token_for_another_address_of_the_same_template_is_told_as_such() -> None:
+def test_token_for_another_template_address_is_explained() -> None:
     text = told([began(), asked(), refused(reason=RejectionReason.OTHER_TARGET, call="call-1")])
     assert "it belongs to a call of 'order', under another address;" in text
 
@@ -105,7 +105,7 @@ def test_a_reworded_question_without_its_texts_says_that_it_changed() -> None:
     assert "its message changed after it was shown;" in text
 
 
-def test_a_reworded_question_is_compared_with_the_last_time_that_it_was_put() -> None:
+def test_reworded_question_is_compared_with_its_last_wording() -> None:
     lines = again(Reason.REWORDED, before={"message": "One?"}, message="Two?")
     lines += [
         began(20, leg=3, round=2),
@@ -137,7 +137,7 @@ def test_a_changed_form_that_was_not_kept_says_what_changed() -> None:
     assert "its form changed after it was shown, and its message;" in text
 
 
-def test_a_renamed_question_names_its_former_name_and_where_to_write_it() -> None:
+def test_renamed_question_names_its_former_name_and_the_fix() -> None:
     lines = again(Reason.RENAMED, before={"key": "binding"}, former="binding", build="2")
     assert "known as 'binding'" in told(lines)
     assert "Resolve(fn, was=('binding',))" in told(lines)
@@ -190,7 +190,7 @@ def test_a_token_of_another_tool_names_that_tool() -> None:
     assert "for 'sell', because it belongs to a call of 'order'" in told(lines)
 
 
-def test_a_leg_that_is_served_twice_is_a_replay_and_its_questions_are_no_news() -> None:
+def test_replayed_leg_asks_no_new_questions() -> None:
     lines = [began(), asked(), began(2.5, instance="b"), asked(3.5, instance="b")]
     replay = next(found for found in explain(call_of(*lines)) if found.subject is ExplainedSubject.REPLAY)
     assert replay.text.startswith(
@@ -198,7 +198,7 @@ def test_a_leg_that_is_served_twice_is_a_replay_and_its_questions_are_no_news() 
     )
 
 
-def test_a_replay_tells_when_the_first_instance_did_not_answer_or_the_answers_are_others() -> None:
+def test_replay_reports_a_silent_first_instance_or_other_answers() -> None:
     first = [began(), asked(), began(10, leg=2, round=1)]
     second = [began(20, leg=2, round=1, instance="b"), ended(21, leg=2, instance="b", answers=[answer(data=1)])]
     assert "had got it and not answered, perhaps as that one crashed" in told([*first, *second])
@@ -206,7 +206,7 @@ def test_a_replay_tells_when_the_first_instance_did_not_answer_or_the_answers_ar
     assert "had got it, and with other answers;" in told([*first, over, *second])
 
 
-def test_hostile_names_and_texts_are_quoted_in_printable_form_and_kept_short() -> None:
+def test_hostile_names_are_quoted_printably_and_short() -> None:
     lines = again(
         Reason.REWORDED,
         before={"key": "\x1b]0;x\x07", "message": "a\u202e\x9b31m"},

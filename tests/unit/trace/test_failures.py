@@ -36,7 +36,7 @@ def told(*lines: Line) -> str:
     return text
 
 
-def test_every_error_that_ends_a_leg_has_a_cause_and_a_cure() -> None:
+def test_every_leg_ending_error_has_a_cause_and_cure() -> None:
     kinds = [kind for name in errors.__all__ if inspect.isclass(kind := getattr(errors, name))]
     leaves = [
         kind

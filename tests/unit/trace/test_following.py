@@ -50,7 +50,7 @@ def test_a_line_is_told_when_it_is_whole(tmp_path: Path) -> None:
         assert calls_of(follower) == ["1"]
 
 
-def test_files_may_appear_later_under_a_name_and_in_a_directory(tmp_path: Path) -> None:
+def test_followed_files_may_appear_later(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     with following(tmp_path / "later.jsonl", folder) as follower:
         assert calls_of(follower) == []
@@ -79,7 +79,7 @@ def test_rotation_loses_nothing_however_often_it_happens_between_two_looks(tmp_p
     assert len(list(tmp_path.iterdir())) == 5
 
 
-def test_a_line_that_a_slow_process_writes_to_a_rotated_file_is_told(tmp_path: Path) -> None:
+def test_late_line_in_a_rotated_file_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path / "calls.jsonl", [text_of("1")])
     with following(path) as follower, path.open("a", encoding="utf-8") as slow:
         assert calls_of(follower) == ["1"]

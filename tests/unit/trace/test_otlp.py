@@ -72,7 +72,7 @@ def told(*lines: Mapping[str, Any]) -> TracedCall:
 BEGAN: Final = {"event": "began", "method": "tools/call", "tool": "order", "era": "retry", "build": "1", "plan": "p"}
 
 
-async def test_every_leg_is_a_span_that_links_to_the_one_before(tmp_path: Path) -> None:
+async def test_every_leg_is_a_span_linked_to_the_former(tmp_path: Path) -> None:
     await User(shops(tmp_path, "abc"), ROUNDS, network=Hop()).call("order", ARGUMENTS)
     document = otlp_document(recorded(tmp_path))
     first, second, third = spans_of(document)
@@ -84,7 +84,7 @@ async def test_every_leg_is_a_span_that_links_to_the_one_before(tmp_path: Path) 
     assert [instance["service.instance.id"] for instance in instances] == ["a", "b", "c"]
 
 
-async def test_the_document_is_shaped_as_the_json_encoding_of_otlp_says(tmp_path: Path) -> None:
+async def test_document_follows_the_otlp_json_encoding(tmp_path: Path) -> None:
     await User(shops(tmp_path, "ab"), ROUNDS, network=Hop()).call("order", ARGUMENTS)
     document = json.loads(json.dumps(otlp_document(recorded(tmp_path)), allow_nan=False))
     for span in spans_of(document):
@@ -97,7 +97,7 @@ async def test_the_document_is_shaped_as_the_json_encoding_of_otlp_says(tmp_path
         assert set(span["status"]) <= {"code"}
 
 
-async def test_a_transcript_always_gives_the_same_document_and_spans_of_their_own(tmp_path: Path) -> None:
+async def test_transcript_gives_a_stable_document_and_distinct_spans(tmp_path: Path) -> None:
     await User(shops(tmp_path, "a"), ROUNDS).call("order", ARGUMENTS)
     document = otlp_document(recorded(tmp_path))
     assert otlp_document(recorded(tmp_path)) == document
@@ -120,7 +120,7 @@ async def test_a_span_tells_what_is_asked_and_why_and_what_is_pending(tmp_path: 
     assert asked == [{"roundtrip.key": "confirm_backorder", "roundtrip.reason": "missing", "roundtrip.round": 2}]
 
 
-async def test_the_events_of_a_span_are_the_moves_of_the_machine(tmp_path: Path, era: Era) -> None:
+async def test_span_events_are_the_transitions_of_the_machine(tmp_path: Path, era: Era) -> None:
     (server,) = shops(tmp_path, "a")
     await User(server, {"confirm_backorder": {"confirm": True}, "how_many": {"copies": 2}}, era=era).call(
         "order", ARGUMENTS
@@ -141,7 +141,7 @@ async def test_a_live_leg_tells_when_it_asked_and_was_answered(tmp_path: Path) -
     assert "roundtrip.pending" not in plain(span["attributes"])
 
 
-async def test_a_leg_begins_with_the_answers_that_the_one_before_waited_for(tmp_path: Path, clock: Clock) -> None:
+async def test_leg_begins_with_the_awaited_answers(tmp_path: Path, clock: Clock) -> None:
     hopper = LegByLeg(shops(tmp_path, "ab"))
     await hopper.leg("order", ARGUMENTS)
     clock.advance(42)
@@ -153,7 +153,7 @@ async def test_a_leg_begins_with_the_answers_that_the_one_before_waited_for(tmp_
     assert plain(answered["attributes"]) == {"roundtrip.waited": pytest.approx(42, abs=0.01)}
 
 
-def test_a_call_of_which_only_a_refusal_is_known_is_one_span() -> None:
+def test_call_known_by_rejection_alone_is_one_span() -> None:
     refused = {"event": "refused", "reason": "expired", "method": "tools/call", "leg": 3, "round": 2}
     (span,) = spans_of(otlp_document(told(refused)))
     assert span["name"] == "roundtrip.refused ?"
@@ -161,7 +161,7 @@ def test_a_call_of_which_only_a_refusal_is_known_is_one_span() -> None:
     assert span["links"] == []
 
 
-async def test_a_refused_token_is_a_span_in_error_that_names_the_reason(tmp_path: Path, clock: Clock) -> None:
+async def test_rejected_token_is_an_error_span_with_its_reason(tmp_path: Path, clock: Clock) -> None:
     hopper = LegByLeg(shops(tmp_path, "ab", ttl=60))
     await hopper.leg("order", ARGUMENTS)
     clock.advance(61)
@@ -211,7 +211,7 @@ def test_only_what_went_wrong_is_an_error(ended: dict[str, Any], error: str | No
     assert plain(span["attributes"])["roundtrip.state"] == ended["state"]
 
 
-def test_a_leg_that_was_served_twice_links_to_the_serving_that_came_before_it() -> None:
+def test_repeated_leg_links_to_its_earlier_serving() -> None:
     asked: dict[str, Any] = {"event": "asked", "by": "body", "questions": [], "ms": 1}
     lines: list[dict[str, Any]] = [
         {**BEGAN, "serving": 1, "at": 1.0},
@@ -235,7 +235,7 @@ def test_a_time_that_cannot_be_still_gives_a_document(at: float) -> None:
     assert 0 < plain(span["attributes"])["roundtrip.leg"] < 2**63
 
 
-def test_a_name_with_half_a_character_becomes_one_that_can_be_sent() -> None:
+def test_name_with_a_lone_surrogate_becomes_sendable() -> None:
     (span,) = spans_of(otlp_document(told({**BEGAN, "tool": "or\ud800der 📚"})))
     assert span["name"] == "roundtrip.leg or\ufffdder 📚"
     json.dumps(span, ensure_ascii=False).encode()

@@ -34,7 +34,7 @@ def ordinary() -> Tale:
     return Tale().began(1).asked(question("a")).began(2, "birch").ended()
 
 
-def test_the_policy_allows_the_pages_own_script_and_style_and_nothing_else() -> None:
+def test_policy_allows_only_the_own_script_and_style() -> None:
     page = html(ordinary().call())
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     styles = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
@@ -54,7 +54,7 @@ def test_only_a_live_page_may_ask_its_server() -> None:
     assert "connect-src" not in html(ordinary().call())
 
 
-def test_the_page_names_no_other_place_and_has_no_code_in_attributes() -> None:
+def test_page_refers_to_no_other_place_or_inline_code() -> None:
     page = html(ordinary().call())
     markup = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", page, flags=re.DOTALL)
     assert re.findall(r"""(?:https?:)?//[^\s"']+""", markup) == ["http://www.w3.org/2000/svg"]
@@ -72,14 +72,14 @@ def test_no_text_ends_the_data_or_becomes_markup() -> None:
     assert not re.search("[\u2028\u2029\u202e\x00\x1b]", page)
 
 
-def test_the_data_in_a_page_is_ascii_without_the_characters_of_markup() -> None:
+def test_page_data_is_ascii_without_markup_characters() -> None:
     text = json_for_html({"a": "<!--</script>&\u2028\u2029é"})
     assert text.isascii()
     assert not set("<>&") & set(text)
     assert json.loads(text) == {"a": "<!--</script>&\u2028\u2029é"}
 
 
-def test_numbers_that_scripts_cannot_hold_are_shown_as_they_were_recorded() -> None:
+def test_unsafe_numbers_are_shown_as_recorded() -> None:
     big = 2**70 + 1
     tale = Tale().began(1, arguments={"value": {"big": big, "lone": "\ud800"}})
     data = embedded(html(tale.call()))
@@ -98,7 +98,7 @@ def step(tale: Tale, place: int) -> Data:
     return data_of(tale.call())["steps"][place]
 
 
-def test_there_is_a_step_for_each_round_and_one_for_the_end() -> None:
+def test_page_has_a_step_per_round_and_an_end() -> None:
     data = data_of(ordinary().call())
     assert [(each["name"], each["state"]) for each in data["steps"]] == [
         ("Round 1", "awaiting_input"),
@@ -107,7 +107,7 @@ def test_there_is_a_step_for_each_round_and_one_for_the_end() -> None:
     assert data["rows"] == [{"key": "a", "marks": "0."}]
 
 
-def test_a_call_that_waits_ends_with_the_round_it_waits_for() -> None:
+def test_waiting_call_ends_with_its_pending_round() -> None:
     tale = Tale().began(1).asked(question("a"), until=1_790_000_600.0)
     data = data_of(tale.call())
     assert [each["name"] for each in data["steps"]] == ["Round 1"]
@@ -116,18 +116,18 @@ def test_a_call_that_waits_ends_with_the_round_it_waits_for() -> None:
     assert waits.startswith("a (until ")
 
 
-def test_a_refusal_after_the_last_round_is_a_step_of_its_own() -> None:
+def test_late_rejection_is_its_own_step() -> None:
     refused = step(Tale().began(1).asked(question("a")).refused("expired"), 1)
     assert refused["name"] == "Now: awaiting_input"
     assert [refusal["reason"] for refusal in refused["refusals"]] == ["expired"]
 
 
-def test_moves_name_their_source_also_where_a_leg_goes_on_with_a_call() -> None:
+def test_transitions_name_their_source_on_continuing_legs() -> None:
     assert step(ordinary(), 0)["moves"] == [["received", "begin"], ["resolving", "ask"]]
     assert step(ordinary(), 1)["moves"][0] == ["awaiting_input", "resume"]
 
 
-def test_a_question_shows_why_it_was_put_and_what_was_answered() -> None:
+def test_question_shows_its_reason_and_its_answer() -> None:
     form = {"value": {"properties": {"size": {"type": "string", "enum": ["S", "M"]}}}}
     tale = Tale().began(1).asked(question("a", form=form, message={"value": "Which size?"}))
     answer = {"key": "a", "action": "accept", "how": "taken", "data": {"value": {"size": "M"}}}
@@ -173,7 +173,7 @@ def test_whatever_stands_for_a_form_is_shown(schema: Any) -> None:
     assert fields_of(schema, "no mapping") is not None
 
 
-def test_a_field_that_was_not_answered_shows_what_it_was_filled_in_with() -> None:
+def test_unanswered_field_shows_its_default() -> None:
     schema = {
         "properties": {
             "note": {"type": "string", "default": "none", "title": "A note"},

@@ -22,7 +22,7 @@ def test_a_line_with_a_lone_surrogate_is_read(tmp_path: Path) -> None:
     assert (len(reading.lines), reading.unreadable) == (1, 0)
 
 
-def test_times_that_are_no_numbers_are_refused_with_their_line(tmp_path: Path) -> None:
+def test_times_that_are_no_numbers_are_rejected_with_their_line(tmp_path: Path) -> None:
     text = began().model_dump_json(exclude_unset=True)
     lines = [text.replace('"at":1795000000.0', f'"at":{at}') for at in ("NaN", "Infinity", "1e999")]
     assert text not in lines
@@ -38,7 +38,7 @@ def test_bytes_that_are_no_text_spoil_their_line_only(tmp_path: Path) -> None:
     assert (len(reading.lines), reading.unreadable) == (2, 1)
 
 
-def test_a_file_brings_those_that_were_rotated_out_of_it_the_oldest_first(tmp_path: Path) -> None:
+def test_rotated_files_are_read_oldest_first(tmp_path: Path) -> None:
     for name in ("calls.jsonl", "calls.jsonl.1", "calls.jsonl.2", "calls.jsonl.10", "calls.jsonl.bak", "other.jsonl"):
         write(tmp_path / name, [began()])
     names = [path.name for path in files_of([tmp_path / "calls.jsonl"])]
@@ -46,7 +46,7 @@ def test_a_file_brings_those_that_were_rotated_out_of_it_the_oldest_first(tmp_pa
     assert [path.name for path in files_of([tmp_path])] == [*names, "other.jsonl"]
 
 
-def test_names_without_transcripts_are_refused_with_what_would_help(tmp_path: Path) -> None:
+def test_names_without_transcripts_are_rejected_with_what_would_help(tmp_path: Path) -> None:
     with pytest.raises(NoTranscript, match=r"holds no transcript \(\*\.jsonl\)"):
         files_of([tmp_path])
     with pytest.raises(NoTranscript, match="record with Server"):

@@ -14,7 +14,7 @@ def told(tale: Tale) -> list[tuple[str, str, str, int]]:
     return [(names[message.source], names[message.target], message.text, message.step) for message in exchange.messages]
 
 
-def test_each_retry_is_a_request_of_its_own_to_whoever_served_it() -> None:
+def test_each_retry_is_a_request_to_its_instance() -> None:
     tale = Tale().began(1, "ash").asked(question("a")).began(2, "birch")
     tale.ended(answers=[{"key": "a", "action": "accept", "how": "taken"}])
     assert told(tale) == [
@@ -40,7 +40,7 @@ def test_questions_of_the_live_era_are_requests_to_the_client() -> None:
     ]
 
 
-def test_a_refused_token_is_a_request_and_its_refusal_where_they_happened() -> None:
+def test_rejected_token_is_drawn_where_it_happened() -> None:
     tale = Tale().began(1).asked(question("a")).refused("expired", "cedar").began(2).ended()
     messages = exchange_of(tale.call()).messages
     assert told(tale)[2:4] == [
@@ -50,7 +50,7 @@ def test_a_refused_token_is_a_request_and_its_refusal_where_they_happened() -> N
     assert [message.kind for message in messages].index(MessageKind.REFUSAL) == 3
 
 
-def test_a_call_that_is_known_by_a_refusal_alone_is_shown() -> None:
+def test_call_known_by_rejection_alone_is_drawn() -> None:
     assert told(Tale().refused("tampered", "ash")) == [
         ("Client", "ash", "retry (leg 1)", 0),
         ("ash", "Client", "token refused: tampered", 0),
@@ -66,7 +66,7 @@ def test_a_leg_that_is_served_twice_is_two_requests() -> None:
     assert [text for _, _, text, _ in told(tale)] == ["tools/call order", "asks a", "leg 1 again", "asks a"]
 
 
-def test_a_process_that_begins_to_count_anew_is_not_taken_for_the_one_before() -> None:
+def test_restarted_process_is_a_different_participant() -> None:
     tale = Tale().began(1, "pod", serving=1).asked(question("a"), serving=1)
     tale.began(2, "pod", serving=1).ended(serving=1)
     assert [serving.leg for serving in tale.call().servings] == [1, 2]
@@ -88,7 +88,7 @@ def test_the_diagram_is_a_sequence_diagram() -> None:
     ]
 
 
-def test_the_name_of_an_instance_does_not_tell_mermaid_how_to_draw_it() -> None:
+def test_instance_name_cannot_inject_mermaid_syntax() -> None:
     assert "    participant p1 as wrap#58; x" in mermaid(Tale().began(1, "wrap: x").call()).splitlines()
     assert "    participant p1 as ?" in mermaid(Tale().began(1, " ").call()).splitlines()
 

@@ -71,13 +71,13 @@ def raw(served: TraceServer, *lines: str) -> bytes:
     ],
 )
 @pytest.mark.parametrize("place", ["", "calls.json", "call?id=abc", "/"])
-def test_a_request_for_another_host_is_refused(served: TraceServer, place: str, host: str) -> None:
+def test_a_request_for_another_host_is_rejected(served: TraceServer, place: str, host: str) -> None:
     answer = get(served, place, Host=host.format(port=served.server_port))
     assert answer.status == 403
     assert b"abc" not in answer.body
 
 
-def test_a_request_without_a_host_or_with_two_is_refused(served: TraceServer) -> None:
+def test_a_request_without_a_host_or_with_two_is_rejected(served: TraceServer) -> None:
     line, host = f"GET /{served.secret}/ HTTP/1.1", f"Host: 127.0.0.1:{served.server_port}"
     assert b" 403 " in raw(served, line.replace("1.1", "1.0"))
     assert b" 403 " in raw(served, line, host, "Host: evil.example")
@@ -95,7 +95,7 @@ def test_only_get_is_allowed(served: TraceServer, method: str) -> None:
     assert (answer.status, answer.headers["Allow"]) == (405, "GET")
 
 
-def test_what_is_no_http_is_answered_without_a_word_of_it(served: TraceServer) -> None:
+def test_non_http_input_gets_an_empty_answer(served: TraceServer) -> None:
     assert raw(served, "<script>alert(1)</script> / x HTTP/9") == b"this is no request for this server"
     assert b" 400 " in raw(served, "GET /<script> /b HTTP/1.1")
 
@@ -116,7 +116,7 @@ def test_what_is_not_there_is_not_found(served: TraceServer, place: str) -> None
 
 
 @pytest.mark.parametrize("place", ["", "calls.json", "call?id=abc", "call.json?id=abc", "nothing"])
-def test_answers_may_not_be_kept_framed_or_taken_for_something_else(served: TraceServer, place: str) -> None:
+def test_responses_forbid_caching_framing_and_sniffing(served: TraceServer, place: str) -> None:
     headers = get(served, place).headers
     assert headers["Cache-Control"] == "no-store"
     assert headers["X-Content-Type-Options"] == "nosniff"
@@ -136,7 +136,7 @@ def test_it_listens_on_the_loopback_interface_alone(served: TraceServer) -> None
     assert served.socket.getsockname() == ("127.0.0.1", served.server_port)
 
 
-def test_a_directory_may_be_empty_yet_and_a_file_has_to_be_there(tmp_path: Path) -> None:
+def test_directory_may_be_empty_but_files_must_exist(tmp_path: Path) -> None:
     with TraceServer([tmp_path]) as server:
         assert server.calls.newest_first() == []
     with pytest.raises(NoTranscript):

@@ -59,7 +59,7 @@ def collected(pytester: pytest.Pytester, test: str, *, marks: str = "") -> list[
     return [line.partition("[")[2].rstrip("]") for line in result.outlines if "::" in line]
 
 
-def test_a_hostile_test_runs_on_its_eras_and_under_every_network(pytester: pytest.Pytester) -> None:
+def test_hostile_test_runs_on_its_eras_and_networks(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -108,7 +108,7 @@ async def test_booking(): ...
     assert collected(pytester, test) == ["retry", *HOSTILE, "deploy"]
 
 
-def test_texts_that_are_said_to_be_secret_must_not_be_in_tokens(pytester: pytest.Pytester) -> None:
+def test_declared_secrets_must_not_appear_in_tokens(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -140,15 +140,13 @@ async def test_another_booking():
         ("over='pigeon'", "over='pigeon': it is 'memory' or 'http'"),
     ],
 )
-def test_a_mistake_in_the_mark_is_a_usage_error_that_says_what_there_is(
-    pytester: pytest.Pytester, options: str, error: str
-) -> None:
+def test_mistaken_mark_lists_the_valid_options(pytester: pytest.Pytester, options: str, error: str) -> None:
     result = run(pytester, f"\n@pytest.mark.roundtrip({options})\nasync def test_booking(): ...\n")
     assert result.ret in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERRUPTED)
     result.stdout.fnmatch_lines([f"*test_cinema.py::test_booking: @pytest.mark.roundtrip: {error}*"])
 
 
-def test_what_a_plain_server_object_cannot_show_is_skipped_with_what_it_would_take(pytester: pytest.Pytester) -> None:
+def test_network_impossible_for_a_plain_server_is_skipped_with_reason(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -186,7 +184,7 @@ async def test_at_peace(): ...
     assert ids == ["retry", "hop", "drop", "retry", "live", "drop", "retry"]
 
 
-def test_a_test_that_does_not_hold_under_one_network_fails_there_only(pytester: pytest.Pytester) -> None:
+def test_test_failing_under_one_network_fails_only_there(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """

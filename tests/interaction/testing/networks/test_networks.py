@@ -129,26 +129,26 @@ FINDS = [
 
 
 @pytest.mark.parametrize("find", FINDS, ids=lambda find: f"{find.flaw.name.lower()}-{find.network.name}-{find.tool}")
-async def test_each_flaw_is_found_by_its_network_only_and_said_what_it_is(find: Find) -> None:
+async def test_each_flaw_is_found_by_its_own_network(find: Find) -> None:
     honest = await call(maker(find.flaw), find.tool)
     assert honest.text == HONEST[find.tool]
     with pytest.raises(Breach, match=find.says):
         await call(maker(find.flaw), find.tool, find.network)
 
 
-async def test_calls_that_are_mixed_up_fail_the_test_by_its_own_assertion() -> None:
+async def test_mixed_up_calls_fail_the_test_assertion() -> None:
     assert (await call(maker(Flaw.MIXES_CALLS), "book")).text == HONEST["book"]
     conversation = await call(maker(Flaw.MIXES_CALLS), "book", Interleave())
     assert conversation.text == "book: front, nuts, number 1"
 
 
-async def test_a_server_that_starts_over_elsewhere_never_ends_and_the_test_is_told() -> None:
+async def test_endlessly_restarting_server_is_reported() -> None:
     with pytest.raises(AssertionError, match="still asks after 10 rounds"):
         await call(maker(Flaw.STARTS_OVER_ON_UNKNOWN_CALLS), "book", Hop())
 
 
 @pytest.mark.parametrize("rolling", [False, True])
-async def test_answers_that_belong_to_places_move_when_another_build_takes_over(rolling: bool) -> None:
+async def test_positional_answers_move_when_another_build_takes_over(rolling: bool) -> None:
     assert HONEST["transfer"] == (await call(maker(), "transfer")).text
     kept = await call(maker(), "transfer", Deploy(maker(reversed_questions=True), rolling=rolling))
     assert (kept.text, kept.keys) == (HONEST["transfer"], ["sender", "receiver"])
@@ -224,7 +224,7 @@ async def test_networks_go_over_http(name: str) -> None:
     ],
     ids=["hop", "restart", "rotate"],
 )
-async def test_a_server_object_cannot_be_had_twice_and_it_is_said_what_could(network: Network, says: str) -> None:
+async def test_single_server_object_cannot_be_duplicated_and_says_why(network: Network, says: str) -> None:
     with pytest.raises(Inapplicable, match=says):
         await call(make(), "book", network)
 

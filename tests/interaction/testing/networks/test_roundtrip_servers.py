@@ -185,7 +185,7 @@ async def test_what_roundtrip_fixed_is_known_to_who_eavesdrops() -> None:
         await user.call("pay", film="Solaris")
 
 
-async def test_another_build_with_another_question_asks_it_and_the_first_keeps_its_own() -> None:
+async def test_other_build_asks_its_own_question_beside_the_first() -> None:
     def other(keys: Sequence[bytes]) -> Server[Any]:
         server = Server[Any]("shop", keys=keys)
 
@@ -213,7 +213,7 @@ async def test_a_server_object_serves_where_one_instance_is_enough(network: Any)
     assert call.value == f"{ORDER} True"
 
 
-async def test_interleave_finds_what_is_kept_from_one_call_to_the_next() -> None:
+async def test_interleave_finds_state_shared_between_calls() -> None:
     kept: dict[str, bool] = {}
     server = Server[Any]("cinema", keys=[b"k" * 32])
 

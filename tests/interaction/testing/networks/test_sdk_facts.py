@@ -100,7 +100,7 @@ def run(pytester: pytest.Pytester, test: str) -> pytest.RunResult:
     return pytester.runpytest_inprocess("-rA", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist")
 
 
-def test_a_last_leg_that_arrives_twice_runs_the_body_twice_and_nothing_else_is_found(
+def test_repeated_last_leg_runs_the_sdk_body_twice(
     pytester: pytest.Pytester,
 ) -> None:
     result = run(
@@ -127,7 +127,7 @@ async def test_booking():
     )
 
 
-def test_without_keys_of_its_own_only_the_instance_that_asked_can_go_on(pytester: pytest.Pytester) -> None:
+def test_keyless_sdk_instances_cannot_share_calls(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -161,7 +161,7 @@ BY_WORDING = """{re.compile("sender"): "ada", re.compile("receiver"): "eve"}"""
 BY_NAME = """{"account@sender": "ada", "account@receiver": "eve"}"""
 
 
-def test_two_closures_of_one_wording_swap_their_answers_when_parameters_are_reordered(
+def test_reordered_sdk_closures_with_one_wording_swap_answers(
     pytester: pytest.Pytester,
 ) -> None:
     result = run(pytester, TRANSFER.format(make="sdk(keys)", wording="Whose account?", answers=BY_SDK_NAME))
@@ -174,7 +174,7 @@ def test_two_closures_of_one_wording_swap_their_answers_when_parameters_are_reor
     )
 
 
-def test_two_closures_of_different_wordings_are_asked_anew_when_parameters_are_reordered(
+def test_reordered_sdk_closures_with_different_wordings_ask_again(
     pytester: pytest.Pytester,
 ) -> None:
     result = run(pytester, TRANSFER.format(make="sdk(keys)", wording="Account of the {}?", answers=BY_WORDING))

@@ -16,9 +16,7 @@ def test_two_calls_that_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == snapshot
 
 
-def test_the_same_call_of_two_files_is_the_same_but_for_times(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_equal_calls_of_two_files_differ_only_in_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = shelf(tmp_path)
     later = [line.model_copy(update={"at": line.at + 5000}) for line in retry_call()]
     other = write(tmp_path / "other.jsonl", later)
@@ -35,7 +33,7 @@ def test_json_has_both_calls_and_what_differs(tmp_path: Path, capsys: pytest.Cap
     assert {"round": None, "key": None, "what": "tool", "a": "order", "b": "sell"} in told["differences"]
 
 
-def test_a_call_or_a_file_that_is_not_there_is_trouble(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_call_or_file_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(shelf(tmp_path))
     assert main(["trace", "diff", RETRY, "none", path]) == 2
     assert "there is no call 'none'" in capsys.readouterr().err

@@ -94,7 +94,7 @@ def test_since_takes_an_age(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["--state", "won"], "invalid choice: 'won'"),
     ],
 )
-def test_filters_that_mean_nothing_are_refused(
+def test_filters_that_mean_nothing_are_rejected(
     path: Path, filters: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -145,9 +145,7 @@ def test_transcript_in_the_place_of_a_call_is_recognized(path: Path, capsys: pyt
     assert f"a call must be named before it; write: last {path}" in capsys.readouterr().err
 
 
-def test_lines_that_could_not_be_read_are_told_on_standard_error(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unreadable_lines_are_reported_on_stderr(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(path, ["{", "}", '{"v":7}'])
     assert main(["trace", "ls", "--json", str(path)]) == 0
     printed = capsys.readouterr()

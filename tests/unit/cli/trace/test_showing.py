@@ -68,7 +68,7 @@ def test_a_leg_that_was_begun_and_never_ended_is_told() -> None:
     assert "waits for" not in text
 
 
-def test_a_call_whose_beginning_is_missing_is_shown_as_far_as_it_is_known() -> None:
+def test_call_without_its_beginning_is_shown_as_known() -> None:
     text = shown(ended(leg=2, round=1))
     assert text.startswith("call-1  ?  completed\n")
     assert "its first line is missing" in text
@@ -120,9 +120,7 @@ def test_options_may_stand_anywhere(arguments: list[str], tmp_path: Path, capsys
     assert RETRY in capsys.readouterr().out
 
 
-def test_a_name_that_fits_none_or_several_calls_is_refused_with_candidates(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ambiguous_or_unknown_call_id_lists_candidates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "calls.jsonl", [began(call=f"call-{number}", serving=number + 1) for number in range(12)])
     for name, message in (
         ("call-1", "call-1  order"),
@@ -163,7 +161,7 @@ def test_hostile_text_is_spelled_out(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.replace("\n", "").isprintable()
 
 
-def test_the_calls_of_the_shelf_are_all_found_by_a_prefix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_listed_calls_are_all_found_by_prefix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = shelf(tmp_path)
     for call in (RETRY, LIVE, PENDING):
         assert main(["trace", "show", call[:2], str(path)]) == 0

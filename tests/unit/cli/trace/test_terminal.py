@@ -80,7 +80,7 @@ def table(columns: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return [line.rstrip() for line in ESCAPE.sub("", out.text).splitlines()]
 
 
-def test_columns_that_do_not_fit_are_left_out_by_their_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_are_dropped_by_weight_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table("80", monkeypatch)[0].split() == ["call", "when", "tool", "legs"]
     assert table("36", monkeypatch)[0].split() == ["call", "when", "tool"]
     assert table("24", monkeypatch) == ["call          tool", "abcdefghijkl  order", "mnopqrstuvwx  sell"]

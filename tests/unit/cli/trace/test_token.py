@@ -75,7 +75,7 @@ def test_a_token_is_read_from_standard_input_without_keys(
     assert "\x1b" not in shown
 
 
-def test_a_token_in_a_file_is_verified_and_opened_with_keys_from_the_environment(
+def test_token_file_is_verified_with_keys_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     older = b"b" * 64
@@ -109,7 +109,7 @@ def test_keys_come_from_a_file_one_on_each_line(
     ids=["another key", "another signature"],
 )
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
-def test_a_token_that_does_not_verify_is_shown_with_its_reason_and_exits_with_one(
+def test_unverified_token_shows_its_reason_and_exits_with_one(
     token: str,
     key: bytes,
     reason: str,
@@ -142,7 +142,7 @@ def test_an_encrypted_token_says_that_it_needs_keys(
 
 
 @pytest.mark.parametrize("prefix", ["", " ", "state="])
-def test_a_token_as_an_argument_is_refused_and_not_repeated(prefix: str) -> None:
+def test_a_token_as_an_argument_is_rejected_and_not_repeated(prefix: str) -> None:
     for token in (TOKEN, AESGCMRequestStateCodec([NEW]).seal(b"state"), "rt1." + "A" * 40):
         told = failure(prefix + token)
         assert "shell's history" in told
@@ -150,7 +150,7 @@ def test_a_token_as_an_argument_is_refused_and_not_repeated(prefix: str) -> None
         assert token[:20] not in told
 
 
-def test_a_file_that_is_not_there_is_an_error_that_does_not_repeat_what_may_be_a_secret(tmp_path: Path) -> None:
+def test_missing_file_error_does_not_repeat_a_possible_secret(tmp_path: Path) -> None:
     assert failure("no-such-file") == "cannot read the file with the token: No such file or directory"
     assert "Is a directory" in failure(str(tmp_path))
     assert "File name too long" in failure("A" * 5000)
@@ -215,7 +215,7 @@ def outcome(*options: str) -> str:
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
-def test_data_that_is_nested_too_deeply_is_an_error_and_no_traceback(
+def test_deeply_nested_data_is_an_error_without_a_traceback(
     options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcomes: list[str] = []
@@ -235,7 +235,7 @@ def test_data_that_is_nested_too_deeply_is_an_error_and_no_traceback(
     assert set(outcomes) <= {"shown", "what the token holds is nested too deeply to be shown"}
 
 
-def test_a_state_that_is_no_journal_is_said_to_be_none(
+def test_state_that_is_no_journal_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     give(monkeypatch, codec().seal(claims() + b"[2]"))

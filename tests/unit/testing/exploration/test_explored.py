@@ -70,7 +70,7 @@ def test_questions_beyond_the_depth_are_counted() -> None:
     assert table.splitlines()[1] == "1  a decline   and 2 more  completed"
 
 
-def test_a_table_fits_a_terminal_and_still_tells_its_paths_apart() -> None:
+def test_table_fits_a_terminal_and_distinguishes_paths() -> None:
     long = "a_question_of_a_very_long_name_" * 2
     many = [path(*((long, action),) * 3, text="word " * 40) for action in PathAction]
     lines = explored(*many).table().splitlines()
@@ -121,7 +121,7 @@ def test_no_crash_passes_the_assertion() -> None:
     explored(path(), path(outcome=PathOutcome.FAILED)).assert_no_crash()
 
 
-def test_a_path_without_an_end_is_as_bad_as_a_crash() -> None:
+def test_endless_path_is_as_bad_as_a_crash() -> None:
     with pytest.raises(AssertionError, match="came to no end"):
         explored(path(), path(outcome=PathOutcome.UNFINISHED)).assert_no_crash()
 

@@ -34,7 +34,7 @@ def test_nothing_is_chosen_where_nothing_is_said(which: object) -> None:
     assert choose(which, deploy=make) == []
 
 
-def test_true_is_every_network_and_the_other_build_where_there_is_one() -> None:
+def test_true_selects_every_network_and_other_builds() -> None:
     assert names(True) == [*NETWORKS]
     assert names(True, deploy=make) == [*NETWORKS, "deploy"]
     assert names(True, deploy=make, without=["deploy", "hop"]) == [name for name in NETWORKS if name != "hop"]
@@ -44,7 +44,7 @@ def test_every_network_is_called_as_it_says() -> None:
     assert {name: make_network().name for name, make_network in NETWORKS.items()} == {name: name for name in NETWORKS}
 
 
-def test_a_list_is_taken_in_its_order_and_tuples_are_stacks() -> None:
+def test_list_keeps_its_order_and_tuples_stack() -> None:
     chosen = ["tamper", ("hop", Duplicate(at_once=True)), Drop(leg=2), Deploy(make, rolling=True)]
     assert names(chosen) == ["tamper", "hop+duplicate-at-once", "drop-leg-2", "deploy-rolling"]
     assert names(chosen, without=["hop+duplicate-at-once", "drop-leg-2", "swap"]) == ["tamper", "deploy-rolling"]
@@ -79,7 +79,7 @@ def asked(leg: LegRequest, token: str) -> LegDelivery:
     return LegDelivery(leg, InputRequiredResult(request_state=token))
 
 
-def test_the_history_of_a_leg_is_what_led_to_it_and_nothing_that_was_sent_besides() -> None:
+def test_leg_history_is_its_causal_chain_only() -> None:
     first = LegRequest("book")
     opening, again = asked(first, "one"), asked(first, "another call's")
     second = LegRequest("book", answers={}, state="one")
@@ -95,7 +95,7 @@ def test_the_history_of_a_leg_is_what_led_to_it_and_nothing_that_was_sent_beside
     assert route.before(LegRequest("book", answers={}, state="a token that nobody gave")) is None
 
 
-def test_a_token_that_is_given_twice_leads_to_its_history_too() -> None:
+def test_duplicated_token_leads_to_its_history_too() -> None:
     opening = asked(LegRequest("book"), "the same")
     again = asked(LegRequest("book", answers={}, state="the same"), "the same")
     assert Route(ANYBODY, ANYBODY, [opening, again]).history(LegRequest("book", answers={}, state="the same")) == [

@@ -69,7 +69,7 @@ def written(pytester: pytest.Pytester, tests: str) -> Path:
     return pytester.makepyfile(test_cinema=SERVER + tests)
 
 
-def test_a_missing_snapshot_fails_is_written_on_request_and_then_holds_the_tool_to_it(
+def test_missing_snapshot_fails_or_is_written_on_request(
     pytester: pytest.Pytester,
 ) -> None:
     written(pytester, TEST)
@@ -179,7 +179,7 @@ async def test_booking(call_snapshot):
     ]
 
 
-def test_something_else_than_a_call_is_refused_with_what_to_compare(pytester: pytest.Pytester) -> None:
+def test_non_call_is_rejected_with_advice(pytester: pytest.Pytester) -> None:
     written(
         pytester,
         """
@@ -192,7 +192,7 @@ async def test_booking(call_snapshot):
     result.stdout.fnmatch_lines(["*compare what `await User(...).call(...)` gave; this is a str*"])
 
 
-def test_without_syrupy_only_the_fixtures_fail_and_say_what_to_install(pytester: pytest.Pytester) -> None:
+def test_missing_syrupy_fails_only_the_fixtures_with_advice(pytester: pytest.Pytester) -> None:
     written(
         pytester,
         TEST

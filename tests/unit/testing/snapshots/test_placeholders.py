@@ -100,7 +100,7 @@ def test_short_states_are_tokens_where_they_stand_alone() -> None:
     assert Placeholders(["10"]).over(["10", "Pay 10 EUR?"]) == ["<token 1>", "Pay 10 EUR?"]
 
 
-def test_the_same_value_has_the_same_number_and_another_the_next() -> None:
+def test_equal_values_share_a_number() -> None:
     one, other = str(uuid.uuid4()), str(uuid.uuid4())
     told = Placeholders().over({"a": one, other: [f"{other} after {one.upper()}", one], "n": 3})
     assert told == {"a": "<id 1>", "<id 2>": ["<id 2> after <id 3>", "<id 1>"], "n": 3}

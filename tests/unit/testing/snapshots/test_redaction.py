@@ -16,7 +16,7 @@ def test_a_field_is_redacted_at_any_depth() -> None:
     assert redacted(value, "card") == {"card": REDACTED, "people": [{"card": REDACTED, "name": "Ada"}]}
 
 
-def test_texts_that_repeat_a_value_are_redacted_and_short_values_are_left_in_them() -> None:
+def test_repeated_secret_texts_are_redacted_and_short_values_stay() -> None:
     value = {"card": ["4111-2222", 55667788, "12", True], "said": "4111-2222 of 12 for 55667788", "n": 55667788}
     assert redacted(value, "card")["said"] == f"{REDACTED} of 12 for {REDACTED}"
     assert redacted(value, "card")["n"] == REDACTED

@@ -87,7 +87,7 @@ def call_of(message: str = "Which?", result: Any = None, **arguments: Any) -> Co
     )
 
 
-def test_nothing_that_a_terminal_obeys_is_left_and_nobody_can_write_as_the_kit_does() -> None:
+def test_terminal_controls_and_forged_lines_are_neutralized() -> None:
     text = call_text(call_of("Red \x1b[31m\u202e\r\n-> declined\nround 2  ", note="\x1b]0;title\x07"))
     assert "\x1b" not in text
     assert "\u202e" not in text
@@ -132,7 +132,7 @@ def test_every_part_can_be_left_out() -> None:
     assert call_text(call_of(), sieve=Sieve(include=props("end"))).strip() == "completed"
 
 
-def test_a_matcher_puts_what_it_likes_in_the_place_of_a_value() -> None:
+def test_matcher_replaces_a_value_freely() -> None:
     text = call_text(call_of(result={"price": 3.5}), sieve=Sieve(matcher=path_type({"result.price": (float,)})))
     assert "price: float" in text
 

@@ -59,7 +59,7 @@ def test_every_state_and_every_arrow_is_drawn_once(name: str) -> None:
 
 
 @every_table
-def test_no_label_meets_another_or_a_state_and_all_are_on_the_drawing(name: str) -> None:
+def test_labels_overlap_neither_each_other_nor_states(name: str) -> None:
     tree = drawn(name)
     placed = [*areas(tree, "rt-label", "rt-back"), *areas(tree, "rt-state", "rt-box")]
     assert overlapping(placed) == []
@@ -69,7 +69,7 @@ def test_no_label_meets_another_or_a_state_and_all_are_on_the_drawing(name: str)
 
 
 @every_table
-def test_every_arrow_starts_at_its_source_and_ends_at_its_target(name: str) -> None:
+def test_every_arrow_runs_from_source_to_target(name: str) -> None:
     tree = drawn(name)
     boxes = {area.name: area for area in areas(tree, "rt-state", "rt-box")}
     for arrow in arrows_of(tree):
@@ -82,7 +82,7 @@ def test_every_arrow_starts_at_its_source_and_ends_at_its_target(name: str) -> N
 
 
 @every_table
-def test_no_upright_line_of_one_event_runs_along_that_of_another(name: str) -> None:
+def test_vertical_lines_of_one_event_do_not_overlap(name: str) -> None:
     upright: list[tuple[tuple[str | None, str | None], float, float, float]] = []
     for arrow in arrows_of(drawn(name)):
         (path,) = elements(arrow, "path", "rt-line")
@@ -108,7 +108,7 @@ def arrows_of(tree: Element) -> list[Element]:
 VISITED = [(State.RECEIVED, Event.BEGIN), (State.RESOLVING, Event.ASK)]
 
 
-def test_where_a_call_went_is_marked_by_a_class_a_dot_and_in_words() -> None:
+def test_path_is_marked_by_class_dot_and_words() -> None:
     tree = parse(machine_svg(visited=VISITED, current=State.AWAITING_INPUT))
     visited = list(elements(tree, "g", "rt-visited"))
     arrows = [each for each in visited if "rt-arrow" in each.get("class", "")]
@@ -157,7 +157,7 @@ def test_a_call_starts_where_nothing_else_leads() -> None:
     assert end == [received.left, (received.top + received.bottom) / 2]
 
 
-def test_the_drawing_is_one_image_with_a_name_to_assistive_software() -> None:
+def test_drawing_is_one_named_image_for_assistive_software() -> None:
     tree = parse(machine_svg())
     assert tree.get("role") == "img"
     assert [child.tag.rpartition("}")[2] for child in tree][:2] == ["title", "desc"]
@@ -171,7 +171,7 @@ def test_a_page_with_a_strict_policy_can_hold_it() -> None:
     assert not re.search(r"\son\w+=|href|url\(|\sid=", drawing)
 
 
-def test_one_that_stands_alone_brings_its_styles_for_light_and_dark() -> None:
+def test_standalone_drawing_has_light_and_dark_styles() -> None:
     tree: Any = parse(machine_svg(standalone=True))
     (style,) = elements(tree, "style")
     assert (style.text or "").strip() == STYLE.strip()
@@ -180,7 +180,7 @@ def test_one_that_stands_alone_brings_its_styles_for_light_and_dark() -> None:
     assert "@import" not in STYLE
 
 
-def test_every_class_that_is_drawn_has_a_rule_or_is_a_name_for_one() -> None:
+def test_every_drawn_class_has_a_style_rule() -> None:
     drawing = machine_svg(visited=VISITED, current=State.COMPLETED)
     used = {name for names in re.findall(r'class="([^"]+)"', drawing) for name in names.split()}
     assert used - set(re.findall(r"\.(rt-[\w-]+)", STYLE)) == {"rt-arrow", "rt-begin", "rt-state"}

@@ -8,7 +8,7 @@ from roundtrip.trace.drawings.machine import Format, draw_machine
 from roundtrip.trace.drawings.page import page
 
 
-def test_the_policy_names_the_one_style_sheet_and_forbids_all_else() -> None:
+def test_policy_allows_one_style_sheet_and_nothing_else() -> None:
     html = draw_machine(Format.HTML)
     (sheet,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
     hashed = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
@@ -21,7 +21,7 @@ def test_the_policy_names_the_one_style_sheet_and_forbids_all_else() -> None:
     ]
 
 
-def test_a_page_loads_nothing_runs_nothing_and_is_light_and_dark() -> None:
+def test_page_loads_and_runs_nothing() -> None:
     html = draw_machine(Format.HTML)
     assert not re.search(r"<script|<link|<img|<iframe|\ssrc=|href=|@import|url\(|\sstyle=|\son\w+=", html)
     assert "color-scheme: light dark" in html

@@ -58,7 +58,7 @@ def draw(format: Format, *tools: str) -> str:
     return draw_plans({tool: plans[tool] for tool in tools or plans}, format)
 
 
-def test_text_reads_from_the_tool_down_to_what_it_stands_on() -> None:
+def test_text_lists_the_tool_before_its_requirements() -> None:
     assert (
         draw(Format.TEXT)
         == """\
@@ -81,7 +81,7 @@ close
     )
 
 
-def test_mermaid_draws_each_box_once_and_quotes_what_is_no_name() -> None:
+def test_mermaid_draws_each_box_once_and_quotes_names() -> None:
     drawing = draw(Format.MERMAID, "order")
     assert drawing.startswith("flowchart LR\n")
     assert drawing.count('"price<br/>once per call"') == 1
@@ -89,7 +89,7 @@ def test_mermaid_draws_each_box_once_and_quotes_what_is_no_name() -> None:
     assert '-.->|"consent (outcome)"| t0' in drawing
 
 
-def test_dot_draws_each_box_once_and_quotes_what_is_no_name() -> None:
+def test_dot_draws_each_box_once_and_quotes_names() -> None:
     drawing = draw(Format.DOT, "order")
     assert drawing.startswith("digraph tools {\n")
     assert drawing.endswith("\n}")
@@ -114,7 +114,7 @@ def test_several_tools_are_framed_in_one_document(format: Format) -> None:
     assert "subgraph" not in draw(format, "order")
 
 
-def test_an_argument_known_by_an_alias_is_drawn_under_the_name_that_the_function_has_for_it() -> None:
+def test_aliased_argument_is_drawn_under_its_function_name() -> None:
     server: Server[Any] = Server("shop")
 
     def shout(title: str) -> str:

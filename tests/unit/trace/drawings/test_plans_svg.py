@@ -118,7 +118,7 @@ def test_no_box_meets_another_and_its_texts_fit_into_it(name: str) -> None:
 
 
 @every_graph
-def test_no_line_runs_behind_a_box_that_it_does_not_join(name: str) -> None:
+def test_no_line_runs_behind_an_unrelated_box(name: str) -> None:
     tree = drawn(name)
     boxes = areas(tree, "rt-node", "rt-box")
     paths = [path.get("d", "") for path in elements(tree, "path", "rt-line")]
@@ -151,7 +151,7 @@ def test_boxes_stand_right_of_what_they_need() -> None:
     assert left["stock"] < left["depot"] < left["order"]
 
 
-def test_several_tools_are_framed_one_under_the_other_and_one_is_not() -> None:
+def test_several_tools_are_framed_and_one_is_not() -> None:
     tree = parse(plans_svg(shop()))
     assert len(list(elements(tree, "rect", "rt-frame"))) == 2
     plans = [each.get("data-tool") for each in elements(tree, "g", "rt-plan")]
@@ -162,7 +162,7 @@ def test_several_tools_are_framed_one_under_the_other_and_one_is_not() -> None:
     assert not list(elements(parse(plans_svg(shop()[:1])), "rect", "rt-frame"))
 
 
-def test_what_a_box_is_can_be_told_by_its_class_and_in_words() -> None:
+def test_box_kind_is_readable_by_class_and_words() -> None:
     nodes = {each.get("data-box"): each for each in elements(parse(plans_svg(shop()[:1])), "g", "rt-node")}
     told = {title_of(node): node.get("class", "").split()[1] for node in nodes.values()}
     assert told == {

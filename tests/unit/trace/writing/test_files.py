@@ -23,14 +23,14 @@ def lines_of(path: Path) -> list[bytes]:
     return path.read_bytes().splitlines(keepends=True)
 
 
-def test_a_file_is_made_for_its_owner_alone_with_the_folders_above_it(tmp_path: Path) -> None:
+def test_new_file_and_folders_are_private(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "er" / "calls.jsonl"
     LineFile(path, max_bytes=SOME, keep=1).append(b"one\n")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert path.read_bytes() == b"one\n"
 
 
-def test_a_file_that_is_there_is_gone_on_with_under_the_permissions_that_it_has(tmp_path: Path) -> None:
+def test_existing_file_keeps_its_permissions(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     path.write_bytes(b"before\n")
     path.chmod(0o640)
@@ -51,7 +51,7 @@ def test_full_files_are_numbered_and_the_oldest_goes(tmp_path: Path) -> None:
     assert sorted(other.name for other in tmp_path.iterdir()) == ["calls.jsonl", "calls.jsonl.1", "calls.jsonl.2"]
 
 
-def test_without_old_files_to_keep_a_full_one_is_begun_anew(tmp_path: Path) -> None:
+def test_full_file_without_backups_is_restarted(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     file = LineFile(path, max_bytes=25, keep=0)
     for number in range(5):
@@ -60,7 +60,7 @@ def test_without_old_files_to_keep_a_full_one_is_begun_anew(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_line_that_is_larger_than_a_file_may_be_gets_one_of_its_own(tmp_path: Path) -> None:
+def test_oversized_line_gets_its_own_file(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     file = LineFile(path, max_bytes=10, keep=3)
     for line in (b"a\n", b"b" * 50 + b"\n", b"c\n"):
@@ -96,9 +96,7 @@ def test_a_full_disk_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert "No space left on device" in record.getMessage()
 
 
-def test_a_place_that_cannot_be_written_to_is_one_warning_and_another_when_it_can_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unwritable_place_warns_once_per_outage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     blocked = tmp_path / "blocked"
     blocked.write_text("a file where a folder is needed")
     file = LineFile(blocked / "calls.jsonl", max_bytes=SOME, keep=1)
@@ -114,7 +112,7 @@ def test_a_place_that_cannot_be_written_to_is_one_warning_and_another_when_it_ca
     assert (blocked / "calls.jsonl").read_bytes() == b"kept\nkept\n"
 
 
-def test_a_line_that_was_cut_short_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncated_line_spoils_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "calls.jsonl"
     file = LineFile(path, max_bytes=SOME, keep=1)
     true_write = os.write
@@ -129,7 +127,7 @@ def test_a_line_that_was_cut_short_takes_no_other_with_it(tmp_path: Path, monkey
     assert path.read_bytes() == b"fir\nsecond\n"
 
 
-def test_half_a_line_that_a_killed_process_left_takes_no_other_with_it(tmp_path: Path) -> None:
+def test_half_line_of_a_killed_process_spoils_no_other(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     path.write_bytes(b"whole\nhal")
     LineFile(path, max_bytes=SOME, keep=1).append(b"next\n")
@@ -165,7 +163,7 @@ for number in range(count):
 """
 
 
-def test_processes_that_write_and_rotate_at_once_lose_no_line_and_mix_none(tmp_path: Path) -> None:
+def test_concurrent_writers_and_rotation_lose_no_line(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, name, "400", str(path)], cwd=ROOT) for name in ("a", "b", "c")

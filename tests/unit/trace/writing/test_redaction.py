@@ -38,7 +38,7 @@ def test_anything_at_all_has_a_digest_and_can_be_revealed(value: Any) -> None:
     revealed(value)
 
 
-def test_equal_values_have_equal_digests_under_one_key_and_others_under_another() -> None:
+def test_equal_values_have_equal_digests_under_one_key() -> None:
     assert hidden({"a": 1}) == hidden({"a": 1})
     assert hidden({"a": 1}) != hidden({"a": 2})
     assert hidden({"a": 1})["digest"] != hidden({"a": 1}, OTHER_KEY)["digest"]
@@ -77,7 +77,7 @@ def test_what_readers_could_not_read_is_named_by_its_type() -> None:
     assert revealed([[[1]]]) == [[[1]]]
 
 
-def test_the_name_of_a_question_without_one_is_no_digest_that_can_be_tried_out() -> None:
+def test_unnamed_question_name_is_not_a_testable_digest() -> None:
     redaction, name = Redaction(KEY, frozenset()), "unnamed-Qm9vX2Zvb2JhckRlYWRiZWVm-1"
     told = redaction.name(name)
     assert told.startswith("unnamed-")
@@ -93,6 +93,6 @@ def test_all_can_be_said_in_several_ways(given: Any) -> None:
     assert read_reveal(given) == frozenset(REVEALABLE)
 
 
-def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
+def test_an_unknown_kind_is_rejected_with_those_there_are() -> None:
     with pytest.raises(ValueError, match=r"some of arguments, answers, .*; unknown: secrets"):
         read_reveal(["answers", "secrets"])  # type: ignore[list-item]
