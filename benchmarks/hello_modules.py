@@ -1,7 +1,7 @@
 """Count the modules and lines of roundtrip that a hello server loads until it has answered its first call.
 
-    python -m benchmarks.hello_modules          # the two figures and the targets
-    python -m benchmarks.hello_modules --list   # each module with its lines, the longest first
+python -m benchmarks.hello_modules          # the two figures and the targets
+python -m benchmarks.hello_modules --list   # each module with its lines, the longest first
 """
 
 import argparse
