@@ -51,7 +51,7 @@ def visited(tab: Tab) -> set[tuple[str | None, str | None]]:
     }
 
 
-def test_it_opens_from_a_file_without_a_request(tab: Tab, open_page: Open, order: TracedCall, tmp_path: Path) -> None:
+def test_page_opens_from_a_file_without_a_request(tab: Tab, open_page: Open, order: TracedCall, tmp_path: Path) -> None:
     tab.page.context.set_offline(True)
     open_page(order)
     tab.press("End", "Home", "j")

@@ -55,7 +55,7 @@ def write(path: Path, tale: Tale, *, since: int = 0) -> None:
         opened.write(text)
 
 
-def test_the_list_and_a_page_are_kept_up_to_date(tab: Tab, served: Served, folder: Path) -> None:
+def test_list_and_page_stay_current(tab: Tab, served: Served, folder: Path) -> None:
     tab.page.goto(served.url)
     tab.page.wait_for_selector("html[data-ready]")
     assert tab.text("#count") == "0 of 0 calls"
@@ -117,7 +117,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.Captur
     assert "nothing.jsonl" in capsys.readouterr().err
 
 
-def test_a_port_that_is_taken_or_none_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_taken_or_missing_port_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["trace", "serve", "--port", str(port), str(tmp_path)]) == 2

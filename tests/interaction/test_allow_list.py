@@ -15,7 +15,7 @@ from tests.players import connect
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_allow_list_stands_above_all_that_is_enabled(era: Era) -> None:
+async def test_allow_list_overrides_everything_enabled(era: Era) -> None:
     server, switch = Server[Any]("shop"), Switch()
     for name in ("find", "order", "burn"):
         server.add_tool(saying(name), name, enabled=switch if name == "order" else True)

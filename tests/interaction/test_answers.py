@@ -126,7 +126,7 @@ async def test_client_returning_without_its_state_starts_a_new_call() -> None:
     assert list(hopper.questions) == ["how_many", "whose"]
 
 
-async def test_answers_that_nobody_asked_for_are_ignored() -> None:
+async def test_unasked_answers_are_ignored() -> None:
     """Shows S8."""
     hopper = LegByLeg(shop)
     await hopper.leg("order", answers={"how_many": {"copies": 1}, "invented": {"x": 1}})

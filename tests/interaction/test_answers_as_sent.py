@@ -202,7 +202,7 @@ async def test_call_is_answered_as_the_sdk_would_answer(name: str) -> None:
         pytest.param({"name": "none"}, id="unknown"),
     ],
 )
-async def test_malformed_calls_are_rejected_as_the_sdk_refuses_them(params: Json) -> None:
+async def test_malformed_calls_are_rejected_like_by_the_sdk(params: Json) -> None:
     async with _both_ways() as (short, long):
         ours, theirs = await short.post("tools/call", params), await long.post("tools/call", params)
 

@@ -153,7 +153,7 @@ async def test_a_token_is_good_for_its_own_caller_alone(
 
 @every_policy
 @pytest.mark.parametrize("name", [7, b"ann", ValueError("secret")], ids=repr)
-async def test_who_cannot_be_told_gets_no_token(policy: Policy, name: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unidentified_caller_gets_no_token(policy: Policy, name: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Shows S5."""
     with pytest.raises(MCPError) as caught:
         await LegByLeg([policy(Caller(name), 600.0)]).leg("order", {})
@@ -212,7 +212,7 @@ async def test_codec_that_cannot_seal_gives_a_bare_internal_error(
 
 
 @pytest.mark.parametrize("failure", [*FAILURES, None, 7, "text", b"", b"{}", bytes(200), bytearray(b"x")], ids=repr)
-async def test_a_codec_that_fails_to_unseal_refuses(failure: Any) -> None:
+async def test_codec_failing_to_unseal_rejects_the_token(failure: Any) -> None:
     """Shows S4."""
     server = shop(RequestStateSecurity(codec=Broken("unseal", failure), bind_principal=None))
     assert await refused(server, "plain.00") == FROZEN

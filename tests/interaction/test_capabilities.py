@@ -107,7 +107,7 @@ ENOUGH: list[tuple[str, Json, str]] = [
 
 
 @pytest.mark.parametrize(("tool", "declared", "method"), ENOUGH)
-async def test_what_the_client_declared_it_is_asked(tool: str, declared: Json, method: str) -> None:
+async def test_client_is_asked_for_its_declared_capabilities(tool: str, declared: Json, method: str) -> None:
     """Shows S6. A bare `elicitation` means forms."""
     async with served(shop(), json_response=True) as url, wire(url) as post:
         answer = await post.post("tools/call", {"name": tool, "arguments": {}}, capabilities=declared)

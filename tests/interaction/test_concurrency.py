@@ -77,7 +77,7 @@ async def test_independent_resolvers_overlap(era: Era) -> None:
     assert result.structured_content == {"result": [0, 1, 2]}
 
 
-async def test_questions_go_out_in_plan_order_whatever_finished_first(era: Era) -> None:
+async def test_questions_are_sent_in_plan_order(era: Era) -> None:
     server = Server("shop")
     second_is_done = anyio.Event()
 

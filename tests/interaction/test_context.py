@@ -269,7 +269,7 @@ async def test_session_id_is_that_of_the_http_session() -> None:
 
 
 @pytest.mark.parametrize(("era", "stateless"), [(Era.RETRY, False), (Era.RETRY, True), (Era.LIVE, True)])
-async def test_a_session_id_that_is_only_claimed_is_none(era: Era, stateless: bool) -> None:
+async def test_unverified_session_id_is_ignored(era: Era, stateless: bool) -> None:
     """Where there are sessions, on the live era, one that does not exist is refused."""
     async with served(desk(), stateless_http=stateless) as url, transport_to(url, CLAIMED) as target:
         assert (await whose(target, era))["session"] is None

@@ -30,7 +30,7 @@ def deep_down() -> str:
 
 
 @pytest.mark.parametrize("function", [get_context, get_request, get_access_token, get_http_headers])
-def test_outside_of_a_request_there_is_none(function: Callable[[], object]) -> None:
+def test_request_functions_return_none_outside_of_a_request(function: Callable[[], object]) -> None:
     with pytest.raises(RuntimeError, match=rf"^{function.__name__}\(\) was called outside of a request"):
         function()
 

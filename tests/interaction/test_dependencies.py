@@ -80,7 +80,7 @@ async def test_a_resolver_sees_the_validated_object_that_the_body_sees(era: Era)
     assert first is second
 
 
-async def test_nobody_is_asked_when_the_resolver_knows_the_answer(era: Era) -> None:
+async def test_resolver_knowing_the_answer_asks_no_user(era: Era) -> None:
     made = await User(bookshop(), {"how_many": {"copies": 2}}, era=era).call("order", {"title": "Dune"})
     assert made.text == "2 x Dune, now"
     assert made.asked == ["How many copies of Dune?"]

@@ -176,7 +176,7 @@ async def test_values_are_put_in_by_position(era: Era) -> None:
     assert RUNS == {"account": 1, "plan": 1}
 
 
-async def test_one_function_with_other_values_put_in_is_another_dependency(era: Era) -> None:
+async def test_function_with_other_bound_values_is_another_dependency(era: Era) -> None:
     server = Server("shop")
 
     def doubled(number: int) -> int:
@@ -484,7 +484,7 @@ async def test_declined_question_ends_the_call_and_names_its_owner(era: Era, wor
     assert trace.events[-1] is Event.DECLINE
 
 
-async def test_who_annotates_the_outcome_receives_it_as_a_default_too(era: Era) -> None:
+async def test_annotated_outcome_default_is_an_outcome(era: Era) -> None:
     async def choose() -> Elicit[Choice]:
         return Elicit("Sure?", Choice)
 
@@ -555,7 +555,7 @@ FAILING: list[Callable[..., Any]] = [
 
 
 @pytest.mark.parametrize("failing", FAILING, ids=lambda fn: fn.__name__)
-async def test_what_a_dependency_raises_is_the_error_of_the_call(era: Era, failing: Callable[..., Any]) -> None:
+async def test_dependency_exception_becomes_the_call_error(era: Era, failing: Callable[..., Any]) -> None:
     trace = Steps()
     server = Server[Any]("shop", trace=trace)
 

@@ -173,7 +173,7 @@ REFUSED: dict[str, tuple[Any, list[str]]] = {
 
 
 @pytest.mark.parametrize(("marker", "parts"), REFUSED.values(), ids=list(REFUSED))
-def test_what_can_never_work_is_rejected_at_registration(marker: Any, parts: list[str]) -> None:
+def test_impossible_plan_is_rejected_at_registration(marker: Any, parts: list[str]) -> None:
     async def order(value: Annotated[str, marker]) -> str:
         return value
 
@@ -194,7 +194,7 @@ def test_a_buried_marker_of_the_tool_s_own_is_rejected() -> None:
         server_of(order)
 
 
-def test_what_is_no_function_is_rejected_where_it_is_written() -> None:
+def test_non_function_is_rejected_where_written() -> None:
     with pytest.raises(TypeError, match="Depends\\('ada'\\) takes functions"):
         Depends(cast("Any", "ada"))
     with pytest.raises(TypeError, match="Depends\\(7\\) takes functions"):

@@ -203,7 +203,7 @@ async def test_progress_and_logging_reach_the_client_during_a_leg(era: Era) -> N
     assert seen == [(1, 2, "half")]
 
 
-async def test_server_side_call_reports_that_nobody_can_be_asked() -> None:
+async def test_server_side_call_reports_a_missing_client() -> None:
     server = Server("shop")
     server.add_tool(confirmed)
 

@@ -64,7 +64,7 @@ async def test_ask_ends_the_call_of_a_silent_customer(era: Era, action: str) -> 
     )
 
 
-async def test_take_no_goes_on_whatever_the_customer_does(era: Era) -> None:
+async def test_take_no_completes_for_any_customer(era: Era) -> None:
     server = take_no.server
     assert await said(server, era, "Persuasion") == "Persuasion is yours today."
     assert (

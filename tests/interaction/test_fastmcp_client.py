@@ -145,14 +145,14 @@ async def data_of(server: Server[Any] | FastMCP[Any], era: Era) -> Any:
         return (await client.call_tool("give")).data
 
 
-async def test_it_speaks_both_eras_and_finds_the_newer_by_itself(connected: Connected, era: Era) -> None:
+async def test_client_speaks_both_eras_and_finds_the_newer(connected: Connected, era: Era) -> None:
     async with connected(Server[Any]("shop")) as client:
         assert client.protocol_version == PROTOCOLS[era]
     async with Client[Any](Server[Any]("shop")) as client:
         assert client.protocol_version == PROTOCOLS[Era.RETRY]
 
 
-async def test_it_lists_tools_with_their_tags_versions_and_schemas(connected: Connected) -> None:
+async def test_client_lists_tools_with_tags_versions_and_schemas(connected: Connected) -> None:
     server = Server[Any]("shop")
 
     @server.tool(tags={"books", "public"}, annotations={"readOnlyHint": True}, meta={"team": "a"}, version="1.2")
@@ -175,7 +175,7 @@ async def test_it_lists_tools_with_their_tags_versions_and_schemas(connected: Co
 
 
 @pytest.mark.parametrize("what", SAME)
-async def test_it_makes_the_value_that_the_tool_returned(era: Era, what: str) -> None:
+async def test_client_rebuilds_the_returned_value(era: Era, what: str) -> None:
     annotation, value = SAME[what]
     server = Server[Any]("shop")
     server.add_tool(returning(annotation, value))
@@ -281,7 +281,7 @@ async def test_failures_raise_its_own_error(connected: Connected) -> None:
     assert (result.is_error, result.data) == (True, None)
 
 
-async def test_it_calls_the_version_that_it_names(connected: Connected) -> None:
+async def test_client_calls_the_version_it_names(connected: Connected) -> None:
     server = Server[Any]("shop")
     for version in ("1.0", "2.0"):
         server.tool("quote", version=version)(returning(str, f"by {version}"))
@@ -294,7 +294,7 @@ async def test_it_calls_the_version_that_it_names(connected: Connected) -> None:
             await client.call_tool("quote", version="3.0")
 
 
-async def test_it_is_told_when_a_tool_changes_the_tools(connected: Connected, era: Era) -> None:
+async def test_client_hears_when_a_tool_changes_the_tools(connected: Connected, era: Era) -> None:
     server = Server[Any]("shop")
     server.add_tool(returning(str, "there"), "secret", tags={"admin"})
 
@@ -325,7 +325,7 @@ async def test_it_is_told_when_a_tool_changes_the_tools(connected: Connected, er
         assert [tool.name for tool in await client.list_tools()] == ["close"]
 
 
-async def test_it_answers_questions(connected: Connected) -> None:
+async def test_client_answers_questions(connected: Connected) -> None:
     server = Server[Any]("shop")
 
     async def how_many(title: str) -> Elicit[int]:

@@ -62,7 +62,7 @@ async def test_fixed_call_value_is_not_taken_from_a_gate() -> None:
     assert text_of(result) == str(first)
 
 
-async def test_the_context_of_a_gate_is_none_for_a_body(era: Era) -> None:
+async def test_gate_context_is_absent_from_the_body(era: Era) -> None:
     def anyone(ctx: Context) -> bool:
         return ctx.request_id != ""
 
@@ -184,7 +184,7 @@ ODDITIES: list[Any] = [
 
 
 @pytest.mark.parametrize("value", ODDITIES, ids=lambda value: type(value).__name__)
-async def test_what_is_true_only_for_being_there_opens_nothing(era: Era, value: Any) -> None:
+async def test_truthy_non_boolean_opens_no_gate(era: Era, value: Any) -> None:
     unrun: Any = value() if value in (shut, shut_later) else value
     server = Server("shop")
 

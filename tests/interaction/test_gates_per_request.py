@@ -495,7 +495,7 @@ async def test_a_gate_sees_the_authenticated_caller_in_lists_and_calls(era: Era,
                 assert prompts == (["report"] if badge.endswith("ada") else [])
 
 
-async def test_a_gate_is_told_which_request_it_is_asked_for(era: Era) -> None:
+async def test_gate_receives_the_request_it_decides_on(era: Era) -> None:
     server, methods = Server[Any]("shop"), list[str]()
 
     def gate(ctx: Context) -> bool:

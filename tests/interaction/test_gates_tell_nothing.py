@@ -158,7 +158,7 @@ async def test_completion_reveals_neither_gated_nor_missing_items(era: Era) -> N
         ("resources/read", {"uri": "book://dune"}),
     ],
 )
-async def test_what_depends_on_who_asks_is_never_cached_for_others(method: Any, params: Json) -> None:
+async def test_caller_dependent_lists_are_never_cached_for_others(method: Any, params: Json) -> None:
     hints = {method: CacheHint(ttl_ms=60_000, scope="public")}
     gated, plain = Server[Any]("library", cache_hints=hints), Server[Any]("library", cache_hints=hints)
     for server, gate in ((gated, Switch()), (plain, True)):
@@ -217,7 +217,7 @@ async def test_prompts_resources_and_templates_have_gates_too(era: Era) -> None:
         assert "Unknown resource: secret://dune" in await said(client, "fetch", {"uri": "secret://dune"})
 
 
-async def test_where_a_gate_is_shut_another_resource_that_matches_serves(era: Era) -> None:
+async def test_other_matching_resource_serves_behind_a_closed_gate(era: Era) -> None:
     server, switches = Server[Any]("layers"), [Switch(), Switch(), Switch()]
 
     @server.resource("file:///notes", enabled=switches[0])

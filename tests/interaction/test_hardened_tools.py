@@ -54,7 +54,7 @@ def secretive(**options: Any) -> Server:
 
 @pytest.mark.parametrize("mask", [False, True])
 @pytest.mark.parametrize("tool", ["by_step", "by_resolver"])
-async def test_a_value_that_cannot_be_kept_is_not_told(era: Era, tool: str, mask: bool) -> None:
+async def test_unstorable_value_is_not_revealed(era: Era, tool: str, mask: bool) -> None:
     call = await User(secretive(mask_error_details=mask), era=era).call(tool)
     assert call.is_error
     assert SECRET not in call.result.model_dump_json()
@@ -67,7 +67,7 @@ async def test_nor_in_a_prompt(era: Era) -> None:
     assert SECRET not in str(caught.value.error)
 
 
-async def test_a_masking_server_does_not_pass_on_what_another_tells(era: Era) -> None:
+async def test_masking_server_hides_nested_error_details(era: Era) -> None:
     inner, outer = Server("inner"), Server("outer", mask_error_details=True)
 
     @inner.tool
@@ -174,7 +174,7 @@ async def until_threads_are_free() -> None:
 # Who is meant.
 
 
-async def test_what_a_partial_has_filled_is_filled_by_nothing_else(era: Era) -> None:
+async def test_bound_partial_parameter_is_filled_by_nothing_else(era: Era) -> None:
     async def approve() -> Elicit[Approval]:
         return Elicit("Approve?", Approval)
 

@@ -73,7 +73,7 @@ async def test_oversized_call_fails_and_lists_its_largest_entries() -> None:
     assert trace.events[-1] is Event.FAIL
 
 
-async def test_what_the_server_computed_counts_as_well() -> None:
+async def test_computed_values_count_toward_the_limit() -> None:
     hopper = LegByLeg([shop(computed=90_000)])
     result = text_of(await hopper.leg("order"))
     assert "Largest entries: 'catalogue' (900" in result
@@ -89,7 +89,7 @@ async def test_journal_limit_applies_before_the_token_limit() -> None:
     assert "'a' (50" in result
 
 
-async def test_what_deflates_well_fits() -> None:
+async def test_compressible_journal_fits() -> None:
     hopper = LegByLeg([shop()])
     await hopper.leg("order")
     answers = {key: {"text": f"{key} " * 10_000} for key in "abcd"}

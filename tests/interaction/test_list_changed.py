@@ -218,7 +218,7 @@ CHANGES: dict[str, Change] = {
 
 @pytest.mark.parametrize("by", CHANGES)
 @pytest.mark.parametrize("listing", LISTS)
-async def test_a_change_is_announced_once_whoever_makes_it(era: Era, by: str, listing: str) -> None:
+async def test_change_is_announced_once_by_any_author(era: Era, by: str, listing: str) -> None:
     bus = Bus()
     async with hearing(shop(bus), era) as (client, ears):
         await CHANGES[by](client, listing)
@@ -259,7 +259,7 @@ async def test_a_middleware_may_change_a_list_at_any_request(era: Era) -> None:
     assert ears.heard == ["prompts"]
 
 
-async def test_what_is_added_and_removed_in_a_request_is_announced(era: Era) -> None:
+async def test_item_added_and_removed_in_a_request_is_announced(era: Era) -> None:
     bus = Bus()
     server = shop(bus)
 
@@ -326,7 +326,7 @@ async def test_change_after_an_announcement_is_announced(era: Era) -> None:
     assert ears.heard == ["tools"] * 2
 
 
-async def test_a_live_client_is_told_before_its_answer() -> None:
+async def test_live_client_is_notified_before_its_answer() -> None:
     heard: list[str] = []
     async with hearing(shop(), Era.LIVE) as (client, ears):
         await client.call_tool("change", {"tag": "tools"})
@@ -374,7 +374,7 @@ async def test_clients_that_listen_hear_of_the_changes_of_others() -> None:
         assert ears.heard == ["tools", "prompts"]
 
 
-async def test_a_change_outside_of_a_request_is_announced_to_nobody(era: Era) -> None:
+async def test_change_outside_of_a_request_is_announced_to_no_client(era: Era) -> None:
     bus = Bus()
 
     @asynccontextmanager
@@ -512,7 +512,7 @@ async def test_changes_are_promised_and_delivered_once_over_any_transport(transp
     assert ears.heard == ["tools", "prompts", "resources"]
 
 
-async def test_a_client_without_a_standing_stream_is_told_too() -> None:
+async def test_client_without_a_standing_stream_is_notified_too() -> None:
     """On its request's own stream: this client's other one is refused."""
 
     async def refuse_get(request: httpx2.Request) -> None:

@@ -321,7 +321,7 @@ async def test_resolver_that_forgets_to_return_says_so(era: Era) -> None:
     assert "resolver 'forgets_return' must return the question that its annotation names, got None" in call.text
 
 
-async def test_resolver_may_give_none_where_none_is_taken(era: Era) -> None:
+async def test_resolver_may_return_none_where_accepted(era: Era) -> None:
     async def book(seat: Annotated[Seat | None, Resolve(forgets_return)]) -> str:
         return str(seat)
 
@@ -414,7 +414,7 @@ async def test_other_attribute_errors_stay_what_they_are(era: Era) -> None:
     assert "has no attribute 'nothing'" in await outcome_of(crashes, era)
 
 
-async def test_question_kept_for_later_can_still_be_awaited(era: Era) -> None:
+async def test_question_stored_in_a_variable_can_still_be_awaited(era: Era) -> None:
     async def book(ctx: Context) -> str:
         asked = ctx.ask("seat", Elicit("Seat?", Seat), unwrap=True)
         assert not hasattr(asked, "row")

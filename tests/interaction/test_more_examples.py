@@ -188,7 +188,7 @@ async def showing(url: str, user: str) -> AsyncGenerator[Tap]:
         yield Tap(streamable_http_client(url, http_client=web))
 
 
-async def test_what_an_account_sees_depends_on_its_plan(era: Era) -> None:
+async def test_visible_tools_follow_the_account_plan(era: Era) -> None:
     city = {"city": "Bergen"}
     async with served(allow_list.server) as url:
         async with showing(url, "ada") as transport, connect(transport, era) as client:

@@ -72,7 +72,7 @@ async def test_once_value_is_computed_once_across_instances() -> None:
     assert runs.asked == 3
 
 
-async def test_the_next_call_computes_it_anew(era: Era) -> None:
+async def test_next_call_computes_the_value_again(era: Era) -> None:
     runs = Runs()
     user = User(runs.shop(), {"confirm": {"ok": True}, "wrap": {"ok": True}}, era=era)
     assert (await user.call("order")).text == "101 True True"
@@ -80,7 +80,7 @@ async def test_the_next_call_computes_it_anew(era: Era) -> None:
     assert runs.quoted == 2
 
 
-async def test_what_was_computed_cannot_be_read_from_the_token() -> None:
+async def test_computed_value_is_unreadable_in_the_token() -> None:
     hopper = LegByLeg(Runs("MARGIN-IS-42-PERCENT").shop)
     await hopper.leg("order")
     await hopper.leg("order", answers=ROUNDS[0], state=hopper.token)

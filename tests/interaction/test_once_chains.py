@@ -83,7 +83,7 @@ async def test_answer_behind_final_answers_is_not_read_again() -> None:
     assert chain.ran == ["last after third and third"]
 
 
-async def test_what_somebody_needs_who_runs_again_is_read_again() -> None:
+async def test_value_needed_by_a_rerun_is_read_again() -> None:
     chain = Chain()
     legs = LegByLeg([chain.server(needs_first=True)])
     await _through(legs, "first", "second", "third")
@@ -105,7 +105,7 @@ async def test_another_build_reads_all_earlier_answers() -> None:
 
 
 @pytest.mark.parametrize("era", Era)
-async def test_what_was_not_read_again_can_be_reviewed(era: Era) -> None:
+async def test_unread_once_value_can_be_reviewed(era: Era) -> None:
     chain = Chain()
     answers = {key: {"text": key} for key in ("first", "second", "third", "last")}
     user = User(chain.server(reviews=True), {**answers, "all": {}}, era=era)

@@ -38,7 +38,7 @@ async def test_declining_ends_the_call_with_readable_text(era: Era, action: str)
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_a_consumer_of_the_outcome_goes_on_after_a_refusal(era: Era, action: str) -> None:
+async def test_outcome_consumer_continues_after_a_decline(era: Era, action: str) -> None:
     result = await User(bookshop(), {"confirm_backorder": UserAction(action)}, era=era).call("consider", OUT_OF_STOCK)
     assert not result.is_error
     assert result.text == f"Neuromancer: {action}"

@@ -125,7 +125,7 @@ async def test_replaced_question_keeps_its_name_and_pending_answers() -> None:
     assert text_of(result) == "True"
 
 
-async def test_what_is_registered_later_is_replaced_too(era: Era) -> None:
+async def test_later_registration_is_overridden_too(era: Era) -> None:
     server = shop()
     server.overrides[current_account] = lambda: "eve"
 
@@ -185,7 +185,7 @@ def test_unfillable_replacement_is_rejected_and_changes_nothing() -> None:
     assert server.plans["by_depends"].nodes[0].fn is current_account
 
 
-def test_the_plans_of_removed_tools_are_not_kept() -> None:
+def test_plans_of_removed_tools_are_dropped() -> None:
     server = shop()
     before = len(server.overrides._planned)  # pyright: ignore[reportPrivateUsage]
     for number in range(20):

@@ -94,7 +94,7 @@ async def test_anonymous_call_is_not_resumed_by_a_user() -> None:
     assert caught.value.error == FROZEN
 
 
-async def test_binding_to_nobody_must_be_written_out_and_then_holds() -> None:
+async def test_anonymous_binding_must_be_explicit_and_then_holds() -> None:
     async with served(guarded(principal=False), stateless_http=True) as url:
         result = await finish(url, "app/eve", await begin(url, "app/ada"))
     assert text_of(result) == "1 x Dune, now"

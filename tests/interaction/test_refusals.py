@@ -313,7 +313,7 @@ async def test_token_of_the_sdk_server_with_equal_key_is_rejected(
     expect_refused(caught.value, shop, caplog, "malformed")
 
 
-async def test_over_http_every_refusal_is_the_same_to_the_byte() -> None:
+async def test_every_http_rejection_is_byte_identical() -> None:
     """Shows S4."""
     shop = Shop()
     async with served(shop.server, stateless_http=True) as url, wire(url) as post:

@@ -72,7 +72,7 @@ async def test_arguments_are_resolved_by_hand_over_two_rounds(era: Era, make: ty
 
 
 @BOTH
-async def test_a_refused_value_is_the_tool_s_error(era: Era, make: type[MCPServer[Any]]) -> None:
+async def test_rejected_value_is_the_tools_error(era: Era, make: type[MCPServer[Any]]) -> None:
     result = await User(till(make), {re.compile("Dune for 4"): CANCEL}, era=era).call("sell", {"title": "Dune"})
     assert result.is_error
     assert result.text.endswith("Resolver for parameter 'choice' could not resolve: elicitation was cancel")

@@ -143,7 +143,7 @@ async def test_prompt_that_asks_by_hand_needs_no_seal_keys() -> None:
     assert not isinstance(result, GetPromptResult)
 
 
-def test_what_the_server_computes_still_needs_seal_keys() -> None:
+def test_computed_values_still_need_seal_keys() -> None:
     server = Server[Any]("shop", request_state_security=RequestStateSecurity(keys=[KEY]))
 
     async def pick(number: Annotated[int, Resolve(lambda: 42, once=True, key="number")]) -> int:

@@ -33,7 +33,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_server_refuses_at_start(name: str) -> None:
+def test_server_fails_at_start(name: str) -> None:
     options, kind, message = REFUSED[name]
     with pytest.raises(kind, match=message):
         Server("shop", **options)

@@ -44,7 +44,7 @@ async def test_client_trace_reaches_the_tool_without_a_provider(era: Era, meta: 
     assert text_of(result) == known
 
 
-def test_a_server_that_leaves_the_span_out_gets_none() -> None:
+def test_server_without_spans_gets_no_span() -> None:
     server = _telling()
     server.middleware[:] = [entry for entry in server.middleware if not isinstance(entry, SdkSpans)]
 

@@ -130,7 +130,7 @@ async def test_a_dependency_that_is_held_open_cannot_ask(era: Era) -> None:
 
 
 @pytest.mark.parametrize("word", ["decline", "cancel"])
-async def test_a_refusal_is_not_a_success(era: Era, word: str) -> None:
+async def test_decline_is_not_a_success(era: Era, word: str) -> None:
     trace = Steps()
 
     async def order(certain: Annotated[bool, Resolve(sure)], session: str = Depends(session)) -> str:
@@ -142,7 +142,7 @@ async def test_a_refusal_is_not_a_success(era: Era, word: str) -> None:
     assert (ended_by("Suspension") if era is Era.RETRY else ended_by("RoundtripError")) == LOG
 
 
-async def test_a_refusal_in_the_body_is_thrown_in(era: Era) -> None:
+async def test_decline_is_raised_inside_the_body(era: Era) -> None:
     trace = Steps()
 
     async def order(ctx: Context, session: str = Depends(session)) -> str:
@@ -295,7 +295,7 @@ async def test_client_leaving_during_a_question_cancels_its_dependencies() -> No
     assert ended_by("CancelledError") == LOG
 
 
-async def test_hand_asking_body_tells_its_dependencies_of_the_suspension() -> None:
+async def test_hand_asking_body_notifies_its_dependencies_of_suspension() -> None:
     async def order(ctx: Context, session: str = Depends(session)) -> Any:
         return InputRequiredResult(request_state="mine") if ctx.request_state is None else "done"
 

@@ -132,7 +132,7 @@ async def test_context_is_restored_however_the_leg_ends(
     assert not [record for record in caplog.records if "while it was left" in record.getMessage()]
 
 
-async def test_what_is_never_put_back_stays_in_the_call(era: Era) -> None:
+async def test_unrestored_context_stays_in_the_call(era: Era) -> None:
     async def forgets() -> AsyncGenerator[str]:
         before = LOCALE.get()
         LOCALE.set("forgotten")
@@ -248,9 +248,7 @@ async def test_a_deadline_of_a_dependency_ends_one_that_needs_it(era: Era, limit
 
 
 @pytest.mark.parametrize(("limit", "why"), DEADLINES, ids=lambda value: getattr(value, "__name__", ""))
-async def test_those_around_a_deadline_are_told_what_became_of_it(
-    era: Era, limit: Callable[..., Any], why: str
-) -> None:
+async def test_surrounding_dependencies_learn_of_the_deadline(era: Era, limit: Callable[..., Any], why: str) -> None:
     async def outer() -> AsyncGenerator[None]:
         try:
             yield
@@ -480,7 +478,7 @@ async def test_question_ends_child_tasks_and_the_next_leg_restarts_them(era: Era
 
 
 @GROUPS
-async def test_a_refusal_goes_through_a_task_group(era: Era, group: Callable[..., Any]) -> None:
+async def test_decline_propagates_through_a_task_group(era: Era, group: Callable[..., Any]) -> None:
     trace = Steps()
 
     async def order(ctx: Context, start: Annotated[Start, Depends(group)]) -> str:

@@ -421,9 +421,7 @@ async def lost_native_children_and_crashes() -> str:
     ],
 )
 @pytest.mark.parametrize("asking", [False, True])
-async def test_whatever_a_body_makes_of_being_stopped_it_timed_out(
-    era: Era, body: Callable[..., Any], asking: bool
-) -> None:
+async def test_stopped_body_has_timed_out_for_any_reaction(era: Era, body: Callable[..., Any], asking: bool) -> None:
     trace = Steps()
     server = Server[Any]("slow", trace=trace)
 

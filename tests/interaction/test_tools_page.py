@@ -136,7 +136,7 @@ async def test_duplicate_tool_error_leaves_the_first_tool(era: Era) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [("1.0", None), (None, "1.0")])
-def test_one_name_has_versions_or_none(first: str | None, second: str | None) -> None:
+def test_mixed_versioned_and_unversioned_registrations_are_rejected(first: str | None, second: str | None) -> None:
     server = Server[Any]("page")
     returning(1, version=first)(server)
     with pytest.raises(ValueError, match="both with and without a version"):

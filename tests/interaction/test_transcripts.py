@@ -70,7 +70,7 @@ async def test_a_call_of_two_rounds(era: Era, snapshot: SnapshotAssertion) -> No
     assert await record(era, "order", {"confirm": True}, {"copies": 2}) == snapshot
 
 
-async def test_an_invalid_answer_and_then_a_refusal(era: Era, snapshot: SnapshotAssertion) -> None:
+async def test_invalid_answer_is_followed_by_a_decline(era: Era, snapshot: SnapshotAssertion) -> None:
     assert await record(era, "order", {"confirm": "perhaps"}, "decline") == snapshot
 
 

@@ -72,7 +72,7 @@ async def test_a_version_is_taken_away_alone_or_with_the_others(era: Era) -> Non
 
 
 @pytest.mark.parametrize(("first", "second"), [(None, "1"), ("1", None)])
-def test_a_name_has_versions_or_it_has_none(first: str | None, second: str | None) -> None:
+def test_name_is_versioned_or_unversioned(first: str | None, second: str | None) -> None:
     server = shop(first)
     with pytest.raises(ValueError, match="'quote' is registered both with and without a version"):
         add_quote(server, second)
@@ -85,7 +85,7 @@ def test_two_spellings_of_one_version_are_rejected(first: str, second: str, dupl
         shop(first, second, on_duplicate_tools=duplicates)
 
 
-def test_one_version_twice_is_a_duplicate() -> None:
+def test_repeated_version_is_a_duplicate() -> None:
     with pytest.raises(ValueError, match=r"Tool already exists: quote@1\.0"):
         shop("1.0", "1.0", on_duplicate_tools="error")
 

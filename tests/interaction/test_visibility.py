@@ -128,7 +128,7 @@ async def test_hidden_item_is_in_no_list_until_shown(era: Era) -> None:
         assert await listed(client) == EVERYTHING
 
 
-async def test_what_is_registered_disabled_is_hidden_until_it_is_enabled(era: Era) -> None:
+async def test_component_registered_disabled_is_hidden_until_enabled(era: Era) -> None:
     server = Server[Any]("drafts")
 
     @server.tool(enabled=False)
@@ -186,7 +186,7 @@ async def outcome(client: Client, attempt: Attempt, name: str) -> str:
 
 
 @pytest.mark.parametrize("what", ATTEMPTS)
-async def test_what_is_hidden_is_answered_like_what_never_was(era: Era, what: str) -> None:
+async def test_hidden_item_answers_like_a_missing_one(era: Era, what: str) -> None:
     attempt, hidden, unknown = ATTEMPTS[what]
     server = library()
     server.disable(tags="admin")
@@ -224,7 +224,7 @@ def text_in(result: ReadResourceResult) -> str:
     return contents.text
 
 
-async def test_where_one_resource_is_hidden_another_that_matches_serves(era: Era) -> None:
+async def test_other_matching_resource_serves_for_a_hidden_one(era: Era) -> None:
     server = Server[Any]("layers")
 
     @server.resource("file:///notes", tags={"one"})
@@ -268,7 +268,7 @@ async def test_nothing_is_completed_for_what_is_hidden(era: Era) -> None:
         assert await values(PromptReference(name="never was")) == ["never was title"]
 
 
-async def test_what_the_constructor_was_given_can_be_hidden_too(era: Era) -> None:
+async def test_constructor_tools_can_be_hidden_too(era: Era) -> None:
     server = Server[Any]("given", resources=[TextResource(uri="note://one", name="one", text="1")])
     server.disable(keys="resource:note://one")
     async with connect(server, era) as client:

@@ -229,7 +229,7 @@ def test_a_form_without_fields_is_accepted_and_never_invalid() -> None:
 
 
 @pytest.mark.parametrize("schema", [None, {"type": "object"}, {"type": "object", "properties": {"f": {}}}])
-def test_what_is_no_form_has_no_strategy(schema: Any) -> None:
+def test_non_form_has_no_strategy(schema: Any) -> None:
     for strategy in (answers, outcomes):
         with pytest.raises(ValueError, match="form"):
             strategy(schema)

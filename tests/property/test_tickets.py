@@ -57,6 +57,6 @@ def test_a_ticket_verifies_for_its_person_and_its_time_alone(
 @given(
     text=st.one_of(st.text(max_size=80), st.from_regex(r"rt1\.[A-Za-z0-9_-]{1,40}\.[A-Za-z0-9_-]{43}", fullmatch=True))
 )
-def test_text_that_nobody_issued_is_rejected_and_breaks_nothing(text: str) -> None:
+def test_unissued_text_is_rejected_harmlessly(text: str) -> None:
     """Shows S4."""
     assert verified(text, None) is None

@@ -38,7 +38,7 @@ def test_failures_as_listed_pass() -> None:
     assert (judgement.unlisted, judgement.outdated, judgement.expected) == ([], [], 3)
 
 
-def test_failure_without_an_entry_is_told() -> None:
+def test_failure_without_an_entry_is_reported() -> None:
     judgement = judge(failed(*AS_LISTED, "t.py::other"), LISTED, ran=[*AS_LISTED, "t.py::other"])
     assert [failure.test for failure in judgement.unlisted] == ["t.py::other"]
 
@@ -51,7 +51,7 @@ def test_failure_without_an_entry_is_told() -> None:
         ([*AS_LISTED, "t.py::many_c"], "t.py::many_*: 3 of its tests fail, and 2 are listed"),
     ],
 )
-def test_entry_that_is_not_as_listed_is_told(fails: list[str], told: str) -> None:
+def test_entry_differing_from_its_listing_is_reported(fails: list[str], told: str) -> None:
     assert judge(failed(*fails), LISTED, ran=[*AS_LISTED, "t.py::many_c"]).outdated == [told]
 
 

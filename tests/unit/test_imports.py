@@ -97,7 +97,7 @@ USES: Final = [
 ]
 
 
-def test_help_and_mistakes_are_told_without_the_sdk() -> None:
+def test_help_and_mistakes_need_no_sdk() -> None:
     told = run(MISUSES, *(line for line, _ in USES)).stderr.splitlines()
     for line, code in USES:
         assert f"{line} {code}" in told
@@ -119,7 +119,7 @@ def test_names_are_imported_from_where_type_checkers_see_them(package: object) -
         assert getattr(package, name) is getattr(import_module(str(seen[name])), name)
 
 
-def test_a_name_that_is_missing_is_told() -> None:
+def test_missing_name_is_reported() -> None:
     with pytest.raises(AttributeError, match=r"module 'roundtrip' has no attribute 'Serber'"):
         vars(roundtrip)["__getattr__"]("Serber")
     with pytest.raises(ImportError, match="cannot import name 'Serber'"):

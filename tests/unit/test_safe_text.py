@@ -23,7 +23,7 @@ def test_nothing_that_comes_out_is_a_control_character(text: str) -> None:
 
 
 @given(ANY_TEXT)
-def test_with_newlines_kept_they_are_the_only_control_characters(text: str) -> None:
+def test_newlines_are_the_only_allowed_control_characters(text: str) -> None:
     assert set(controls_in(printable(text, keep_newlines=True))) <= {"\n"}
 
 
@@ -51,7 +51,7 @@ def test_safe_text_is_writable_and_stable(text: str) -> None:
         ("\U000e0041", r"\U000e0041"),
     ],
 )
-def test_what_a_terminal_would_obey_is_spelled_out(text: str, shown: str) -> None:
+def test_terminal_controls_are_spelled_out(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
@@ -66,7 +66,7 @@ def test_what_a_terminal_would_obey_is_spelled_out(text: str, shown: str) -> Non
         "[bold]not markup[/bold]",
     ],
 )
-def test_what_people_write_stays(text: str) -> None:
+def test_ordinary_text_is_unchanged(text: str) -> None:
     assert printable(text) == text
 
 

@@ -88,7 +88,7 @@ async def test_too_many_invalid_answers_end_the_call_naming_the_question(era: Er
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_an_unwrapped_question_that_is_not_answered_refuses_the_call(era: Era, action: str) -> None:
+async def test_declined_question_ends_the_asking_call(era: Era, action: str) -> None:
     trace = Steps()
     cleaned: list[str] = []
 

@@ -76,7 +76,7 @@ async def test_cancelling_a_call_cancels_its_waiting_body(blocking: bool) -> Non
     assert ended == ["CancelledError"]
 
 
-async def test_what_a_cancelled_body_holds_is_let_go() -> None:
+async def test_cancelled_body_releases_its_resources() -> None:
     log: list[str] = []
     closed = anyio.Event()
 

@@ -85,7 +85,7 @@ async def test_a_body_without_a_context_annotation_has_an_optional_one(era: Era)
     assert (await User(shop(body), {"sure": {"ok": True}}, era=era).call("order")).text == "accept"
 
 
-async def test_resolver_asking_through_its_context_is_told_to_return_questions(era: Era) -> None:
+async def test_resolver_asking_through_its_context_gets_advice(era: Era) -> None:
     async def sure(ctx: Context[Any, Any]) -> Choice:
         return await ctx.ask("sure", Elicit("Sure?", Choice), unwrap=True)
 
@@ -96,7 +96,7 @@ async def test_resolver_asking_through_its_context_is_told_to_return_questions(e
     assert "'sure' is asked outside of a tool's body. A resolver asks by returning its question" in result.text
 
 
-async def test_resolver_that_elicits_is_told_to_return_its_question(era: Era) -> None:
+async def test_resolver_that_elicits_gets_advice(era: Era) -> None:
     async def sure(ctx: Context[Any, Any]) -> Choice:
         answer = await ctx.elicit("Sure?", Choice)
         return answer.data if answer.action == "accept" else Choice(ok=False)

@@ -152,7 +152,7 @@ async def test_task_group_question_beyond_client_capabilities_is_rejected(era: E
     assert trace.events[-1] is Event.REJECT
 
 
-async def test_a_declined_question_of_a_task_group_refuses_the_call(era: Era) -> None:
+async def test_declined_question_of_a_task_group_ends_the_call(era: Era) -> None:
     trace = Steps()
     result = await User(shop(trace), {"sure": DECLINE}, era=era).call("alone")
     assert result.text == "Error executing tool alone: Question 'sure' was not answered: elicitation was decline"

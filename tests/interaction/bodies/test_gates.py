@@ -64,7 +64,7 @@ async def test_accepted_call_continues_with_its_own_questions(era: Era) -> None:
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_a_refused_call_ends_before_anything_runs(era: Era, action: str) -> None:
+async def test_declined_call_ends_before_anything_runs(era: Era, action: str) -> None:
     disk, trace = Disk(), Steps()
     result = await User(disk.server(trace), {"confirm:order": UserAction(action)}, era=era).call(
         "order", {"path": "/tmp/a"}

@@ -14,7 +14,7 @@ async def how_many() -> Elicit[int]:
     return Elicit("How many?", int)
 
 
-async def test_an_answer_that_is_kept_once_can_be_reviewed(era: Era) -> None:
+async def test_once_answer_can_be_reviewed(era: Era) -> None:
     server = Server[Any]("shop")
 
     @server.tool()

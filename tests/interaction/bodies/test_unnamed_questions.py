@@ -52,7 +52,7 @@ def too_few() -> Any:
     return {re.compile("How many"): [{"copies": 0}] * 3}
 
 
-async def test_client_that_cannot_be_asked_is_told_the_words(era: Era) -> None:
+async def test_unaskable_client_is_told_the_question_text(era: Era) -> None:
     with pytest.raises(MCPError) as refused:
         await User(shop(), era=era, lacks=["elicitation"]).call("order")
     assert refused.value.error.message.endswith(WORDS)

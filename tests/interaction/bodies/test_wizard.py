@@ -133,7 +133,7 @@ async def test_random_step_result_is_stable_in_questions_and_result() -> None:
     assert books.ran["quote"] == 2
 
 
-async def test_what_a_step_computed_cannot_be_read_from_the_token() -> None:
+async def test_step_result_is_unreadable_in_the_token() -> None:
     """Shows S4."""
     hopper = LegByLeg(Books().agency)
     await hopper.leg("book")

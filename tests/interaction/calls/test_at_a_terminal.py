@@ -57,7 +57,7 @@ def test_form_is_filled_by_field_and_stdout_has_the_result(railway: str, era: st
 
 
 @each_era
-def test_what_does_not_fit_is_said_and_asked_again(railway: str, era: str) -> None:
+def test_unfit_input_is_explained_and_asked_again(railway: str, era: str) -> None:
     with person(railway, "book", "train=X1", "people=2", "--era", era) as at:
         at.reply("type its number:", "7")
         assert "Not quite: '7' is not a choice; type a number from 1 to 2." in at.wait_for("type its number:")
@@ -156,7 +156,7 @@ def test_a_declined_model_request_ends_the_call(railway: str, era: str) -> None:
 
 
 @each_era
-def test_steps_hold_and_tell_where_the_call_stands(railway: str, era: str) -> None:
+def test_transitions_report_the_state_of_the_call(railway: str, era: str) -> None:
     with person(railway, "book", "train=X1", "people=2", "--step", "--era", era) as at:
         first = at.wait_for("Enter to go on:")
         at.type("")
@@ -175,7 +175,7 @@ def test_steps_hold_and_tell_where_the_call_stands(railway: str, era: str) -> No
 
 
 @each_era
-def test_what_the_answers_do_not_cover_is_asked(railway: str, era: str, tmp_path: Path) -> None:
+def test_uncovered_answers_are_asked_for(railway: str, era: str, tmp_path: Path) -> None:
     answers = tmp_path / "answers.json"
     answers.write_text('[{"message": "^Book", "answer": {"sure": true}}]')
     with person(railway, "book", "train=X1", "people=2", "--answers", str(answers), "--era", era) as at:

@@ -105,7 +105,7 @@ def test_roots_are_offered_only_when_they_are_given(railway: str, era: str, tmp_
 
 
 @each_era
-def test_progress_and_log_messages_are_told_while_it_waits(railway: str, era: str) -> None:
+def test_progress_and_log_messages_appear_while_waiting(railway: str, era: str) -> None:
     ended = script(railway, "ride", "--era", era)
     assert (ended.code, ended.out) == (0, "arrived\n")
     assert "... 1 of 2: half way\n" in ended.told
@@ -141,7 +141,7 @@ def test_arguments_are_read_by_the_schema(railway: str, tmp_path: Path) -> None:
     assert result["structuredContent"] == {"options": {"a": 1}, "stops": ["Bath", "Wells"], "fast": True}
 
 
-def test_what_is_not_text_is_a_line_of_its_own(railway: str) -> None:
+def test_binary_content_gets_its_own_line(railway: str) -> None:
     assert script(railway, "photograph").out == "a train\n[image, image/png, 3 bytes]\n"
 
 
@@ -192,7 +192,7 @@ def test_a_file_that_holds_no_answers_is_wrong_usage(railway: str, written: str)
     assert "standard input" in ended.told
 
 
-def test_nobody_there_is_exit_code_5() -> None:
+def test_unreachable_server_is_exit_code_5() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     assert script(f"http://127.0.0.1:{port}/mcp").code == 5
@@ -209,7 +209,7 @@ def test_nobody_there_is_exit_code_5() -> None:
         ("shop.py:server", "python shop.py"),
     ],
 )
-def test_who_names_no_command_is_told_how_to_write_one(written: str, example: str) -> None:
+def test_missing_command_explains_how_to_write_one(written: str, example: str) -> None:
     ended = script(written)
     assert ended.code == 5
     assert f"there is no program {written!r} to start" in ended.told

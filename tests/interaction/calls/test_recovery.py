@@ -92,7 +92,7 @@ async def refused(legs: LegByLeg, arguments: dict[str, Any] = TRIP, *, state: st
     assert caught.value.error == FROZEN
 
 
-async def test_what_was_sent_too_late_fills_the_form_in(agency: Agency, clock: Clock) -> None:
+async def test_late_answer_fills_the_form(agency: Agency, clock: Clock) -> None:
     legs = await begun(agency.server())
     clock.advance(TTL + 1)
     again = await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
@@ -174,13 +174,13 @@ async def test_nothing_is_recovered_once_the_time_for_it_has_passed(agency: Agen
     await refused(legs)
 
 
-async def test_nothing_is_recovered_for_nobody(agency: Agency, clock: Clock) -> None:
+async def test_anonymous_call_recovers_nothing(agency: Agency, clock: Clock) -> None:
     legs = await begun(agency.server(), principal=None)
     clock.advance(TTL + 1)
     await refused(legs)
 
 
-async def test_nothing_is_recovered_for_somebody_else(agency: Agency, clock: Clock) -> None:
+async def test_foreign_call_recovers_nothing(agency: Agency, clock: Clock) -> None:
     server = agency.server()
     legs = await begun(server)
     clock.advance(TTL + 1)
@@ -294,7 +294,7 @@ async def test_unusable_recovery_still_lets_the_call_begin_again(
     assert isinstance(await legs.leg("book", TRIP, state=legs.token), InputRequiredResult)
 
 
-async def test_what_was_declined_is_not_filled_in(agency: Agency, clock: Clock) -> None:
+async def test_declined_answer_is_not_recovered(agency: Agency, clock: Clock) -> None:
     legs = await begun(agency.server())
     clock.advance(TTL + 1)
     again = await legs.leg("book", TRIP, answers={"stay": DECLINE}, state=legs.token)
@@ -391,7 +391,7 @@ class Broken(MemoryLedger):
 
 
 @pytest.mark.parametrize("late", [1, 100])
-async def test_where_the_ledger_cannot_say_nothing_is_begun_again(agency: Agency, clock: Clock, late: float) -> None:
+async def test_silent_ledger_prevents_a_restart(agency: Agency, clock: Clock, late: float) -> None:
     legs = await begun(agency.server(once=True, ledger=Broken()))
     clock.advance(TTL + late)
     with pytest.raises(MCPError) as caught:
@@ -419,6 +419,6 @@ def test_users_have_to_be_known(agency: Agency) -> None:
 
 
 @pytest.mark.parametrize("recover", [-1.0, float("nan"), float("inf")])
-def test_a_time_that_is_none_is_rejected(agency: Agency, recover: float) -> None:
+def test_invalid_time_is_rejected(agency: Agency, recover: float) -> None:
     with pytest.raises(ValueError, match="recover="):
         agency.server(recover=recover)

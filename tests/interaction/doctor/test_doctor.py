@@ -249,7 +249,7 @@ def test_answers_without_an_end_are_not_read_to_it(town: Town, doctor: Any) -> N
     assert doctor(town.at(0, "plain"), "--header", f"{shops.ENDLESS}: yes").problems == {"reach"}
 
 
-def test_nobody_who_answers_the_probe_is_exit_code_2(town: Town, doctor: Any) -> None:
+def test_unanswered_probe_is_exit_code_2(town: Town, doctor: Any) -> None:
     report = doctor(town.at(0, "without-probe"))
     assert report.code == 2
     assert report.data["instances"] == []
@@ -261,7 +261,7 @@ def test_credentials_open_what_is_locked(town: Town, doctor: Any, monkeypatch: p
     assert report.code == 0
 
 
-def test_older_clients_can_be_asked_where_sessions_are_kept(town: Town, doctor: Any) -> None:
+def test_older_clients_are_askable_with_sessions(town: Town, doctor: Any) -> None:
     assert doctor(town.at(0, "with-sessions")).levels("older clients") == ["ok"]
     report = doctor(town.at(0, "plain"))
     assert report.levels("older clients") == ["note"]

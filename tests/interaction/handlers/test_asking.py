@@ -109,7 +109,7 @@ async def test_handler_asks_for_its_parameters_and_receives_the_answers(
 
 @kinds
 @ways
-async def test_it_resumes_on_another_instance_with_every_leg(kind: str, way: Any) -> None:
+async def test_handler_resumes_on_another_instance_with_every_leg(kind: str, way: Any) -> None:
     """Shows S1, S2."""
     legs = Legs(lambda: way(kind), kind)
     first = await legs("Dune")
@@ -150,7 +150,7 @@ async def test_declining_ends_it_with_an_error_that_says_so(kind: str, way: Any,
 
 
 @kinds
-async def test_who_asks_for_the_outcome_sees_it(kind: str, era: Era) -> None:
+async def test_outcome_consumer_sees_the_outcome(kind: str, era: Era) -> None:
     async def praise(title: str, tone: Annotated[ElicitationResult[Tone], Resolve(ask_tone)]) -> str:
         return tone.data.tone if isinstance(tone, AcceptedElicitation) else f"{title}: {tone.action}"
 
@@ -175,7 +175,7 @@ async def test_handler_asks_the_client_software_several_questions_at_once(kind: 
 
 @kinds
 @ways
-async def test_client_lacking_a_capability_is_told_its_name(kind: str, way: Any, era: Era) -> None:
+async def test_incapable_client_is_told_the_capability_name(kind: str, way: Any, era: Era) -> None:
     """Shows S6."""
     async with connect(way(kind), era) as client:
         error = await failing(client, kind, "Dune")
@@ -230,7 +230,9 @@ async def test_handler_token_is_invalid_for_a_tool_of_equal_name(kind: str) -> N
 
 
 @kinds
-async def test_a_crash_tells_the_log_and_not_the_client(kind: str, era: Era, caplog: pytest.LogCaptureFixture) -> None:
+async def test_crash_is_logged_and_hidden_from_the_client(
+    kind: str, era: Era, caplog: pytest.LogCaptureFixture
+) -> None:
     async def praise(title: str, tone: Annotated[Tone, Resolve(ask_tone)]) -> str:
         raise ValueError("the shelf fell down")
 

@@ -114,7 +114,7 @@ async def test_defaults_and_query_variables_hold(era: Era, fn_is_plain: bool) ->
     assert set(person.messages) == {"Praise Dune in what tone?"}
 
 
-async def test_what_a_client_sends_for_a_filled_parameter_is_ignored(era: Era) -> None:
+async def test_client_values_for_filled_parameters_are_ignored(era: Era) -> None:
     server = Server[Any]("shop")
 
     @server.prompt()

@@ -70,35 +70,35 @@ async def claim(ledger: Ledger, key: str = "call", terms: str = "a", holder: str
     return await ledger.claim(key, terms, **asked)
 
 
-async def test_who_comes_first_may_begin(ledger: Ledger) -> None:
+async def test_first_claimer_may_begin(ledger: Ledger) -> None:
     assert (await claim(ledger)).standing is EntryState.GRANTED
 
 
-async def test_who_comes_second_is_told_that_somebody_is_at_it(ledger: Ledger) -> None:
+async def test_second_claimer_learns_of_the_running_holder(ledger: Ledger) -> None:
     await claim(ledger, terms="a")
     assert await claim(ledger, terms="b", holder="two") == Claim(EntryState.RUNNING, "a")
 
 
-async def test_who_asks_again_is_granted_again(ledger: Ledger) -> None:
+async def test_repeated_claim_by_the_holder_is_granted(ledger: Ledger) -> None:
     """The answer to a claim may have been lost on the way."""
     await claim(ledger)
     assert (await claim(ledger)).standing is EntryState.GRANTED
 
 
-async def test_what_came_of_it_is_there_for_whoever_comes_later(ledger: Ledger) -> None:
+async def test_settled_outcome_is_available_later(ledger: Ledger) -> None:
     await claim(ledger)
     assert await ledger.settle("call", holder="one", result='{"é": 1}', keep=LONG)
     assert await claim(ledger, holder="two") == Claim(EntryState.SETTLED, "a", '{"é": 1}')
     assert await claim(ledger, holder="one") == Claim(EntryState.SETTLED, "a", '{"é": 1}')
 
 
-async def test_things_are_told_apart(ledger: Ledger) -> None:
+async def test_separate_keys_have_separate_entries(ledger: Ledger) -> None:
     await claim(ledger, "call")
     assert (await claim(ledger, "call/step", holder="two")).standing is EntryState.GRANTED
     assert (await claim(ledger, "other", holder="two")).standing is EntryState.GRANTED
 
 
-async def test_what_was_taken_back_may_be_begun_anew(ledger: Ledger) -> None:
+async def test_released_entry_may_be_begun_again(ledger: Ledger) -> None:
     await claim(ledger, terms="a")
     await ledger.release("call", holder="one")
     assert await claim(ledger, terms="b", holder="two") == Claim(EntryState.GRANTED, "b")
@@ -169,7 +169,7 @@ async def test_memory_does_not_fill_up_with_what_was_taken_back() -> None:
     assert len(ledger._expiries) < 2000  # pyright: ignore[reportPrivateUsage]
 
 
-async def test_memory_knows_what_it_holds_whatever_was_done() -> None:
+async def test_memory_ledger_size_is_right_after_any_operation() -> None:
     now = 0.0
     ledger = MemoryLedger(clock=lambda: now)
 
@@ -226,7 +226,7 @@ async def test_a_tentative_claim_can_be_renewed_and_taken_back(ledger: Ledger) -
     assert (await claim(ledger, holder="two", tentative=True)).standing is EntryState.GRANTED
 
 
-async def test_notes_are_there_for_whoever_claims_it_next(ledger: Ledger) -> None:
+async def test_notes_reach_the_next_claimer(ledger: Ledger) -> None:
     await claim(ledger)
     assert await ledger.note("call", "price", '"12"', holder="one")
     assert await ledger.note("call", "other", '"é"', holder="one")
@@ -240,7 +240,7 @@ async def test_notes_are_there_for_whoever_claims_it_next(ledger: Ledger) -> Non
     assert await claim(ledger, holder="three") == Claim(EntryState.SETTLED, "b", "r")
 
 
-async def test_nobody_notes_down_what_is_another_s(ledger: Ledger) -> None:
+async def test_foreign_holder_cannot_add_notes(ledger: Ledger) -> None:
     assert not await ledger.note("call", "price", "1", holder="one")
     await claim(ledger)
     assert not await ledger.note("call", "price", "1", holder="two")
@@ -249,14 +249,14 @@ async def test_nobody_notes_down_what_is_another_s(ledger: Ledger) -> None:
     assert (await claim(ledger, holder="two")).notes == {}
 
 
-async def test_notes_of_who_died_are_there_for_who_begins_anew(ledger: Ledger) -> None:
+async def test_notes_of_a_dead_holder_reach_its_successor(ledger: Ledger) -> None:
     await claim(ledger, lease=SHORT)
     await ledger.note("call", "price", "1", holder="one")
     await anyio.sleep(SHORT * 2)
     assert (await claim(ledger, holder="two", although_unknown=True)).notes == {"price": "1"}
 
 
-async def test_nobody_takes_back_or_settles_what_is_another_s(ledger: Ledger) -> None:
+async def test_foreign_holder_cannot_release_or_settle(ledger: Ledger) -> None:
     await claim(ledger)
     await ledger.release("call", holder="two")
     assert not await ledger.settle("call", holder="two", result="stolen", keep=LONG)
@@ -272,7 +272,7 @@ async def test_unbegun_entry_cannot_be_settled_renewed_or_released(ledger: Ledge
     assert await ledger.wait("call", patience=0) is None
 
 
-async def test_what_is_settled_stays_so(ledger: Ledger) -> None:
+async def test_settled_entry_stays_settled(ledger: Ledger) -> None:
     await claim(ledger)
     await ledger.settle("call", holder="one", result="first", keep=LONG)
     await ledger.release("call", holder="one")
@@ -301,19 +301,19 @@ async def test_texts_that_mean_something_to_redis_are_texts(ledger: Ledger, text
     assert await claim(ledger, key, holder="two") == Claim(EntryState.SETTLED, text, text)
 
 
-async def test_whoever_does_not_renew_counts_as_dead(ledger: Ledger) -> None:
+async def test_unrenewed_holder_counts_as_dead(ledger: Ledger) -> None:
     await claim(ledger, lease=SHORT)
     await anyio.sleep(SHORT * 2)
     assert await claim(ledger, holder="two") == Claim(EntryState.UNKNOWN, "a")
 
 
-async def test_whoever_was_thought_dead_may_not_begin_again(ledger: Ledger) -> None:
+async def test_holder_presumed_dead_may_not_begin(ledger: Ledger) -> None:
     await claim(ledger, lease=SHORT)
     await anyio.sleep(SHORT * 2)
     assert await claim(ledger) == Claim(EntryState.UNKNOWN, "a")
 
 
-async def test_whoever_renews_is_alive(ledger: Ledger) -> None:
+async def test_renewing_holder_is_alive(ledger: Ledger) -> None:
     await claim(ledger, lease=SHORT)
     assert await ledger.renew("call", holder="one", lease=LONG)
     await anyio.sleep(SHORT * 2)
@@ -328,7 +328,7 @@ async def test_holder_presumed_dead_may_still_record_its_outcome(ledger: Ledger)
     assert await claim(ledger, holder="two") == Claim(EntryState.SETTLED, "a", "late")
 
 
-async def test_what_nobody_will_ever_know_is_told_as_that(ledger: Ledger) -> None:
+async def test_unknown_outcome_is_reported_as_unknown(ledger: Ledger) -> None:
     await claim(ledger)
     assert await ledger.settle("call", holder="one", result=None, keep=LONG)
     assert await claim(ledger, holder="two") == Claim(EntryState.UNKNOWN, "a")
@@ -353,7 +353,7 @@ async def test_unknown_entry_is_begun_again_on_demand_by_one(ledger: Ledger) -> 
     assert not await ledger.settle("call", holder="one", result="late", keep=LONG)
 
 
-async def test_a_dead_holder_s_can_be_begun_anew_on_demand(ledger: Ledger) -> None:
+async def test_entry_of_a_dead_holder_is_begun_again_on_demand(ledger: Ledger) -> None:
     await claim(ledger, lease=SHORT)
     await anyio.sleep(SHORT * 2)
     assert (await claim(ledger, holder="two", although_unknown=True)).standing is EntryState.GRANTED
@@ -366,7 +366,7 @@ async def test_demand_does_not_displace_live_or_settled_entries(ledger: Ledger) 
     assert (await claim(ledger, holder="two", although_unknown=True)).standing is EntryState.SETTLED
 
 
-async def test_what_is_settled_outlasts_the_lease_of_who_did_it(ledger: Ledger) -> None:
+async def test_settled_entry_outlasts_its_holders_lease(ledger: Ledger) -> None:
     await claim(ledger, lease=SHORT)
     await ledger.settle("call", holder="one", result="r", keep=LONG)
     await anyio.sleep(SHORT * 2)
@@ -375,7 +375,7 @@ async def test_what_is_settled_outlasts_the_lease_of_who_did_it(ledger: Ledger) 
     assert await ledger.wait("call", patience=0) == Claim(EntryState.SETTLED, "a", "r")
 
 
-async def test_what_is_kept_long_enough_is_forgotten(ledger: Ledger) -> None:
+async def test_expired_entry_is_forgotten(ledger: Ledger) -> None:
     await claim(ledger, keep=SHORT)
     await claim(ledger, "settled")
     await ledger.settle("settled", holder="one", result="r", keep=SHORT)
@@ -387,14 +387,14 @@ async def test_what_is_kept_long_enough_is_forgotten(ledger: Ledger) -> None:
     assert await claim(ledger, "settled", holder="three") == Claim(EntryState.RUNNING, "a")
 
 
-async def test_what_is_claimed_again_is_kept_from_then_on(ledger: Ledger) -> None:
+async def test_claiming_again_restarts_the_retention(ledger: Ledger) -> None:
     await claim(ledger, keep=SHORT)
     await claim(ledger)
     await anyio.sleep(SHORT * 2)
     assert (await claim(ledger, holder="two")).standing is EntryState.RUNNING
 
 
-async def test_whoever_waits_is_told_when_it_is_settled(ledger: Ledger) -> None:
+async def test_waiter_learns_of_a_settled_entry(ledger: Ledger) -> None:
     await claim(ledger)
     seen: list[Claim | None] = []
 
@@ -410,7 +410,7 @@ async def test_whoever_waits_is_told_when_it_is_settled(ledger: Ledger) -> None:
     assert seen == [Claim(EntryState.SETTLED, "a", "r")] * 5
 
 
-async def test_whoever_waits_is_told_when_it_is_taken_back(ledger: Ledger) -> None:
+async def test_waiter_learns_of_a_released_entry(ledger: Ledger) -> None:
     await claim(ledger)
     async with anyio.create_task_group() as group:
         group.start_soon(anyio.sleep, 0)
@@ -438,7 +438,7 @@ async def test_of_many_who_begin_at_once_one_may(ledger: Ledger) -> None:
         assert sorted(standing.value for standing in seen) == ["granted"] + ["running"] * 9
 
 
-async def test_it_is_opened_again_when_it_is_needed(ledger: Ledger) -> None:
+async def test_ledger_reopens_on_demand(ledger: Ledger) -> None:
     await claim(ledger)
     await ledger.aclose()
     assert (await claim(ledger, holder="two")).standing is EntryState.RUNNING
@@ -496,7 +496,7 @@ async def test_of_many_who_wait_for_an_entry_one_looks() -> None:
     assert look.looks == 4
 
 
-async def test_who_waits_in_vain_is_told_how_it_stands() -> None:
+async def test_waiter_timing_out_learns_the_state() -> None:
     look = Counted(RUNNING)
     assert await all_waiting(look, 50, patience=SHORT) == [RUNNING] * 50
     assert look.looks < 60
@@ -576,7 +576,7 @@ async def test_concurrent_counters_never_exceed_the_limit(ledger: Ledger) -> Non
     assert counted.count(True) == 5
 
 
-async def test_what_was_counted_is_forgotten_after_its_time(ledger: Ledger) -> None:
+async def test_counted_guess_expires(ledger: Ledger) -> None:
     assert await ledger.count("call/guesses", "a", most=1, keep=SHORT)
     with anyio.fail_after(20):
         while not await ledger.count("call/guesses", "b", most=1, keep=LONG):  # noqa: ASYNC110 - no event

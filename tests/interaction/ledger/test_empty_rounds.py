@@ -115,6 +115,6 @@ def test_another_word_for_it_is_rejected() -> None:
         Bank("sometimes")
 
 
-def test_one_name_is_no_list_of_names() -> None:
+def test_single_name_is_not_a_list_of_names() -> None:
     with pytest.raises(TypeError, match="no_empty_rounds must be a list"):
         Bank(no_empty_rounds="one-leg")

@@ -117,7 +117,7 @@ async def test_answers_to_nothing_do_not_make_it_another_call(shop: Shop) -> Non
 
 
 @pytest.mark.parametrize("answer", [DECLINE, CANCEL])
-async def test_a_refusal_ends_nothing(shop: Shop, answer: Any) -> None:
+async def test_decline_ends_no_ledger_entry(shop: Shop, answer: Any) -> None:
     """The body has not run, so whoever says yes on another leg is served."""
     legs = await asked_to_buy(shop)
     refused = await legs.leg("buy", {"what": "tea"}, answers={"paid": answer}, state=legs.token)
@@ -158,7 +158,7 @@ async def test_a_crash_before_the_body_ends_nothing(shop: Shop) -> None:
     assert text_of(await legs.leg("order", answers={"pays": True}, state=legs.token)) == "3"
 
 
-async def test_a_crash_of_the_body_is_kept(shop: Shop) -> None:
+async def test_crash_of_the_body_is_recorded(shop: Shop) -> None:
     async def give() -> str:
         shop.ran.append("give")
         raise ValueError(f"dropped no. {len(shop.ran)}")
@@ -170,7 +170,7 @@ async def test_a_crash_of_the_body_is_kept(shop: Shop) -> None:
     assert told == ["Error executing tool give: dropped no. 1"] * 3
 
 
-async def test_what_masks_errors_masks_them_when_they_are_recalled() -> None:
+async def test_masked_errors_stay_masked_when_recalled() -> None:
     shop = Shop(MemoryLedger(), mask_error_details=True)
 
     async def give() -> str:

@@ -51,7 +51,7 @@ async def filled(shop: Shop, *, principal: str | None = None) -> None:
         await make_calls()
 
 
-async def test_one_tool_does_not_take_what_others_need(caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_tool_cannot_use_the_share_of_others(caplog: pytest.LogCaptureFixture) -> None:
     shop = Shop(MemoryLedger(max_bytes=ROOM))
     shop.add(print_out)
     await filled(shop)
@@ -59,7 +59,7 @@ async def test_one_tool_does_not_take_what_others_need(caplog: pytest.LogCapture
     assert (await User(shop, YES).call("buy", TEA)).value == "tea no. 1, paid"
 
 
-async def test_one_caller_does_not_take_what_others_need() -> None:
+async def test_one_caller_cannot_use_the_share_of_others() -> None:
     shop = Shop(MemoryLedger(max_bytes=ROOM))
     shop.add(print_out)
     await filled(shop, principal="mallory")

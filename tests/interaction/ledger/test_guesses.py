@@ -129,7 +129,7 @@ async def test_instances_that_share_a_ledger_count_together(tmp_path: Path) -> N
     assert await guess(legs, "by_resolver", "a", token) == "asked again"
 
 
-async def test_nobody_reads_a_guess_in_the_ledger(tmp_path: Path) -> None:
+async def test_guesses_are_unreadable_in_the_ledger(tmp_path: Path) -> None:
     safe = Safe(SqliteLedger(tmp_path / "ledger.db"))
     legs, token = await asked(safe, "by_resolver")
     await guess(legs, "by_resolver", "marker-of-a-guess", token)
@@ -164,7 +164,7 @@ async def test_no_guess_is_taken_while_the_ledger_is_down(tool: str, once: bool)
     assert await guess(legs, tool, safe.code, token) == "open"
 
 
-async def test_what_is_no_answer_is_no_guess() -> None:
+async def test_invalid_answer_is_not_a_guess() -> None:
     safe = Safe(MemoryLedger(), guesses=1)
     legs, token = await asked(safe, "by_resolver")
     for _ in range(3):
@@ -236,7 +236,7 @@ async def test_an_answer_that_is_counted_cannot_be_reviewed() -> None:
     assert "it has guesses=, and a change there is not counted" in (call.failure or "")
 
 
-async def test_possibly_replicated_server_is_told_to_share_a_ledger(caplog: pytest.LogCaptureFixture) -> None:
+async def test_possibly_replicated_server_is_advised_to_share_a_ledger(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger="roundtrip")
     server = Server("safe", keys=[KEY])
 
@@ -252,7 +252,7 @@ async def test_possibly_replicated_server_is_told_to_share_a_ledger(caplog: pyte
 
 
 @pytest.mark.parametrize("guesses", [0, -1, True])
-def test_a_number_of_guesses_that_is_none_is_rejected(guesses: Any) -> None:
+def test_invalid_number_of_guesses_is_rejected(guesses: Any) -> None:
     with pytest.raises(ValueError, match=r"guesses=\.\.\.\) must be a whole number of at least 1"):
         Elicit("Code?", str, guesses=guesses)
 

@@ -100,7 +100,7 @@ async def test_a_call_goes_on_when_redis_is_back(redis: RedisServer, fault: str)
     await ledger.aclose()
 
 
-async def test_what_redis_has_on_disk_survives_its_end(redis: RedisServer) -> None:
+async def test_persistent_redis_data_survives_a_restart(redis: RedisServer) -> None:
     ledger = RedisLedger(redis.url, timeout=0.5)
     shop = Shop(ledger)
     legs = await asked_to_buy(shop)
@@ -132,7 +132,7 @@ async def test_body_ending_during_a_redis_restart_stores_its_result(redis: Redis
     await ledger.aclose()
 
 
-async def test_a_url_where_nothing_listens_is_told(tmp_path: Path) -> None:
+async def test_url_without_a_listener_is_reported(tmp_path: Path) -> None:
     with pytest.raises(LedgerDown, match="the ledger on Redis cannot be used"):
         await claim(RedisLedger(f"unix://{tmp_path}/nothing", timeout=0.5))
 
@@ -205,7 +205,9 @@ def test_a_ledger_goes_on_after_a_fork(tmp_path: Path) -> None:
     assert (done.stdout.split(), done.stderr) == (["running", "granted", "running", "granted"], "")
 
 
-async def test_a_file_that_somebody_holds_is_told_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_file_locked_by_another_process_is_reported_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite_ledger, "_PATIENCE", 0.2)
     path = tmp_path / "ledger.db"
     ledger = SqliteLedger(path)

@@ -220,7 +220,7 @@ class Held:
         return f"held {len(self._shop.ran)}"
 
 
-async def test_whoever_comes_while_it_runs_waits_and_gets_the_same(shop: Shop) -> None:
+async def test_concurrent_caller_waits_and_gets_the_same_result(shop: Shop) -> None:
     held = Held(shop)
     shop.add(held.hold)
     legs = LegByLeg(shop)
@@ -309,7 +309,7 @@ async def test_a_body_whose_thread_was_left_behind_is_unknown(shop: Shop, on_unk
         assert told == "slow 2"
 
 
-async def test_whoever_leaves_while_it_waits_for_its_turn_holds_nothing(shop: Shop, ledger: Failing) -> None:
+async def test_leaving_waiter_holds_nothing(shop: Shop, ledger: Failing) -> None:
     """Cancelled after the ledger had agreed, and before anything ran."""
     agreed = anyio.Event()
     claim = MemoryLedger.claim
@@ -420,7 +420,7 @@ async def test_client_leaving_before_the_body_ends_its_leg(shop: Shop) -> None:
         assert text_of(await legs.leg("buy", state=legs.token)) == "bought 1"
 
 
-async def test_a_result_is_kept_although_its_client_leaves_meanwhile(shop: Shop) -> None:
+async def test_result_is_stored_although_its_client_leaves(shop: Shop) -> None:
     settling, go_on = anyio.Event(), anyio.Event()
 
     class Slow(MemoryLedger):
@@ -448,7 +448,7 @@ async def test_a_result_is_kept_although_its_client_leaves_meanwhile(shop: Shop)
     assert (text_of(again), shop.ran) == ("tea no. 1, paid", ["tea"])
 
 
-async def test_an_error_of_the_protocol_is_kept_as_one(shop: Shop) -> None:
+async def test_protocol_error_is_stored_as_one(shop: Shop) -> None:
     async def fail() -> str:
         shop.ran.append("fail")
         raise MCPError(code=INVALID_PARAMS, message=f"no. {len(shop.ran)}", data={"reason": "mine", "at": [1, None]})

@@ -99,7 +99,7 @@ async def guest() -> str:
 
 @places
 @pytest.mark.parametrize("otherwise", ["a guest", lambda: "a guest", guest], ids=["value", "function", "coroutine"])
-async def test_what_its_author_says_otherwise_stands_in_for_a_page(place: str, era: Era, otherwise: Any) -> None:
+async def test_author_substitute_replaces_a_page(place: str, era: Era, otherwise: Any) -> None:
     """Shows S6."""
 
     def done() -> str | None:
@@ -207,7 +207,7 @@ async def test_retry_era_client_gets_no_elicitation_id() -> None:
 
 
 @places
-async def test_unaskable_live_client_is_told_the_page_and_calls_again(place: str) -> None:
+async def test_unaskable_live_client_is_shown_the_page_and_calls_again(place: str) -> None:
     accounts: list[str] = []
 
     def done() -> str | None:

@@ -78,7 +78,7 @@ async def test_page_answered_with_another_kind_three_times_ends_the_call(place: 
 
 
 @places
-async def test_agreement_stands_after_an_answer_of_another_kind(place: str) -> None:
+async def test_agreement_survives_an_answer_of_another_kind(place: str) -> None:
     finished: list[str] = []
     server = Server[Any]("shop", keys=[NEW])
     page = ElicitUrl[str]("Log in.", URL, done=lambda: finished[0] if finished else None, wait=0)

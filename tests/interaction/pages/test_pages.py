@@ -43,7 +43,7 @@ async def test_agreement_is_the_answer_for_a_page_without_done(place: str, era: 
 
 
 @places
-async def test_what_done_says_is_what_the_consumer_receives(place: str, era: Era) -> None:
+async def test_consumer_receives_the_done_value(place: str, era: Era) -> None:
     accounts: list[str] = []
 
     def done() -> str | None:
@@ -255,7 +255,7 @@ async def test_user_abandoning_an_agreed_page_ends_the_call(place: str, era: Era
     [("accept", AcceptedElicitation), ("decline", DeclinedElicitation), ("cancel", CancelledElicitation)],
 )
 @places
-async def test_who_asks_for_the_outcome_sees_how_it_ended(place: str, era: Era, action: str, outcome: Any) -> None:
+async def test_outcome_consumer_sees_the_end(place: str, era: Era, action: str, outcome: Any) -> None:
     server = Server[Any]("shop")
     got: list[Any] = []
 

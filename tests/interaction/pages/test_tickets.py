@@ -45,7 +45,7 @@ async def test_asked_user_logs_in_on_the_page_and_continues(place: str, era: Era
 
 @places
 @pytest.mark.parametrize("victim", ["app/bob", "other/ada", None], ids=["another user", "another client", "nobody"])
-async def test_a_link_mailed_to_somebody_else_is_worth_nothing(place: str, era: Era, victim: str | None) -> None:
+async def test_mailed_link_is_useless_to_another_user(place: str, era: Era, victim: str | None) -> None:
     """Shows S12."""
     web = Web()
     statuses: list[int] = []
@@ -65,7 +65,7 @@ async def test_a_link_mailed_to_somebody_else_is_worth_nothing(place: str, era: 
     assert web.logged_in == {}
 
 
-async def test_one_call_s_ticket_does_not_finish_another_call(era: Era) -> None:
+async def test_ticket_does_not_finish_another_call(era: Era) -> None:
     """Shows S12."""
     web = Web()
     first: list[ElicitRequestURLParams] = []
@@ -104,7 +104,7 @@ async def test_ticket_is_invalid_for_a_page_of_another_purpose() -> None:
 
 
 @places
-async def test_every_leg_shows_the_same_ticket_on_whatever_instance(place: str) -> None:
+async def test_every_leg_shows_the_same_ticket_on_any_instance(place: str) -> None:
     web = Web()
     async with (
         served(web.server(place), stateless_http=True) as one,

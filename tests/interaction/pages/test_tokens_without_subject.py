@@ -60,7 +60,7 @@ async def test_a_ticket_for_all_users_of_a_client_is_rejected(place: str, era: E
     assert visitor.pages == []
 
 
-async def test_an_author_who_tells_users_apart_gets_tickets() -> None:
+async def test_author_distinguishing_users_gets_tickets() -> None:
     """Shows S12."""
     server = shop(ticket=True, principal=ada)
     async with served(server) as url, as_user(url, "app") as transport:

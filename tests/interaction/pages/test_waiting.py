@@ -87,7 +87,7 @@ async def test_unanswered_page_is_shown_again_without_waiting(place: str) -> Non
 
 
 @places
-async def test_an_agreement_is_kept_over_legs_that_bring_no_other(place: str) -> None:
+async def test_agreement_survives_legs_without_answers(place: str) -> None:
     finished: list[str] = []
 
     async def done() -> str | None:

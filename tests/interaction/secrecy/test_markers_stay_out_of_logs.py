@@ -37,7 +37,7 @@ def playing(over: str, plant: Markers, era: Era, **options: Any) -> Playing:
     ],
 )
 @pytest.mark.parametrize("play", CALLS, ids=lambda play: play.__name__)
-async def test_no_planted_value_is_logged_or_told(
+async def test_planted_values_are_never_logged_or_reported(
     play: Callable[[Playing], Awaitable[None]],
     over: str,
     options: dict[str, Any],
@@ -87,7 +87,7 @@ async def test_a_transcript_shows_where_a_ticket_was(era: Era, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("lengths", [(1, 35), (60, 95)])
-async def test_the_size_of_a_sealed_value_is_told_in_blocks(lengths: tuple[int, int]) -> None:
+async def test_sealed_size_is_known_in_blocks(lengths: tuple[int, int]) -> None:
     told = {await _told_of_a_value_of(length) for length in lengths}
     assert len(told) == 1
 

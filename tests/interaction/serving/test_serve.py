@@ -42,7 +42,7 @@ async def _in_thread(what: Any, *arguments: Any) -> Any:
         return await anyio.to_thread.run_sync(what, *arguments)
 
 
-async def test_a_fleet_answers_and_tells_that_it_is_ready(fleet: Service) -> None:
+async def test_fleet_answers_and_reports_ready(fleet: Service) -> None:
     assert text_of(await call(fleet.url, Era.RETRY, "agree", {}, {"value": True})) == "agreed: True"
     assert text_of(await call(fleet.url, Era.LIVE, "slowly", {"seconds": 0})) == "done"
     assert fleet.get("/health/live") == (200, {"status": "live"})
@@ -74,12 +74,12 @@ async def test_a_question_cannot_be_asked_live_without_sessions(fleet: Service) 
     await _in_thread(eventually, lambda: any("tool 'agree' could not ask 'python-httpx" in line for line in fleet.log))
 
 
-async def test_the_start_of_several_workers_tells_what_older_clients_meet(fleet: Service) -> None:
+async def test_starting_several_workers_reports_older_client_limits(fleet: Service) -> None:
     await _in_thread(eventually, lambda: any("2025-11-25 and before, which most" in line for line in fleet.log))
 
 
 @pytest.mark.parametrize("flags", [("--no-sessions",), ("--json-response", "always")])
-async def test_one_worker_that_cannot_ask_older_clients_says_so(tmp_path: Path, flags: tuple[str, ...]) -> None:
+async def test_single_worker_unable_to_ask_older_clients_says_so(tmp_path: Path, flags: tuple[str, ...]) -> None:
     with Service("shop", *flags, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
         await _in_thread(eventually, lambda: any(flags[0] in line for line in service.log))
         async with connect(service.url, Era.LIVE, Person({"value": True})) as client:
@@ -175,7 +175,7 @@ async def test_legs_running_at_shutdown_are_answered(tmp_path: Path) -> None:
         assert await _in_thread(service.ended) == 0
 
 
-async def test_one_worker_asks_clients_of_both_eras(tmp_path: Path, era: Era) -> None:
+async def test_single_worker_asks_clients_of_both_eras(tmp_path: Path, era: Era) -> None:
     with Service("shop", folder=tmp_path) as service:
         assert not any("2025-11-25" in line for line in service.log)
         assert text_of(await call(service.url, era, "agree", {}, {"value": True})) == "agreed: True"

@@ -65,7 +65,7 @@ async def instance(
     await bus.aclose()
 
 
-def test_it_is_a_bus() -> None:
+def test_redis_bus_satisfies_the_bus_protocol() -> None:
     bus: SubscriptionBus = RedisSubscriptionBus("redis://localhost")
     assert bus
 
@@ -109,7 +109,7 @@ async def test_a_burst_arrives_whole_and_equal_events_together(redis: RedisServe
         assert 1 <= heard_there.count(ToolsListChanged()) < 900
 
 
-async def test_publishing_waits_for_nobody_and_what_waits_is_bounded(
+async def test_publishing_never_waits_and_its_queue_is_bounded(
     redis: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_bus, "_LONGEST_PAUSE", 0.3)
@@ -224,7 +224,7 @@ async def test_a_listener_that_raises_harms_no_other(redis: RedisServer, caplog:
     assert "on purpose" in caplog.text
 
 
-async def test_it_listens_to_redis_only_while_somebody_listens_to_it(redis: RedisServer) -> None:
+async def test_bus_listens_to_redis_only_with_local_listeners(redis: RedisServer) -> None:
     def listeners() -> str:
         return redis.command("pubsub", "numsub", "lazy").split()[-1]
 
@@ -240,7 +240,7 @@ async def test_it_listens_to_redis_only_while_somebody_listens_to_it(redis: Redi
     await bus.aclose()
 
 
-def test_it_serves_several_event_loops(redis: RedisServer) -> None:
+def test_bus_serves_several_event_loops(redis: RedisServer) -> None:
     bus = RedisSubscriptionBus(redis.url, channel="loops")
     heard: dict[str, list[ServerEvent]] = {"one": [], "two": []}
     ready, done = threading.Barrier(3, timeout=BOUND), threading.Barrier(3, timeout=BOUND)

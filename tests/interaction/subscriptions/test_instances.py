@@ -156,7 +156,7 @@ async def test_older_client_hears_own_and_foreign_changes_once() -> None:
         assert ears.heard == ["tools", WATCHED, "tools"]
 
 
-async def test_what_a_client_subscribes_to_is_bounded() -> None:
+async def test_subscriptions_of_a_client_are_bounded() -> None:
     server, long = shop(InMemorySubscriptionBus()), "test://" + "u" * 5000
     async with hearing(server, Era.LIVE) as (client, ears), connect(server, Era.RETRY) as other:
         await client.session.subscribe_resource(long)  # pyright: ignore[reportDeprecated]
@@ -166,7 +166,7 @@ async def test_what_a_client_subscribes_to_is_bounded() -> None:
         assert ears.heard == [WATCHED]
 
 
-async def test_a_connection_that_has_ended_is_told_nothing_more() -> None:
+async def test_ended_connection_is_notified_of_nothing() -> None:
     class Bus(InMemorySubscriptionBus):
         listening = 0
 
@@ -189,7 +189,7 @@ async def test_a_connection_that_has_ended_is_told_nothing_more() -> None:
     await bus.publish(ToolsListChanged())
 
 
-def test_a_client_on_another_event_loop_is_told_there() -> None:
+def test_client_on_another_event_loop_is_notified_there() -> None:
     """The SDK's own bus calls whoever listens on the loop that publishes."""
     server = shop(InMemorySubscriptionBus())
     listening, done = threading.Event(), threading.Event()

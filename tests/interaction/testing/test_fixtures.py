@@ -55,7 +55,7 @@ class Later:
         return await route.onward(leg)
 
 
-async def test_the_clock_stands_still_until_it_is_moved(clock: Clock) -> None:
+async def test_clock_stands_until_moved(clock: Clock) -> None:
     before = time.time()
     assert time.time() == before
     clock.advance(5)
@@ -76,13 +76,13 @@ def test_the_clock_is_put_back() -> None:
     assert abs(datetime.fromtimestamp(time.time(), UTC) - datetime.now(UTC)).total_seconds() < 60
 
 
-async def test_what_is_overridden_is_so_for_both_eras(overrides: Override, roundtrip_era: Era) -> None:
+async def test_override_applies_on_both_eras(overrides: Override, roundtrip_era: Era) -> None:
     overrides(SERVER, {price: lambda: 8})
     call = await User(SERVER, {"pays": True}).call("book", film="Solaris")
     assert call.questions[0].message == "It is 8. Do you pay?"
 
 
-async def test_what_was_overridden_is_put_back_after_the_test() -> None:
+async def test_override_is_restored_after_the_test() -> None:
     call = await User(SERVER, {"pays": True}).call("book", film="Solaris")
     assert call.questions[0].message == "It is 12. Do you pay?"
 
@@ -106,7 +106,7 @@ async def test_a_trace_without_calls_says_so(trace: Traces) -> None:
         _ = trace.call
 
 
-async def test_delivery_tells_of_questions_and_results() -> None:
+async def test_delivery_includes_questions_and_results() -> None:
     seen: list[LegDelivery] = []
 
     class Looking:

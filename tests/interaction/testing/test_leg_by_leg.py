@@ -102,7 +102,7 @@ async def test_form_model_and_roots_are_answered() -> None:
     assert text(await legs.leg("survey", answers=answers, state=legs.token)) == "5 lovely 0"
 
 
-async def test_what_the_client_lacks_is_not_declared() -> None:
+async def test_missing_capability_is_not_declared() -> None:
     with pytest.raises(MCPError):
         await LegByLeg(cinema(), elicitation_callback=None).leg("book", {"film": "Solaris"})
 
@@ -118,7 +118,7 @@ async def test_a_prompt_is_taken_apart_as_well() -> None:
         await legs.send(LegRequest("letter", answers=answers, state=legs.token[:-4], method="prompts/get"))
 
 
-async def test_a_leg_may_come_from_somebody_who_is_logged_in() -> None:
+async def test_leg_may_come_from_an_authenticated_user() -> None:
     assert text(await LegByLeg(cinema(), principal="ada").leg("whose")) == "ada"
     assert text(await LegByLeg(cinema()).leg("whose")) == "nobody"
 

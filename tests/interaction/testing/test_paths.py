@@ -74,7 +74,7 @@ async def test_all_ways_through_two_questions_are_gone() -> None:
     }
 
 
-async def test_a_path_tells_its_value_states_and_call() -> None:
+async def test_path_reports_its_value_states_and_call() -> None:
     explored = await paths(cinema(), "need", {"film": "Solaris"}, depth=1)
     accepted, declined = (explored.paths[place] for place in (0, 1))
     assert accepted.value == {"film": "Solaris", "row": "front"}
@@ -213,7 +213,7 @@ async def test_a_tool_that_asks_for_ever_is_broken_off(era: Era) -> None:
         explored.assert_no_crash()
 
 
-async def test_made_up_content_that_the_tool_refuses_is_said(era: Era) -> None:
+async def test_rejection_of_invented_content_is_reported(era: Era) -> None:
     explored = await paths(cinema(), "unlock", era=era, depth=1)
     assert explored.paths[0].text.startswith("asks 'code' again and again: if its form says not all, answers=")
     explored = await paths(cinema(), "unlock", era=era, depth=1, answers={"code": {"code": "123-456"}})

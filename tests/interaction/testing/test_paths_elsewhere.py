@@ -107,7 +107,7 @@ def hostile() -> Server[Any]:
     return server
 
 
-async def test_what_a_server_says_cannot_take_over_the_terminal(era: Era) -> None:
+async def test_server_text_cannot_take_over_the_terminal(era: Era) -> None:
     explored = await paths(hostile, "lie", era=era)
     for line in str(explored).splitlines():
         assert line.isprintable()

@@ -198,7 +198,7 @@ async def test_the_client_that_was_recorded_gets_what_it_got(
 
 
 @pytest.mark.parametrize("over", ["memory", "http"])
-async def test_a_client_that_does_nothing_is_told_what_is_missing(recorded: Path, era: Era, over: Over) -> None:
+async def test_idle_client_is_told_the_missing_step(recorded: Path, era: Era, over: Over) -> None:
     async with reachable(recorded, over) as (target, replayed):
         assert replayed is not None
         async with connected(target, era):
@@ -291,7 +291,7 @@ async def test_a_client_must_declare_that_it_can_be_asked(recorded: Path, era: E
     assert (await booking(replayed, era)).structured_content == {"film": "Solaris", "row": "last", "snack": "tea"}
 
 
-async def test_what_was_recorded_twice_may_be_played_twice(era: Era, tmp_path: Path) -> None:
+async def test_repeated_recording_may_be_replayed_twice(era: Era, tmp_path: Path) -> None:
     path = tmp_path / "cleaning.json"
     async with record(cinema(), path) as tapped:
         for _ in range(2):
@@ -333,7 +333,9 @@ async def test_progress_is_reported_as_it_was(era: Era, over: Over, tmp_path: Pa
         assert await clean(target) == then
 
 
-async def test_a_replayed_server_tells_who_it_was(make: Callable[[], MCPServer[Any]], era: Era, tmp_path: Path) -> None:
+async def test_replayed_server_reports_its_identity(
+    make: Callable[[], MCPServer[Any]], era: Era, tmp_path: Path
+) -> None:
     mode = "auto" if era is Era.RETRY else "legacy"
     path = tmp_path / "hello.json"
     async with record(make(), path) as tapped, Client(tapped, mode=mode) as client:
@@ -343,7 +345,7 @@ async def test_a_replayed_server_tells_who_it_was(make: Callable[[], MCPServer[A
         assert client.instructions == "Be on time."
 
 
-async def test_a_client_of_the_other_era_is_told(recorded: Path, era: Era) -> None:
+async def test_client_of_the_other_era_is_reported(recorded: Path, era: Era) -> None:
     replayed = replay(recorded)
     refused: list[MCPError] = []
     try:
@@ -548,7 +550,7 @@ async def test_a_recording_may_be_written_by_hand(era: Era, tmp_path: Path) -> N
             await client.list_tools()
 
 
-async def test_one_client_is_recorded_at_a_time(era: Era, tmp_path: Path) -> None:
+async def test_recording_handles_one_client_at_a_time(era: Era, tmp_path: Path) -> None:
     async with record(cinema(), tmp_path / "booking.json") as tapped:
         async with connected(tapped, era) as client:
             await client.list_tools()

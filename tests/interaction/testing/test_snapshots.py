@@ -57,7 +57,7 @@ async def test_a_call_has_its_text(call: str, call_snapshot: CallSnapshot) -> No
 
 
 @pytest.mark.roundtrip(eras="both")
-async def test_all_messages_of_a_call_can_be_kept(wire_snapshot: CallSnapshot) -> None:
+async def test_all_messages_of_a_call_can_be_recorded(wire_snapshot: CallSnapshot) -> None:
     assert await booking() == wire_snapshot
 
 
@@ -69,7 +69,7 @@ async def test_twenty_runs_are_identical_in_memory_and_over_http() -> None:
 
 @pytest.mark.parametrize("over", ["memory", "http"])
 @pytest.mark.parametrize("python", pythons())
-async def test_another_process_tells_the_same(python: str, over: Over) -> None:
+async def test_other_process_reports_equal_values(python: str, over: Over) -> None:
     told = await asyncio.gather(*(asyncio.to_thread(told_by, python, over, seed=seed) for seed in (0, 1)))
     assert set(told) == {await tell("memory") + await tell_wire()}
 
@@ -173,7 +173,7 @@ async def test_a_redacted_call_has_its_text(call_snapshot: CallSnapshot) -> None
     assert await paying() == call_snapshot.redacting("card", "number", "pin")
 
 
-async def test_an_author_s_own_content_is_told_besides_the_result(call_snapshot: CallSnapshot) -> None:
+async def test_author_content_is_shown_beside_the_result(call_snapshot: CallSnapshot) -> None:
     server = Server[Any]("pictures")
 
     @server.tool()
@@ -199,7 +199,7 @@ async def test_prompts_and_resources_have_texts(call_snapshot: CallSnapshot) -> 
     assert await User(server).read_resource("library://opening") == call_snapshot
 
 
-async def test_messages_that_were_not_kept_are_asked_for() -> None:
+async def test_unrecorded_messages_are_requested() -> None:
     with pytest.raises(ValueError, match="take the fixture wire_snapshot"):
         wire_text(await ordering())
 

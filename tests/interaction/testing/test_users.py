@@ -159,7 +159,7 @@ async def test_answers_may_be_given_round_by_round() -> None:
 
 
 @pytest.mark.parametrize("answers", [[{}, *[ANSWERS] * 2], [ANSWERS]], ids=["too late", "too early"])
-async def test_an_answer_to_another_round_is_none(answers: list[dict[Any, Any]]) -> None:
+async def test_answer_to_another_round_does_not_count(answers: list[dict[Any, Any]]) -> None:
     with pytest.raises(Unanswered):
         await User(cinema(), answers).call("book", film="Solaris")
 
@@ -227,7 +227,7 @@ async def test_unaskable_client_gets_the_substitute_for_its_answer() -> None:
         await User(server, lacks={"sampling"}, roots=[]).call("praise")
 
 
-async def test_what_a_tool_calls_is_not_the_call() -> None:
+async def test_nested_call_is_separate_from_its_caller() -> None:
     call = await User(cinema()).call("outer")
     assert call.states == [State.RECEIVED, State.RESOLVING, State.EXECUTING, State.COMPLETED]
 
@@ -292,7 +292,7 @@ async def test_the_same_call_on_both_eras_is_compared() -> None:
 
 @pytest.mark.roundtrip(eras="retry")
 @pytest.mark.parametrize("what", ["results", "questions"])
-async def test_a_difference_between_the_eras_is_told(what: str) -> None:
+async def test_difference_between_the_eras_is_reported(what: str) -> None:
     servers: list[Server[Any]] = []
 
     def make() -> Server[Any]:
@@ -313,7 +313,7 @@ async def test_a_difference_between_the_eras_is_told(what: str) -> None:
         await assert_same_on_both_eras(make, "book", answers={"ask": {"row": "x"}})
 
 
-async def test_a_call_tells_all_that_was_shown_and_returned() -> None:
+async def test_call_reports_everything_shown_and_returned() -> None:
     server = cinema()
 
     @server.tool()
@@ -364,7 +364,7 @@ async def test_unused_answers_tell_how_the_call_ended() -> None:
 
 
 @pytest.mark.parametrize("target", [None, "server.py", ["python", "server.py"]], ids=["none", "file", "command"])
-async def test_what_is_no_server_is_told_so(target: Any) -> None:
+async def test_invalid_server_object_is_rejected(target: Any) -> None:
     with pytest.raises(TypeError, match="give a server object, a function that makes one, a URL, or"):
         await User(target).call("book", film="Solaris")
 

@@ -218,7 +218,7 @@ async def test_failure_of_a_visit_is_the_failure_of_the_test() -> None:
         await User(cinema(Till()), visits={"pay": lost}).call("buy", row=3)
 
 
-async def test_visit_that_nobody_is_sent_on_is_told() -> None:
+async def test_visit_without_a_question_is_reported() -> None:
     with pytest.raises(Unused, match="nobody asked for the page 'login'"):
         await User(cinema(Till()), visits={"terms": look, "login": look}).call("read")
 

@@ -356,7 +356,7 @@ def test_body_questions_are_reported_as_unchecked(
     assert "order: asks 1 again\n  'buyer': reworded" in out
 
 
-def test_a_refused_call_has_to_be_refused_again(
+def test_declined_call_must_be_declined_again(
     recording: Recording, era: Era, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recording.call(era=era, answer=lambda params: {**REPLIES, "Really 7?": "decline"}[params.message])

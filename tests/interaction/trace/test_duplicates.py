@@ -129,7 +129,7 @@ def recorded(story: Story, path: Path) -> TracedCall:
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_the_trace_tells_what_came_of_the_call(tmp_path: Path, name: str) -> None:
+def test_trace_reports_the_end_of_the_call(tmp_path: Path, name: str) -> None:
     story = STORIES[name]
     call = recorded(story, tmp_path / "calls.jsonl")
     assert call.state is story.state

@@ -134,7 +134,7 @@ async def test_call_is_recorded_from_first_request_to_result(tmp_path: Path, era
     }[era]
 
 
-async def test_the_same_states_are_told_on_both_eras(tmp_path: Path) -> None:
+async def test_equal_states_are_recorded_on_both_eras(tmp_path: Path) -> None:
     paths: list[list[State]] = []
     for era in ERAS:
         path = tmp_path / f"{era.name}.jsonl"
@@ -203,7 +203,7 @@ async def play(server: Server[Any], era: Era, tool: str, answers: Answers | None
     ],
     ids=["declined", "without the capability", "invalid too often", "crashed"],
 )
-async def test_each_way_to_end_is_told(
+async def test_each_way_to_end_is_recorded(
     tmp_path: Path, era: Era, tool: str, answers: Answers | None, state: State, error: str | None
 ) -> None:
     path = tmp_path / "calls.jsonl"
@@ -239,7 +239,7 @@ async def test_a_call_from_within_a_call_says_which(tmp_path: Path, era: Era) ->
     assert (inner.began.within, inner.state, outer.state) == (outer.id, State.COMPLETED, State.COMPLETED)
 
 
-async def test_a_cancelled_call_is_told_as_failed(tmp_path: Path, era: Era) -> None:
+async def test_cancelled_call_is_reported_as_failed(tmp_path: Path, era: Era) -> None:
     path = tmp_path / "calls.jsonl"
     server = Server[Any]("slow", trace=path)
     started = anyio.Event()
@@ -262,7 +262,7 @@ async def test_a_cancelled_call_is_told_as_failed(tmp_path: Path, era: Era) -> N
 
 
 @pytest.mark.parametrize("kind", ["prompt", "resource"])
-async def test_prompts_and_templates_are_told_like_tools(tmp_path: Path, era: Era, kind: str) -> None:
+async def test_prompts_and_templates_are_reported_like_tools(tmp_path: Path, era: Era, kind: str) -> None:
     path = tmp_path / "calls.jsonl"
     user = User(shop(path), {"confirm": {"ok": True}}, era=era)
     if kind == "prompt":
@@ -278,7 +278,7 @@ async def test_prompts_and_templates_are_told_like_tools(tmp_path: Path, era: Er
     assert (traced.state, len(traced.rounds)) == (State.COMPLETED, 1)
 
 
-async def test_what_an_author_asks_by_hand_is_told_too(tmp_path: Path) -> None:
+async def test_hand_written_questions_are_reported_too(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     await User(shop(path), {"sure": {"ok": True}}, era=Era.RETRY).call("hand")
     (traced,) = calls_of(path)
@@ -315,7 +315,7 @@ async def test_unnamed_question_is_not_recorded_by_a_text_digest(tmp_path: Path,
     assert second.rounds[0].asked.questions[0].key == key
 
 
-async def test_sampling_roots_and_pages_are_told_by_their_kind(tmp_path: Path, era: Era) -> None:
+async def test_samples_roots_and_pages_are_named_by_kind(tmp_path: Path, era: Era) -> None:
     path = tmp_path / "calls.jsonl"
     server = bookshop(trace=Recorder(path))
 
@@ -461,7 +461,7 @@ async def test_raising_tracer_harms_no_other_tracer(tmp_path: Path, caplog: pyte
 
 
 @pytest.mark.parametrize("trace", [7, {"a": "dict"}, [7]], ids=str)
-def test_what_traces_nothing_is_rejected(trace: Any) -> None:
+def test_invalid_trace_option_is_rejected(trace: Any) -> None:
     with pytest.raises(TypeError, match="a file's path, a Recorder, another tracer, a function"):
         Server("shop", trace=trace)
 

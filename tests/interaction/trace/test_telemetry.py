@@ -162,7 +162,7 @@ async def test_token_names_the_span_of_its_writing_leg(collected: Collected) -> 
 
 
 @pytest.mark.parametrize("provider", [None, TracerProvider(ALWAYS_OFF)], ids=["no provider", "nothing sampled"])
-async def test_token_names_no_span_where_none_is_recorded(provider: TracerProvider | None) -> None:
+async def test_token_names_no_span_without_a_recorded_one(provider: TracerProvider | None) -> None:
     call = await User(bookshop(trace=Telemetry(tracer_provider=provider)), ROUNDS).call("order", ARGUMENTS)
     assert call.text == "2 x Neuromancer, in 2-3 weeks"
     assert journal_of(call.tokens[-1]).traceparent is None
@@ -242,7 +242,7 @@ async def test_after_a_leg_the_span_before_it_is_current_again(era: Era, collect
     assert all(before is after for before, after in seen)
 
 
-async def test_a_span_tells_where_the_call_stands(era: Era, collected: Collected) -> None:
+async def test_span_reports_the_state_of_its_call(era: Era, collected: Collected) -> None:
     await User(bookshop(trace=collected.telemetry), ROUNDS, era=era).call("order", ARGUMENTS)
     told = attributes_of(collected.spans[-1])
     assert told["roundtrip.tool"] == "order"
@@ -255,7 +255,7 @@ async def test_a_span_tells_where_the_call_stands(era: Era, collected: Collected
     assert collected.spans[-1].status.status_code is StatusCode.UNSET
 
 
-async def test_a_span_tells_what_is_asked_and_why_and_what_is_pending(collected: Collected) -> None:
+async def test_span_lists_questions_reasons_and_pending(collected: Collected) -> None:
     hopper = LegByLeg([bookshop(trace=collected.telemetry)])
     await hopper.leg("order", ARGUMENTS)
     await hopper.leg("order", ARGUMENTS, answers={}, state=hopper.token)
@@ -294,7 +294,7 @@ async def test_a_failure_is_an_error_without_its_text(era: Era, collected: Colle
     assert list(span.events) == []
 
 
-async def test_that_the_user_declines_is_no_error(era: Era, collected: Collected) -> None:
+async def test_decline_by_the_user_is_not_an_error(era: Era, collected: Collected) -> None:
     await User(bookshop(trace=collected.telemetry), {"confirm_backorder": DECLINE}, era=era).call("order", ARGUMENTS)
     span = collected.spans[-1]
     assert attributes_of(span)["roundtrip.state"] == "declined"
@@ -352,7 +352,7 @@ async def test_rejected_token_has_its_own_span_inside_the_request(
     assert point.attributes == {"roundtrip.reason": "expired", "roundtrip.tool": "order"}
 
 
-async def test_what_a_client_invents_becomes_no_attribute(collected: Collected) -> None:
+async def test_invented_client_fields_become_no_attributes(collected: Collected) -> None:
     with pytest.raises(MCPError):
         await LegByLeg([bookshop(trace=collected.telemetry)]).leg("made up", {}, answers={}, state="made up, too")
     (span,) = collected.spans
@@ -439,7 +439,7 @@ async def test_the_sizes_of_the_tokens_that_go_out_are_measured(collected: Colle
     assert (histogram(point).count, histogram(point).sum) == (2, sum(sizes))
 
 
-async def test_metrics_are_told_apart_by_tool_state_and_reason_alone(era: Era, collected: Collected) -> None:
+async def test_metrics_are_labeled_by_tool_state_and_reason_alone(era: Era, collected: Collected) -> None:
     server = bookshop(trace=collected.telemetry)
     await User(server, ROUNDS, era=era).call("order", ARGUMENTS)
     with pytest.raises(MCPError):
@@ -449,9 +449,7 @@ async def test_metrics_are_told_apart_by_tool_state_and_reason_alone(era: Era, c
     assert names == {"roundtrip.tool", "roundtrip.state", "roundtrip.reason"}
 
 
-async def test_nothing_that_anybody_said_is_told(
-    era: Era, collected: Collected, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_user_texts_are_not_revealed(era: Era, collected: Collected, monkeypatch: pytest.MonkeyPatch) -> None:
     collected.become_the_provider_of_the_process(monkeypatch)
     key = b"marker-key, which is long enough...."
     server = Server[Any]("shop", keys=[key], trace=collected.telemetry, build="1")

@@ -83,7 +83,7 @@ BODY: list[Change] = [
 ]
 
 
-def test_it_passes_unmodified_and_fails_when_a_question_is_reworded(recording: Recording, project: Project) -> None:
+def test_generated_test_passes_and_fails_after_a_reworded_question(recording: Recording, project: Project) -> None:
     source = changed(SHOP, *BODY)
     for era in ERAS:
         recording.call(source, era=era, answer=lambda params: {**REPLIES, "A tip?": {"ok": False}}[params.message])
@@ -337,7 +337,7 @@ OTHERWISE: dict[str, tuple[Change, set[str]]] = {
 }
 
 
-def test_they_fail_when_the_call_goes_otherwise(recording: Recording, project: Project) -> None:
+def test_generated_tests_fail_when_the_call_differs(recording: Recording, project: Project) -> None:
     for how, (change, _) in OTHERWISE.items():
         project.serve(changed(TALKS, change), how)
     record_talks(project, recording, list(OTHERWISE))

@@ -263,7 +263,7 @@ def code_once_unread(*arguments: str, after: str) -> int:
         return running.process.wait(WAIT)
 
 
-async def test_tail_ends_when_nobody_reads_on_though_nothing_happens(tmp_path: Path) -> None:
+async def test_tail_ends_when_its_reader_leaves(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     await order(shop(path), Era.LIVE)
     assert code_once_unread("trace", "tail", "--lines", "1", str(path), after="completed") == 141

@@ -63,7 +63,7 @@ def test_literal_fits_one_line_or_is_spread() -> None:
     assert assignment("A", {}) == "A = {}"
 
 
-def test_a_name_stands_as_it_is() -> None:
+def test_plain_name_is_unchanged() -> None:
     assert literal({"a": Name("YES"), "b": ["YES"]}) == '{"a": YES, "b": ["YES"]}'
 
 

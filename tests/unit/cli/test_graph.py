@@ -134,7 +134,7 @@ def test_a_function_is_called_for_the_server_that_it_makes(folder: Path, capsys:
         (["graph_shop:server", "sell"], "the server 'graph_shop:server' has no tool 'sell'; its tools: order"),
     ],
 )
-def test_what_cannot_be_drawn_is_rejected_with_what_would_help(
+def test_undrawable_target_is_rejected_with_advice(
     folder: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert failure(capsys, *arguments).startswith("roundtrip graph: ")

@@ -161,7 +161,7 @@ def test_an_environment_that_gives_no_usable_keys_is_rejected(
         Server("shop")
 
 
-def test_unnamed_server_is_told_which_variable_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unnamed_server_error_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROUNDTRIP_KEYS", KEY)
     with pytest.raises(ValueError, match="ROUNDTRIP_KEYS"):
         Server()
@@ -184,7 +184,7 @@ def test_a_file_that_everybody_can_read_is_warned_of(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="folders are not locked elsewhere")
-def test_one_rotation_goes_on_at_a_time(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_one_rotation_runs_at_a_time(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import fcntl
 
     before = path.read_bytes()

@@ -47,7 +47,7 @@ def field(shape: Any, *, required: bool = True) -> FormField:
         ({**TITLED, "default": "b"}, "", "b"),
     ],
 )
-def test_what_is_typed_is_read(shape: Any, typed: str, value: object) -> None:
+def test_typed_text_is_parsed(shape: Any, typed: str, value: object) -> None:
     assert field(shape).read(typed) == (True, value)
 
 
@@ -77,7 +77,7 @@ def test_what_is_typed_is_read(shape: Any, typed: str, value: object) -> None:
         ({"type": "object"}, "{", "JSON"),
     ],
 )
-def test_what_does_not_fit_is_told(shape: Any, typed: str, reason: str) -> None:
+def test_unfit_input_is_explained(shape: Any, typed: str, reason: str) -> None:
     with pytest.raises(FieldInvalid, match=reason):
         field(shape).read(typed)
 

@@ -91,7 +91,7 @@ def test_a_value_is_json_only_where_text_does_not_fit(word: str, value: object) 
     assert list(arguments_of(TOOL, [word]).values()) == [value]
 
 
-def test_what_is_not_json_is_told_with_what_is_taken() -> None:
+def test_invalid_json_input_lists_the_accepted_forms() -> None:
     for word in ("maybe_count=x", "maybe_count=NaN"):
         with pytest.raises(CallFailed, match=r"'maybe_count' takes integer \| null"):
             arguments_of(TOOL, [word])
@@ -112,7 +112,7 @@ def test_self_referring_schema_is_shown_to_a_limited_depth(word: str) -> None:
 
 
 @pytest.mark.parametrize("required", [5, None, "p", [{}], [7]], ids=repr)
-def test_a_list_of_required_parameters_that_is_none_requires_nothing(required: Any) -> None:
+def test_invalid_list_of_required_parameters_requires_nothing(required: Any) -> None:
     tool = Tool(name="t", input_schema={"properties": {"p": {"type": "string"}}, "required": required})
     assert required_by(tool) == []
     assert arguments_of(tool, []) == {}

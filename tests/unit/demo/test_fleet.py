@@ -6,7 +6,7 @@ from roundtrip.demo.fleet import DemoFleet, InstanceFailed
 from roundtrip.demo.instance import KEY_VARIABLE, main
 
 
-def test_an_instance_that_ends_is_told_with_its_last_words() -> None:
+def test_ending_instance_is_reported_with_its_last_output() -> None:
     with (
         DemoFleet(["ash"], key="short") as fleet,
         pytest.raises(InstanceFailed, match=r"ash \(pid \d+\) has ended:(?s:.*)32"),

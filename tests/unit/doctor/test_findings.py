@@ -49,7 +49,7 @@ def only(topic: str, observed: Observed) -> Finding:
     return finding
 
 
-def test_one_instance_alone_is_no_problem_but_shows_little() -> None:
+def test_single_instance_is_no_problem_but_proves_little() -> None:
     levels = {finding.level for finding in findings_of(seen(facts(1)))}
     assert levels == {Level.NOTE, Level.OK}
 
@@ -138,7 +138,7 @@ def test_unseen_ledger_is_not_reported_as_shared() -> None:
     assert only("ledger", seen(facts(1, exactly_once=True), facts(2, exactly_once=True))).level is Level.NOTE
 
 
-def test_a_refusal_that_nothing_explains_says_where_to_look() -> None:
+def test_unexplained_rejection_says_where_to_look() -> None:
     observed = seen(facts(1), facts(2))
     observed.journeys.append(ProbedCall(0, 1, Reached.REFUSED, facts(1).instance))
     finding = only("calls", observed)
@@ -175,7 +175,7 @@ def test_an_answer_out_of_bounds_is_not_read(hostile: dict[str, Any]) -> None:
         Said.model_validate({**facts(1).model_dump(), "clock": 1.0, **hostile})
 
 
-def test_a_report_of_nobody_says_so() -> None:
+def test_report_without_an_instance_says_so() -> None:
     observed = Observed([])
     (_, last) = list(as_lines(observed, findings_of(observed)))
     assert last == (0, (("0 instances met: no problems", "bold"),))
@@ -193,7 +193,7 @@ def test_workers_that_were_not_met_are_counted() -> None:
     assert summary == "3 of 5 instances met: no problems"
 
 
-def test_the_stopping_rule_is_told() -> None:
+def test_stopping_rule_is_printed() -> None:
     observed = seen(facts(1), facts(2))
     for place, quiet in zip(observed.places, (8, 16), strict=True):
         place.quiet = quiet

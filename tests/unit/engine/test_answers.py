@@ -52,7 +52,7 @@ def test_question_is_new_then_answered_then_known() -> None:
     [(DECLINE, Action.DECLINE), (ElicitResult(action="cancel"), Action.CANCEL)],
     ids=["decline", "cancel"],
 )
-def test_a_refusal_is_remembered_like_an_answer(response: ElicitResult, action: Action) -> None:
+def test_decline_is_remembered_like_an_answer(response: ElicitResult, action: Action) -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": SURE})
     assert rounds.round({"confirm": SURE}, {"confirm": response}) == {"confirm": Outcome(action=action)}
@@ -73,7 +73,7 @@ def test_missing_answer_is_asked_again_alone() -> None:
     assert outcomes == {"confirm": YES, "measure": Outcome(Size(size=3))}
 
 
-def test_answers_that_nobody_asked_for_are_ignored() -> None:
+def test_unasked_answers_are_ignored() -> None:
     """Shows S8."""
     rounds = pair()
     rounds.round({"confirm": SURE})
@@ -179,7 +179,7 @@ def test_recorded_answer_waits_for_its_own_wording() -> None:
     assert rounds.round({"confirm": SURE}) == {"confirm": YES}
 
 
-def test_a_changed_wording_starts_counting_invalid_answers_anew() -> None:
+def test_changed_wording_resets_the_invalid_count() -> None:
     rounds = Rounds(alone(measure))
     rounds.round({"measure": BIG})
     rounds.round({"measure": BIG}, {"measure": None})

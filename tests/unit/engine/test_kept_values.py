@@ -78,7 +78,7 @@ def test_value_beyond_its_annotation_is_rejected_by_key(value: Any) -> None:
     assert caught.value.key == "quote"
 
 
-def test_a_kept_value_that_no_longer_fits_is_made_anew() -> None:
+def test_outdated_fixed_value_is_computed_again() -> None:
     def quote() -> int:
         return 1
 
@@ -164,7 +164,7 @@ def test_answer_carried_by_another_build_counts_for_its_wording_only(
     ],
     ids=["form", "sample", "roots"],
 )
-def test_each_kind_of_answer_is_kept_in_its_type(marker: Marker, returns: Any, answer: Any) -> None:
+def test_each_kind_of_answer_keeps_its_type(marker: Marker, returns: Any, answer: Any) -> None:
     def ask() -> Any: ...
 
     ask.__annotations__["return"] = returns
@@ -184,7 +184,7 @@ def test_once_question_with_an_unclear_annotation_is_rejected() -> None:
         rounds.round({"ask": Elicit("Sure?", Choice)})
 
 
-def test_a_kept_value_follows_a_rename() -> None:
+def test_fixed_value_follows_a_rename() -> None:
     def quote() -> Annotated[int, "said"]:
         return 1
 

@@ -225,7 +225,7 @@ def watched(plan: Plan, rounds: Rounds, *, build: str = "b1") -> tuple[Answers, 
     return Answers(plan, rounds.journal, build=build, watch=facts.append), facts
 
 
-def test_each_answer_is_told_with_what_became_of_it() -> None:
+def test_each_answer_is_recorded_with_its_use() -> None:
     plan = plan_of(a=confirm, b=other, c=measure)
     rounds = Rounds(plan)
     rounds.round({"confirm": SURE, "other": other(), "measure": measure()})

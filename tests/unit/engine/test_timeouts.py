@@ -30,7 +30,7 @@ async def test_work_that_is_done_in_time_gives_its_result() -> None:
     assert await within(LONG, work()) == 1
 
 
-async def test_what_work_raises_in_time_passes_unchanged() -> None:
+async def test_exception_within_the_time_limit_propagates() -> None:
     async def work() -> None:
         raise error
 
@@ -41,7 +41,7 @@ async def test_what_work_raises_in_time_passes_unchanged() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("crash"), Suspension(), BaseExceptionGroup("both", [Suspension()])])
-async def test_whatever_ends_work_whose_time_is_up_it_timed_out(error: BaseException) -> None:
+async def test_overdue_work_has_timed_out_for_any_ending(error: BaseException) -> None:
     with anyio.fail_after(LONG), pytest.raises(ToolTimedOut, match=r"timed out after 0\.02s") as caught:
         await within(SHORT, ends_with(error))
     assert caught.value.seconds == SHORT

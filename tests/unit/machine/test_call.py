@@ -24,7 +24,7 @@ def test_each_event_is_reported_as_one_step_in_order() -> None:
     ]
 
 
-def test_who_watches_is_told_after_the_call_has_moved() -> None:
+def test_watcher_is_notified_after_the_transition() -> None:
     seen: list[tuple[State, State]] = []
     call = Call("c1", watch=lambda step: seen.append((call.state, step.target)))
     call.apply(Event.BEGIN)

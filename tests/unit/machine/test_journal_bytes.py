@@ -146,7 +146,7 @@ def test_changed_journal_byte_gives_a_journal_or_one_error(journal: Journal) -> 
 @pytest.mark.parametrize(
     "text", ["plain", "größe", "日本", "\ud83d", "\udc00 alone", "\ud83d\ude00", "\U0001f600", "\x00\n"]
 )
-def test_whatever_a_client_wrote_comes_back_to_the_letter(text: str) -> None:
+def test_client_text_returns_unchanged(text: str) -> None:
     journal = replace(SECRET, entries={text: Entry(Action.ACCEPT, P1, {text: [text]})}, authored=text)
     assert unpack(pack(journal, seal), unseal) == journal
 
@@ -175,7 +175,7 @@ def test_usual_journal_is_as_small_as_its_contents() -> None:
     assert len(packed) == HEAD + 2 * 9 + 1 + len(text)
 
 
-def test_what_is_deflated_is_the_text_alone() -> None:
+def test_only_the_text_is_deflated() -> None:
     plain, deflated = pack(LONG), pack(LONG, deflate=True)
     assert len(deflated) < len(plain) / 3
     assert P1[:8] * 9 + P1[:8] + P2[:8] + P1[8:9] * 10 in deflated
@@ -190,7 +190,7 @@ def test_incompressible_text_is_stored_unchanged() -> None:
 
 
 @pytest.mark.parametrize("many", [255, 256, 300])
-def test_many_schemas_are_kept_apart(many: int) -> None:
+def test_many_schemas_stay_separate(many: int) -> None:
     pins = [PINNER.pin(CALL, digest(f"m{n}"), digest(f"s{n % many}")) for n in range(many + 3)]
     asked = {f"q{n}": Asked(pin) for n, pin in enumerate(pins)}
     journal = replace(BARE, asked=asked)
@@ -310,7 +310,7 @@ def test_a_text_of_another_shape_is_rejected(text: Any) -> None:
     ],
     ids=json.dumps,
 )
-def test_what_does_not_fit_answers_and_questions_is_rejected(odd: Any) -> None:
+def test_mismatched_answers_and_questions_are_rejected(odd: Any) -> None:
     """Shows S4."""
     journal = replace(ALIKE, fingerprint="0123ab", build="89cdef")
     content: list[Any] = [{"a": {"text": "x" * 100}}, "b"]

@@ -162,7 +162,7 @@ def test_the_form_is_a_flat_object_with_its_required_fields() -> None:
     }
 
 
-def test_what_the_sdk_can_render_is_rendered_alike() -> None:
+def test_sdk_renderable_forms_render_alike() -> None:
     class Plain(BaseModel):
         name: str = Field(min_length=1, description="Who?")
         age: int | None = Field(default=None, ge=0)

@@ -192,7 +192,7 @@ def test_defaults_fill_the_form_in() -> None:
     ],
     ids=repr,
 )
-def test_what_is_no_question_is_rejected_before_anything_is_sent(schema: Any) -> None:
+def test_invalid_question_is_rejected_before_sending(schema: Any) -> None:
     """Shows F1, F2, F4."""
     with pytest.raises(SchemaNotRenderable):
         question_of(Elicit("?", schema))

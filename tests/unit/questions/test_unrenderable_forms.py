@@ -81,7 +81,7 @@ def test_a_schema_that_has_no_json_schema_is_rejected() -> None:
         form_of(create_model("Form", field=(Callable[[], int], ...)))
 
 
-def test_a_refused_schema_is_the_authors_mistake() -> None:
+def test_rejected_schema_is_the_authors_mistake() -> None:
     assert issubclass(SchemaNotRenderable, InvalidSignature)
 
 

@@ -125,7 +125,7 @@ async def test_a_failing_resolver_cancels_those_beside_it(known: bool) -> None:
     await anyio.lowlevel.checkpoint()
 
 
-async def test_a_refusal_cancels_those_beside_it() -> None:
+async def test_decline_cancels_concurrent_resolvers() -> None:
     cancelled: list[str] = []
     started = anyio.Event()
 

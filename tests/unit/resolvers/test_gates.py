@@ -98,7 +98,7 @@ async def test_node_needed_only_by_known_nodes_does_not_run() -> None:
     assert runs == ["session"]
 
 
-async def test_what_nobody_knows_runs_with_all_below_it_each_once() -> None:
+async def test_unknown_values_run_with_their_requirements_once() -> None:
     runs: list[str] = []
 
     def base() -> int:
@@ -189,7 +189,7 @@ async def test_foreign_failure_ends_the_scheduler() -> None:
     assert walk.failed == {}
 
 
-async def test_what_waits_for_an_answer_has_not_failed() -> None:
+async def test_waiting_node_has_not_failed() -> None:
     def ask() -> Elicit[bool]:
         return Elicit("Sure?", bool)
 

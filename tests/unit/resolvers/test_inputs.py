@@ -321,7 +321,7 @@ def test_a_page_may_yield_what_no_form_can_show() -> None:
     assert plan_of(tool).nodes[0].asked is Receipt
 
 
-def test_a_kept_object_of_a_class_comes_back_as_one() -> None:
+def test_fixed_object_of_a_class_returns_as_that_class() -> None:
     def tool(book: Annotated[Any, Resolve(Book, once=True)]) -> None: ...
 
     adapter = plan_of(tool, "title").nodes[0].computed

@@ -52,7 +52,7 @@ def test_question_is_named_after_its_function() -> None:
     assert keys(plan_of(tool)) == ["ask", "method", "Counter@c", "Counter@d", "pow", "<lambda>"]
 
 
-def test_a_key_names_a_question_whatever_its_function_is_called() -> None:
+def test_key_names_a_question_for_any_function_name() -> None:
     def tool(a: Annotated[int, Resolve(ONE, key="user_name")]) -> None: ...
 
     assert keys(plan_of(tool)) == ["user_name"]
@@ -121,7 +121,7 @@ def test_alphabetically_first_path_wins() -> None:
     assert (names[ONE], names[TWO]) == ("ask@a.y", "ask@b.y")
 
 
-def test_one_function_is_one_node_however_often_it_is_mentioned() -> None:
+def test_repeated_mentions_of_a_function_make_one_node() -> None:
     counter = Counter()
 
     def nested(value: Annotated[int, Resolve(counter.method)], same: Annotated[int, Resolve(ONE)]) -> int:

@@ -234,7 +234,7 @@ def test_two_functions_of_one_key_are_rejected_by_their_names() -> None:
     assert all(name in message for name in ("'order'", "'number'", "'other'", "'n'"))
 
 
-def test_one_function_of_two_keys_is_rejected() -> None:
+def test_function_with_two_keys_is_rejected() -> None:
     def order(a: Annotated[int, Resolve(number, key="m")], b: Annotated[int, Resolve(number, key="n")]) -> None: ...
 
     message = refusal(order)
@@ -287,7 +287,7 @@ def test_consumer_type_checks_an_unannotated_resolver() -> None:
     assert "quote" in refusal(order)
 
 
-def test_values_with_a_json_form_may_be_kept() -> None:
+def test_values_with_json_form_may_be_fixed() -> None:
     for kept in (int, str | None, list[Choice], dict[str, float], Choice | Elicit[Choice], Any):
 
         def quote() -> Any: ...

@@ -68,7 +68,7 @@ async def test_unanswered_question_holds_back_its_consumers() -> None:
     assert [node.key for node in plan.nodes if one.is_blocked(node.index)] == ["after"]
 
 
-async def test_questions_wait_in_the_plans_order_whatever_finished_first() -> None:
+async def test_questions_wait_in_plan_order() -> None:
     second_asked = anyio.Event()
 
     async def first() -> Sample:
@@ -163,7 +163,7 @@ async def test_decline_names_the_value_parameter_and_not_the_outcome_one() -> No
     assert one.refusal.parameter == "b"
 
 
-async def test_who_wants_the_outcome_gets_it_and_refuses_nothing() -> None:
+async def test_outcome_consumer_gets_it_without_ending_the_call() -> None:
     async def look(seen: Annotated[ElicitationResult[Choice], Resolve(confirm)]) -> str:
         return seen.action
 
@@ -188,7 +188,7 @@ async def test_a_computed_value_is_an_accepted_outcome() -> None:
     assert (type(value).__mro__[1], value.data) == (AcceptedElicitation, 7)
 
 
-async def test_what_once_computed_is_remembered_and_then_not_run_again() -> None:
+async def test_computed_once_value_is_not_run_again() -> None:
     runs: list[int] = []
 
     def quote() -> int:
@@ -202,7 +202,7 @@ async def test_what_once_computed_is_remembered_and_then_not_run_again() -> None
     assert (memory.kept, len(runs)) == ({"quote": 1}, 1)
 
 
-async def test_none_is_a_value_like_any_other() -> None:
+async def test_null_is_a_value_like_any_other() -> None:
     def nothing() -> None: ...
     def same(value: Annotated[None, Resolve(nothing)]) -> str:
         return repr(value)

@@ -178,7 +178,7 @@ async def test_coroutine_making_a_generator_is_awaited_first() -> None:
     assert [outcome.value for outcome in walk.outcomes().values()] == [7]
 
 
-async def test_what_is_entered_cannot_be_a_question() -> None:
+async def test_entered_value_cannot_be_a_question() -> None:
     def session() -> Iterator[int]:
         yield 1
 

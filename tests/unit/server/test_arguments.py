@@ -78,7 +78,9 @@ EXACT = [
 
 
 @pytest.mark.parametrize(("annotation", "sent", "received"), COERCED, ids=repr)
-def test_a_compatible_value_is_coerced_and_strictly_refused(annotation: Any, sent: object, received: object) -> None:
+def test_compatible_value_is_coerced_and_rejected_in_strict_mode(
+    annotation: Any, sent: object, received: object
+) -> None:
     got = read(annotation, sent)
     assert got == received
     assert type(got) is type(received)
@@ -222,7 +224,7 @@ def test_alias_is_for_clients_and_names_for_bodies() -> None:
     }
 
 
-def test_what_is_said_of_very_many_mistakes_is_cut_short() -> None:
+def test_long_list_of_mistakes_is_truncated() -> None:
     with pytest.raises(ValidationError) as few:
         read(list[int], ["a"])
     assert mistakes_in(few.value) == str(few.value)
@@ -268,7 +270,7 @@ def test_missing_arguments_are_named_or_defaulted(strict: bool) -> None:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_what_a_client_sends_for_a_hidden_parameter_is_ignored(strict: bool) -> None:
+def test_client_values_for_hidden_parameters_are_ignored(strict: bool) -> None:
     def tool(shown: int, hidden: int = 0) -> None: ...
 
     metadata = func_metadata(tool, skip_names=["hidden"], structured_output=False)

@@ -50,7 +50,7 @@ def test_long_texts_are_not(value: Any) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
-async def test_application_refuses_requests_with_too_many_values(version: str) -> None:
+async def test_application_rejects_requests_with_too_many_values(version: str) -> None:
     server = Server("shop", keys=["7f" * 32])
     app = server.streamable_http_app()
     sent: list[Any] = []

@@ -52,7 +52,7 @@ def blob_of(block: EmbeddedResource) -> BlobResourceContents:
         ("a", "application/octet-stream"),
     ],
 )
-def test_an_image_s_type_is_told_by_its_extension(tmp_path: Path, name: str, expected: str) -> None:
+def test_image_type_follows_its_extension(tmp_path: Path, name: str, expected: str) -> None:
     file = tmp_path / name
     file.write_bytes(NOT_TEXT)
     block = Image(path=str(file)).to_image_content()
@@ -75,7 +75,7 @@ def test_an_image_s_type_is_told_by_its_extension(tmp_path: Path, name: str, exp
         ("a.png", "application/octet-stream"),
     ],
 )
-def test_a_sound_s_type_is_told_by_its_extension(tmp_path: Path, name: str, expected: str) -> None:
+def test_audio_type_follows_its_extension(tmp_path: Path, name: str, expected: str) -> None:
     file = tmp_path / name
     file.write_bytes(NOT_TEXT)
     assert Audio(path=file).to_audio_content().mime_type == expected
@@ -97,7 +97,7 @@ def test_a_sound_s_type_is_told_by_its_extension(tmp_path: Path, name: str, expe
         (".hidden", "application/octet-stream"),
     ],
 )
-def test_a_file_s_type_is_told_by_its_extension(tmp_path: Path, name: str, expected: str) -> None:
+def test_file_type_follows_its_extension(tmp_path: Path, name: str, expected: str) -> None:
     file = tmp_path / name
     file.write_bytes(NOT_TEXT)
     contents = blob_of(File(path=file).to_resource_content())

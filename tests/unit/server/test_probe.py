@@ -55,7 +55,7 @@ def told(result: CallToolResult) -> dict[str, Any]:
     return result.structured_content
 
 
-async def test_it_is_off_unless_it_was_switched_on() -> None:
+async def test_probe_is_off_by_default() -> None:
     assert (await probe(shop())).is_error
 
 

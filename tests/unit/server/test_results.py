@@ -282,7 +282,7 @@ async def later() -> AsyncIterator[int]:
         ([{"a": ToolResult(content="x")}], "return it by itself"),
     ],
 )
-def test_what_has_no_json_form_is_rejected(value: Any, match: str) -> None:
+def test_value_without_json_form_is_rejected(value: Any, match: str) -> None:
     with pytest.raises(NotSendable, match=match):
         made().convert(value)
 
@@ -325,7 +325,7 @@ OBJECT_LIKE: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("value", "expected"), OBJECT_LIKE)
 @pytest.mark.parametrize("annotation", [EMPTY, Any, object, None, type(None)])
-def test_what_is_an_object_is_structured_content_without_any_schema(annotation: Any, value: Any, expected: Any) -> None:
+def test_object_result_is_structured_without_a_schema(annotation: Any, value: Any, expected: Any) -> None:
     results = made(annotation)
     assert results.output_schema is None
     result = sent(results, value)
@@ -458,7 +458,7 @@ OBJECTS: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("annotation", "part", "value", "expected"), RESULT_OF)
-def test_what_is_no_object_is_wrapped_and_marked(
+def test_non_object_result_is_wrapped_and_marked(
     annotation: Any, part: dict[str, Any], value: Any, expected: Any
 ) -> None:
     results = made(annotation)
@@ -474,7 +474,7 @@ def test_what_is_no_object_is_wrapped_and_marked(
 
 
 @pytest.mark.parametrize(("annotation", "value", "expected"), OBJECTS)
-def test_what_is_an_object_is_not_wrapped(annotation: Any, value: Any, expected: Any) -> None:
+def test_object_result_is_not_wrapped(annotation: Any, value: Any, expected: Any) -> None:
     results = made(annotation)
     assert results.output_schema is not None
     assert results.output_schema["type"] == "object"
@@ -558,7 +558,7 @@ class Opaque:
 
 @pytest.mark.parametrize("annotation", [EMPTY, Any, dict, list, Opaque])
 @pytest.mark.parametrize("value", [Opaque(), [Opaque()], {"a": [Opaque()]}], ids=["bare", "listed", "nested"])
-def test_what_has_no_json_form_is_rejected_by_its_type(annotation: Any, value: Any) -> None:
+def test_value_without_json_form_is_rejected_by_type(annotation: Any, value: Any) -> None:
     with pytest.raises(NotSendable, match=r"Opaque has none|does not fit") as caught:
         made(annotation).convert(value)
     assert "secret" not in str(caught.value)
@@ -620,7 +620,7 @@ def test_non_json_number_is_rejected_where_numbers_are_promised(value: float) ->
 @pytest.mark.parametrize(
     ("value", "match"), [("\ud800", "not valid Unicode"), (10**4300, "more than 4300 digits")], ids=["text", "number"]
 )
-def test_what_no_transport_carries_is_rejected_wherever_it_stands(value: Any, match: str) -> None:
+def test_unsendable_value_is_rejected_at_any_depth(value: Any, match: str) -> None:
     kind: Any = type(cast("object", value))
     cases: list[tuple[Any, Any]] = [
         (kind, value),

@@ -100,7 +100,7 @@ def test_references_are_replaced_by_what_they_refer_to() -> None:
     assert schema["properties"]["buyer"]["properties"]["work"]["anyOf"][0]["properties"] == city
 
 
-def test_what_stands_beside_a_reference_wins() -> None:
+def test_sibling_keywords_of_a_reference_win() -> None:
     properties = inlined(Order.model_json_schema())["properties"]
 
     assert properties["buyer"]["description"] == "Who pays."
@@ -274,7 +274,7 @@ def test_references_into_other_places_of_the_root_stay() -> None:
     assert inlined(schema)["properties"] == {**schema["properties"], "c": {"$ref": "#"}}
 
 
-def test_a_description_is_added_where_there_is_none() -> None:
+def test_missing_description_is_added() -> None:
     schema = of(
         plain=(int, ...), own=(Annotated[int, Field(description="Its own.")], ...), home=(Address, ...), bare=(str, ...)
     )
@@ -328,7 +328,7 @@ def test_a_mismatch_says_where_and_what(value: object, message: str) -> None:
     assert message.startswith(caught.value.place)
 
 
-def test_a_message_is_short_whatever_the_value_is() -> None:
+def test_message_is_short_for_any_value() -> None:
     check = checker({"additionalProperties": False, "properties": {"k" * 900: {"type": "integer"}}})
     for value in ({f"extra{n}": n for n in range(500)}, {"k" * 900: "no"}):
         with pytest.raises(SchemaMismatch) as caught:
@@ -336,7 +336,7 @@ def test_a_message_is_short_whatever_the_value_is() -> None:
         assert len(str(caught.value)) < 1000
 
 
-def test_what_fits_is_let_through() -> None:
+def test_fitting_value_is_accepted() -> None:
     checker(ARGUMENTS)({"a": 1, "b": 2, "on": True, "ids": [1], "at": {"x": 1}, "n": None, "unknown": 1})
 
 
@@ -359,7 +359,7 @@ def test_a_check_does_not_follow_later_changes_of_its_schema() -> None:
     ],
     ids=str,
 )
-def test_a_schema_that_is_none_is_rejected_at_once(schema: dict[str, Any], message: str) -> None:
+def test_invalid_schema_is_rejected_at_once(schema: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         checker(schema)
 
@@ -443,7 +443,7 @@ def test_a_check_stops_at_the_first_few_of_many_mistakes(items: Any) -> None:
         ("regex", ["("], []),
     ],
 )
-def test_what_clients_send_has_to_look_like_its_format(format: str, allowed: list[str], refused: list[str]) -> None:
+def test_client_values_must_match_their_format(format: str, allowed: list[str], refused: list[str]) -> None:
     check = input_checker({"properties": {"at": {"anyOf": [{"type": "string", "format": format}, {"type": "null"}]}}})
     for text in (*allowed, None):
         check({"at": text})

@@ -72,7 +72,7 @@ async def test_function_runs_in_a_thread_and_returns_its_result(run: RunInPool) 
 
 
 @runners
-async def test_what_a_function_raises_comes_back(run: RunInPool) -> None:
+async def test_function_exception_is_returned(run: RunInPool) -> None:
     def crash() -> None:
         raise ValueError("crash")
 
@@ -88,7 +88,7 @@ async def test_what_a_function_raises_comes_back(run: RunInPool) -> None:
 
 
 @runners
-async def test_while_all_threads_are_left_behind_a_pool_refuses(run: RunInPool, hang: Hang) -> None:
+async def test_pool_rejects_work_while_all_threads_are_lost(run: RunInPool, hang: Hang) -> None:
     pool = Pool(1)
     await leave(hang, pool)
     with pytest.raises(ThreadsExhausted, match="all 1 are held") as caught:
@@ -228,7 +228,7 @@ async def test_however_many_owners_are_slow_another_finds_a_thread() -> None:
     assert pool.slots().limiter.borrowed_tokens == 0
 
 
-async def test_one_owner_has_forty_threads_at_most() -> None:
+async def test_owner_has_at_most_forty_threads() -> None:
     pool, release = SHARED, threading.Event()
     begun: list[int] = []
 

@@ -21,7 +21,7 @@ from roundtrip.server.tools.versions import VersionKey, named_version, version_t
         ("alpha", "beta"),
     ],
 )
-def test_one_version_is_higher_than_another(lower: str, higher: str) -> None:
+def test_versions_are_ordered(lower: str, higher: str) -> None:
     assert VersionKey(lower) < VersionKey(higher)
     assert not VersionKey(higher) < VersionKey(lower)
     assert VersionKey(lower) != VersionKey(higher)
@@ -47,7 +47,7 @@ def test_a_version_is_text_or_a_number(version: object, text: str | None) -> Non
 
 
 @pytest.mark.parametrize("version", ["", "1@2", True, 1.1, ["1"]])
-def test_what_is_no_version_is_rejected(version: object) -> None:
+def test_invalid_version_is_rejected(version: object) -> None:
     with pytest.raises(InvalidSignature, match="tool 'quote': version="):
         version_text(version, tool="quote")
 

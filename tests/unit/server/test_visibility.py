@@ -129,7 +129,7 @@ def test_disabling_only_others_shows_what_was_registered_disabled() -> None:
 
 
 @pytest.mark.parametrize("word", ["enable", "disable"])
-def test_a_call_without_a_criterion_is_told_what_to_pass(word: str) -> None:
+def test_call_without_a_criterion_explains_the_options(word: str) -> None:
     with pytest.raises(ValueError, match=r"not told what to .* keys= \(tool:NAME, .*\), names= or tags="):
         getattr(Visibility(), word)(only=True)
 
@@ -146,7 +146,7 @@ def test_key_of_unknown_form_is_rejected_with_the_forms(key: str) -> None:
         hidden_by(keys=["tool:add", key])
 
 
-def test_what_is_no_string_is_rejected() -> None:
+def test_non_string_is_rejected() -> None:
     with pytest.raises(TypeError, match="names= takes a string or an iterable of strings, not one of int"):
         hidden_by(names=[1])
 

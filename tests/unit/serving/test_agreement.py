@@ -41,7 +41,7 @@ def test_workers_that_differ_may_not(changes: dict[str, Any], told: str) -> None
     ("changes", "told"),
     [({"own_key": True}, "roundtrip keys new"), ({"exactly_once": True}, "RedisLedger")],
 )
-def test_what_one_worker_is_warned_of_is_rejected_to_several(changes: dict[str, Any], told: str) -> None:
+def test_warning_for_one_worker_is_an_error_for_several(changes: dict[str, Any], told: str) -> None:
     changed = ONE._replace(**changes)
     assert objection([changed]) is None
     assert told in (objection([changed, changed]) or "")

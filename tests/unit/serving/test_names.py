@@ -111,7 +111,7 @@ async def test_pages_are_not_checked_where_nothing_was_said() -> None:
     assert await _status({"host": "a.example", "origin": "https://b.example"}) == 200
 
 
-async def test_refused_names_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_rejected_names_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(50):
         assert await _status({"host": "evil.example"}, loopback=True) == 421
     lines = [record.getMessage() for record in caplog.records if "--allowed-host" in record.getMessage()]

@@ -62,7 +62,7 @@ def test_a_path_begins_with_a_slash(file: Path) -> None:
         read_settings({"path": "mcp"}, file=None)
 
 
-def test_a_mistake_is_told_where_it_was_made(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistake_is_reported_at_its_place(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del file
     with pytest.raises(BadSettings, match="--json-response"):
         read_settings({"json_response": "maybe"}, file=None)

@@ -255,7 +255,7 @@ def test_a_required_field_with_a_default_is_not_missed() -> None:
     assert {} not in invalid_answers(schema)
 
 
-def test_a_form_without_fields_has_one_answer_and_refuses_none() -> None:
+def test_form_without_fields_accepts_its_one_answer() -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {}}
     assert (valid_answer(schema), other_valid_answer(schema), invalid_answers(schema)) == ({}, None, [])
 
@@ -276,7 +276,7 @@ def test_a_form_without_fields_has_one_answer_and_refuses_none() -> None:
         ({"type": "object", "properties": {"f\x1b": {"minLength": "x"}}}, r"properties\.f\\x1b\.minLength: 'x' is not"),
     ],
 )
-def test_what_is_no_form_is_rejected_with_a_reason(schema: dict[str, Any] | None, reason: str) -> None:
+def test_non_form_is_rejected_with_a_reason(schema: dict[str, Any] | None, reason: str) -> None:
     for make in (valid_answer, other_valid_answer, invalid_answers):
         with pytest.raises(ValueError, match=reason):
             make(schema)

@@ -65,7 +65,7 @@ def test_bytes_that_are_no_text_are_no_recording(tmp_path: Path) -> None:
         replay(path)
 
 
-def test_what_a_server_said_never_reaches_a_terminal_raw() -> None:
+def test_server_text_never_reaches_a_terminal_raw() -> None:
     said = "naïve \x1b[31m \x9b31m \u202e \x7f \U000e0041 \ud800 end"
     part = {"request": {"method": "ping"}, "response": {"result": {"text": said}}}
     text = Recording.model_validate(recording(part)).text()
@@ -138,11 +138,11 @@ def test_a_placeholder_has_the_type_of_what_it_hides() -> None:
         ({"a": {"b": 1}}, {"a": {"b": 2}}, []),
     ],
 )
-def test_differences_are_told_by_their_paths(expected: Json, got: Json, lines: list[str]) -> None:
+def test_differences_are_listed_by_path(expected: Json, got: Json, lines: list[str]) -> None:
     assert differences(expected, got, ("params",), ["secret", "a.b"]) == lines
 
 
-def test_long_texts_are_told_where_they_begin_to_differ() -> None:
+def test_long_texts_show_where_they_begin_to_differ() -> None:
     expected, got = "a" * 100 + "b" * 100, "a" * 100 + "c"
     (line,) = differences({"requestState": expected}, {"requestState": got}, ("params",), ())
     assert line == (

@@ -50,7 +50,7 @@ REASONS: dict[str, tuple[dict[str, Any], dict[str, Any], RejectionReason]] = {
 
 @pytest.mark.parametrize("name", REASONS)
 @pytest.mark.parametrize("principal", [None, "ann"])
-def test_in_what_two_requests_differ_is_told(name: str, principal: str | None) -> None:
+def test_differences_of_two_requests_are_named(name: str, principal: str | None) -> None:
     """Shows S5."""
     one, other, reason = REASONS[name]
     for ours, theirs in ((one, other), (other, one)):
@@ -71,7 +71,7 @@ def test_in_what_two_requests_differ_is_told(name: str, principal: str | None) -
     ],
     ids=["order", "none", "a resource has no arguments"],
 )
-def test_what_is_the_same_request_has_the_same_claims(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_equal_requests_have_equal_claims(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert claims(**one) == claims(**other)
 
 

@@ -59,7 +59,7 @@ def test_a_ticket_in_another_s_hands_is_worth_nothing(principal: str | None) -> 
     assert reason(issued(), principal) == TicketReason.PRINCIPAL
 
 
-def test_a_ticket_for_nobody_is_verified_for_nobody() -> None:
+def test_anonymous_ticket_verifies_only_anonymously() -> None:
     assert verified(issued(None), None) == Ticket("call-1", "login")
     assert reason(issued(None), "ada") == TicketReason.PRINCIPAL
 
@@ -107,7 +107,7 @@ def test_a_ticket_has_one_spelling(before: str, after: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", ".", "rt1", "rt1..", "rt1.e30." + "A" * 43, "a.b.c", "rt2" + issued()[3:]], ids=repr
 )
-def test_what_is_no_ticket_is_rejected_as_one(text: str) -> None:
+def test_invalid_ticket_is_rejected(text: str) -> None:
     assert reason(text) in (TicketReason.SIGNATURE, TicketReason.MALFORMED)
 
 

@@ -27,7 +27,7 @@ PAYLOADS: Final = {
 
 @pytest.mark.parametrize("whole", PAYLOADS.values(), ids=PAYLOADS)
 @pytest.mark.parametrize("encrypt", [False, True], ids=["signed", "encrypted"])
-def test_whatever_is_sealed_comes_back_to_the_byte(whole: bytes, encrypt: bool) -> None:
+def test_sealed_bytes_return_unchanged(whole: bytes, encrypt: bool) -> None:
     token = codec(encrypt=encrypt).seal(whole)
     assert codec(encrypt=encrypt).unseal(token) == whole
 
@@ -239,7 +239,7 @@ def test_signed_token_with_a_noncanonical_body_is_rejected(kind: str, body: str)
 
 
 @pytest.mark.parametrize("body", ["AAAA", to_text(bytes(92)), to_text(bytes(200))])
-def test_even_a_signed_token_that_nobody_encrypted_is_rejected(body: str) -> None:
+def test_signed_but_unencrypted_token_is_rejected(body: str) -> None:
     """Shows S4."""
     hint = KeyRing([NEW]).hints()[0]
     assert refusal(resigned(f"r3e{hint}.{body}"), NEW) is RejectionReason.SEAL

@@ -25,7 +25,7 @@ def test_there_is_a_vector_of_every_shape() -> None:
 
 
 @every_vector
-def test_a_frozen_token_is_read_as_what_stands_beside_it(vector: Vector) -> None:
+def test_frozen_token_decodes_to_its_listed_contents(vector: Vector) -> None:
     journals, tokens = vector.codecs()
     payload = tokens.unseal(vector.token)
     assert payload == vector.payload
@@ -34,7 +34,7 @@ def test_a_frozen_token_is_read_as_what_stands_beside_it(vector: Vector) -> None
 
 
 @every_vector
-def test_what_stands_beside_a_frozen_token_is_written_as_it(vector: Vector) -> None:
+def test_listed_contents_encode_to_the_frozen_token(vector: Vector) -> None:
     made = vector.made()
     if vector.deflated:
         # Implementations of deflate differ in what they write, never in what they read.

@@ -117,7 +117,7 @@ def test_late_replay_takes_no_answers_from_its_round() -> None:
     assert call.state is State.COMPLETED
 
 
-def test_what_another_build_asks_first_is_marked_as_asked() -> None:
+def test_first_question_of_another_build_counts_as_asked() -> None:
     lines = [
         began(),
         asked(1, question("size")),
@@ -131,14 +131,14 @@ def test_what_another_build_asks_first_is_marked_as_asked() -> None:
     }
 
 
-def test_a_call_known_by_a_refusal_only_is_rejected() -> None:
+def test_call_known_by_rejections_only_is_rejected() -> None:
     traced = join([refused(call="lost"), refused()])
     assert traced.calls["lost"].state is State.REJECTED
     assert traced.calls["lost"].started_at == AT + 4
     assert len(traced.strays) == 1
 
 
-def test_reasons_are_those_of_questions_and_of_refusals() -> None:
+def test_reasons_cover_questions_and_rejections() -> None:
     call = call_of(began(), asked(1, question(), question("gift", Reason.MISSING)), refused(call="call-1"))
     assert call.reasons == {"new", "missing", "expired"}
 

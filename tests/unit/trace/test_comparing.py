@@ -57,7 +57,7 @@ def test_a_replay_is_no_difference() -> None:
         ({"moves": PATH[:1]}, (None, None, "path", "resolving → awaiting_input", "resolving")),
     ],
 )
-def test_each_thing_that_differs_is_told_with_both_sides(changes: Any, expected: tuple[Any, ...]) -> None:
+def test_each_difference_shows_both_sides(changes: Any, expected: tuple[Any, ...]) -> None:
     assert differences(**changes) == [Difference(*expected)]
 
 
@@ -66,7 +66,7 @@ def test_one_sided_question_is_reported_once_without_its_answer() -> None:
     assert differences(questions=changes) == [Difference(1, "gift", "question", None, 'asked (new): "Gift?"')]
 
 
-def test_another_order_is_told_once() -> None:
+def test_changed_order_is_reported_once() -> None:
     one, other = question("size"), question("gift")
     a, b = call_of(*lines(questions=[one, other])), call_of(*lines("call-2", questions=[other, one]))
     assert compare(a, b) == [Difference(1, None, "order", "size, gift", "gift, size")]

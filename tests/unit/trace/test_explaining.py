@@ -132,7 +132,7 @@ def test_a_changed_form_names_the_fields() -> None:
     )
 
 
-def test_a_changed_form_that_was_not_kept_says_what_changed() -> None:
+def test_changed_form_without_its_original_says_what_changed() -> None:
     text = told(again(Reason.SCHEMA_CHANGED, changed=("message", "schema")))
     assert "its form changed after it was shown, and its message;" in text
 
@@ -151,12 +151,12 @@ def test_a_volatile_question_shows_what_varies_and_three_cures() -> None:
     assert "keep it (a time, a random value) out of the question" in text
 
 
-def test_an_invalid_answer_tells_the_complaint_and_the_attempt() -> None:
+def test_invalid_answer_shows_the_complaint_and_attempt() -> None:
     text = told(again(Reason.INVALID, complaint="amount: too small", attempt=2))
     assert "did not fit its form ('amount: too small'), which makes this attempt 2;" in text
 
 
-def test_a_missing_answer_tells_what_came_instead() -> None:
+def test_missing_answer_reports_the_received_value() -> None:
     assert "but with 2 answers to what was not asked" in told(again(Reason.MISSING, ignored=2))
 
 
@@ -169,17 +169,17 @@ def test_a_revised_question_names_the_answer_that_was_changed() -> None:
     assert "changed their answer to 'size'" in told(again(Reason.REVISED, token=token))
 
 
-def test_an_expired_token_tells_how_late_it_came() -> None:
+def test_expired_token_reports_its_delay() -> None:
     lines = [began(), asked(until=AT + 600), refused(720, call="call-1", leg=2)]
     assert "it had expired 2 min before" in told(lines)
 
 
-def test_an_unknown_key_tells_the_order_of_a_rotation() -> None:
+def test_unknown_key_advises_the_rotation_order() -> None:
     text = explain_refusal(refused(reason=RejectionReason.UNKNOWN_KEY))
     assert "[old, new], then [new, old], and [new]" in text
 
 
-def test_a_large_token_tells_its_size() -> None:
+def test_large_token_reports_its_size() -> None:
     text = explain_refusal(refused(reason=RejectionReason.OVERSIZED, token_bytes=70_000))
     assert "it has 68.4 KiB" in text
     assert "max_token_bytes" in text

@@ -57,7 +57,7 @@ def test_failure_names_leg_round_place_exception_and_cure() -> None:
     )
 
 
-def test_text_that_was_not_recorded_is_not_told() -> None:
+def test_unrecorded_text_is_not_shown() -> None:
     text = told(*failed())
     assert "ValueError was raised (record with reveal=['errors']" in text
 
@@ -82,7 +82,7 @@ def test_declined_question_says_how_to_go_on_without_it() -> None:
     assert refusal in text.replace('"', "'")
 
 
-def test_failure_that_is_told_twice_is_explained_once() -> None:
+def test_repeated_failure_is_explained_once() -> None:
     again = [began(4, leg=2, round=1, serving=9), ended(5, leg=2, round=1, serving=9, state="failed")]
     first = failed()
     again[1] = again[1].model_copy(update={"error": first[-1].error})  # type: ignore[union-attr]

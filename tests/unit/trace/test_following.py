@@ -26,7 +26,7 @@ def text_of(call: str) -> str:
     return began(call=call).model_dump_json(exclude_unset=True)
 
 
-def test_each_line_is_told_once(tmp_path: Path) -> None:
+def test_each_line_is_reported_once(tmp_path: Path) -> None:
     path = write(tmp_path / "calls.jsonl", [text_of("1")])
     with following(path) as follower:
         assert calls_of(follower) == ["1"]
@@ -35,7 +35,7 @@ def test_each_line_is_told_once(tmp_path: Path) -> None:
         assert calls_of(follower) == ["2", "3"]
 
 
-def test_a_line_is_told_when_it_is_whole(tmp_path: Path) -> None:
+def test_line_is_reported_once_complete(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     text = text_of("1")
     with following(path) as follower, path.open("w", encoding="utf-8") as file:

@@ -104,7 +104,7 @@ async def test_transcript_gives_a_stable_document_and_distinct_spans(tmp_path: P
     assert len({span["spanId"] for span in spans_of(document)}) == 3
 
 
-async def test_a_span_tells_what_is_asked_and_why_and_what_is_pending(tmp_path: Path) -> None:
+async def test_span_lists_questions_reasons_and_pending(tmp_path: Path) -> None:
     hopper = LegByLeg(shops(tmp_path, "a"))
     await hopper.leg("order", ARGUMENTS)
     await hopper.leg("order", ARGUMENTS, answers={}, state=hopper.token)
@@ -132,7 +132,7 @@ async def test_span_events_are_the_transitions_of_the_machine(tmp_path: Path, er
     assert [(move["roundtrip.event"], move["roundtrip.state"]) for move in moves] == traced.path
 
 
-async def test_a_live_leg_tells_when_it_asked_and_was_answered(tmp_path: Path) -> None:
+async def test_live_leg_records_when_it_asked_and_was_answered(tmp_path: Path) -> None:
     (server,) = shops(tmp_path, "a")
     await User(server, ROUNDS, era=Era.LIVE).call("order", ARGUMENTS)
     (span,) = spans_of(otlp_document(recorded(tmp_path)))
@@ -173,7 +173,7 @@ async def test_rejected_token_is_an_error_span_with_its_reason(tmp_path: Path, c
     assert [link["spanId"] for link in refused["links"]] == [leg["spanId"]]
 
 
-async def test_nothing_confidential_is_told_of_a_transcript_that_reveals_everything(tmp_path: Path, era: Era) -> None:
+async def test_revealing_transcript_still_hides_confidential_values(tmp_path: Path, era: Era) -> None:
     (server,) = shops(tmp_path, "a")
 
     @server.tool()

@@ -141,7 +141,7 @@ def test_question_shows_its_reason_and_its_answer() -> None:
     ]
 
 
-def test_what_was_not_recorded_is_told_by_its_digest() -> None:
+def test_unrecorded_value_is_shown_by_digest() -> None:
     kept = {"digest": "abcdefghijkl", "bytes": 24}
     shown = step(Tale().began(1).asked(question("a", message=kept, form=kept)), 0)["questions"][0]
     assert shown["message"] == {"hidden": "not recorded: 24 B, digest abcdefghijkl"}
@@ -168,7 +168,7 @@ def test_the_token_shows_what_changed_since_the_round_before() -> None:
         {"properties": {"a": {"type": "array", "items": {"anyOf": [{"title": "no const"}]}, "default": {"x": []}}}},
     ],
 )
-def test_whatever_stands_for_a_form_is_shown(schema: Any) -> None:
+def test_any_stand_in_for_a_form_is_shown(schema: Any) -> None:
     assert [field["name"] for field in fields_of(schema, {"a": [1]})] == ["a"]
     assert fields_of(schema, "no mapping") is not None
 

@@ -9,7 +9,7 @@ from roundtrip.trace.reading.transcripts import NoTranscript, files_of, read_fil
 from tests.transcripts import began, write
 
 
-def test_lines_that_are_none_are_counted_and_left_out(tmp_path: Path) -> None:
+def test_invalid_lines_are_counted_and_skipped(tmp_path: Path) -> None:
     deep = "[" * 100_000
     lines = ["", "{", "[]", "3", deep, '{"v":1}', '{"v":1,"event":"began","at":NaN}', '{"v":2,"event":"x"}', began()]
     reading = read_files([write(tmp_path / "calls.jsonl", lines)])

@@ -111,7 +111,7 @@ def test_nothing_is_shown_without_the_secret(served: TraceServer) -> None:
 @pytest.mark.parametrize(
     "place", ["call", "call?id=", "call?id=nobody", "call.json?id=nobody", "other", "../etc/passwd"]
 )
-def test_what_is_not_there_is_not_found(served: TraceServer, place: str) -> None:
+def test_missing_page_is_not_found(served: TraceServer, place: str) -> None:
     assert get(served, place).status == 404
 
 
@@ -126,13 +126,13 @@ def test_responses_forbid_caching_framing_and_sniffing(served: TraceServer, plac
     assert not [name for name in headers if name.lower().startswith("access-control")]
 
 
-def test_what_was_seen_is_not_sent_again(served: TraceServer) -> None:
+def test_unchanged_page_is_not_sent_again(served: TraceServer) -> None:
     assert get(served, "call.json?id=abc&seen=0").status == 200
     assert get(served, "call.json?id=abc&seen=1").status == 204
     assert get(served, "calls.json?seen=1").status == 204
 
 
-def test_it_listens_on_the_loopback_interface_alone(served: TraceServer) -> None:
+def test_server_listens_on_loopback_only(served: TraceServer) -> None:
     assert served.socket.getsockname() == ("127.0.0.1", served.server_port)
 
 

@@ -52,7 +52,7 @@ def test_signed_part_is_readable_and_marked_unchecked() -> None:
     assert view.hint == KeyRing([NEW]).hints()[0]
 
 
-def test_what_is_sealed_stays_sealed_without_a_key() -> None:
+def test_sealed_part_stays_sealed_without_a_key() -> None:
     view = view_token(token_of(NEW))
     assert view.sealed is Sealed.CLOSED
     assert SECRET not in json.dumps(told(view))
@@ -92,7 +92,7 @@ def test_authored_state_is_reported_but_not_shown() -> None:
     assert SECRET not in json.dumps(told_of_it)
 
 
-def test_the_key_that_signed_is_told_by_its_place() -> None:
+def test_signing_key_is_named_by_its_place() -> None:
     for place in range(3):
         keys = [OLD, OTHER]
         keys.insert(place, NEW)
@@ -136,7 +136,7 @@ def test_every_frozen_token_can_be_viewed(vector: Vector) -> None:
     ],
     ids=["words", "nothing", "too long", "of the format before", "no base64url"],
 )
-def test_what_cannot_be_read_is_rejected_with_its_reason(token: str, reason: RejectionReason) -> None:
+def test_unreadable_input_is_rejected_with_its_reason(token: str, reason: RejectionReason) -> None:
     with pytest.raises(TokenRejected) as caught:
         view_token(token)
     assert caught.value.reason is reason
@@ -194,7 +194,7 @@ async def consent(size: Annotated[Size, Resolve(size)]) -> Elicit[Consent]:
     return Elicit(f"Cut to {size.cm} cm?", Consent)
 
 
-def test_the_token_of_a_real_call_is_told_in_full() -> None:
+def test_token_of_a_real_call_is_shown_fully() -> None:
     server = Server("shop", keys=[NEW], build="7")
 
     @server.tool()

@@ -70,7 +70,7 @@ def test_quoted_text_is_printable_and_short() -> None:
     assert len(quoted("x" * 1000)) < 250
 
 
-def test_kept_values_are_json_or_what_stands_for_them() -> None:
+def test_fixed_values_are_json_or_placeholders() -> None:
     assert kept_text(Revealed(value={"a": "ü"})) == '{"a": "ü"}'
     assert kept_text(Revealed(value="x" * 50), longest=10) == '"xxxxxxxxx… (52 characters)'
     assert kept_text(Digested(digest="abc", bytes=2048)) == "(2.0 KiB, digest abc)"

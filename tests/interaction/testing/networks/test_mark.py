@@ -167,7 +167,7 @@ async def test_booking():
     )
 
 
-def test_what_a_module_says_holds_until_a_test_says_otherwise(pytester: pytest.Pytester) -> None:
+def test_module_mark_holds_until_a_test_overrides(pytester: pytest.Pytester) -> None:
     ids = collected(
         pytester,
         """

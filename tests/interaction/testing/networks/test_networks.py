@@ -185,7 +185,7 @@ IN_STACKS = [
 @pytest.mark.parametrize(
     ("find", "outer"), IN_STACKS, ids=[f"{outer.name}-{find.network.name}" for find, outer in IN_STACKS]
 )
-async def test_what_a_network_finds_it_finds_behind_another(find: Find, outer: Network) -> None:
+async def test_networks_find_their_flaws_in_any_order(find: Find, outer: Network) -> None:
     with pytest.raises(Breach, match=find.says):
         await call(maker(find.flaw), find.tool, outer, find.network)
 

@@ -133,7 +133,7 @@ CALLS: list[tuple[str, dict[str, Any], dict[Any, Any], str]] = [
 
 @hostile
 @pytest.mark.parametrize(("tool", "arguments", "answers", "value"), CALLS, ids=[str(call[0::2]) for call in CALLS])
-async def test_whatever_is_asked_comes_out_as_on_an_honest_network(
+async def test_hostile_network_gives_honest_results(
     tool: str, arguments: dict[str, Any], answers: dict[Any, Any], value: str
 ) -> None:
     call = await User(make, answers, principal="ada", roots=ROOTS).call(tool, arguments)
@@ -141,7 +141,7 @@ async def test_whatever_is_asked_comes_out_as_on_an_honest_network(
 
 
 @hostile
-async def test_who_breaks_off_is_heard_under_every_network() -> None:
+async def test_abandoning_is_heard_under_every_network() -> None:
     call = await User(make, {"stars": 4, "sure": CANCEL}).call("survey")
     assert call.is_error
     assert call.states is not None
@@ -157,7 +157,7 @@ async def test_prompts_and_resources_ask_under_every_network() -> None:
 
 @hostile
 @pytest.mark.parametrize("make", [encrypted, secured])
-async def test_state_may_be_kept_as_the_server_likes(make: Callable[..., Server[Any]]) -> None:
+async def test_state_may_be_stored_anywhere(make: Callable[..., Server[Any]]) -> None:
     call = await User(make, {"confirmation": True}, principal="ada").call("pay", film="Solaris")
     assert call.value == f"{ORDER} True"
 
@@ -168,7 +168,7 @@ async def test_networks_go_over_http_as_well() -> None:
     assert call.value == f"{ORDER} True"
 
 
-async def test_what_roundtrip_fixed_is_known_to_who_eavesdrops() -> None:
+async def test_eavesdropper_knows_the_frozen_format() -> None:
     def leaking(keys: Sequence[bytes]) -> Server[Any]:
         server = Server[Any]("shop", keys=keys)
 
@@ -200,7 +200,7 @@ async def test_other_build_asks_its_own_question_beside_the_first() -> None:
     assert (call.value, call.keys) == ("another build False", ["confirmation", "confirmation_of_another_build"])
 
 
-async def test_who_is_logged_in_is_known_in_memory_only() -> None:
+async def test_authenticated_user_is_known_in_memory_only() -> None:
     user = User(make, {"confirmation": True}, principal="ada", network=Swap(), over="http")
     with pytest.raises(Inapplicable, match="principal"):
         await user.call("pay", film="Solaris")

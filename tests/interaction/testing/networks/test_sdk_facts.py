@@ -192,7 +192,7 @@ def test_on_a_roundtrip_server_the_same_closures_keep_their_answers(
     result.assert_outcomes(passed=2)
 
 
-def test_what_a_resolver_computes_is_another_thing_after_every_leg(pytester: pytest.Pytester) -> None:
+def test_volatile_computed_value_changes_with_every_leg(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """

@@ -103,12 +103,12 @@ def test_filters_that_mean_nothing_are_rejected(
     assert message in capsys.readouterr().err
 
 
-def test_nothing_that_matches_is_told_as_grep_does(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_match_exits_like_grep(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "ls", "--tool", "none", str(path)]) == 1
     assert capsys.readouterr().out == "and 1 token refused that name no call (--refusals lists them)\n"
 
 
-def test_refusals_that_name_no_call_are_listed_with_their_explanation(
+def test_rejections_without_a_call_are_listed_and_explained(
     tmp_path: Path, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["trace", "ls", "--refusals", str(path)]) == 0

@@ -54,14 +54,14 @@ def test_each_question_is_marked_by_a_symbol_and_in_words() -> None:
     assert "↻ gift  asked again: missing\n" in shown(*first, *second, *third)
 
 
-def test_a_round_without_questions_is_asked_by_nobody() -> None:
+def test_round_without_questions_is_attributed_to_no_asker() -> None:
     empty = asked(1).model_copy(update={"questions": ()})
     text = shown(began(), empty, began(10, leg=2, round=1), ended(11, leg=2, round=1))
     assert "  a round without questions, as the tool runs exactly once, answered after 9.0 s\n" in text
     assert "asked by" not in text
 
 
-def test_a_leg_that_was_begun_and_never_ended_is_told() -> None:
+def test_begun_leg_without_an_end_is_reported() -> None:
     text = shown(began(), asked(), began(10, leg=2, round=1, instance="b"))
     assert "\nafter round 1 · leg 2 on b · " in text
     assert "nothing more is known of it: it still runs, or its instance ended" in text
@@ -74,7 +74,7 @@ def test_call_without_its_beginning_is_shown_as_known() -> None:
     assert "its first line is missing" in text
 
 
-def test_who_was_slow_is_told() -> None:
+def test_slow_user_is_reported() -> None:
     def node(key: str, ms: float) -> dict[str, object]:
         return {"key": key, "how": "computed", "start": 0.0, "ms": ms}
 

@@ -44,7 +44,7 @@ def shown(out: Output) -> str:
     return out.text
 
 
-def test_a_terminal_gets_colours_and_everything_else_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_terminals_get_colors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert COLOUR.search(shown(Output(terminal=True)))
     assert "\x1b" not in shown(Output(terminal=False))
     monkeypatch.setenv("FORCE_COLOR", "1")

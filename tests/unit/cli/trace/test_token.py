@@ -188,7 +188,7 @@ def test_missing_empty_and_unusable_keys_are_errors(tmp_path: Path, monkeypatch:
     ],
     ids=["nothing", "words", "bytes", "long", "endless", "another body", "of the SDK's codec", "a ticket"],
 )
-def test_what_is_no_token_is_an_error_with_its_reason(
+def test_invalid_token_is_an_error_with_its_reason(
     given: bytes, told: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     give(monkeypatch, given)
@@ -282,7 +282,7 @@ def on_a_terminal(file: Path, **environment: str) -> bytes:
         os.close(ours)
 
 
-def test_a_terminal_gets_our_colours_and_none_of_the_tokens(tmp_path: Path) -> None:
+def test_terminal_gets_our_colors_and_no_token_text(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(hostile_token(), encoding="utf-8")
     coloured = on_a_terminal(tmp_path / "token")
     assert b"\x1b[" in coloured
@@ -291,7 +291,7 @@ def test_a_terminal_gets_our_colours_and_none_of_the_tokens(tmp_path: Path) -> N
     assert b"\x1b[31m" not in coloured
 
 
-def test_a_terminal_that_wants_no_colour_gets_none(tmp_path: Path) -> None:
+def test_terminal_opting_out_gets_no_colors(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN, encoding="utf-8")
     shown = on_a_terminal(tmp_path / "token", NO_COLOR="1")
     assert b"target" in shown

@@ -79,13 +79,13 @@ def test_table_fits_a_terminal_and_distinguishes_paths() -> None:
     assert lines[1].endswith("…")
 
 
-def test_a_failure_is_told_without_what_all_failures_begin_with() -> None:
+def test_failure_omits_the_prefix_common_to_all_failures() -> None:
     failed = path(outcome=PathOutcome.FAILED, text="Error executing tool book: sold out")
     assert explored(failed).table().splitlines()[1] == "1             failed   sold out"
     assert failed.text.startswith("Error executing tool book")
 
 
-def test_what_was_left_out_is_said_in_words() -> None:
+def test_omissions_are_described_in_words() -> None:
     text = str(explored(path(("a", PathAction.ACCEPT), ("b", PathAction.ACCEPT)), depth=1, left_out=2, strayed=1))
     assert text.splitlines()[:4] == [
         "1 path of 'book', retry era, branching at the first 1 question: 1 completed",
@@ -102,7 +102,7 @@ def test_outcomes_are_counted_in_their_order() -> None:
     assert text.splitlines()[0].endswith(": 1 completed, 2 failed")
 
 
-def test_edges_not_gone_along_are_told_by_their_events() -> None:
+def test_unvisited_edges_are_listed_by_event() -> None:
     coverage = Coverage.of(arrow for arrow in ARROWS if arrow.event.value not in ("revise", "decline"))
     assert str(coverage) == (
         f"edges of the machine: {len(ARROWS) - 3} of {len(ARROWS)} gone along\n"

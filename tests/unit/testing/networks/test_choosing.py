@@ -144,13 +144,13 @@ async def overheard(token: str, secret: str) -> LegDelivery:
 @pytest.mark.anyio
 @pytest.mark.parametrize("secret", [SECRET, LOUD])
 @pytest.mark.parametrize("packing", PACKINGS)
-async def test_what_needs_no_key_is_read_however_it_is_packed(packing: str, secret: str) -> None:
+async def test_unencrypted_parts_are_read_in_any_packing(packing: str, secret: str) -> None:
     with pytest.raises(Breach, match="can be read without a key"):
         await overheard(PACKINGS[packing](secret), secret)
 
 
 @pytest.mark.anyio
-async def test_what_is_not_in_a_token_is_not_read() -> None:
+async def test_absent_token_parts_are_not_read() -> None:
     for packed in PACKINGS.values():
         assert (await overheard(packed("something else"), SECRET)).error is None
 

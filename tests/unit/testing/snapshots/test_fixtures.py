@@ -124,7 +124,7 @@ async def test_rows(row, call_snapshot, wire_snapshot):
     run(pytester).assert_outcomes(passed=4)
 
 
-def test_messages_are_kept_also_where_an_asynchronous_fixture_comes_first(pytester: pytest.Pytester) -> None:
+def test_messages_are_recorded_beside_an_asynchronous_fixture(pytester: pytest.Pytester) -> None:
     written(
         pytester,
         """
@@ -145,7 +145,7 @@ async def test_that_others_do_not_keep_them(guest):
     assert '"requestState": "<token 1>"' in text
 
 
-def test_what_is_redacted_stays_so_for_the_whole_test(pytester: pytest.Pytester) -> None:
+def test_redaction_holds_for_the_whole_test(pytester: pytest.Pytester) -> None:
     written(
         pytester,
         """
@@ -216,7 +216,7 @@ def test_without_syrupys_plugin_the_fixture_says_so(pytester: pytest.Pytester) -
     result.stdout.fnmatch_lines(["*call_snapshot needs syrupy's plugin, and pytest was run without it*"])
 
 
-def test_another_plugins_snapshot_is_told_from_syrupys(pytester: pytest.Pytester) -> None:
+def test_snapshot_fixture_of_another_plugin_is_distinguished_from_syrupy(pytester: pytest.Pytester) -> None:
     written(pytester, TEST + "\n@pytest.fixture\ndef snapshot():\n    return 'mine'\n")
     result = run(pytester)
     result.assert_outcomes(errors=1)

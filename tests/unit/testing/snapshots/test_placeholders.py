@@ -40,7 +40,7 @@ def drawn(length: int, letters: str = string.ascii_letters + string.digits + "-_
         (base64.b64encode(bytes(range(200, 233))).decode(), "<id 1>"),
     ],
 )
-def test_what_changes_from_run_to_run_is_replaced(text: str, told: str) -> None:
+def test_varying_values_are_replaced(text: str, told: str) -> None:
     assert Placeholders().text(text) == told
 
 
@@ -84,11 +84,11 @@ def test_times_of_now_are_replaced(minutes: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["2020-07-28T09:30:00Z", "at 2020-07-28 09:30:00.5+02:00", "9999-99-99T99:99:99Z"])
-def test_times_that_no_clock_tells_now_stay(text: str) -> None:
+def test_implausible_times_stay_unchanged(text: str) -> None:
     assert Placeholders().text(text) == text
 
 
-def test_what_the_test_has_said_itself_stays() -> None:
+def test_text_written_by_the_test_is_unchanged() -> None:
     seat = "Kino-Saal-3-Reihe-B-Platz-12"
     now = datetime.now(UTC).isoformat()
     assert Placeholders().text(f"{seat} {now}") == "<id 1> <time 1>"
@@ -106,7 +106,7 @@ def test_equal_values_share_a_number() -> None:
     assert told == {"a": "<id 1>", "<id 2>": ["<id 2> after <id 3>", "<id 1>"], "n": 3}
 
 
-def test_states_of_the_call_are_tokens_whoever_wrote_them() -> None:
+def test_states_of_every_origin_are_redacted_as_tokens() -> None:
     state = "theirs, with spaces"
     ours = TokenCodec(KeyRing(["k" * 32]), entropy=lambda size: b"\0" * size).seal(b"{}")
     told = Placeholders([state, None, state + "!"]).over([f"{state}!", state, f"got {ours}"])
@@ -114,11 +114,11 @@ def test_states_of_the_call_are_tokens_whoever_wrote_them() -> None:
 
 
 @pytest.mark.parametrize("length", [24, 32, 43])
-def test_drawn_ids_are_told_from_words(length: int) -> None:
+def test_drawn_ids_are_distinguished_from_words(length: int) -> None:
     missed = [one for one in (drawn(length) for _ in range(2000)) if Placeholders().text(f"x {one}") != "x <id 1>"]
     assert missed == []
 
 
-def test_drawn_uuids_are_told_from_words() -> None:
+def test_drawn_uuids_are_distinguished_from_words() -> None:
     assert {Placeholders().text(f"{uuid.UUID(int=RANDOM.getrandbits(128))}") for _ in range(500)} == {"<id 1>"}
     assert {Placeholders().text(uuid.UUID(int=RANDOM.getrandbits(128)).hex) for _ in range(500)} == {"<id 1>"}

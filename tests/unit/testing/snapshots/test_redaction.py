@@ -37,7 +37,7 @@ def test_text_that_only_looks_like_json_stays() -> None:
         assert redacted(text, "pin") == text
 
 
-def test_a_form_keeps_its_shape_and_loses_what_tells_values() -> None:
+def test_redacted_form_keeps_its_shape_and_loses_values() -> None:
     shape = {"type": "string", "title": "Card", "default": "4111", "enum": ["4111", "5500"], "maxLength": 9}
     other = {"type": "string", "default": "Ada"}
     assert SnapshotRedaction(["card"]).form({"card": shape, "name": other}) == {

@@ -39,7 +39,7 @@ def lines(model: type[BaseModel]) -> list[str]:
     return [f"{name}: {worded(name, shape, required=name in required)[0]}" for name, shape in properties]
 
 
-def test_fields_are_told_in_a_few_words() -> None:
+def test_fields_are_described_in_a_few_words() -> None:
     assert lines(Form) == [
         'row: "front" | "back"',
         'size: "s" | "l", default "s", optional',
@@ -63,11 +63,11 @@ def test_fields_are_told_in_a_few_words() -> None:
         (["text"], "JSON"),
     ],
 )
-def test_whatever_a_stranger_calls_a_field_is_told(shape: Any, told: str) -> None:
+def test_hostile_field_names_are_described(shape: Any, told: str) -> None:
     assert worded("field", shape, required=True)[0] == told
 
 
-def test_many_choices_are_told_one_by_one() -> None:
+def test_many_choices_are_listed_one_by_one() -> None:
     choices = [f"the choice number {number}" for number in range(6)]
     assert worded("field", {"enum": choices}, required=True) == ("one of", [f'"{choice}"' for choice in choices], None)
 
@@ -94,7 +94,7 @@ def test_terminal_controls_and_forged_lines_are_neutralized() -> None:
     assert "    > -> declined\n    > round 2\\x20\\x20\n" in text
 
 
-def test_values_are_told_apart_by_their_types() -> None:
+def test_values_are_distinguished_by_type() -> None:
     told = call_text(
         call_of(text="1", number=1, real=1.5, yes=True, none=None, empty={}, things=["1", 1], deep=[{"a": []}])
     )
@@ -112,7 +112,7 @@ def test_values_are_told_apart_by_their_types() -> None:
     ]
 
 
-def test_what_is_excluded_is_left_out_wherever_it_is() -> None:
+def test_excluded_field_is_omitted_everywhere() -> None:
     text = call_text(call_of(card="4111", film="Solaris"), sieve=Sieve(exclude=props("card")))
     assert "card" not in text
     assert 'film: "Solaris"' in text
@@ -137,12 +137,12 @@ def test_matcher_replaces_a_value_freely() -> None:
     assert "price: float" in text
 
 
-def test_an_error_of_the_protocol_is_told() -> None:
+def test_protocol_error_is_shown() -> None:
     call = Conversation(
         LegRequest("pay"), Era.RETRY, error=MCPError(code=-32602, message="card declined", data={"why": "limit"})
     )
     assert call_text(call).endswith('failed\n  code: -32602\n  message: "card declined"\n  data:\n    why: "limit"\n')
 
 
-def test_a_call_that_was_left_is_told_so() -> None:
+def test_abandoned_call_is_reported() -> None:
     assert call_text(Conversation(LegRequest("pay"), Era.RETRY, left=True)).splitlines()[2] == "left waiting"

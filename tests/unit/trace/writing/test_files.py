@@ -76,7 +76,7 @@ def test_a_file_without_a_bound_is_never_renamed(tmp_path: Path) -> None:
     assert [other.name for other in tmp_path.iterdir()] == ["calls.jsonl"]
 
 
-def test_what_is_no_regular_file_is_written_and_never_rotated(tmp_path: Path) -> None:
+def test_special_file_is_written_and_never_rotated(tmp_path: Path) -> None:
     read, write = os.pipe()
     file = LineFile(Path(f"/dev/fd/{write}"), max_bytes=4, keep=1)
     file.append(b"one\n")
@@ -134,7 +134,7 @@ def test_half_line_of_a_killed_process_spoils_no_other(tmp_path: Path) -> None:
     assert path.read_bytes() == b"whole\nhal\nnext\n"
 
 
-def test_a_pipe_that_nobody_reads_holds_up_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unread_pipe_blocks_no_writer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     os.mkfifo(tmp_path / "pipe")
     with caplog.at_level(logging.WARNING, logger="roundtrip"):
         LineFile(tmp_path / "pipe", max_bytes=SOME, keep=1).append(b"lost\n")
@@ -142,7 +142,7 @@ def test_a_pipe_that_nobody_reads_holds_up_nobody(tmp_path: Path, caplog: pytest
 
 
 @pytest.mark.parametrize("path", ["nul\0.jsonl", "x" * 5000], ids=["nul", "too long"])
-def test_what_is_no_path_is_one_warning(path: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_path_warns_once(path: str, caplog: pytest.LogCaptureFixture) -> None:
     recorder = Recorder(path)
     file = LineFile(recorder.path, max_bytes=SOME, keep=1)
     with caplog.at_level(logging.WARNING, logger="roundtrip"):

@@ -55,7 +55,7 @@ def test_only_the_kinds_that_were_chosen_are_revealed() -> None:
     assert shown == {"questions", "steps"}
 
 
-def test_what_comes_often_is_put_the_same_way_each_time() -> None:
+def test_frequent_values_are_written_consistently() -> None:
     redaction = Redaction(KEY, frozenset())
     assert redaction.put_known("questions", b"a", {"x": 1}) == redaction.put("questions", {"x": 1})
     for number in range(1000):
@@ -68,7 +68,7 @@ def test_the_size_of_a_short_value_does_not_tell_it(short: Any, long: Any) -> No
     assert hidden("x" * 100)["bytes"] == 128
 
 
-def test_what_readers_could_not_read_is_named_by_its_type() -> None:
+def test_unreadable_value_is_named_by_type() -> None:
     deep: Any = "bottom"
     for _ in range(500):
         deep = [deep]
