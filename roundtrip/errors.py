@@ -1,43 +1,45 @@
-"""Every error roundtrip raises, in one tree.
+"""Every error that roundtrip raises, in one tree.
 
     RoundtripError
     ├── InvalidSignature     the author's mistake, raised at registration
-    │   └── SchemaNotRenderable   a form the protocol cannot show
-    ├── IllegalTransition    a caller moved a call where the table has no arrow
-    ├── TokenRejected        the peer's token: not ours, not now, not for this request
-    ├── TicketRejected       the ticket that a browser brought to the page behind a URL question
-    ├── AnswerRejected       the user's answer: invalid, and asked often enough
-    │   └── GuessesSpent          more different answers than a call may be sent
-    ├── QuestionVolatile     a question that changes whenever it is asked
-    ├── QuestionRefused      the user's outcome, where a body wanted the bare value
+    │   └── SchemaNotRenderable   a form that the protocol cannot show
+    ├── IllegalTransition    an event for which the table has no arrow
+    ├── TokenRejected        a token that is foreign, expired or for another request
+    ├── TicketRejected       an invalid ticket, brought by a browser to the page of a URL question
+    ├── AnswerRejected       the user's answer was invalid too often
+    │   └── GuessesSpent          the call sent more different answers than allowed
+    ├── QuestionVolatile     a question that changes each time it is asked
+    ├── QuestionRefused      the user declined or cancelled, and the body wanted the value
     ├── BodyMistake          a body asks in a way that cannot work
     │   ├── KeyUsedTwice          two questions or steps of one body share a name
-    │   ├── QuestionsUnkeyed      two unnamed questions are out at once
-    │   ├── AskedTooLate          a task asks after its leg has ended
-    │   ├── AskNotAwaited         a question was made and never put
-    │   └── SuspensionSwallowed   a body caught what should have ended its leg
-    ├── CallOutlived         a live call that still asks, or waits, after its whole age
-    ├── DependencyEndedCall  a cancel scope of a dependency cancelled what it was entered for
-    ├── ToolTimedOut         the work of one leg took longer than it may
-    ├── ThreadsExhausted     every thread was left behind by a call that timed out, and still runs
-    ├── OnceRefused          a body that must run once, and is not run
-    │   ├── OutcomeUnknown        it was begun before, and nobody will ever know how far it got
+    │   ├── QuestionsUnkeyed      two unnamed questions are pending at once
+    │   ├── AskedTooLate          an asyncio task asks after its leg has ended
+    │   ├── AskNotAwaited         a question was created and never awaited
+    │   ├── UsedUnawaited         a question was used as if it were its answer
+    │   ├── OutcomeNotUnwrapped   an outcome was used as if it were its value
+    │   └── SuspensionSwallowed   a body caught the exception that ends its leg
+    ├── CallOutlived         a live call still asks, or waits, after its maximum age
+    ├── DependencyEndedCall  a cancel scope of a dependency cancelled the call
+    ├── ToolTimedOut         the work of one leg exceeded its timeout
+    ├── ThreadsExhausted     functions of timed-out calls still occupy every thread
+    ├── BodyNotRun           a body that must run once does not run now
+    │   ├── OutcomeUnknown        it began before, and its outcome was never recorded
     │   ├── CallHasEnded          the call ended before, with other answers
-    │   ├── StillRunning          another instance is at it
-    │   │   └── CallTakenOver         and has taken over what this one was at
-    │   └── LedgerUnavailable     nobody can tell whether it has run
-    │       └── GuessUncounted        or how many answers a call has been sent
+    │   ├── StillRunning          another request is running it
+    │   │   └── CallTakenOver         and has taken the claim of this one
+    │   └── LedgerUnavailable     the ledger cannot say whether it has run
+    │       └── GuessUncounted        or how many answers the call has sent
     ├── CannotAsk            the client cannot be asked this way
     │   ├── CapabilityMissing     it did not declare the capability
     │   ├── ChannelMissing        its connection cannot carry a question
-    │   ├── ConnectionLost        it left before it answered, or the process ends
-    │   └── UrlRequired           it can only be told of the page, and has to call again
+    │   ├── ConnectionLost        it left before it answered, or the process is stopping
+    │   └── UrlRequired           it can only be given the page, and has to call again
     ├── TokenTooLarge        the call remembers more than a token may hold
-    ├── ValueNotStorable     a value that should ride in the token is not JSON
-    └── NotSendable          what a tool returned has no place in a result
+    ├── ValueNotStorable     a value that must travel in the token is not JSON
+    └── NotSendable          a tool's return value does not fit a result
 
-Each carries its evidence as attributes and a message that says what to do next.
-A user who declines or cancels has given an outcome, which is no error.
+Each error has its evidence as attributes, and a message that says what to do next.
+A user who declines or cancels has given an outcome, which is not an error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,6 +55,7 @@ __all__ = [
     "AskNotAwaited",
     "AskedTooLate",
     "BodyMistake",
+    "BodyNotRun",
     "CallHasEnded",
     "CallOutlived",
     "CallTakenOver",
@@ -68,7 +71,6 @@ __all__ = [
     "KeyUsedTwice",
     "LedgerUnavailable",
     "NotSendable",
-    "OnceRefused",
     "OutcomeUnknown",
     "QuestionRefused",
     "QuestionVolatile",
@@ -93,7 +95,7 @@ class RoundtripError(Exception):
     """Base of every error that roundtrip itself raises."""
 
     words: Mapping[str, str] = MappingProxyType({})
-    """The words of questions that have no name of their own, by their made-up names: for the client, not for a log."""
+    """Texts of unnamed questions by their generated names: shown to the client, never logged."""
 
 
 class InvalidSignature(RoundtripError, SdkInvalidSignature):
@@ -104,7 +106,7 @@ class InvalidSignature(RoundtripError, SdkInvalidSignature):
 
 
 class SchemaNotRenderable(InvalidSignature, TypeError):
-    """A question's schema that the protocol's form language cannot express (F1-F4)."""
+    """A question schema that the protocol's forms cannot express (F1-F4)."""
 
     def __init__(self, message: str, *, field: str | None) -> None:
         super().__init__(message)
@@ -112,7 +114,7 @@ class SchemaNotRenderable(InvalidSignature, TypeError):
 
 
 class IllegalTransition(RoundtripError):
-    """An event was applied in a state from which the table has no such arrow."""
+    """An event applied in a state from which the table has no such arrow."""
 
     def __init__(self, state: str, event: str, allowed: Sequence[str]) -> None:
         options = ", ".join(allowed) if allowed else "nothing: the state is final"
@@ -123,7 +125,7 @@ class IllegalTransition(RoundtripError):
 
 
 class RejectionReason(StrEnum):
-    """Why a token was refused. For the log and the trace, never for the wire (S4)."""
+    """Reasons to reject a token: for the log and the trace, never for the wire (S4)."""
 
     MALFORMED = "malformed"
     OVERSIZED = "oversized"
@@ -143,9 +145,9 @@ class RejectionReason(StrEnum):
 
 
 class TokenRejected(RoundtripError, InvalidRequestState):
-    """A `request_state` that this server will not resume from.
+    """A `request_state` from which this server does not resume.
 
-    It is also the SDK's `InvalidRequestState`, which is what its boundary expects of a codec.
+    It is also the SDK's `InvalidRequestState`, which the SDK's boundary expects of a codec.
     """
 
     def __init__(self, reason: RejectionReason) -> None:
@@ -154,7 +156,7 @@ class TokenRejected(RoundtripError, InvalidRequestState):
 
 
 class TicketReason(StrEnum):
-    """Why a ticket was refused. For the log; the page need not tell."""
+    """Reasons to reject a ticket, for the log."""
 
     MALFORMED = "malformed"
     SIGNATURE = "signature"
@@ -164,7 +166,7 @@ class TicketReason(StrEnum):
 
 
 class TicketRejected(RoundtripError):
-    """A ticket that does not open the page it was brought to."""
+    """A ticket that is not valid for the page."""
 
     def __init__(self, reason: TicketReason) -> None:
         super().__init__(f"the ticket is not valid: {reason.value}")
@@ -172,7 +174,7 @@ class TicketRejected(RoundtripError):
 
 
 class AnswerRejected(RoundtripError):
-    """The user's answer to one question was not valid, as often as it may be asked."""
+    """The user's last permitted answer to one question was invalid."""
 
     def __init__(self, key: str, *, attempts: int, reason: str) -> None:
         super().__init__(f"question {key!r} was answered invalidly {attempts} times; the last answer: {reason}")
@@ -182,7 +184,7 @@ class AnswerRejected(RoundtripError):
 
 
 class GuessesSpent(AnswerRejected):
-    """A question with `guesses=` was answered in more different ways than it allows, on whatever legs of the call."""
+    """A question with `guesses=` received more different answers in one call than it allows."""
 
     def __init__(self, key: str, *, guesses: int) -> None:
         RoundtripError.__init__(
@@ -194,7 +196,7 @@ class GuessesSpent(AnswerRejected):
 
 
 class QuestionVolatile(RoundtripError):
-    """A question changed on every leg, so no answer to it can ever count."""
+    """A question that changes on every leg, so that no answer to it can count."""
 
     def __init__(self, key: str, *, changed: Sequence[str]) -> None:
         what = " and ".join(changed)
@@ -208,7 +210,7 @@ class QuestionVolatile(RoundtripError):
 
 
 class QuestionRefused(RoundtripError):
-    """The user declined or cancelled a question whose bare value a body wanted; let it pass to end the call."""
+    """The user declined or cancelled a question whose value a body wanted; let it propagate to end the call."""
 
     def __init__(self, key: str, action: str) -> None:
         super().__init__(f"Question {key!r} was not answered: elicitation was {action}")
@@ -217,48 +219,48 @@ class QuestionRefused(RoundtripError):
 
 
 class BodyMistake(RoundtripError):
-    """A tool's body asks in a way that cannot work: its author's mistake, seen only when it runs."""
+    """An author's mistake in a body that asks, found only when the body runs."""
 
 
 class KeyUsedTwice(BodyMistake):
-    """Two questions or steps of one call share a name, so neither could find its answer again."""
+    """Two questions or steps of one call share a name, so neither can find its answer."""
 
     def __init__(self, key: str, *, formerly_of: str | None = None) -> None:
         if formerly_of is None:
-            told = "give each question and each step a name of its own (in a loop, number them: f'item-{i}')"
+            advice = "give each question and each step a name of its own (in a loop, number them: f'item-{i}')"
         else:
-            told = (
-                f"question {formerly_of!r} says that it was its own (was=), and an answer in flight could not tell "
-                "whose it is; leave it out of was=, or rename the other"
+            advice = (
+                f"question {formerly_of!r} also claims it (was=), so an answer in flight would fit both; leave it out "
+                "of was=, or rename the other"
             )
-        super().__init__(f"the name {key!r} is used twice in one call; {told}")
+        super().__init__(f"the name {key!r} is used twice in one call; {advice}")
         self.key = key
 
 
 class QuestionsUnkeyed(BodyMistake):
-    """Two questions without names are out at the same time; on the next leg they could swap their answers."""
+    """Two unnamed questions are pending at once, and could swap their answers on the next leg."""
 
     def __init__(self) -> None:
         super().__init__(
-            "two questions without a key= are out at the same time; name them: ctx.elicit(..., key='...'), or put them "
-            "in one round with ctx.ask_all({'...': ...})"
+            "two questions without a key= are pending at the same time; name them: ctx.elicit(..., key='...'), or ask "
+            "them in one round with ctx.ask_all({'...': ...})"
         )
 
 
 class AskedTooLate(BodyMistake):
-    """A question or step came after its leg had ended, from a task or thread that nobody waited for."""
+    """A question or step of an asyncio task or thread that outlived its leg."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
             f"{key!r} was asked after its leg had ended. A task outlived the body, as those of asyncio.gather do (run "
-            "concurrent questions in a task group, or put them in one round with ctx.ask_all), or a thread did, whose "
+            "concurrent questions in a task group, or ask them in one round with ctx.ask_all), or a thread did, whose "
             "tool has timed out"
         )
         self.key = key
 
 
 class AskNotAwaited(BodyMistake):
-    """A question was made and never put."""
+    """A question that was created and never awaited."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
@@ -269,7 +271,7 @@ class AskNotAwaited(BodyMistake):
 
 
 class UsedUnawaited(BodyMistake, AttributeError):
-    """A question, or the coroutine that would put it, was used as if it were the answer."""
+    """A question, or its coroutine, used as if it were the answer."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -280,7 +282,7 @@ class UsedUnawaited(BodyMistake, AttributeError):
 
 
 class OutcomeNotUnwrapped(BodyMistake):
-    """The outcome of a question was used as if it were the value that was answered."""
+    """An outcome used as if it were the answered value."""
 
     def __init__(self, name: str, *, kind: str) -> None:
         super().__init__(
@@ -292,7 +294,7 @@ class OutcomeNotUnwrapped(BodyMistake):
 
 
 class SuspensionSwallowed(BodyMistake):
-    """A body caught the exception that ends its leg and went on as if it had an answer."""
+    """A body caught the exception that ends its leg, and continued without an answer."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         super().__init__(
@@ -303,7 +305,7 @@ class SuspensionSwallowed(BodyMistake):
 
 
 class CallOutlived(RoundtripError):
-    """A live call still asks, or waits, after its whole age; a resumed one would have been refused with its token."""
+    """A live call still asks, or waits, after its maximum age. On the retry era its token would have expired."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         super().__init__(
@@ -313,7 +315,7 @@ class CallOutlived(RoundtripError):
 
 
 class ToolTimedOut(RoundtripError):
-    """The work of one leg took longer than its tool's timeout; waiting for a person is no work."""
+    """The work of one leg exceeded its tool's timeout, not counting the time users took."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"timed out after {seconds:g}s")
@@ -321,7 +323,7 @@ class ToolTimedOut(RoundtripError):
 
 
 class ThreadsExhausted(RoundtripError):
-    """A plain function found no thread to run in: all are held by functions whose calls were over before them."""
+    """A plain function found no free thread: functions of ended calls hold all of them."""
 
     def __init__(self, threads: int) -> None:
         super().__init__(
@@ -331,44 +333,44 @@ class ThreadsExhausted(RoundtripError):
         self.threads = threads
 
 
-class OnceRefused(RoundtripError):
-    """The body of a tool that must run once for a call is not run now. `owner` is the tool."""
+class BodyNotRun(RoundtripError):
+    """The body of `owner` must run once per call, and does not run now."""
 
     def __init__(self, message: str, *, owner: str) -> None:
         super().__init__(message)
         self.owner = owner
 
 
-class OutcomeUnknown(OnceRefused):
-    """The body was begun, and whoever ran it is gone: it may or may not have had its effect."""
+class OutcomeUnknown(BodyNotRun):
+    """The body began, and its holder is gone: it may or may not have had its effect."""
 
     def __init__(self, owner: str) -> None:
         super().__init__(
             f"the outcome of this call is unknown: {owner} was begun and never reported how it ended. It is not run "
-            "again; find out what it did before you call it anew",
+            "again; find out what it did before you call it again",
             owner=owner,
         )
 
 
-class CallHasEnded(OnceRefused):
-    """The call ended before with other answers, and its result is not for these."""
+class CallHasEnded(BodyNotRun):
+    """The call ended before with other answers, and its result does not belong to these."""
 
     def __init__(self, owner: str) -> None:
-        super().__init__(f"this call of {owner} has ended already, with other answers; call it anew", owner=owner)
+        super().__init__(f"this call of {owner} has ended already, with other answers; call it again", owner=owner)
 
 
-class StillRunning(OnceRefused):
-    """Another request has begun the body, and it has not ended yet."""
+class StillRunning(BodyNotRun):
+    """Another request is running the body."""
 
     def __init__(self, owner: str) -> None:
         super().__init__(f"this call of {owner} is still running; send the same request again later", owner=owner)
 
 
 class CallTakenOver(StillRunning):
-    """This process was silent for so long that another request has taken the call over: the body was stopped."""
+    """Another request took the claim of this process after it was silent for too long; the body was stopped."""
 
     def __init__(self, owner: str) -> None:
-        OnceRefused.__init__(
+        BodyNotRun.__init__(
             self,
             f"{owner} was stopped: its process was silent for so long that another request has taken this call over; "
             "send the same request again for its result",
@@ -376,8 +378,8 @@ class CallTakenOver(StillRunning):
         )
 
 
-class LedgerUnavailable(OnceRefused):
-    """The ledger could not be asked, so the body was not run. What the client sent is still good."""
+class LedgerUnavailable(BodyNotRun):
+    """The ledger did not answer, so the body was not run. The client's token and answers stay valid."""
 
     def __init__(self, owner: str) -> None:
         super().__init__(
@@ -388,10 +390,10 @@ class LedgerUnavailable(OnceRefused):
 
 
 class GuessUncounted(LedgerUnavailable):
-    """The ledger could not count an answer to a question with `guesses=`, so nobody looked at it."""
+    """The ledger could not count an answer to a question with `guesses=`, so the answer was not read."""
 
     def __init__(self, owner: str) -> None:
-        OnceRefused.__init__(
+        BodyNotRun.__init__(
             self,
             f"{owner} cannot take this answer now, as nothing can count it; send the same request again later",
             owner=owner,
@@ -399,11 +401,11 @@ class GuessUncounted(LedgerUnavailable):
 
 
 class CannotAsk(RoundtripError):
-    """The client of this request cannot be asked a question it would have to be asked."""
+    """The client of this request cannot be asked a required question."""
 
 
 class CapabilityMissing(CannotAsk):
-    """The client did not declare the capability that a question needs (S6)."""
+    """A question needs a capability that the client did not declare (S6)."""
 
     def __init__(self, key: str, *, capability: str, required: ClientCapabilities) -> None:
         super().__init__(f"Client did not declare the {capability} capability required by question {key!r}")
@@ -413,14 +415,14 @@ class CapabilityMissing(CannotAsk):
 
 
 class ChannelMissing(CannotAsk):
-    """The client speaks a revision that is asked live, over a connection that cannot carry questions."""
+    """A live era client whose connection cannot carry questions."""
 
     def __init__(self, keys: Sequence[str], *, protocol_version: str | None, in_session: bool = False) -> None:
         asked = ", ".join(repr(key) for key in keys)
         if protocol_version is None:
             why = "there is no client request to answer it; call the tool through a client"
         else:
-            # With a session there can only be JSON in the way.
+            # With a session, only JSON responses can prevent questions.
             settings = (
                 "json_response=False"
                 if in_session
@@ -437,11 +439,7 @@ class ChannelMissing(CannotAsk):
 
 
 class ConnectionLost(CannotAsk):
-    """The answer to a live question has no way any more: the client has left, or the process is about to end.
-
-    Attributes:
-        ending: Whether it is the process that ends.
-    """
+    """A live question lost its connection: the client left, or the process is stopping (`ending`)."""
 
     def __init__(self, *, ending: bool = False) -> None:
         self.ending = ending
@@ -454,7 +452,7 @@ class ConnectionLost(CannotAsk):
 
 
 class UrlRequired(CannotAsk):
-    """The client has to send its user to a page first, and then call again."""
+    """The client must send its user to a page first, and then call again."""
 
     def __init__(self, key: str, *, request: ElicitRequestURLParams) -> None:
         super().__init__(f"question {key!r} has to be answered on a page before the call is made again")
@@ -463,7 +461,7 @@ class UrlRequired(CannotAsk):
 
 
 class TokenTooLarge(RoundtripError):
-    """What a call remembers would not fit the token it has to travel in."""
+    """A call remembers more than its token may hold."""
 
     def __init__(self, what: str, *, size: int, limit: int, largest: Sequence[tuple[str, int]]) -> None:
         entries = ", ".join(f"{key!r} ({bytes_} bytes)" for key, bytes_ in largest) or "none"
@@ -477,7 +475,7 @@ class TokenTooLarge(RoundtripError):
 
 
 class ValueNotStorable(RoundtripError):
-    """A value that should ride in the token has no JSON form. The value itself is not told: it is not the client's."""
+    """A value that must travel in the token has no JSON form. The message does not contain the value."""
 
     def __init__(self, key: str, *, reason: str, cure: str | None = None) -> None:
         default = "Return something its annotation can turn into JSON, or do not keep it (with once=True or ctx.step)"
@@ -487,11 +485,11 @@ class ValueNotStorable(RoundtripError):
 
 
 class NotSendable(RoundtripError):
-    """What a tool returned cannot be sent: it has no JSON form, or its output schema does not allow it."""
+    """A tool's return value that cannot be sent: it has no JSON form, or violates its output schema."""
 
 
 class DependencyEndedCall(RoundtripError):
-    """A dependency's own cancel scope, as of `move_on_after`, cancelled the call and said nothing more."""
+    """A cancel scope of a dependency, such as `move_on_after`, cancelled the call."""
 
     def __init__(self, dependency: str) -> None:
         super().__init__(f"dependency {dependency!r} cancelled the call")

@@ -148,7 +148,7 @@ async def test_a_former_name_is_no_other_questions_name(era: Era) -> None:
     for body, of in ((first, "port"), (second, "port"), (both, "larboard")):
         user = User(shop(body), {"left": 1, "port": 2}, era=era, allow_unused=True, allow_error=True)
         told = (await user.call("order")).text
-        assert f"the name 'left' is used twice in one call; question {of!r} says that it was its own" in told
+        assert f"the name 'left' is used twice in one call; question {of!r} also claims it" in told
 
 
 async def test_a_former_name_is_no_resolvers_name(era: Era) -> None:
