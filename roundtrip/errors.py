@@ -50,6 +50,8 @@ from mcp.server.mcpserver.exceptions import InvalidSignature as SdkInvalidSignat
 from mcp.server.request_state import InvalidRequestState
 from mcp_types import ClientCapabilities, ElicitRequestURLParams
 
+from roundtrip.revisions import FIRST_OF_RETRY_ERA
+
 __all__ = [
     "AnswerRejected",
     "AskNotAwaited",
@@ -431,7 +433,7 @@ class ChannelMissing(CannotAsk):
             why = (
                 f"a {protocol_version} client is asked over its open connection, and this transport has no way back "
                 f"to it. Serve such clients over stdio or streamable HTTP with {settings}, or use a client that "
-                "speaks 2026-07-28, which can be asked over any transport"
+                f"speaks {FIRST_OF_RETRY_ERA}, which can be asked over any transport"
             )
         super().__init__(f"cannot ask {asked}: {why}")
         self.keys = tuple(keys)
@@ -447,7 +449,7 @@ class ConnectionLost(CannotAsk):
             "the server is about to stop, and can take no answer any more; call again"
             if ending
             else "the client's connection was lost while it was asked, and the call was ended; what has to outlive a "
-            "connection needs a client that speaks 2026-07-28, or an event_store= to come back by"
+            f"connection needs a client that speaks {FIRST_OF_RETRY_ERA}, or an event_store= to come back by"
         )
 
 

@@ -21,6 +21,8 @@ from mcp_types import (
     ReadResourceResult,
 )
 
+from roundtrip.revisions import FIRST_OF_RETRY_ERA
+
 __all__ = ["ERAS", "Asking", "Era", "FinalResult", "LegRequest", "LegResult", "Method", "asking", "send"]
 
 Method = Literal["tools/call", "prompts/get", "resources/read"]
@@ -36,7 +38,7 @@ Asking = ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequest
 class Era(Enum):
     """An era of the protocol; the value is what the SDK's client is told."""
 
-    RETRY = "2026-07-28"
+    RETRY = FIRST_OF_RETRY_ERA
     """Questions are returned, and the client sends the request again with the answers."""
     LIVE = "legacy"
     """Questions come over the open connection."""

@@ -32,6 +32,7 @@ from roundtrip.demo.instance import HOST
 from roundtrip.demo.people import Person, ScriptedPerson
 from roundtrip.demo.reports import Change
 from roundtrip.demo.shop import TOOL, Receipt
+from roundtrip.revisions import FIRST_OF_RETRY_ERA
 
 __all__ = ["CUSTOMER", "DemoFailed", "tour"]
 
@@ -132,7 +133,7 @@ async def _send(url: str, answers: Answers | None, state: str | None) -> LegResu
     """
     ended: LegResult | MCPError | None = None
     with anyio.move_on_after(_LEG_SECONDS):
-        async with Client(url, mode="2026-07-28", elicitation_callback=_never_live) as client:
+        async with Client(url, mode=FIRST_OF_RETRY_ERA, elicitation_callback=_never_live) as client:
             try:
                 ended = await client.session.call_tool(
                     TOOL,

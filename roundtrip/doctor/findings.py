@@ -8,6 +8,7 @@ from statistics import median
 from typing import Final, TypeVar
 
 from roundtrip.doctor.facts import Facts, Live, Look, Observed, Place, ProbedCall, ProbedInstance, Reached, Trouble
+from roundtrip.revisions import LAST_OF_LIVE_ERA
 from roundtrip.safe_text import build_text
 from roundtrip.server.requests import SKEW
 
@@ -422,11 +423,11 @@ def _older_clients(seen: Observed) -> Iterator[Finding]:
     cannot = [place for place in seen.places if place.live is Live.NO]
     if can:
         where = f" at {_listed(can)}" if cannot else ""
-        yield Finding(Level.OK, "older clients", f"clients of 2025-11-25 and before can be asked{where}")
+        yield Finding(Level.OK, "older clients", f"clients of {LAST_OF_LIVE_ERA} and before can be asked{where}")
     if cannot:
         where = f" at {_listed([place.url for place in cannot])}" if can else ""
         told = {place.live_detail for place in cannot if _NO_WAY_BACK not in place.live_detail}
-        text = f"clients of 2025-11-25 and before cannot be asked{where}"
+        text = f"clients of {LAST_OF_LIVE_ERA} and before cannot be asked{where}"
         advice = (
             "If there are such clients: serve with stateless_http=False and json_response=False (roundtrip serve with "
             "one worker), and let the balancer keep each client on its instance."

@@ -1,22 +1,15 @@
 """How questions reach the client: returned with a token (retry era) or sent over the open connection (live era)."""
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import Final, Protocol
+from typing import Protocol
 
 from mcp_types import ClientCapabilities, ElicitResult, InputRequest, InputResponse
-from mcp_types.version import is_version_at_least
 from pydantic import BaseModel, ValidationError
 
 from roundtrip.engine.answers import PendingQuestion
 from roundtrip.errors import ChannelMissing
 
-__all__ = ["CLIENTS_STOP_AFTER_ROUNDS", "Client", "ask_live", "is_retry_era", "require_channel"]
-
-_RETRY_SINCE: Final = "2026-07-28"
-
-CLIENTS_STOP_AFTER_ROUNDS: Final = 10
-"""Rounds after which clients on 2026-07-28 give a call up: every client that was tried."""
+__all__ = ["Client", "ask_live", "require_channel"]
 
 
 class Client(Protocol):
@@ -53,12 +46,6 @@ class Client(Protocol):
     async def tell_done(self, elicitation_id: str) -> None:
         """Tell a live client that its user is done with a page."""
         ...
-
-
-@lru_cache(maxsize=32)
-def is_retry_era(protocol_version: str | None) -> bool:
-    """Whether questions are returned instead of sent."""
-    return protocol_version is not None and is_version_at_least(protocol_version, _RETRY_SINCE)
 
 
 def require_channel(client: Client, batch: Sequence[PendingQuestion]) -> None:

@@ -18,7 +18,7 @@ from mcp_types import InputRequiredResult, InputResponse
 
 from roundtrip.engine.answers import Answers, PendingQuestion
 from roundtrip.engine.body import Body
-from roundtrip.engine.client_port import Client, is_retry_era
+from roundtrip.engine.client_port import Client
 from roundtrip.engine.once import Once, kept_in, terms_of
 from roundtrip.engine.outlasting import CancellationShield
 from roundtrip.engine.rounds import Guess, Rounds
@@ -36,6 +36,7 @@ from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.cancelling import cancel_requests, is_cancelled, strayed
 from roundtrip.resolvers.plan import Node, Plan
 from roundtrip.resolvers.scheduler import DeclinedParameter, Enter, RunInThread, Scheduler, enter_nothing
+from roundtrip.revisions import is_retry_era
 
 __all__ = ["DONE", "Authored", "Declined", "Finished", "Leg", "LegEnd", "Limits", "Suspended", "open_call", "serve"]
 

@@ -12,7 +12,7 @@ import anyio
 from mcp_types import ClientCapabilities
 
 from roundtrip.engine.answers import Answers, PendingQuestion
-from roundtrip.engine.client_port import Client, ask_live, is_retry_era, require_channel
+from roundtrip.engine.client_port import Client, ask_live, require_channel
 from roundtrip.engine.timeouts import clock_standing, end_after
 from roundtrip.engine.unwinding import Suspension
 from roundtrip.errors import BodyMistake, CallOutlived, CannotAsk, GuessesSpent, UrlRequired
@@ -20,6 +20,7 @@ from roundtrip.machine.call import Call
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.markers import NOTHING
 from roundtrip.questions.wire import FormQuestion, UrlQuestion
+from roundtrip.revisions import is_retry_era
 
 __all__ = ["Guess", "Rounds"]
 

@@ -52,6 +52,7 @@ from roundtrip.questions.markers import (
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.reviews import Review, ReviewForm
 from roundtrip.questions.samples import read_structured, text_of
+from roundtrip.revisions import FIRST_OF_RETRY_ERA
 
 __all__ = [
     "TICKET",
@@ -300,7 +301,7 @@ def _asking(text: str, complaint: str | None) -> str:
 def _as_sent(request: InputRequest) -> dict[str, Any]:
     """A request as the SDK puts it into a result of 2026-07-28."""
     result = InputRequiredResult(input_requests={"": request}).model_dump(by_alias=True, mode="json", exclude_none=True)
-    return serialize_server_result("tools/call", "2026-07-28", result)["inputRequests"][""]
+    return serialize_server_result("tools/call", FIRST_OF_RETRY_ERA, result)["inputRequests"][""]
 
 
 @lru_cache(maxsize=256)

@@ -25,6 +25,7 @@ from mcp_types.methods import serialize_server_result, validate_client_request
 from pydantic import ValidationError
 
 from roundtrip.engine.leg import Authored, Finished, Suspended
+from roundtrip.revisions import is_retry_era
 from roundtrip.server.failures import Crashed, log_unknown
 from roundtrip.server.leg_runner import Incoming
 from roundtrip.server.tools.registry import UnknownTool
@@ -35,7 +36,6 @@ __all__ = ["ToolCalls"]
 logger = logging.getLogger("mcp.server.mcpserver.server")
 
 _METHOD: Final = "tools/call"
-_REVISION: Final = "2026-07-28"
 
 Serve = Callable[[str, dict[str, Any], Incoming], Awaitable[Finished | Suspended | Authored]]
 """Serves one leg of a call: of a tool's name, with arguments, for a request."""
@@ -73,13 +73,13 @@ class ToolCalls:
         handlers = self._handlers
         if (
             ctx.method != _METHOD
-            or ctx.protocol_version != _REVISION
+            or not is_retry_era(ctx.protocol_version)
             or handlers.middleware[-1] is not self
             or not handlers.has_own_tool_handler
         ):
             return await call_next(ctx)
         params = ctx.params or {}
-        validate_client_request(_METHOD, _REVISION, params)
+        validate_client_request(_METHOD, ctx.protocol_version, params)
         responses = None
         if params.get("inputResponses") is not None:
             responses = CallToolRequestParams.model_validate(params, by_name=False).input_responses
@@ -91,8 +91,8 @@ class ToolCalls:
             raise
         except Exception as error:  # noqa: BLE001 - as the SDK's handler does: it is the result of the tool
             _log(name, error)
-            return self._stamped(_written(_failed(str(error))))
-        return self._stamped(_sent(end))
+            return self._stamped(_written(_failed(str(error)), ctx.protocol_version))
+        return self._stamped(_sent(end, ctx.protocol_version))
 
     def _stamped(self, result: dict[str, Any]) -> dict[str, Any]:
         meta = result.get("_meta")
@@ -111,15 +111,15 @@ class ToolCalls:
         return self._stamp.copy()
 
 
-def _sent(end: Finished | Suspended | Authored) -> dict[str, Any]:
+def _sent(end: Finished | Suspended | Authored, revision: str) -> dict[str, Any]:
     """How a leg ended, as 2026-07-28 carries it."""
     if isinstance(end, Suspended):
         requests = {key: waiting.sent() for key, waiting in end.questions.items()}
         return {"inputRequests": requests, "requestState": end.state, "resultType": "input_required"}
-    return _written(end.value if isinstance(end, Finished) else end.result)
+    return _written(end.value if isinstance(end, Finished) else end.result, revision)
 
 
-def _written(result: CallToolResult | InputRequiredResult) -> dict[str, Any]:
+def _written(result: CallToolResult | InputRequiredResult, revision: str) -> dict[str, Any]:
     """A result as 2026-07-28 carries it.
 
     Raises:
@@ -138,7 +138,7 @@ def _written(result: CallToolResult | InputRequiredResult) -> dict[str, Any]:
             return written
     try:
         data = result.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return serialize_server_result(_METHOD, _REVISION, data)
+        return serialize_server_result(_METHOD, revision, data)
     except ValidationError:
         # The SDK's words: what pydantic says would repeat the result.
         logger.exception("handler for %r returned an invalid result", _METHOD)

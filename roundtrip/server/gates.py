@@ -24,7 +24,6 @@ from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import CacheableResult, InputRequiredResult
 
 from roundtrip.engine.body import Body
-from roundtrip.engine.client_port import is_retry_era
 from roundtrip.engine.teardown import Report, TeardownStack
 from roundtrip.errors import BodyMistake, InvalidSignature
 from roundtrip.questions.markers import Marker as Question
@@ -36,6 +35,7 @@ from roundtrip.resolvers.plan import Node, Plan
 from roundtrip.resolvers.planner import Replacements, make_plan
 from roundtrip.resolvers.scheduler import Scheduler
 from roundtrip.resolvers.signatures import hints_of, returns_input_required
+from roundtrip.revisions import is_retry_era
 from roundtrip.server.context import Context
 from roundtrip.server.current import offer, take_back
 from roundtrip.server.effects import Effects

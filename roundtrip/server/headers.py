@@ -12,7 +12,7 @@ from mcp.shared.inbound import validate_mcp_param_headers
 from mcp_types import Tool
 from starlette.requests import Request
 
-from roundtrip.engine.client_port import is_retry_era
+from roundtrip.revisions import is_retry_era
 from roundtrip.server.requests import asking_request
 
 __all__ = ["check_headers"]

@@ -23,7 +23,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, InputResponseRequestParams, InputResponses
 
 from roundtrip.engine.body import Body
-from roundtrip.engine.client_port import CLIENTS_STOP_AFTER_ROUNDS, is_retry_era
 from roundtrip.engine.leg import Authored, Declined, Finished, Leg, LegEnd, Limits, Suspended, open_call, serve
 from roundtrip.errors import ChannelMissing, GuessUncounted, RoundtripError, ToolTimedOut
 from roundtrip.ledger.contract import LedgerDown, Reach
@@ -31,6 +30,7 @@ from roundtrip.machine.call import Call
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.questions.markers import Marker
+from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.server.calls import CallInfo
 from roundtrip.server.clients import NO_EMPTY_ROUNDS, RequestClient, announced_name, client_name
 from roundtrip.server.context import Context
@@ -54,7 +54,7 @@ _ROUNDS_LOG: Final = LimitedLog(logger)
 """As a client can go on for as many rounds as it likes."""
 _WARNED_FROM_ROUND: Final = CLIENTS_STOP_AFTER_ROUNDS - 2
 _MANY_ROUNDS: Final = (
-    "%s asks in round %d of one call, and clients on 2026-07-28 stop after round %d; ask in fewer rounds: several "
+    "%s asks in round %d of one call, and clients on %s stop after round %d; ask in fewer rounds: several "
     "questions at once with ctx.ask_all or resolvers that do not need each other, or one form with more fields"
 )
 
@@ -296,7 +296,7 @@ class LegRunner:
         finally:
             take_back(offered)
         if call.round >= _WARNED_FROM_ROUND and not isinstance(end, Finished | Declined) and _is_retry(wire):
-            _ROUNDS_LOG.warning(_MANY_ROUNDS, function.owner, call.round, CLIENTS_STOP_AFTER_ROUNDS)
+            _ROUNDS_LOG.warning(_MANY_ROUNDS, function.owner, call.round, FIRST_OF_RETRY_ERA, CLIENTS_STOP_AFTER_ROUNDS)
         if watch is not None:
             _conclude(end, watch, request if outermost else None)
         if isinstance(end, Declined):

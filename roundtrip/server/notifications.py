@@ -29,7 +29,7 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 
-from roundtrip.engine.client_port import is_retry_era
+from roundtrip.revisions import is_retry_era
 from roundtrip.server.effects import Effects
 from roundtrip.server.older_clients import OlderClients, told_already
 from roundtrip.server.sdk_private import session_id_of

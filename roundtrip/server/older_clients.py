@@ -16,7 +16,7 @@ from mcp.server.session import ServerSession
 from mcp.server.subscriptions import ResourceUpdated, ServerEvent
 from mcp.shared.subscriptions import event_to_notification
 
-from roundtrip.engine.client_port import is_retry_era
+from roundtrip.revisions import is_retry_era
 from roundtrip.server.effects import Effects
 from roundtrip.server.sdk_private import connection_of, session_id_of
 

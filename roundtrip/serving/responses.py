@@ -20,9 +20,9 @@ from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import LOG_LEVEL_META_KEY
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from roundtrip.revisions import is_live_era
 from roundtrip.server.limited_logs import LimitedLog
 
 __all__ = ["JsonResponse", "OneByOne", "choose_per_request"]
@@ -101,7 +101,7 @@ class OneByOne:
             await self._app(scope, receive, send)
             return
         version = next((value.decode("latin-1") for name, value in scope["headers"] if name == _VERSION), None)
-        if version is None or version in HANDSHAKE_PROTOCOL_VERSIONS:
+        if version is None or is_live_era(version):
             await self._app(scope, receive, send)
             return
         kept, body = await _read(receive, self._max_body)

@@ -22,10 +22,10 @@ from mcp_types import (
 )
 
 from roundtrip.client.legs import Asking, Era, LegRequest, asking
-from roundtrip.engine.client_port import CLIENTS_STOP_AFTER_ROUNDS
 from roundtrip.machine.call import Step
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET
+from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
 from roundtrip.server.server import Server
 from roundtrip.testing.chosen import CHOSEN
 from roundtrip.testing.conversations import AskedQuestion, Conversation
@@ -326,8 +326,8 @@ class _UserCall:
             raise endless
         raise AssertionError(
             f"the call still asks after {self._max_rounds} rounds: {self.conversation.keys[-3:]}; clients on "
-            f"2026-07-28 stop after {CLIENTS_STOP_AFTER_ROUNDS}. Ask in fewer rounds (ctx.ask_all, or a form with more "
-            "fields), or say User(max_rounds=...)"
+            f"{FIRST_OF_RETRY_ERA} stop after {CLIENTS_STOP_AFTER_ROUNDS}. Ask in fewer rounds (ctx.ask_all, or a form "
+            "with more fields), or say User(max_rounds=...)"
         )
 
     def _unfinished(self, waited: str) -> PageUnfinished | None:

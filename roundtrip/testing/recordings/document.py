@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, cast
 
 from mcp_types import ErrorData
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
+from roundtrip.revisions import is_live_era
 from roundtrip.safe_text import printable
 
 __all__ = [
@@ -126,7 +126,7 @@ class Recording(_RecordingPart):
     @property
     def is_live(self) -> bool:
         """Whether its questions were asked on the open connection."""
-        return self.protocol in HANDSHAKE_PROTOCOL_VERSIONS
+        return is_live_era(self.protocol)
 
     @property
     def exchanges(self) -> list[RecordedExchange]:

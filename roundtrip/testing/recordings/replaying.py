@@ -17,9 +17,9 @@ from mcp_types import (
     UNSUPPORTED_PROTOCOL_VERSION,
     Implementation,
 )
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from roundtrip.revisions import is_live_era
 from roundtrip.testing.recordings.differences import differences, significant
 from roundtrip.testing.recordings.document import (
     PASSING,
@@ -181,7 +181,7 @@ class Replayed(Server[Any]):
 
     def _find(self, message: RecordedMessage, ctx: Context) -> int:
         """Which of the recorded requests it is."""
-        if (ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS) != self._recording.is_live:
+        if (is_live_era(ctx.protocol_version)) != self._recording.is_live:
             mode = "legacy" if self._recording.is_live else self._recording.protocol
             spoken = f"recorded on protocol {self._recording.protocol}, sent on {ctx.protocol_version}"
             raise self._refusal(message, [f"{spoken}; mcp's Client speaks the former with mode={mode!r}"])

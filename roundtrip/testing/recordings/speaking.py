@@ -9,9 +9,9 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp_types import LOG_LEVEL_META_KEY, ServerNotification, ServerRequest
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import BaseModel, RootModel, ValidationError
 
+from roundtrip.revisions import is_live_era
 from roundtrip.testing.recordings.differences import differences, without_meta
 from roundtrip.testing.recordings.document import Json, RecordedMessage, RecordedQuestion, fields
 
@@ -91,7 +91,7 @@ async def say(notification: RecordedMessage, ctx: Context) -> None:
     if notification.method == "notifications/progress":
         await ctx.session.report_progress(params.get("progress", 0), params.get("total"), params.get("message"))
         return
-    wants_logs = ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS or LOG_LEVEL_META_KEY in (ctx.meta or {})
+    wants_logs = is_live_era(ctx.protocol_version) or LOG_LEVEL_META_KEY in (ctx.meta or {})
     if notification.method == "notifications/message" and not wants_logs:
         return
     raw = _Raw(method=notification.method, params=with_own_subscription(deepcopy(params), ctx) or None)
