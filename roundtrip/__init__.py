@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from roundtrip.resolvers.markers import Depends, Resolve
     from roundtrip.server.content import Audio, File, Image, ToolResult
     from roundtrip.server.context import Context
-    from roundtrip.server.current import get_access_token, get_context, get_http_headers, get_request
+    from roundtrip.server.requests import get_access_token, get_context, get_http_headers, get_request
     from roundtrip.server.server import Server
     from roundtrip.server.tools.options import tool
     from roundtrip.tokens.tickets import Ticket
@@ -84,7 +84,7 @@ if not TYPE_CHECKING:
             "roundtrip.trace.writing.telemetry": ["Telemetry"],
             "roundtrip.server.content": ["Audio", "File", "Image", "ToolResult"],
             "roundtrip.server.context": ["Context"],
-            "roundtrip.server.current": ["get_access_token", "get_context", "get_http_headers", "get_request"],
+            "roundtrip.server.requests": ["get_access_token", "get_context", "get_http_headers", "get_request"],
             "roundtrip.server.server": ["Server"],
             "roundtrip.server.tools.options": ["tool"],
             "roundtrip.tokens.tickets": ["Ticket"],

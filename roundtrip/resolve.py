@@ -19,7 +19,7 @@ from roundtrip.resolvers.markers import Marker, Resolve, SdkResolve
 from roundtrip.resolvers.plan import Node, Plan
 from roundtrip.resolvers.planner import ResolvedParameters, find_resolved, make_plan
 from roundtrip.resolvers.signatures import identity, returns_input_required
-from roundtrip.server.clients import RequestClient
+from roundtrip.server.requests import RequestClient
 from roundtrip.server.server import Server
 from roundtrip.tokens.token import JournalCodec
 

@@ -35,7 +35,7 @@ REQUIREMENTS: Final = (
     Requirement(
         "S4",
         "A request state that comes back is in an attacker's hands: verify it, and refuse what fails.",
-        ("tokens/token.py", "server/request_state.py", "server/refusals.py"),
+        ("tokens/token.py", "server/request_state.py", "server/requests.py"),
     ),
     Requirement(
         "S5",

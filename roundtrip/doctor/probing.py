@@ -49,7 +49,7 @@ from roundtrip.doctor.facts import (
     Trouble,
 )
 from roundtrip.server.probe import PROBE_TOOL
-from roundtrip.server.refusals import is_refusal
+from roundtrip.server.requests import is_token_rejection
 
 __all__ = ["observe"]
 
@@ -347,7 +347,7 @@ class _Observer:
                 return error
             case TimeoutError() | httpx2.TimeoutException() | None:
                 return _Failed(Trouble.TIMEOUT, f"no answer within {self._timeout:g} s")
-            case MCPError() if is_refusal(error):
+            case MCPError() if is_token_rejection(error):
                 return _TokenRejected(Trouble.STRANGE, "it refuses what carries no token")
             case _ if status in (401, 403):
                 return _Failed(Trouble.FORBIDDEN, said)

@@ -37,10 +37,9 @@ from roundtrip.resolvers.scheduler import Scheduler
 from roundtrip.resolvers.signatures import hints_of, returns_input_required
 from roundtrip.revisions import is_retry_era
 from roundtrip.server.context import Context
-from roundtrip.server.current import offer, take_back
 from roundtrip.server.effects import Effects
 from roundtrip.server.overrides import Overrides, Planned
-from roundtrip.server.requests import REQUEST, RequestRecord
+from roundtrip.server.requests import REQUEST, RequestRecord, offer, take_back
 from roundtrip.server.threads import run_in_thread
 
 __all__ = ["Admission", "Enabled", "Gate", "GateEvaluator", "Gates", "PrivateAnswers", "read_enabled"]

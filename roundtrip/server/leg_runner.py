@@ -32,16 +32,24 @@ from roundtrip.machine.journal import Journal, to_text
 from roundtrip.questions.markers import Marker
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.server.calls import CallInfo
-from roundtrip.server.clients import NO_EMPTY_ROUNDS, RequestClient, announced_name, client_name
 from roundtrip.server.context import Context
-from roundtrip.server.current import offer, take_back
 from roundtrip.server.effects import Effects
 from roundtrip.server.exactly_once import LedgerClaim, OncePolicy
 from roundtrip.server.functions import AskingFunction
 from roundtrip.server.gates import Admission
 from roundtrip.server.keys import Protection
 from roundtrip.server.limited_logs import LimitedLog
-from roundtrip.server.requests import SKEW, RequestRecord, asking_request
+from roundtrip.server.requests import (
+    NO_EMPTY_ROUNDS,
+    SKEW,
+    RequestClient,
+    RequestRecord,
+    announced_name,
+    asking_request,
+    client_name,
+    offer,
+    take_back,
+)
 from roundtrip.server.threads import LeavingThreads, StayingThreads
 from roundtrip.tracing import Beginning, Closed, DeclinedFact, LinkedWatch, Raised, Returned, Wrote
 

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -32,7 +32,8 @@ from roundtrip.server.keys import Protection
 from roundtrip.server.leg_runner import Incoming, LegRunner, result_of
 from roundtrip.server.notifications import Announcer, Listing
 from roundtrip.server.overrides import Overrides
-from roundtrip.server.sdk_private import HookedServer, begins_for_client
+from roundtrip.server.requests import begins_for_client, serving_client
+from roundtrip.server.sdk_private import HookedServer
 from roundtrip.server.tools.arguments import fields_rejected_by, rejected_fields
 from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.server.visibility import Strings
@@ -287,6 +288,10 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         )
         self._adopt(function)
         return function
+
+    def serving_client(self) -> AbstractContextManager[None]:
+        """Surround the SDK's handler of one request, whose first lookup serves the client itself."""
+        return serving_client()
 
     def is_visible(self, kind: Shelf, identifier: str) -> bool:
         """Whether the request being served may see a prompt of this name, or a resource or template of this URI."""

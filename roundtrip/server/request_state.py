@@ -20,10 +20,16 @@ from mcp_types.methods import INPUT_REQUIRED_METHODS, is_input_required
 from roundtrip.errors import RejectionReason, TokenRejected
 from roundtrip.machine.journal import Entry, Journal
 from roundtrip.machine.journal_bytes import call_of
-from roundtrip.server.current import offer, take_back
 from roundtrip.server.effects import Effects
-from roundtrip.server.refusals import is_refusal, refusal
-from roundtrip.server.requests import REQUEST, SKEW, RequestRecord
+from roundtrip.server.requests import (
+    REQUEST,
+    SKEW,
+    RequestRecord,
+    is_token_rejection,
+    offer,
+    take_back,
+    token_rejection,
+)
 from roundtrip.tokens.binding import (
     Claims,
     audience_digest,
@@ -99,7 +105,7 @@ class RequestBoundary:
                 claims, inner = await self._let_in(ctx, ctx.params, request)
             return self._let_out(ctx, request, await call_next(inner), claims)
         except MCPError as error:
-            if request.reason is not None and is_refusal(error):
+            if request.reason is not None and is_token_rejection(error):
                 self._explain(ctx, request, request.reason, _words_of_codec(error))
             raise
         finally:
@@ -130,7 +136,7 @@ class RequestBoundary:
                 raise TokenRejected(RejectionReason.EXPIRED)
         except TokenRejected as error:
             request.reason = error.reason
-            raise refusal() from error
+            raise token_rejection() from error
         request.replaces, request.origin = journal.call_id, journal.pinned_for
         return payload[:size], replace(ctx, params={**params, "requestState": None, "inputResponses": None})
 

@@ -1,65 +1,275 @@
-"""What roundtrip knows of the request being served. `RequestBoundary` makes it, and whoever serves adds to it."""
+"""Provide the request being served: its record, its client, and access to both from the author's code.
 
-from collections.abc import Hashable, Mapping
-from contextvars import ContextVar
+`RequestBoundary` makes the record; code that serves the request adds to it. Two context variables lead to it. `REQUEST`
+holds for the whole request. The offered context changes within it: each leg and each visibility gate offers its own.
+"""
+
+from collections.abc import Callable, Generator, Hashable, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from mcp.server.auth.middleware import auth_context
+from mcp.server.auth.provider import AccessToken
 from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types import INVALID_PARAMS, ClientCapabilities, InputRequest, InputResponse
+from pydantic import BaseModel
+from starlette.requests import Request
 
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Entry, Journal
 from roundtrip.questions.outcomes import Outcome
+from roundtrip.safe_text import printable
+from roundtrip.server.sdk_private import session_id_of
 
-__all__ = ["REQUEST", "SKEW", "RequestRecord", "asking_request"]
+if TYPE_CHECKING:
+    from roundtrip.server.context import Context
+
+__all__ = [
+    "NO_EMPTY_ROUNDS",
+    "REQUEST",
+    "SKEW",
+    "RequestClient",
+    "RequestRecord",
+    "announced_name",
+    "asking_request",
+    "begins_for_client",
+    "client_name",
+    "get_access_token",
+    "get_context",
+    "get_http_headers",
+    "get_request",
+    "is_token_rejection",
+    "offer",
+    "serving_client",
+    "take_back",
+    "token_rejection",
+]
 
 SKEW: Final = 60.0
-"""How far, in seconds, the clocks of two instances may differ."""
+"""Seconds by which the clocks of two instances may differ."""
+
+NO_EMPTY_ROUNDS: Final[frozenset[str]] = frozenset()
+"""Names of clients known not to take a round without questions. The OpenAI Agents SDK (0.24) does not, but calls itself
+`mcp`, as every client on the Python SDK does that sets no name; most of those do take one."""
+
+_MAX_CLIENT_NAME_CHARS: Final = 60
+_REJECTION_MESSAGE: Final = "Invalid or expired requestState"
+_REJECTION_DATA: Final = {"reason": "invalid_request_state"}
+
+ContextMaker = Callable[[], Any]
+"""Returns the context of the request, and makes it at the first call."""
 
 
 @dataclass(slots=True)
 class RequestRecord:
-    """One request on its way through: its journal, and what is needed to explain a refusal."""
+    """State of one request: its journal, and the evidence to explain a rejection of its token."""
 
     context: ServerRequestContext[Any, Any]
     may_ask: bool
-    """Whether its method is one that may ask."""
+    """True if its method may ask."""
     journal: Journal | None = None
     claimed: bool = False
-    """Whether a leg has taken the journal; a tool called from within a tool is a call of its own."""
+    """True once a leg has taken the journal; a tool called from within a tool is a call of its own."""
+    for_client: bool = False
+    """True from the SDK's handler to the first lookup, which serves the client itself; see `begins_for_client`."""
     call_id: str | None = None
     """The call that the leg belongs to."""
     watch: Watch | None = None
-    """To be told, when the request has been served, how large a token went out."""
+    """Told the size of the token that goes out, when the request has been served."""
     token_in: int | None = None
     token_out: int | None = None
-    """The sizes of the tokens that came and go."""
+    """Characters of the token that came, and of the one that goes out."""
     seeds: Mapping[str, Entry] | None = None
-    """What was answered in the expired call that this request begins again."""
+    """Answers of the expired call that this request begins again."""
     replaces: str | None = None
-    """That call."""
+    """The id of that call."""
     origin: str | None = None
     """The call for which the pins of those answers were made."""
     minted: str | None = None
-    """The state that the request's own leg returned, as opposed to one an author wrote by hand."""
+    """The state that the request's own leg returned; any other state was written by an author."""
     packed: bytes | None = None
-    """What that state stands for: the journal to put into the token."""
+    """The journal that `minted` stands for, to put into the token."""
     brought: bytes | None = None
-    """The journal of the token that came, which is authentic, though it may have been written for another request."""
+    """The journal of the token that came. It is authentic, but may have been written for another request."""
     reason: RejectionReason | None = None
-    """Why the token is refused."""
+    """Why the server rejects the token."""
     found: dict[object, dict[Hashable, Outcome]] = field(default_factory=dict[object, dict[Hashable, Outcome]])
-    """What the gates of each server found out, which holds until the request ends."""
+    """Values that the visibility gates of each server found; they hold until the request ends."""
     ended: bool = False
-    """Whether it has been served; a task that it started may go on."""
+    """True once it has been served; a task that it started may go on."""
 
 
 REQUEST: ContextVar[RequestRecord | None] = ContextVar("roundtrip_request", default=None)
-"""The request being served, whatever its method."""
+"""The request being served, of any method."""
+
+_OFFERED: ContextVar[ContextMaker | None] = ContextVar("roundtrip_context", default=None)
 
 
 def asking_request() -> RequestRecord | None:
-    """The request being served, where its method is one that may ask."""
+    """Return the request being served if its method may ask."""
     request = REQUEST.get()
     return request if request is not None and request.may_ask else None
+
+
+@contextmanager
+def serving_client() -> Generator[None]:
+    """Surround the SDK's handler of a request: the first lookup within serves the client itself."""
+    request = REQUEST.get()
+    if request is not None:
+        request.for_client = True
+    try:
+        yield
+    finally:
+        if request is not None:
+            request.for_client = False
+
+
+def begins_for_client() -> bool:
+    """Return True to the first lookup of a request, which serves its client, and False to those made while serving."""
+    request = REQUEST.get()
+    if request is None or not request.for_client:
+        return False
+    request.for_client = False
+    return True
+
+
+def token_rejection() -> MCPError:
+    """Return the one error that clients receive for a bad token; the SDK's boundary sends the same."""
+    # A reason on the wire would tell an attacker which check they had passed (S4).
+    return MCPError(code=INVALID_PARAMS, message=_REJECTION_MESSAGE, data=dict(_REJECTION_DATA))
+
+
+def is_token_rejection(error: MCPError) -> bool:
+    """Return True for an error that `token_rejection` made."""
+    return error.code == INVALID_PARAMS and error.message == _REJECTION_MESSAGE and error.data == _REJECTION_DATA
+
+
+# The context, for functions that are passed none.
+
+
+def offer(make: ContextMaker) -> Token[ContextMaker | None]:
+    """Offer a context to the code that runs from here on, until `take_back`."""
+    return _OFFERED.set(make)
+
+
+def take_back(offered: Token[ContextMaker | None]) -> None:
+    """Restore the context that was offered before."""
+    _OFFERED.reset(offered)
+
+
+def get_context() -> "Context[Any, Any]":
+    """Return the context of the request being served.
+
+    Raises:
+        RuntimeError: No request is being served here.
+    """
+    return _context_for("get_context")
+
+
+def get_request() -> Request[Any]:
+    """Return the HTTP request that carries the request being served.
+
+    Raises:
+        RuntimeError: No request is being served here, or it did not come over HTTP.
+    """
+    request: object = _context_for("get_request").request_context.request
+    if not isinstance(request, Request):
+        raise RuntimeError("get_request() needs a request that came over HTTP, and this one did not")
+    return cast("Request[Any]", request)
+
+
+def get_access_token() -> AccessToken | None:
+    """Return the verified access token of the caller; None if the server has no authentication.
+
+    Raises:
+        RuntimeError: No request is being served here.
+    """
+    _context_for("get_access_token")
+    return auth_context.get_access_token()
+
+
+def get_http_headers() -> dict[str, str]:
+    """Return the HTTP headers of the request by their lower-case names; empty if it did not come over HTTP.
+
+    The client chose them: they do not prove who it is.
+
+    Raises:
+        RuntimeError: No request is being served here.
+    """
+    return {name.lower(): value for name, value in (_context_for("get_http_headers").headers or {}).items()}
+
+
+def _context_for(caller: str) -> "Context[Any, Any]":
+    make = _OFFERED.get()
+    if make is None:
+        raise RuntimeError(
+            f"{caller}() was called outside of a request: there is none while a server is set up, nor in a thread or "
+            "task that was not started from the request's own code"
+        )
+    return make()
+
+
+# The client.
+
+
+def announced_name(request: ServerRequestContext[Any, Any] | None) -> str | None:
+    """Return the name that a client gives itself; on 2026-07-28 each request may say it, in its `_meta`."""
+    params = request.session.client_params if request is not None else None
+    return params.client_info.name if params is not None else None
+
+
+def client_name(request: ServerRequestContext[Any, Any]) -> str:
+    """Return the client's name for the log: the one it gives itself, or without a session its `User-Agent`."""
+    name = announced_name(request)
+    asked: object = request.request
+    if not name and isinstance(asked, Request):
+        name = cast("Request[Any]", asked).headers.get("user-agent")
+    return repr(printable(name[:_MAX_CLIENT_NAME_CHARS])) if name else "a client"
+
+
+class RequestClient:
+    """Client of one request, asked through its session; without a request nothing can be asked."""
+
+    __slots__ = ("_request", "protocol_version")
+
+    def __init__(self, request: ServerRequestContext[Any, Any] | None) -> None:
+        self._request = request
+        self.protocol_version = request.protocol_version if request is not None else None
+
+    @property
+    def capabilities(self) -> ClientCapabilities | None:
+        """The capabilities that the client declared, for this request or at its handshake."""
+        return self._request.session.client_capabilities if self._request is not None else None
+
+    @property
+    def can_be_asked_live(self) -> bool:
+        """Return True if the session can carry a request to the client."""
+        return self._request is not None and self._request.session.can_send_request
+
+    @property
+    def in_session(self) -> bool:
+        """Return True if the request belongs to a session of streamable HTTP."""
+        return self._request is not None and session_id_of(self._request.session) is not None
+
+    async def send(self, request: InputRequest, result_type: type[BaseModel]) -> InputResponse:
+        """Send one question over the connection of the request, and return the client's answer."""
+        from roundtrip.server.connections import while_answerable  # clients on 2026-07-28 are never asked live
+
+        asked = self._request
+        if asked is None:
+            raise RuntimeError("there is no client to ask")
+        metadata = ServerMessageMetadata(related_request_id=asked.request_id)
+        answer = await while_answerable(
+            asked.request, lambda: asked.session.send_request(request, result_type, metadata=metadata)
+        )
+        return cast("InputResponse", answer)
+
+    async def tell_done(self, elicitation_id: str) -> None:
+        """Notify a live client that its user is done with a page."""
+        if self._request is not None and self._request.session.can_send_request:
+            await self._request.session.send_elicit_complete(elicitation_id, self._request.request_id)

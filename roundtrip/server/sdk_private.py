@@ -27,8 +27,8 @@ that names a session is checked on one transport only, and on the others it is w
 """
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextvars import ContextVar
-from typing import Any, Final, Literal, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, Literal, TypeVar
 
 from mcp.server._otel import OpenTelemetryMiddleware as SdkSpans
 from mcp.server.connection import Connection
@@ -56,12 +56,10 @@ from starlette.routing import Route
 
 from roundtrip.server.connections import HttpServer
 
-__all__ = ["HookedServer", "SdkSpans", "begins_for_client", "connection_of", "output_adapter", "session_id_of"]
+__all__ = ["HookedServer", "SdkSpans", "connection_of", "output_adapter", "session_id_of"]
 
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
-
-_FOR_CLIENT: Final[ContextVar[bool]] = ContextVar("roundtrip_serves_client", default=False)
 
 Sees = Callable[[Literal["prompt", "resource"], str], bool]
 """Whether clients may see a prompt of a name, or a resource or a template of a URI."""
@@ -75,6 +73,10 @@ class HookedServer(HttpServer[LifespanResultT]):
 
     def tool_schema(self, name: str) -> dict[str, Any] | None:
         """The input schema of a tool that may be called, or None."""
+        raise NotImplementedError
+
+    def serving_client(self) -> AbstractContextManager[None]:
+        """Surround the SDK's handler of one request, whose first lookup serves the client itself."""
         raise NotImplementedError
 
     @property
@@ -136,40 +138,23 @@ class HookedServer(HttpServer[LifespanResultT]):
     async def _handle_read_resource(
         self, ctx: ServerRequestContext[LifespanResultT], params: ReadResourceRequestParams
     ) -> ReadResourceResult | InputRequiredResult:
-        reset = _FOR_CLIENT.set(True)
-        try:
+        with self.serving_client():
             return await super()._handle_read_resource(ctx, params)
-        finally:
-            _FOR_CLIENT.reset(reset)
 
     async def _handle_call_tool(
         self, ctx: ServerRequestContext[LifespanResultT], params: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult:
-        reset = _FOR_CLIENT.set(True)
-        try:
+        with self.serving_client():
             return await super()._handle_call_tool(ctx, params)
-        finally:
-            _FOR_CLIENT.reset(reset)
 
     async def _handle_get_prompt(
         self, ctx: ServerRequestContext[LifespanResultT], params: GetPromptRequestParams
     ) -> GetPromptResult | InputRequiredResult:
-        reset = _FOR_CLIENT.set(True)
-        try:
+        with self.serving_client():
             return await super()._handle_get_prompt(ctx, params)
-        finally:
-            _FOR_CLIENT.reset(reset)
 
     def _tool_input_schema(self, name: str) -> dict[str, Any] | None:
         return self.tool_schema(name)
-
-
-def begins_for_client() -> bool:
-    """Return True for what a request itself is for, and False for what is called or read while it is served."""
-    begins = _FOR_CLIENT.get()
-    if begins:
-        _FOR_CLIENT.set(False)
-    return begins
 
 
 class _VisiblePrompts(PromptManager):

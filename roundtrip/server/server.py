@@ -54,7 +54,7 @@ from roundtrip.server.probe import PROBE_TOOL, Probe, probe_wanted
 from roundtrip.server.prompts_and_resources import LISTINGS, PromptsAndResources
 from roundtrip.server.recovery import Recovery
 from roundtrip.server.request_state import RequestBoundary
-from roundtrip.server.sdk_private import begins_for_client
+from roundtrip.server.requests import begins_for_client
 from roundtrip.server.spans import install_lazy_spans
 from roundtrip.server.tools.arguments import ArgumentsRejected
 from roundtrip.server.tools.options import ToolDetails, ToolOptions, spec_from

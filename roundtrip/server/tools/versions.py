@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from roundtrip.errors import InvalidSignature, RejectionReason
-from roundtrip.server.refusals import refusal
-from roundtrip.server.requests import asking_request
+from roundtrip.server.requests import asking_request, token_rejection
 
 __all__ = ["VersionKey", "canonical_version", "named_version", "requested_version", "version_key", "version_text"]
 
@@ -100,5 +99,5 @@ def requested_version(name: str) -> str | None:
     begun = request.journal.version
     if named is not None and version_key(named) != version_key(begun):
         request.reason = RejectionReason.OTHER_VERSION
-        raise refusal()
+        raise token_rejection()
     return begun
