@@ -1,4 +1,4 @@
-"""What the workers of one service must agree on before they serve, and what is told where they do not."""
+"""Check that the workers of one service agree on keys, build, audience and ledger before they serve."""
 
 from collections.abc import Sequence
 
@@ -15,20 +15,20 @@ _GIVE_KEYS = (
 
 
 def objection(identities: Sequence[Identity]) -> str | None:
-    """Why these must not serve together, and what to do; None if they may."""
+    """Return the reason why these workers must not serve together, with the fix; None if they may."""
     first = identities[0]
     if len(identities) > 1 and (alone := _alone(first)) is not None:
         return alone
     for other in identities[1:]:
         if other.audience != first.audience:
             return (
-                f"the workers are of different services, {first.audience!r} and {other.audience!r}, and would refuse "
+                f"the workers are of different services, {first.audience!r} and {other.audience!r}, and would reject "
                 "each other's calls. Give the server one name, or audience=, that does not depend on the process"
             )
         if other.keys != first.keys:
             return (
-                "the workers have different keys, and would refuse each other's calls. Take them from where all "
-                f"workers find the same: {KEYS_VARIABLE} or {KEY_FILE_VARIABLE}"
+                "the workers have different keys, and would reject each other's calls. Take the keys from one place "
+                f"that all workers read: {KEYS_VARIABLE} or {KEY_FILE_VARIABLE}"
             )
         if other.build != first.build:
             return (
@@ -39,7 +39,10 @@ def objection(identities: Sequence[Identity]) -> str | None:
 
 
 def objection_to_newcomer(newcomer: Identity, running: Sequence[Identity]) -> str | None:
-    """Why a worker must not serve next to those that do, from which its keys and its build may differ by one step."""
+    """Return the reason why a new worker must not join the running ones; None if it may.
+
+    Its keys may differ by one step of a rotation, and its build may differ.
+    """
     if (alone := _alone(newcomer)) is not None:
         return alone
     for other in running:
@@ -54,29 +57,29 @@ def objection_to_newcomer(newcomer: Identity, running: Sequence[Identity]) -> st
 
 
 def cautions(identity: Identity) -> list[str]:
-    """What a single worker should be warned of, as it may not stay alone."""
-    told: list[str] = []
+    """Return warnings for a single worker that may later be one of several."""
+    warnings: list[str] = []
     if identity.own_key:
-        told.append(
+        warnings.append(
             "this process has made its own key: calls do not outlive it, and no other instance can serve them. "
             f"Set {KEYS_VARIABLE} or {KEY_FILE_VARIABLE} (roundtrip keys new)"
         )
     if identity.exactly_once and identity.reach is Reach.PROCESS:
-        told.append(
+        warnings.append(
             f"tools demand to run once, and {identity.ledger} holds within this process only: after a restart, or on "
             "another instance, they may run again. Give Server(ledger=...) a SqliteLedger or a RedisLedger"
         )
-    return told
+    return warnings
 
 
 def _verify_each_other(some: Sequence[str], others: Sequence[str]) -> bool:
-    # Codecs that nothing is known of are their author's to roll.
+    # A custom codec reports no keys; rotating its keys is up to its author.
     return not some or not others or (some[0] in others and others[0] in some)
 
 
 def _alone(identity: Identity) -> str | None:
     if identity.own_key:
-        return f"each worker would make a key of its own, and refuse the calls of the others; {_GIVE_KEYS}"
+        return f"each worker would make a key of its own, and reject the calls of the others; {_GIVE_KEYS}"
     if identity.exactly_once and identity.reach is Reach.PROCESS:
         return (
             f"tools demand to run once, and {identity.ledger} holds within one process only: two workers would run "

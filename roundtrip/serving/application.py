@@ -1,4 +1,4 @@
-"""The application that a process serves: the SDK's, with health, a choice of responses, and an orderly end."""
+"""ASGI application of one process: the SDK's, with health checks, a choice of responses, and an orderly shutdown."""
 
 import asyncio
 import logging
@@ -9,11 +9,10 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.server.server import Server
-from roundtrip.serving.health import LIVE_PATH, READY_PATH, Health
+from roundtrip.serving.health import LIVE_PATH, READY_PATH, Health, ProcessState
 from roundtrip.serving.names import Names
-from roundtrip.serving.responses import OneByOne, choose_per_request
+from roundtrip.serving.responses import ResponseChooser, choose_per_request
 from roundtrip.serving.settings import ServeSettings
-from roundtrip.serving.standing import ProcessState
 
 __all__ = ["Orderly", "application_of"]
 
@@ -24,8 +23,8 @@ _LISTENS: Final = b"subscriptions/listen"
 _CLOSE: Final = (b"connection", b"close")
 
 
-def application_of(server: Server[Any], settings: ServeSettings, standing: ProcessState) -> ASGIApp:
-    """What a process serves."""
+def application_of(server: Server[Any], settings: ServeSettings, state: ProcessState) -> ASGIApp:
+    """Return the ASGI application that a process serves."""
     if not settings.show_errors:
         server.mask_error_details_by_default()
     elif not server.shows_error_details:
@@ -39,29 +38,29 @@ def application_of(server: Server[Any], settings: ServeSettings, standing: Proce
     )
     manager = server.session_manager
     choose_per_request(manager)
-    # Around the manager, which every route to it comes to, however the path is spelled.
+    # Wrap the manager itself: every spelling of the path leads to it.
     manager.asgi_app = Names(  # type: ignore[assignment]
         manager.asgi_app, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback
     )
     return Orderly(
-        OneByOne(app, settings.json_response, max_body=settings.max_body),
-        Health(server, standing),
-        standing,
+        ResponseChooser(app, settings.json_response, max_body=settings.max_body),
+        Health(server, state),
+        state,
         path=settings.path,
     )
 
 
 class Orderly:
-    """Answers questions of health, and lets clients go one by one when the process is about to end.
+    """Middleware that answers health checks, and lets clients leave one by one when the process is stopping.
 
-    From then on every response closes its connection, so that a client's next request goes elsewhere. Who only
-    listens, and would stay for ever, is let go at the end, and so is who waits for the answer to a live question.
+    Once the process is stopping, every response closes its connection, so that the next request of a client goes
+    to another process. Streams that only listen, and live questions, end when the process does.
     """
 
-    def __init__(self, app: ASGIApp, health: Health, standing: ProcessState, *, path: str) -> None:
+    def __init__(self, app: ASGIApp, health: Health, state: ProcessState, *, path: str) -> None:
         self._app = app
         self._health = health
-        self._standing = standing
+        self._state = state
         self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,7 +70,7 @@ class Orderly:
             return
 
         async def send_and_close(message: Message) -> None:
-            if message["type"] == "http.response.start" and self._standing.stopping:
+            if message["type"] == "http.response.start" and self._state.stopping:
                 headers = [(name, value) for name, value in message.get("headers", ()) if name.lower() != b"connection"]
                 message = {**message, "headers": [*headers, _CLOSE]}
             await send(message)
@@ -80,20 +79,20 @@ class Orderly:
             if scope["path"] in (LIVE_PATH, READY_PATH):
                 await self._health(scope, receive, send_and_close)
             elif scope["path"] == self._path and _listens(scope):
-                await self._let_go(scope, receive, send_and_close)
+                await self._serve_listener(scope, receive, send_and_close)
             else:
-                self._standing.requests[id(scope)] = scope
+                self._state.requests[id(scope)] = scope
                 try:
                     await self._app(scope, receive, send_and_close)
                 finally:
-                    del self._standing.requests[id(scope)]
+                    del self._state.requests[id(scope)]
         except asyncio.CancelledError:
-            # A client that leaves is not told of here; the end of the process is.
-            self._standing.broken_off = True
+            # Only the end of the process cancels here; a leaving client does not.
+            self._state.broken_off = True
             raise
 
-    async def _let_go(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve somebody who listens, until the end."""
+    async def _serve_listener(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a listening client until the process ends."""
         streaming = False
 
         async def send_and_note(message: Message) -> None:
@@ -104,14 +103,14 @@ class Orderly:
         async with anyio.create_task_group() as tasks:
 
             async def watch() -> None:
-                await self._standing.ended.wait()
+                await self._state.ended.wait()
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(watch)
             await self._app(scope, receive, send_and_note)
             tasks.cancel_scope.cancel()
         if streaming:
-            # What is only broken off looks like a failure, to the client and in the log.
+            # Finish the stream: an aborted one looks like a failure, to the client and in the log.
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -1,4 +1,4 @@
-"""The two questions of a balancer: does the process live, and may it be sent requests?"""
+"""Health checks of one process: `/health/live` and `/health/ready`, and the state that they report."""
 
 import json
 import logging
@@ -8,10 +8,10 @@ import anyio
 from starlette.types import Receive, Scope, Send
 
 from roundtrip.ledger.contract import Ledger, LedgerDown
+from roundtrip.server.connections import take_no_answers
 from roundtrip.server.server import Server
-from roundtrip.serving.standing import ProcessState
 
-__all__ = ["LIVE_PATH", "READY_PATH", "Health"]
+__all__ = ["LIVE_PATH", "READY_PATH", "Health", "ProcessState"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -20,19 +20,46 @@ READY_PATH: Final = "/health/ready"
 _PATIENCE: Final = 2.0
 """Seconds after which a ledger that has not answered counts as down."""
 _FRESH: Final = 1.0
-"""Seconds for which what the ledger has answered is believed, as anybody may ask."""
+"""Seconds for which an answer of the ledger is reused, as any client may ask often."""
 _PROBE: Final = "health"
 _OK: Final = 200
 _UNAVAILABLE: Final = 503
 
 
+class ProcessState:
+    """State of one serving process: changed by signal handlers, read by requests."""
+
+    def __init__(self) -> None:
+        self.started = False
+        self.stopping = False
+        self.broken_off = False
+        """True if a request was still running when the time to finish was over."""
+        self.requests: dict[int, Scope] = {}
+        """Scopes of the running requests by `id`."""
+        self._ended: anyio.Event | None = None
+
+    def end(self) -> None:
+        """End the streams that only listen, and the live questions, whose answers could no longer arrive."""
+        self.ended.set()
+        for scope in self.requests.values():
+            take_no_answers(scope)
+
+    @property
+    def ended(self) -> anyio.Event:
+        """Event that ends listening streams and live questions."""
+        if self._ended is None:
+            # An event must be created inside the event loop.
+            self._ended = anyio.Event()
+        return self._ended
+
+
 class Health:
     """Answers `/health/live` and `/health/ready`."""
 
-    def __init__(self, server: Server[Any], standing: ProcessState) -> None:
-        # What no tool needs must not take the instance out of service.
+    def __init__(self, server: Server[Any], state: ProcessState) -> None:
+        # A ledger that no tool needs must not take the instance out of service.
         self._ledger: Ledger | None = server.ledger if server.identity().exactly_once else None
-        self._standing = standing
+        self._state = state
         self._lock = anyio.Lock()
         self._looked = -_FRESH
         self._reached = True
@@ -41,8 +68,8 @@ class Health:
         """Answer one request."""
         del receive
         ready = scope["path"] == READY_PATH
-        status, told = await self._ready() if ready else (_OK, {"status": "live"})
-        body = json.dumps(told).encode()
+        status, report = await self._ready() if ready else (_OK, {"status": "live"})
+        body = json.dumps(report).encode()
         headers = [
             (b"content-type", b"application/json"),
             (b"cache-control", b"no-store"),
@@ -54,9 +81,9 @@ class Health:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
     async def _ready(self) -> tuple[int, dict[str, str]]:
-        if self._standing.stopping:
+        if self._state.stopping:
             return _UNAVAILABLE, {"status": "stopping"}
-        if not self._standing.started:
+        if not self._state.started:
             return _UNAVAILABLE, {"status": "starting"}
         if self._ledger is not None and not await self._reaches(self._ledger):
             return _UNAVAILABLE, {"status": "unavailable", "reason": "the ledger cannot be reached"}

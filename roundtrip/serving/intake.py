@@ -1,8 +1,8 @@
-"""Bound what clients that only connect, or send half a request, can take from the others.
+"""Limit the connections of clients that connect and send nothing, or half a request.
 
-A process has a limit of connections. Those that it waits for, because their request has not arrived or because they are
-kept for the next one, make room for newcomers, the oldest first. Where every connection is being served, a few more are
-let in, so that questions of health are answered and all else is turned away.
+A process has a limit of connections. Idle connections, and those with an incomplete request, make room for new ones,
+the oldest first. Where every connection is being served, a few more are accepted: health checks are answered, and all
+other requests are turned away.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ __all__ = ["Intake", "connections_for"]
 
 _SURPLUS_CONNECTIONS: Final = 32
 _UNREAD_SECONDS: Final = 60.0
-"""Seconds after which a client that reads nothing of its response is hung up on."""
+"""Seconds after which a client that does not read its response is disconnected."""
 _SPARE_FILES: Final = 256
-"""Open files that are asked for besides those of connections: of the ledger, of tools, of transcripts."""
+"""Open files requested beyond the connections: for the ledger, tools and transcripts."""
 _LEAST_SPARE_FILES: Final = 32
 _LEAST_CONNECTIONS: Final = 8
 _UNAVAILABLE: Final = 503
@@ -33,7 +33,7 @@ _log = LimitedLog(logging.getLogger("roundtrip"))
 
 
 def connections_for(wanted: int) -> int:
-    """Return how many connections this process can have open, having asked for as many files as they need."""
+    """Raise the limit of open files as far as needed, and return the possible number of connections."""
     try:
         import resource
     except ImportError:  # not on Windows
@@ -50,10 +50,10 @@ def connections_for(wanted: int) -> int:
 
 
 class Intake:
-    """The connections of one process.
+    """Connection limit of one process.
 
     Args:
-        app: Answers questions of health, also where there are too many connections.
+        app: Application that answers health checks beyond the limit.
         limit: Connections at a time.
         seconds: Seconds that a client may take to send a request.
     """
@@ -68,7 +68,7 @@ class Intake:
 
     @property
     def protocol(self) -> Callable[..., asyncio.Protocol]:
-        """Makes the connections of uvicorn's server."""
+        """Factory of uvicorn's connections."""
         return partial(_BoundedConnection, self)
 
     def enter(self, connection: "_BoundedConnection") -> None:
@@ -76,7 +76,7 @@ class Intake:
         if self._connections < self._limit:
             self._connections += 1
         elif self._waiting:
-            # The oldest leaves its place.
+            # The oldest idle connection makes room.
             self._evict(self._waiting)
         else:
             connection.app = self._turn_away
@@ -96,18 +96,18 @@ class Intake:
         self._surplus.pop(connection, None)
 
     def wait(self, connection: "_BoundedConnection") -> None:
-        """Note that a connection has nothing to be served."""
+        """Mark a connection as idle."""
         if connection.counts:
             self._waiting.setdefault(connection, None)
 
     def serve(self, connection: "_BoundedConnection") -> None:
-        """Note that the request of a connection has arrived."""
+        """Mark a connection as being served."""
         self._waiting.pop(connection, None)
 
     def _evict(self, connections: "dict[_BoundedConnection, None]") -> None:
         oldest = next(iter(connections))
         del connections[oldest]
-        # Its place is the newcomer's.
+        # The new connection takes its place.
         oldest.counts = False
         _log.warning(
             "%d connections are open, the limit of --limit-connections; closed one whose request had not arrived",
@@ -129,19 +129,19 @@ class Intake:
         _log.warning(
             "turned a request away, as %d connections are being served, the limit of --limit-connections", self._limit
         )
-        told = b"Service Unavailable"
-        headers = [(b"content-length", str(len(told)).encode()), (b"retry-after", b"1"), close]
+        body = b"Service Unavailable"
+        headers = [(b"content-length", str(len(body)).encode()), (b"retry-after", b"1"), close]
         await send({"type": "http.response.start", "status": _UNAVAILABLE, "headers": headers})
-        await send({"type": "http.response.body", "body": told})
+        await send({"type": "http.response.body", "body": body})
 
 
 class _BoundedConnection(H11Protocol):
-    """uvicorn's connection, which ends if its client takes too long to send a request or to read a response."""
+    """uvicorn's connection, closed if its client is too slow to send a request or to read a response."""
 
     def __init__(self, intake: Intake, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.counts = False
-        """Whether it has one of the places."""
+        """True if the connection counts toward the limit."""
         self._intake = intake
         self._due: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
@@ -177,7 +177,7 @@ class _BoundedConnection(H11Protocol):
             self._unread = None
 
     def _look(self) -> None:
-        """See whether the request has arrived, and have the clock run while it has not."""
+        """Start the clock while a request is incomplete, and stop it once it has arrived."""
         theirs = self.conn.their_state
         if theirs is h11.SEND_BODY or (theirs is h11.IDLE and self.conn.trailing_data[0]):
             self._intake.wait(self)

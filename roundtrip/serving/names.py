@@ -1,7 +1,7 @@
-"""Check the `Host` and `Origin` of requests: a page elsewhere may have pointed its own name to this machine.
+"""Check the `Host` and `Origin` of requests, against pages that point their own name to this machine.
 
-The two are checked apart from each other. The SDK has one switch for both, so an origin that was given would be ignored
-where any host is accepted.
+The two are checked separately. The SDK has one switch for both, so it would ignore allowed origins where any host is
+accepted.
 """
 
 import ipaddress
@@ -28,14 +28,14 @@ _log = LimitedLog(logging.getLogger("roundtrip"))
 
 
 class Host(NamedTuple):
-    """A name, and the port after it: None where there is none, or where a rule takes any."""
+    """A name and its port; the port is None if absent, or if a rule accepts any."""
 
     name: str
     port: int | None
 
 
 class Origin(NamedTuple):
-    """The scheme, name and port of a page; the port is None where a rule takes any."""
+    """The scheme, name and port of a page; the port is None where a rule accepts any."""
 
     scheme: str
     name: str
@@ -87,14 +87,14 @@ def origin_from(text: str) -> Origin:
 
 
 class Names:
-    """ASGI middleware that refuses requests for other hosts, and from pages of other origins, than those allowed.
+    """ASGI middleware that rejects requests for other hosts, and from pages of other origins, than those allowed.
 
     Args:
-        app: Serves the others.
-        hosts: Those that requests may name; `*` for any. None at all means those of this machine on a loopback
-            address, and any elsewhere.
-        origins: Those that pages may have besides the hosts' own; `*` for any. Once one is given, the origin is
-            checked whatever the hosts are.
+        app: Application that serves the allowed requests.
+        hosts: Hosts that requests may name; `*` for any. An empty list means this machine's own names on a loopback
+            address, and any host elsewhere.
+        origins: Origins that pages may have besides those of the hosts; `*` for any. One origin is enough to have
+            all origins checked, for any hosts.
         loopback: Whether the service listens on a loopback address, whose names are then allowed as well.
     """
 
@@ -111,17 +111,19 @@ class Names:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or refuse it."""
+        """Serve one request, or reject it."""
         if scope["type"] == "http":
             if self._checks_host and not self._knows_host(_values(scope, b"host")):
                 _log.warning(
-                    "refused a request whose Host is not this server's; name the server's own with --allowed-host"
+                    "rejected a request whose Host is not this server's; name the server's own with --allowed-host"
                 )
-                await _refuse(send, _MISDIRECTED, b"Invalid Host header")
+                await _reject(send, _MISDIRECTED, b"Invalid Host header")
                 return
             if self._checks_origin and not self._knows_origins(_values(scope, b"origin")):
-                _log.warning("refused a request of a page whose Origin is not allowed; allow one with --allowed-origin")
-                await _refuse(send, _FORBIDDEN, b"Invalid Origin header")
+                _log.warning(
+                    "rejected a request of a page whose Origin is not allowed; allow one with --allowed-origin"
+                )
+                await _reject(send, _FORBIDDEN, b"Invalid Origin header")
                 return
         await self._app(scope, receive, send)
 
@@ -141,7 +143,7 @@ class Names:
             origins = [origin_from(value) for value in values]
         except ValueError:
             return False
-        # A client that is no page sends none.
+        # A client other than a web page sends no origin.
         return all(origin in self._origins or origin._replace(port=None) in self._origins for origin in origins)
 
 
@@ -149,7 +151,7 @@ def _values(scope: Scope, name: bytes) -> list[str]:
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
 
 
-async def _refuse(send: Send, status: int, told: bytes) -> None:
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(told)).encode())]
+async def _reject(send: Send, status: int, body: bytes) -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": told})
+    await send({"type": "http.response.body", "body": body})

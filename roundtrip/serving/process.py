@@ -1,4 +1,4 @@
-"""One process that serves."""
+"""Serve from one process: socket, logging, uvicorn, and an orderly end."""
 
 import logging
 import os
@@ -19,22 +19,22 @@ from roundtrip.questions.wire import TICKET
 from roundtrip.server.limited_logs import LimitedFilter
 from roundtrip.server.server import Server
 from roundtrip.serving.application import application_of
+from roundtrip.serving.health import ProcessState
 from roundtrip.serving.intake import Intake, connections_for
 from roundtrip.serving.settings import ServeSettings
-from roundtrip.serving.standing import ProcessState
 
 __all__ = ["Ended", "listen", "logger", "serve", "set_up_logging"]
 
 logger = logging.getLogger("roundtrip")
 
 _QUIET: Final = ("mcp.server.streamable_http", "mcp.server.streamable_http_manager", "httpx")
-"""What logs every request; with --log-level debug it may."""
+"""Loggers with a line for every request, silenced unless --log-level is debug."""
 _FORMAT: Final = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
 _TICK: Final = 0.05
 _LAST_REQUESTS: Final = 0.25
-"""Seconds for the requests of connections that were accepted last."""
+"""Seconds for the requests of the last accepted connections."""
 _MARGIN: Final = 3.0
-"""Seconds after which a process that should have ended does, whatever a thread of it is still at."""
+"""Seconds after which a stopping process exits, even if a thread still runs."""
 _SDK_FORMAT: Final = "%(message)s"
 _BACKLOG: Final = 2048
 _ACCEPTS: Final = 64
@@ -44,11 +44,11 @@ _CAUSED_BY_CLIENTS: Final = (
     "mcp.server.streamable_http",
     "mcp.server.streamable_http_manager",
 )
-"""What logs a line, or a traceback, for each request that is malformed or broken off, and when files run out."""
+"""Loggers with a line or traceback for each malformed or aborted request, and when descriptors run out."""
 
 
 class Ended(Enum):
-    """How serving ended."""
+    """The end of serving."""
 
     NOT_BEGUN = 0
     IN_TIME = 1
@@ -57,7 +57,7 @@ class Ended(Enum):
 
 
 def set_up_logging(settings: ServeSettings) -> None:
-    """Log to standard error, unless the module that was loaded has said how to log."""
+    """Log to standard error, unless the loaded module has configured logging."""
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if _is_the_sdks(handler)]:
         root.removeHandler(handler)
@@ -72,14 +72,14 @@ def set_up_logging(settings: ServeSettings) -> None:
 
 
 def _without_tickets(record: logging.LogRecord) -> bool:
-    """Take the tickets out of the paths in a line of the access log, as whoever reads it could use them."""
+    """Remove tickets from the paths of an access log line, as readers of the log could use them."""
     if isinstance(record.args, tuple):
         record.args = tuple(TICKET.sub("<ticket>", one) if isinstance(one, str) else one for one in record.args)
     return True
 
 
 def _is_the_sdks(handler: logging.Handler) -> bool:
-    # It folds lines to the width of a terminal, and draws tracebacks for so long that requests have to wait.
+    # Its handler wraps lines to the terminal, and renders tracebacks so slowly that requests have to wait.
     return (
         type(handler).__module__ == "rich.logging"
         and bool(getattr(handler, "rich_tracebacks", False))
@@ -88,18 +88,18 @@ def _is_the_sdks(handler: logging.Handler) -> bool:
 
 
 def listen(settings: ServeSettings) -> socket.socket:
-    """The socket that all processes accept from.
+    """Open the socket from which all processes accept.
 
-    One queue for all: when a process is killed, what waits in it is served by another. With a socket for each
-    (SO_REUSEPORT), what waits in its queue would be lost with it.
+    All share one queue: when a process is killed, another serves the waiting connections. With a socket for each
+    process (SO_REUSEPORT), the connections in its queue would be lost.
 
     Raises:
         OSError: The address cannot be listened on.
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
-    # What is accepted inherits it. asyncio sets it on sockets that it has made itself only; without it, the second part
-    # of a response waits for the client's word on the first, some 40 ms.
+    # Accepted sockets inherit it. asyncio sets it only on sockets of its own; without it, the second part of a
+    # response waits some 40 ms for the acknowledgment of the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
@@ -111,11 +111,11 @@ def serve(
     *,
     on_ready: Callable[[], None] = lambda: None,
 ) -> Ended:
-    """Serve until a signal ends it."""
-    # It would end every stream at the first signal, with the answers that are still to come.
+    """Serve until a signal arrives."""
+    # sse_starlette would end every stream at the first signal, before its last answers.
     if hasattr(AppStatus, "disable_automatic_graceful_drain"):
         AppStatus.disable_automatic_graceful_drain()
-    standing = ProcessState()
+    state = ProcessState()
     limit = connections_for(settings.limit_connections)
     if limit < settings.limit_connections:
         logger.warning(
@@ -124,13 +124,13 @@ def serve(
             limit,
             settings.limit_connections,
         )
-    app = application_of(server, settings, standing)
+    app = application_of(server, settings, state)
     intake = Intake(app, limit=limit, seconds=settings.timeout_request)
     config = uvicorn.Config(
         app,
-        # Not another one because a package happens to be installed: the bounds are in it.
+        # The limits are in this protocol: never choose another by installed packages.
         http=intake.protocol,  # type: ignore[arg-type]
-        # As often asyncio accepts in one go, and logs that it cannot.
+        # asyncio accepts this often in a row, and logs each failure.
         backlog=_ACCEPTS,
         log_config=None,
         access_log=settings.access_log,
@@ -139,19 +139,19 @@ def serve(
         timeout_keep_alive=settings.timeout_keep_alive,  # type: ignore[arg-type]
         timeout_graceful_shutdown=settings.timeout_graceful_shutdown,  # type: ignore[arg-type]
     )
-    process = _Process(config, settings, standing, on_ready)
-    # uvicorn raises the signals that it has caught once more when it is done, which would end the process.
-    kept = {number: signal.signal(number, _ignore) for number in (signal.SIGINT, signal.SIGTERM)}
+    process = _Process(config, settings, state, on_ready)
+    # uvicorn raises the signals it caught again when it is done, which would end the process.
+    previous = {number: signal.signal(number, _ignore) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         process.run(sockets=[listening])
     except SystemExit:
         return Ended.NOT_BEGUN
     finally:
-        for number, handler in kept.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
     if not process.started:
         return Ended.NOT_BEGUN
-    return Ended.BROKEN_OFF if standing.broken_off else Ended.IN_TIME
+    return Ended.BROKEN_OFF if state.broken_off else Ended.IN_TIME
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:
@@ -159,14 +159,14 @@ def _ignore(number: int, frame: FrameType | None) -> None:
 
 
 class _Process(uvicorn.Server):
-    """uvicorn's server, which goes on for a while after it has said that it is not ready."""
+    """uvicorn's server, which serves on for a while after it has reported that it is not ready."""
 
     def __init__(
-        self, config: uvicorn.Config, settings: ServeSettings, standing: ProcessState, on_ready: Callable[[], None]
+        self, config: uvicorn.Config, settings: ServeSettings, state: ProcessState, on_ready: Callable[[], None]
     ) -> None:
         super().__init__(config)
         self._settings = settings
-        self._standing = standing
+        self._state = state
         self._on_ready = on_ready
         self._hurried = False
         self._last_resort: threading.Timer | None = None
@@ -175,33 +175,33 @@ class _Process(uvicorn.Server):
         await super().startup(sockets)
         for listening in sockets or ():
             listening.listen(_BACKLOG)
-        self._standing.started = True
+        self._state.started = True
         self._on_ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._standing.stopping = True
+        self._state.stopping = True
         self._hurried = self._hurried or sig == signal.SIGINT
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # A balancer has to notice, and clients with open connections to ask once more.
+        # Give the balancer time to notice, and clients with open connections time for one more request.
         left = self._settings.drain
         while not self._hurried and left > 0:
             # A signal handler cannot set an event.
             await anyio.sleep(min(_TICK, left))
             left -= _TICK
-        # Who was accepted last has not sent its request yet, and would be hung up on.
+        # The last accepted clients have not sent their requests yet, and would be disconnected.
         for server in self.servers:
             server.close()
         if not self._hurried:
             await anyio.sleep(_LAST_REQUESTS)
-        self._standing.end()
+        self._state.end()
         self._ends_within(self._settings.timeout_graceful_shutdown + _MARGIN)
         await super().shutdown(sockets)
         self._ends_within(_MARGIN)
 
     def _ends_within(self, seconds: float) -> None:
-        # A tool that is a plain function runs in a thread, which nothing can interrupt, and Python waits for it.
+        # A plain function runs in a thread that cannot be interrupted, and Python waits for it at exit.
         if self._last_resort is not None:
             self._last_resort.cancel()
         self._last_resort = threading.Timer(seconds, _break_off)

@@ -1,9 +1,9 @@
-"""Whether a request is answered with one JSON body or as a stream, chosen for each.
+"""Choose for each request between one JSON body and a stream.
 
-A stream costs a request half as much again, and is what progress and log messages need. On 2026-07-28 a client says in
-its request whether it wants any, so most can have the body. The SDK watches for clients that leave, which cancels what
-they have asked for, only while it streams; `OneByOne` watches in its place. Older clients are sent log messages without
-having asked, so theirs are always streams.
+A stream costs half as much again, and is needed for progress and log messages. On 2026-07-28 a client says in its
+request whether it wants them, so most requests get a body. The SDK notices a leaving client, and cancels its request,
+only while it streams; `ResponseChooser` watches in its place. Older clients get log messages without requesting them,
+so their responses are always streams.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from roundtrip.revisions import is_live_era
 from roundtrip.server.limited_logs import LimitedLog
 
-__all__ = ["JsonResponse", "OneByOne", "choose_per_request"]
+__all__ = ["JsonResponse", "ResponseChooser", "choose_per_request"]
 
 JsonResponse = Literal["auto", "always", "never"]
 
@@ -33,20 +33,19 @@ _log = LimitedLog(logging.getLogger("roundtrip"))
 
 _VERSION: Final = MCP_PROTOCOL_VERSION_HEADER.lower().encode()
 _UNWATCHED: Final = 0.05
-"""Seconds after which it pays to notice that a client has left."""
+"""Seconds before watching for a leaving client is worth its cost."""
 _WANTS: Final = (b"progressToken", LOG_LEVEL_META_KEY.rpartition("/")[2].encode())
-"""What a request names that wants progress or log messages; JSON may spell a slash with a backslash before it."""
+"""Names in a request that wants progress or log messages; JSON may escape the slash before the last."""
 _PARSED_BYTES: Final = 64 * 1024
-"""Bytes of a request up to which it is parsed here; a longer one that seems to want either gets a stream."""
-_CHOICE: ContextVar[bool] = ContextVar("roundtrip_json_response", default=False)
+"""Size limit for parsing a request here; a longer one with one of those names gets a stream."""
+_ANSWERS_JSON: ContextVar[bool] = ContextVar("roundtrip_json_response", default=False)
 
 
-class _Choosing(StreamableHTTPSessionManager):
-    """The SDK's manager, which reads once for each request whether to answer with JSON.
+class _ChoosingManager(StreamableHTTPSessionManager):
+    """The SDK's manager, which reads `_ANSWERS_JSON` for each request.
 
-    Where as many sessions are open as may be, a new one takes the place of the one that was idle longest: anybody can
-    open sessions, and half an hour would pass before those end that nobody uses. A client whose session has ended opens
-    another, as the protocol has it.
+    At the limit of sessions, a new session ends the one that was idle longest: any client can open sessions, and idle
+    ones otherwise end after half an hour. The protocol has a client whose session ended open another.
     """
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
@@ -58,13 +57,13 @@ class _Choosing(StreamableHTTPSessionManager):
         idle = [
             (transport.idle_scope.deadline, session, transport.idle_scope)
             for session, transport in self._server_instances.items()
-            # While a request is served, or a stream is open, the clock stands still.
+            # The deadline is infinite while a request is served or a stream is open.
             if transport.idle_scope is not None and transport.idle_scope.deadline < math.inf
         ]
         if not idle:
             return
         _, session, scope = min(idle, key=lambda one: one[0])
-        # Forgotten at once, for there to be room; the rest of its end is its task's.
+        # Make room at once; the task of the session does the rest of its end.
         del self._server_instances[session]
         self._session_owners.pop(session, None)
         scope.cancel()
@@ -72,7 +71,7 @@ class _Choosing(StreamableHTTPSessionManager):
 
     @property
     def json_response(self) -> bool:
-        return _CHOICE.get()
+        return _ANSWERS_JSON.get()
 
     @json_response.setter
     def json_response(self, value: bool) -> None:
@@ -80,14 +79,14 @@ class _Choosing(StreamableHTTPSessionManager):
 
 
 def choose_per_request(manager: StreamableHTTPSessionManager) -> None:
-    """Have a manager answer each request as `OneByOne` has chosen."""
-    # The SDK's application makes the manager itself, and has no place to choose in; two managers would run the
-    # server's lifespan twice.
-    manager.__class__ = _Choosing
+    """Have a manager answer each request as `ResponseChooser` decides."""
+    # The SDK's application makes the manager itself, without a hook; a second manager would run the server's
+    # lifespan twice.
+    manager.__class__ = _ChoosingManager
 
 
-class OneByOne:
-    """Chooses, for each request that arrives at an application."""
+class ResponseChooser:
+    """Middleware that chooses the kind of response for each request."""
 
     def __init__(self, app: ASGIApp, json_response: JsonResponse, *, max_body: int) -> None:
         self._app = app
@@ -95,9 +94,9 @@ class OneByOne:
         self._json_response = json_response
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, with the choice made."""
+        """Choose, and pass the request on."""
         if scope["type"] != "http" or scope["method"] != "POST" or self._json_response != "auto":
-            _CHOICE.set(self._json_response == "always")
+            _ANSWERS_JSON.set(self._json_response == "always")
             await self._app(scope, receive, send)
             return
         version = next((value.decode("latin-1") for name, value in scope["headers"] if name == _VERSION), None)
@@ -110,7 +109,7 @@ class OneByOne:
         if body is None or not _wants_one_body(body):
             await self._app(scope, _Replayed(kept, receive), send)
             return
-        _CHOICE.set(True)
+        _ANSWERS_JSON.set(True)
         await self._watched(scope, kept, receive, send)
 
     async def _watched(self, scope: Scope, kept: deque[Message], receive: Receive, send: Send) -> None:
@@ -123,7 +122,7 @@ class OneByOne:
 
 
 class _DisconnectWatch:
-    """Cancels a request whose client leaves. Most are answered before it begins, so it begins with a timer."""
+    """Canceller of a request whose client leaves; a timer starts it, as most requests are answered sooner."""
 
     __slots__ = ("_receive", "_request", "_task", "_timer")
 
@@ -134,7 +133,7 @@ class _DisconnectWatch:
         self._timer = asyncio.get_running_loop().call_later(_UNWATCHED, self._begin)
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
@@ -149,7 +148,7 @@ class _DisconnectWatch:
 
 
 class _Replayed:
-    """What has been read of a request, and then the rest."""
+    """`receive` that replays the messages read so far, and then continues with the rest."""
 
     def __init__(self, kept: deque[Message], rest: Receive | None) -> None:
         self._kept = kept
@@ -160,12 +159,12 @@ class _Replayed:
             return self._kept.popleft()
         if self._rest is not None:
             return await self._rest()
-        while True:  # somebody else watches
+        while True:  # _DisconnectWatch reads on
             await anyio.sleep_forever()
 
 
 async def _read(receive: Receive, max_body: int) -> tuple[deque[Message], bytes | None]:
-    """The messages of a request's body, and the body, unless it ends early or is larger than it may be."""
+    """Read a request's messages and its body; the body is None if it ends early or exceeds `max_body`."""
     kept: deque[Message] = deque()
     parts: list[bytes] = []
     size = 0
@@ -183,7 +182,7 @@ async def _read(receive: Receive, max_body: int) -> tuple[deque[Message], bytes 
 
 
 def _wants_one_body(body: bytes) -> bool:
-    # To parse it is what the SDK will do. Most requests name neither.
+    # The SDK parses the body later. Most requests contain neither name.
     if not any(name in body for name in _WANTS):
         return True
     if len(body) > _PARSED_BYTES:

@@ -1,4 +1,4 @@
-"""How to serve: from arguments over the environment over a file."""
+"""Settings of `roundtrip serve`: arguments win over the environment, and that over a file."""
 
 import ipaddress
 import tomllib
@@ -24,17 +24,17 @@ DEFAULT_FILE: Final = "roundtrip.toml"
 _TABLE: Final = "serve"
 _PREFIX: Final = "ROUNDTRIP_"
 _FLAGS: Final = {"allowed_hosts": "allowed_host", "allowed_origins": "allowed_origin"}
-"""Settings that are lists, by flags that give one of them each."""
+"""Settings that are lists, with the flag that adds one item."""
 
 Texts = Annotated[tuple[str, ...], NoDecode]
 
 
 class BadSettings(ValueError):
-    """A setting has no usable value, or a file is none of settings; the text says which, and where it was found."""
+    """An invalid setting or settings file; the text names it and its place."""
 
 
 class ServeSettings(BaseSettings):
-    """What can be said of how to serve. Each has a flag, and a variable of the environment: ROUNDTRIP_PORT."""
+    """Settings of `roundtrip serve`; each has a flag and an environment variable such as ROUNDTRIP_PORT."""
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="forbid", frozen=True)
 
@@ -60,13 +60,13 @@ class ServeSettings(BaseSettings):
     @field_validator("allowed_hosts", "allowed_origins", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
-        """A variable lists them with commas."""
+        """Split the commas of a variable."""
         return tuple(one.strip() for one in value.split(",") if one.strip()) if isinstance(value, str) else value
 
     @field_validator("allowed_hosts", "allowed_origins")
     @classmethod
     def _readable(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        """One that no request could ever match is a mistake, not a rule."""
+        """Reject a name that no request could match."""
         read = host_from if info.field_name == "allowed_hosts" else origin_from
         for one in value:
             try:
@@ -78,7 +78,7 @@ class ServeSettings(BaseSettings):
     @field_validator("host")
     @classmethod
     def _bare(cls, value: str) -> str:
-        """An IPv6 address may be in brackets, as in URLs."""
+        """Remove the brackets of an IPv6 address."""
         return value[1:-1] if value.startswith("[") and value.endswith("]") else value
 
     @field_validator("path")
@@ -97,7 +97,7 @@ class ServeSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then the environment, then the file."""
+        """Order the sources: arguments, environment, file."""
         del dotenv_settings, file_secret_settings
         given = init_settings()
         listed = given.pop("from_file", {})
@@ -105,17 +105,17 @@ class ServeSettings(BaseSettings):
 
     @property
     def keeps_sessions(self) -> bool:
-        """Whether clients on 2025-11-25 and older have sessions, without which they cannot be asked."""
+        """True if live era clients have sessions, without which they cannot be asked."""
         return self.workers == 1 if self.sessions is None else self.sessions
 
     @property
     def asks_older_clients(self) -> bool:
-        """Whether clients on 2025-11-25 and older can be asked."""
+        """True if live era clients can be asked."""
         return self.keeps_sessions and self.json_response != "always"
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach the host."""
+        """True if only this machine can reach the host."""
         if self.host == "localhost":
             return True
         try:
@@ -125,14 +125,14 @@ class ServeSettings(BaseSettings):
 
 
 def read_settings(arguments: Mapping[str, Any], *, file: Path | None) -> ServeSettings:
-    """The settings, of which `arguments` are those that the command line has given.
+    """Read the settings from arguments, environment and file.
 
     Args:
-        arguments: By their names; those that are None were not given.
-        file: The file that was named; None for `roundtrip.toml`, if there is one.
+        arguments: Settings of the command line by name; None where absent.
+        file: Settings file; None for `roundtrip.toml`, if it exists.
 
     Raises:
-        BadSettings: One is not usable.
+        BadSettings: A setting is invalid.
     """
     given = {name: value for name, value in arguments.items() if value is not None}
     path = file if file is not None else Path(DEFAULT_FILE)
@@ -144,10 +144,10 @@ def read_settings(arguments: Mapping[str, Any], *, file: Path | None) -> ServeSe
     try:
         return ServeSettings(**given, from_file=listed)  # pyright: ignore[reportCallIssue]
     except ValidationError as error:
-        raise BadSettings("; ".join(_told(one, given, listed, path) for one in error.errors())) from error
+        raise BadSettings("; ".join(_mistake_text(one, given, listed, path) for one in error.errors())) from error
 
 
-def _told(mistake: Any, given: Mapping[str, Any], listed: Mapping[str, Any], path: Path) -> str:
+def _mistake_text(mistake: Any, given: Mapping[str, Any], listed: Mapping[str, Any], path: Path) -> str:
     name = str(mistake["loc"][0]) if mistake["loc"] else ""
     if name in given:
         where = f"--{_FLAGS.get(name, name).replace('_', '-')}"
@@ -162,9 +162,11 @@ def _read_file(path: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise BadSettings(f"{str(path)!r} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise BadSettings(f"{str(path)!r} is no TOML: {error}") from error
+        raise BadSettings(f"{str(path)!r} is not valid TOML: {error}") from error
     if unknown := sorted(set(content).difference([_TABLE])):
-        raise BadSettings(f"{str(path)!r} has {', '.join(unknown)}, which means nothing; settings are under [{_TABLE}]")
+        raise BadSettings(
+            f"{str(path)!r} has unknown tables or keys: {', '.join(unknown)}; settings belong under [{_TABLE}]"
+        )
     listed: object = content.get(_TABLE, {})
     if not isinstance(listed, dict):
         raise BadSettings(f"{str(path)!r}: settings are under [{_TABLE}]")

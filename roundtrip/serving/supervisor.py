@@ -1,7 +1,7 @@
-"""The parent of several workers: starts them when they agree, replaces those that die, and rolls and stops them.
+"""Supervisor of several workers: starts them if they agree, replaces dead ones, rolls and stops them.
 
-All workers accept from one listening socket. A worker that is retired goes on accepting for a while, each response
-closing its connection, and then lets the others have what is left in the queue, so that nothing is lost on the way.
+All workers accept from one listening socket. A retiring worker goes on accepting for a while, and each of its responses
+closes its connection. The other workers then accept the rest of the queue, so that no request is lost.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ __all__ = ["Supervisor", "WorkerFailed"]
 logger = logging.getLogger("roundtrip")
 
 _MARGIN: Final = 5.0
-"""Seconds that a worker may take to end beyond those that it was given."""
+"""Seconds that a worker may exceed its time to end."""
 _SHORT_LIFE: Final = 5.0
 _LONGEST_PAUSE: Final = 30.0
 
@@ -58,13 +58,13 @@ class _Worker:
 
 
 class Supervisor:
-    """Runs workers until a signal ends them: SIGTERM or SIGINT. SIGHUP replaces them one after another.
+    """Parent process of the workers: SIGTERM and SIGINT end them, SIGHUP replaces them one after another.
 
     Args:
-        command: Starts a worker, when two descriptors have been appended: of its channel, and of the socket.
-        settings: How to serve.
-        listening: What the workers accept from.
-        on_ready: Called once all of them serve.
+        command: Command of a worker, to which the descriptors of its channel and of the socket are appended.
+        settings: Settings of the service.
+        listening: Socket from which the workers accept.
+        on_ready: Called once all workers serve.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Supervisor:
         self._started = False
 
     async def run(self) -> bool:
-        """Serve until a signal ends it; whether every worker could finish what it was at.
+        """Serve until a signal arrives; return True if every worker finished its requests.
 
         Raises:
             WorkerFailed: Workers cannot start, or must not serve together.
@@ -116,7 +116,7 @@ class Supervisor:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            # The workers have it for as long as they still accept.
+            # The workers keep their own descriptors of it.
             self._listening.close()
             in_time = all(await asyncio.gather(*(self._retire(one) for one in {*self._slots, *self._leaving})))
         return in_time
@@ -125,7 +125,7 @@ class Supervisor:
         again = self._stop.is_set()
         self._stop.set()
         for worker in {*self._slots, *self._leaving}:
-            # The first SIGTERM comes with `_retire`; who interrupts does not want to wait.
+            # `_retire` sends the first SIGTERM; an interrupt does not wait.
             if again or number == signal.SIGINT:
                 worker.signal(number)
 
@@ -159,12 +159,12 @@ class Supervisor:
         self._on_ready(identities[0])
 
     async def _introduced(self) -> _Worker:
-        """A new worker that has told who it is, and waits."""
+        """Start a worker, and wait until it has sent its identity."""
         try:
             mine, its = socket.socketpair()
         except OSError as error:
             raise WorkerFailed(f"no worker can be started: {error.strerror}") from error
-        # Held back until the worker has come to where it ignores it: until then it would end of it.
+        # Block SIGHUP until the worker ignores it: before, the signal would end it.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         try:
             descriptors = [its.fileno(), self._listening.fileno()]
@@ -173,7 +173,7 @@ class Supervisor:
                 *map(str, descriptors),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=descriptors,
-                # What is typed at the terminal is for the supervisor.
+                # Signals from the terminal are for the supervisor alone.
                 start_new_session=True,
             )
         except OSError as error:
@@ -199,10 +199,10 @@ class Supervisor:
         await self._heard(worker, READY)
 
     async def _heard(self, worker: _Worker, kind: str) -> Any:
-        """What a worker tells of one kind.
+        """Read one message of the given kind from a worker.
 
         Raises:
-            WorkerFailed: It tells of a failure, or nothing.
+            WorkerFailed: The worker reports a failure, or ends.
         """
         try:
             line = await asyncio.wait_for(worker.reader.readline(), self._settings.timeout_start)
@@ -227,7 +227,7 @@ class Supervisor:
         try:
             running = [one.identity for one in self._slots if one.lives and one.identity is not None]
             if worker.identity is None:
-                raise WorkerFailed("a worker did not tell who it is")
+                raise WorkerFailed("a worker sent no identity")
             if (why := objection_to_newcomer(worker.identity, running)) is not None:
                 raise WorkerFailed(why)
             await self._set_to_work(worker)
@@ -239,7 +239,7 @@ class Supervisor:
     # Keeping up.
 
     async def _keep(self, slot: int) -> None:
-        """Replace the worker of a slot whenever it dies."""
+        """Replace the worker of a slot each time it dies."""
         pause = 0.0
         loop = asyncio.get_running_loop()
         while True:
@@ -252,7 +252,7 @@ class Supervisor:
                 async with self._changing:
                     if self._slots[slot] is not worker:
                         break
-                    logger.warning("worker %d ended (%s), and is replaced", worker.process.pid, _how(worker))
+                    logger.warning("worker %d ended (%s), and is replaced", worker.process.pid, _end_text(worker))
                     try:
                         self._slots[slot] = await self._brought_up()
                     except WorkerFailed as error:
@@ -261,7 +261,7 @@ class Supervisor:
                 worker.writer.close()
 
     async def _roll(self) -> None:
-        """Replace all workers, one after another, each only when its successor serves."""
+        """Replace all workers one after another, each once its successor serves."""
         while True:
             self._roll_again = False
             logger.info("replacing %d workers, one after another", len(self._slots))
@@ -271,7 +271,7 @@ class Supervisor:
                     try:
                         self._slots[slot] = await self._brought_up()
                     except WorkerFailed as error:
-                        logger.error("stopped replacing workers, those that are left go on as they are: %s", error)
+                        logger.error("stopped replacing workers; the remaining ones serve on unchanged: %s", error)
                         return
                     old.replaced.set_result(None)
                 await self._retire(old)
@@ -282,7 +282,7 @@ class Supervisor:
     # Ending.
 
     async def _retire(self, worker: _Worker) -> bool:
-        """Have a worker finish what it is at; whether it could."""
+        """Have a worker finish its requests; return False if it was killed."""
         if not worker.lives:
             return True
         self._leaving.add(worker)
@@ -296,20 +296,20 @@ class Supervisor:
             return False
         finally:
             worker.writer.close()
-            # Not where this was broken off: then it is retired once more, at the end.
+            # If this was cancelled, the worker is retired again at the end.
             if not worker.lives:
                 self._leaving.discard(worker)
-        # The signal ends by itself one that does not serve yet.
+        # A worker that does not serve yet dies of the signal itself.
         return worker.process.returncode in (0, -signal.SIGTERM)
 
     async def _discard(self, workers: Sequence[_Worker]) -> None:
-        """End workers that serve nothing, or no more."""
+        """Kill workers that serve no request."""
         for worker in workers:
             worker.signal(signal.SIGKILL)
             worker.writer.close()
         await asyncio.gather(*(asyncio.shield(worker.ended) for worker in workers))
 
 
-def _how(worker: _Worker) -> str:
+def _end_text(worker: _Worker) -> str:
     code = worker.process.returncode
     return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"

@@ -1,4 +1,4 @@
-"""A worker: a process that tells its supervisor who it is, waits for its word, and serves."""
+"""Worker process: it sends its supervisor its identity, waits for the start command, and serves."""
 
 import hashlib
 import json
@@ -24,16 +24,16 @@ FAILED: Final = "failed"
 SERVE: Final = b"serve\n"
 _GROUP_CHARS: Final = 12
 _LONGEST: Final = 2000
-"""Characters of a failure that are told."""
+"""Characters of a failure that are reported."""
 
 
 def work(
     load: Callable[[], Server[Any]], settings: ServeSettings, *, listening: socket.socket, channel: socket.socket
 ) -> int:
-    """Load the server, report to the supervisor, and serve when it says so; the exit code of the process."""
-    # Not before the supervisor can be told of it.
+    """Load the server, report to the supervisor, serve on its command, and return the exit code."""
+    # The supervisor handles interrupts.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What sends it to all processes of a service means the supervisor.
+    # A SIGHUP to all processes of a service is meant for the supervisor.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     try:
@@ -42,7 +42,7 @@ def work(
         identity = server.identity()
         supervisor = f"{socket.gethostname()} {os.getppid()}"
         server.is_one_of(settings.workers, group=hashlib.sha256(supervisor.encode()).hexdigest()[:_GROUP_CHARS])
-    except Exception as error:  # noqa: BLE001 - whatever the author's module does, the supervisor tells of it
+    except Exception as error:  # noqa: BLE001 - the supervisor reports any failure of the author's module
         _tell(channel, FAILED, printable(str(error)[:_LONGEST] or type(error).__name__))
         return 1
     _tell(channel, IDENTITY, {**identity._asdict(), "reach": identity.reach.value})
@@ -53,9 +53,9 @@ def work(
     return 0 if ended is Ended.IN_TIME else 1
 
 
-def identity_from(told: Any) -> Identity:
-    """The identity that a worker has told."""
-    read: dict[str, Any] = {**told, "keys": tuple(told["keys"]), "reach": Reach(told["reach"])}
+def identity_from(sent: Any) -> Identity:
+    """Read the identity that a worker sent."""
+    read: dict[str, Any] = {**sent, "keys": tuple(sent["keys"]), "reach": Reach(sent["reach"])}
     return Identity(**read)
 
 
@@ -64,6 +64,6 @@ def _tell(channel: socket.socket, kind: str, value: Any) -> None:
 
 
 def _end_with_supervisor(channel: socket.socket) -> None:
-    # It never says more; this ends when it has ended, however it did.
+    # The supervisor sends nothing more: this returns when it has ended.
     channel.recv(1)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -12,9 +12,9 @@ from starlette.types import Message
 
 from roundtrip import Server
 from roundtrip.serving.application import application_of
+from roundtrip.serving.health import ProcessState
 from roundtrip.serving.responses import JsonResponse
 from roundtrip.serving.settings import ServeSettings
-from roundtrip.serving.standing import ProcessState
 
 pytestmark = pytest.mark.anyio
 WAIT = 10.0

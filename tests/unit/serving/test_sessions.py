@@ -10,8 +10,8 @@ import pytest
 
 from roundtrip import Server
 from roundtrip.serving.application import application_of
+from roundtrip.serving.health import ProcessState
 from roundtrip.serving.settings import ServeSettings
-from roundtrip.serving.standing import ProcessState
 
 pytestmark = pytest.mark.anyio
 WAIT = 10.0

@@ -35,7 +35,7 @@ def test_arguments_win_over_the_environment_and_that_over_the_file(file: Path, m
         ("[serve]\nprot = 1\n", "no prot"),
         ("port = 1\n", r"under \[serve\]"),
         ("serve = 1\n", r"under \[serve\]"),
-        ("[serve", "no TOML"),
+        ("[serve", "not valid TOML"),
         ("[serve]\nport = 70000\n", "roundtrip.toml': port"),
     ],
 )
