@@ -15,11 +15,11 @@ from roundtrip.trace.writing.lines import (
     EndedLine,
     Line,
     ReadAnswer,
-    RefusedLine,
+    RejectedLine,
     ShownQuestion,
 )
 
-__all__ = ["AT", "answer", "answered", "asked", "began", "call_of", "ended", "kept", "question", "refused", "write"]
+__all__ = ["AT", "answer", "answered", "asked", "began", "call_of", "ended", "kept", "question", "rejected", "write"]
 
 AT: Final = 1_795_000_000.0
 """When the first of all lines was written."""
@@ -74,8 +74,8 @@ def ended(at: float = 3.0, **fields: Any) -> EndedLine:
     return _of_call("ended", at, {"ms": 3.0, "state": "completed", **fields})
 
 
-def refused(at: float = 4.0, reason: RejectionReason = RejectionReason.EXPIRED, **fields: Any) -> RefusedLine:
-    return _line("refused", at, {"reason": reason, "method": "tools/call", "tool": "order", **fields})
+def rejected(at: float = 4.0, reason: RejectionReason = RejectionReason.EXPIRED, **fields: Any) -> RejectedLine:
+    return _line("rejected", at, {"reason": reason, "method": "tools/call", "tool": "order", **fields})
 
 
 def call_of(*lines: Line) -> TracedCall:

@@ -74,11 +74,11 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
         constants.append(assignment("ANSWERS: list[dict[str, Any]]", answers))
     constants += ending.constants
     names = {str(said) for round_ in answers for said in round_.values() if isinstance(said, Name)}
+    names |= {"User", "LegRequest"} if call.version else {"User"}
     head = [
         '"""A recorded call, to be made again. Written by `roundtrip trace to-test`."""',
         *(["from typing import Any"] if any("Any" in constant.partition("=")[0] for constant in constants) else []),
-        "import pytest\n"
-        f"from roundtrip.testing import {', '.join(sorted({*names, 'User', *(['Leg'] if call.version else [])}))}",
+        f"import pytest\nfrom roundtrip.testing import {', '.join(sorted(names))}",
         server.source,
         "\n".join([f"# The call {literal(call.id)}, as it was recorded.", *constants]),
     ]
@@ -133,7 +133,7 @@ class _Ending:
             self.expected = [f"assert call.is_error is {ended.is_error}"]
         else:
             self.may_fail = ended.state != "declined"
-            reason: JsonValue = ended.refusal
+            reason: JsonValue = ended.decline
             if reason is None and ended.error is not None and ended.error.type in _TOLD:
                 reason = revealed(ended.error.text)
             if isinstance(reason, str) and reason:
@@ -219,11 +219,11 @@ def _calling(call: RecordedCall, *, may_fail: bool) -> tuple[list[str], list[str
     constants = [assignment("ARGUMENTS: dict[str, Any]", dict(call.arguments))] if call.arguments else []
     for needed, arguments in (([], [named[0], literal(dict(call.arguments))]), (constants, named)):
         leg = ", ".join([*arguments[: len(named)], *meta])
-        line = f"{_INDENT}call = await {making}.{f'begin(Leg({leg}))' if meta else f'call({leg})'}"
+        line = f"{_INDENT}call = await {making}.{f'begin(LegRequest({leg}))' if meta else f'call({leg})'}"
         if is_short(line):
             return needed, [line]
     if meta:
-        leg = invocation("leg = Leg", [*named, *meta], indent=_INDENT)
+        leg = invocation("leg = LegRequest", [*named, *meta], indent=_INDENT)
         return constants, [leg, f"{_INDENT}call = await {making}.begin(leg)"]
     call_line = invocation("call = await user.call", named, indent=_INDENT)
     return constants, [f"{_INDENT}user = {making}", call_line]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.loading import TARGET_HELP, load_server
 from roundtrip.cli.parsing import add_json, positive_seconds
-from roundtrip.trace.writing.variables import TRACE_VARIABLE
+from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 if TYPE_CHECKING:
     from roundtrip.checking.verdicts import Checked

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.loading import TARGET_HELP, load_server
-from roundtrip.trace.writing.variables import TRACE_VARIABLE
+from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 if TYPE_CHECKING:
     from roundtrip.trace.drawings.machine import Format

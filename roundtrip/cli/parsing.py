@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from roundtrip.trace.writing.variables import TRACE_VARIABLE
+from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 __all__ = ["OptionsAnywhere", "add_call", "add_files", "add_json", "add_output", "positive_seconds", "seconds"]
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from roundtrip.questions.markers import Elicit
 from roundtrip.resolvers.markers import Resolve
 from roundtrip.server.server import Server
-from roundtrip.trace.writing.configuration import Trace
+from roundtrip.trace.writing.tracers import Trace
 
 __all__ = ["TOOL", "Receipt", "make_shop"]
 

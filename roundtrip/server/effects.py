@@ -12,7 +12,7 @@ from typing import Protocol
 from mcp.server.subscriptions import SubscriptionBus
 
 from roundtrip.ledger.contract import Ledger
-from roundtrip.tracing import Tracers
+from roundtrip.trace.writing.tracers import Tracers
 
 __all__ = ["Effects", "Stopping"]
 

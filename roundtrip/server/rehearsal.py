@@ -28,7 +28,8 @@ from roundtrip.machine.table import Event
 from roundtrip.server.effects import Effects
 from roundtrip.server.requests import asking_request
 from roundtrip.server.server import Server
-from roundtrip.tracing import Beginning, DeclinedFact, Raised, TokenRejection, Tracers, Wrote
+from roundtrip.trace.writing.tracers import Tracers
+from roundtrip.tracing import Beginning, DeclinedFact, Raised, TokenRejection, Wrote
 
 __all__ = ["End", "Rehearsal", "Rehearsed", "rehearsing"]
 
@@ -74,9 +75,9 @@ class Rehearsed:
         """Watch the leg, and not those of functions that are called from within it."""
         return self._watch if beginning.within is None else _ignore
 
-    def refuse(self, refusal: TokenRejection) -> None:
+    def reject(self, rejection: TokenRejection) -> None:
         """There are no tokens in a rehearsal."""
-        del refusal
+        del rejection
 
     def stop(self, owner: str, *, outermost: bool) -> None:
         """End a leg whose body would run now.

@@ -248,7 +248,7 @@ class RequestBoundary:
             principal = self._principal(ctx)
         except _PrincipalUnknown:
             principal = None
-        self._effects.tracers.refuse(
+        self._effects.tracers.reject(
             TokenRejection(
                 reason,
                 method=ctx.method,

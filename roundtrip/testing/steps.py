@@ -2,6 +2,7 @@
 
 from roundtrip.machine.call import Step
 from roundtrip.machine.table import Event, State
+from roundtrip.tracing import TokenRejection
 
 __all__ = ["Steps"]
 
@@ -19,10 +20,15 @@ class Steps:
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
+        self.rejections: list[TokenRejection] = []
+        """The tokens that the server rejected."""
 
-    def __call__(self, step: Step) -> None:
-        """Keep a step."""
-        self.steps.append(step)
+    def __call__(self, fact: Step | TokenRejection) -> None:
+        """Keep a step, or a rejected token."""
+        if isinstance(fact, Step):
+            self.steps.append(fact)
+        else:
+            self.rejections.append(fact)
 
     @property
     def events(self) -> list[Event]:

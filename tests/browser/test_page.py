@@ -179,12 +179,12 @@ LOST_BEGINNING.lines = LOST_BEGINNING.lines[1:]
     [
         (Tale(era="live").began(1).asked(question("a")).answered("a").ended(), "End: completed"),
         (Tale().began(1), "Now: received"),
-        (Tale().refused("tampered"), "Now: rejected"),
+        (Tale().rejected("tampered"), "Now: rejected"),
         (Tale().began(1).asked(question("a")).began(1, "birch").asked(question("a")), "Round 2"),
         (Tale(era="direct").began(1).ended("failed", error={"type": "E", "text": {"value": "x"}}), "End: failed"),
         (LOST_BEGINNING, "End: completed"),
     ],
-    ids=["live", "begun", "refused", "served twice", "direct", "without its beginning"],
+    ids=["live", "begun", "rejected", "served twice", "direct", "without its beginning"],
 )
 def test_every_kind_of_call_has_a_page(tab: Tab, open_page: Open, tale: Tale, name: str) -> None:
     open_page(tale)
@@ -217,10 +217,10 @@ def hostile_call() -> Tale:
     tale.asked(
         shown, token={"bytes": 3, "added": [HOSTILE]}, nodes=[{"key": HOSTILE, "how": "asked", "start": 0, "ms": 1}]
     )
-    tale.refused("expired", HOSTILE).began(2, HOSTILE, previous_build=HOSTILE)
+    tale.rejected("expired", HOSTILE).began(2, HOSTILE, previous_build=HOSTILE)
     answer = {"key": HOSTILE, "action": "accept", "how": "taken", "data": {"value": {HOSTILE: HOSTILE}}}
     error = {"type": HOSTILE, "text": {"value": HOSTILE}}
-    return tale.ended("failed", answers=[answer], error=error, refusal=HOSTILE, result={"value": HOSTILE})
+    return tale.ended("failed", answers=[answer], error=error, decline=HOSTILE, result={"value": HOSTILE})
 
 
 def test_markup_and_script_stay_text(tab: Tab, open_page: Open) -> None:

@@ -12,7 +12,7 @@ __all__ = ["COMMAND"]
 _VIEWS: Final = {
     "ls": ("listing", "list the calls"),
     "show": ("showing", "show one call, round by round"),
-    "explain": ("explaining", "say why a call asked again, or was refused"),
+    "explain": ("explaining", "say why a call asked again, or was rejected"),
     "tail": ("tailing", "follow what happens, live"),
     "diff": ("comparing", "compare two calls"),
     "token": ("token", "see what a token says"),

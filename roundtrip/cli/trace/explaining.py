@@ -15,7 +15,7 @@ __all__ = ["COMMAND"]
 
 _STYLES: Final = {
     ExplainedSubject.QUESTION: "yellow",
-    ExplainedSubject.REFUSAL: "bold red",
+    ExplainedSubject.REJECTION: "bold red",
     ExplainedSubject.REPLAY: "yellow",
     ExplainedSubject.FAILURE: "bold red",
 }
@@ -47,7 +47,7 @@ def _run(arguments: Namespace) -> int:
         screen.line((clock_text(explanation.at), "dim"), "  ", (title, style))
         screen.line(explanation.text, indent=4)
     if not told:
-        screen.line("Nothing to explain: every question was put once, no token was refused, and no leg failed.")
+        screen.line("Nothing to explain: every question was put once, no token was rejected, and no leg failed.")
     screen.flush()
     return 0 if is_plain else 1
 
@@ -68,7 +68,7 @@ def _plain(explanation: Explanation) -> dict[str, Any]:
 
 COMMAND = Command(
     description=(
-        "One sentence for each question that was put again, each token that was refused, each leg that was served "
+        "One sentence for each question that was put again, each token that was rejected, each leg that was served "
         "twice, each that failed and each call whose answers came too late: what it was about, why, and what would "
         "help. The exit code is 0 if there is nothing of that kind, and 1 if there is."
     ),

@@ -54,7 +54,7 @@ def add_filters(parser: ArgumentParser) -> None:
         action="append",
         type=read_reason,
         metavar="REASON",
-        help="calls with a question put, or a token refused, for this reason",
+        help="calls with a question put, or a token rejected, for this reason",
     )
     parser.add_argument(
         "--since", type=_since, metavar="TIME", help="calls with anything since then: 10m, 2h, 3d, 2026-11-21T09:30"

@@ -10,11 +10,11 @@ from roundtrip.cli.trace.filters import add_filters, is_tool, matching
 from roundtrip.cli.trace.sources import json_text, load, write_out
 from roundtrip.cli.trace.terminal import STATE_STYLES, Column, Part, Screen
 from roundtrip.safe_text import build_text
-from roundtrip.trace.explaining.explanations import explain_refusal
+from roundtrip.trace.explaining.explanations import explain_rejection
 from roundtrip.trace.explaining.stories import summary
 from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text
 from roundtrip.trace.reading.calls import TracedCall
-from roundtrip.trace.writing.lines import RefusedLine
+from roundtrip.trace.writing.lines import RejectedLine
 
 __all__ = ["COMMAND"]
 
@@ -36,15 +36,15 @@ _COLUMNS: Final = (
 def _configure(parser: ArgumentParser) -> None:
     add_filters(parser)
     parser.add_argument("--newest", action="store_true", help="the newest call first, not last")
-    parser.add_argument("--refusals", action="store_true", help="list the refused tokens that name no call instead")
+    parser.add_argument("--rejections", action="store_true", help="list the rejected tokens that name no call instead")
     add_json(parser)
     add_files(parser)
 
 
 def _run(arguments: Namespace) -> int:
     traced = load(arguments)
-    if arguments.refusals:
-        return _list_refusals(_wanted_refusals(traced.strays, arguments), arguments)
+    if arguments.rejections:
+        return _list_rejections(_wanted_rejections(traced.strays, arguments), arguments)
     calls = matching(traced.calls.values(), arguments)
     if arguments.newest:
         calls.reverse()
@@ -56,7 +56,10 @@ def _run(arguments: Namespace) -> int:
         screen.table(_COLUMNS, [_row(call) for call in calls])
     if traced.strays:
         screen.line(
-            (f"and {count_text(len(traced.strays), 'token')} refused that name no call (--refusals lists them)", "dim")
+            (
+                f"and {count_text(len(traced.strays), 'token')} rejected that name no call (--rejections lists them)",
+                "dim",
+            )
         )
     screen.flush()
     return 0 if calls else 1
@@ -79,7 +82,7 @@ def _row(call: TracedCall) -> list[Part]:
     ]
 
 
-def _wanted_refusals(lines: Sequence[RefusedLine], arguments: Namespace) -> list[RefusedLine]:
+def _wanted_rejections(lines: Sequence[RejectedLine], arguments: Namespace) -> list[RejectedLine]:
     wanted = [
         line
         for line in lines
@@ -90,15 +93,15 @@ def _wanted_refusals(lines: Sequence[RefusedLine], arguments: Namespace) -> list
     return sorted(wanted, key=lambda line: line.at, reverse=arguments.newest)
 
 
-def _list_refusals(lines: Sequence[RefusedLine], arguments: Namespace) -> int:
+def _list_rejections(lines: Sequence[RejectedLine], arguments: Namespace) -> int:
     if arguments.json:
-        told = [{**line.model_dump(mode="json"), "text": explain_refusal(line)} for line in lines]
+        told = [{**line.model_dump(mode="json"), "text": explain_rejection(line)} for line in lines]
         write_out(arguments, json_text(told))
         return 0 if lines else 1
     screen = Screen()
     for line in lines:
         screen.line((clock_text(line.at), "dim"), "  ", (line.reason.value, "bold red"))
-        screen.line(explain_refusal(line), indent=4)
+        screen.line(explain_rejection(line), indent=4)
     screen.flush()
     return 0 if lines else 1
 

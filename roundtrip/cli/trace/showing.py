@@ -11,7 +11,7 @@ from roundtrip.cli.trace.sources import find_call, json_text, load, write_out
 from roundtrip.cli.trace.terminal import MARK_STYLES, STATE_STYLES, Part, Screen
 from roundtrip.engine.reasons import Reason
 from roundtrip.safe_text import build_text
-from roundtrip.trace.explaining.explanations import explain_refusal, explain_replay
+from roundtrip.trace.explaining.explanations import explain_rejection, explain_replay
 from roundtrip.trace.explaining.stories import outcome_of, story
 from roundtrip.trace.explaining.wording import (
     clock_text,
@@ -30,7 +30,7 @@ from roundtrip.trace.writing.lines import (
     Kept,
     NodeRun,
     ReadAnswer,
-    RefusedLine,
+    RejectedLine,
     Revealed,
     ShownQuestion,
     StepRun,
@@ -68,8 +68,8 @@ class _Shown:
         self._head()
         for serving in self._call.servings:
             self._serving(serving)
-        for line in self._call.refusals:
-            self._refusal(line)
+        for line in self._call.rejections:
+            self._rejection(line)
         self._state()
         self._screen.flush()
 
@@ -232,21 +232,21 @@ class _Shown:
         style = STATE_STYLES.get(line.state, "")
         error = " with an error" if line.is_error else ""
         self._screen.line((f"{line.state}{error}", style), indent=2)
-        if line.refusal is not None:
-            self._screen.line(("refused ", _DIM), line.refusal, indent=4)
+        if line.decline is not None:
+            self._screen.line(("declined ", _DIM), line.decline, indent=4)
         if line.error is not None:
             self._screen.line((f"{line.error.type} ", _BAD), _text_of(line.error.text), indent=4)
         if line.result is not None:
             self._screen.line(("result ", _DIM), _value(line.result), indent=4)
 
-    def _refusal(self, line: RefusedLine) -> None:
+    def _rejection(self, line: RejectedLine) -> None:
         self._screen.gap()
         self._screen.line(
-            (f"token refused: {line.reason.value}", _BAD),
+            (f"token rejected: {line.reason.value}", _BAD),
             f" on {line.instance}",
             (f" · {clock_text(line.at)}", _DIM),
         )
-        self._screen.line(explain_refusal(line, self._call), indent=2)
+        self._screen.line(explain_rejection(line, self._call), indent=2)
 
     def _state(self) -> None:
         call = self._call

@@ -12,7 +12,7 @@ from typing import Any, Final
 from roundtrip.cli.command import CommandFailed
 from roundtrip.trace.reading.calls import Traced, TracedCall, join
 from roundtrip.trace.reading.transcripts import NoTranscript, Reading, files_of, read_files, without_collection
-from roundtrip.trace.writing.variables import TRACE_VARIABLE
+from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 __all__ = [
     "find_call",

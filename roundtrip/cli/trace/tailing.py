@@ -22,7 +22,7 @@ from roundtrip.engine.reasons import Reason
 from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text, size_text
 from roundtrip.trace.reading.following import Follower
-from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, BeganLine, EndedLine, Line, RefusedLine
+from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, BeganLine, EndedLine, Line, RejectedLine
 
 __all__ = ["COMMAND"]
 
@@ -43,7 +43,7 @@ class _Filter:
         self._known: OrderedDict[str, str] = OrderedDict()
 
     def tool_of(self, line: Line) -> str | None:
-        if isinstance(line, BeganLine | RefusedLine):
+        if isinstance(line, BeganLine | RejectedLine):
             return line.tool
         return self._known.get(line.call)
 
@@ -60,7 +60,7 @@ class _Filter:
     def _has_reason(self, line: Line) -> bool:
         if self._reasons is None:
             return True
-        if isinstance(line, RefusedLine):
+        if isinstance(line, RejectedLine):
             return line.reason.value in self._reasons
         return isinstance(line, AskedLine) and any(
             question.reason.value in self._reasons for question in line.questions
@@ -75,7 +75,7 @@ def _configure(parser: ArgumentParser) -> None:
         action="append",
         type=read_reason,
         metavar="REASON",
-        help="only questions put, and tokens refused, for this reason",
+        help="only questions put, and tokens rejected, for this reason",
     )
     parser.add_argument(
         "--lines",
@@ -168,7 +168,7 @@ def _event(line: Line) -> list[Part]:
         error = f" with {line.error.type}" if line.error is not None else " with an error" if line.is_error else ""
         rounds = f" after {count_text(line.round, 'round')} in leg {line.leg}"
         return [(line.state, style), error, (rounds, "dim")]
-    return [(f"refused the token: {line.reason.value}", "bold red")]
+    return [(f"rejected the token: {line.reason.value}", "bold red")]
 
 
 def _number(text: str) -> int:

@@ -64,7 +64,7 @@ def run(namespace: Namespace) -> int:
     try:
         view = view_token(token, keys)
     except TokenRejected as error:
-        raise TokenUnreadable(_refusal(token, error)) from error
+        raise TokenUnreadable(_rejection(token, error)) from error
     except ValueError as error:
         raise CommandFailed(f"the keys are not usable: {error}") from error
     try:
@@ -120,7 +120,7 @@ def _read(source: str, *, limit: int, what: str) -> bytes:
     return raw
 
 
-def _refusal(token: str, error: TokenRejected) -> str:
+def _rejection(token: str, error: TokenRejected) -> str:
     foreign = foreign_kind(token)
     if foreign is not None:
         return f"this is not a roundtrip token, but {foreign}; only its server can read it"
@@ -132,7 +132,7 @@ def _show(view: TokenView, screen: Screen) -> None:
     _line(screen, "signature", (_signature(view), _SIGNATURES[view.signature]))
     _line(screen, "key hint", view.hint)
     if view.reason is not None:
-        _line(screen, "refused", (view.reason.value, "bold red"))
+        _line(screen, "rejected", (view.reason.value, "bold red"))
     if view.claims is None:
         screen.line(_unread(view))
     else:

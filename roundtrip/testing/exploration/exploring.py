@@ -165,6 +165,8 @@ class _Exploration:
         states = conversation.states if conversation is not None else None
         if states is None and watching.told:
             states = [State.RECEIVED, *(step.target for step in watching.steps)]
+            if watching.rejected:
+                states.append(State.REJECTED)
         outcome, text = self._outcome(watching, guide, conversation, error, states)
         return Path(
             choices=tuple(met.choice for met in guide.met),

@@ -9,7 +9,7 @@ from roundtrip.machine.call import Step
 from roundtrip.machine.facts import Watch
 from roundtrip.server.server import Server
 from roundtrip.testing.networks.fleet import Target, is_crash, makes_servers
-from roundtrip.tracing import Beginning, Raised, StepObserver, TokenRejection
+from roundtrip.tracing import Beginning, Raised, TokenRejection
 
 __all__ = ["Watching"]
 
@@ -23,6 +23,8 @@ class Watching:
         self.over = False
         """Whether what is still told is of no interest."""
         self.steps: list[Step] = []
+        self.rejected = False
+        """True after a server rejected the call's token."""
         self.crash: BaseException | None = None
         """What ended the call that nobody foresaw."""
         self._stack = ExitStack()
@@ -59,9 +61,10 @@ class Watching:
         """Watch the call, and not the calls within it."""
         return self._note if beginning.within is None else _ignore
 
-    def refuse(self, refusal: TokenRejection) -> None:
-        """Take note of the step that it is."""
-        StepObserver(self.steps.append).refuse(refusal)
+    def reject(self, rejection: TokenRejection) -> None:
+        """Note that a server rejected the call's token."""
+        del rejection
+        self.rejected = True
 
     def _note(self, fact: object) -> None:
         if self.over:

@@ -333,7 +333,7 @@ class NetworkFleet:
 
         return watch
 
-    def refuse(self, refusal: TokenRejection) -> None:
+    def reject(self, rejection: TokenRejection) -> None:
         """The client is told as well."""
 
 

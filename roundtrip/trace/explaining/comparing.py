@@ -93,7 +93,7 @@ def _ends(a: TracedCall, b: TracedCall) -> Iterator[Difference]:
     one, other = a.ended, b.ended
     if one is not None and other is not None:
         yield from _values("result", one.result, other.result)
-        yield from _unequal("refusal", one.refusal, other.refusal)
+        yield from _unequal("decline", one.decline, other.decline)
         yield from _unequal("error", _error(one), _error(other))
         if one.error is not None and other.error is not None and one.error.type == other.error.type:
             yield from _values("error", one.error.text, other.error.text)

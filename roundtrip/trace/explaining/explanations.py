@@ -1,6 +1,6 @@
-"""Why a question was put, a token refused, a request served again, or a call failed: each in a sentence with its cure.
+"""Why a question was put, a token rejected, a request served again, or a call failed: each in a sentence with its cure.
 
-`QUESTIONS` and `REFUSALS` say in general what `explain` says of one call, with the names and texts that it recorded.
+`QUESTIONS` and `REJECTIONS` say in general what `explain` says of one call, with the names and texts that it recorded.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,18 +16,18 @@ from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.failures import Advice, explain_failure, explain_lateness, failures_of
 from roundtrip.trace.explaining.wording import count_text, duration_text, quoted, size_text
 from roundtrip.trace.reading.calls import Round, Serving, TracedCall
-from roundtrip.trace.writing.lines import AskedLine, EndedLine, Kept, RefusedLine, Revealed, ShownQuestion
+from roundtrip.trace.writing.lines import AskedLine, EndedLine, Kept, RejectedLine, Revealed, ShownQuestion
 
 __all__ = [
     "QUESTIONS",
-    "REFUSALS",
+    "REJECTIONS",
     "Advice",
     "ExplainedSubject",
     "Explanation",
     "explain",
     "explain_failure",
     "explain_question",
-    "explain_refusal",
+    "explain_rejection",
     "explain_replay",
 ]
 
@@ -36,7 +36,7 @@ class ExplainedSubject(StrEnum):
     """What is explained."""
 
     QUESTION = "question"
-    REFUSAL = "refusal"
+    REJECTION = "rejection"
     REPLAY = "replay"
     FAILURE = "failure"
 
@@ -108,7 +108,7 @@ QUESTIONS: Final[Mapping[Reason, Advice]] = MappingProxyType(
 )
 """Of each reason why a question is put."""
 
-REFUSALS: Final[Mapping[RejectionReason, Advice]] = MappingProxyType(
+REJECTIONS: Final[Mapping[RejectionReason, Advice]] = MappingProxyType(
     {
         RejectionReason.MALFORMED: Advice(
             "it is no token in form",
@@ -170,12 +170,12 @@ REFUSALS: Final[Mapping[RejectionReason, Advice]] = MappingProxyType(
             "give all instances of a service the same name (or audience=), and no two services the same keys=",
         ),
         RejectionReason.UNKNOWN: Advice(
-            "the SDK's own check refused it, for a reason that cannot be told from outside",
+            "the SDK's own check rejected it, for a reason that cannot be told from outside",
             "look at the server's log of that time, and compare the SDK's versions of the instances",
         ),
     }
 )
-"""Of each reason why a token is refused."""
+"""Of each reason why a token is rejected."""
 
 
 def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
@@ -185,7 +185,7 @@ def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
         call: The call.
         now: The time, to tell of a call that waits for answers that can come no more.
     """
-    found = [*_questions(call), *_refusals(call), *_replays(call), *_failures(call, now)]
+    found = [*_questions(call), *_rejections(call), *_replays(call), *_failures(call, now)]
     return sorted(found, key=lambda explanation: explanation.at)
 
 
@@ -200,9 +200,9 @@ def explain_question(call: TracedCall, round_: Round, question: ShownQuestion) -
     return f"Question {quoted(question.key)} was {put} in round {round_.number}, because {cause}; {cure}."
 
 
-def explain_refusal(line: RefusedLine, call: TracedCall | None = None) -> str:
-    """Why a token was refused; more exactly where the call is known that it belongs to."""
-    advice = REFUSALS[line.reason]
+def explain_rejection(line: RejectedLine, call: TracedCall | None = None) -> str:
+    """Why a token was rejected; more exactly where the call is known that it belongs to."""
+    advice = REJECTIONS[line.reason]
     cause = advice.cause
     if line.reason is RejectionReason.EXPIRED and call is not None:
         late = _late_ms(line, call)
@@ -217,7 +217,7 @@ def explain_refusal(line: RefusedLine, call: TracedCall | None = None) -> str:
     where = f" in leg {line.leg}" if line.leg is not None else ""
     whose = f" for {quoted(line.tool)}" if line.tool is not None else ""
     what = f"the token of a {quoted(line.method)}{whose}{where}"
-    return f"Instance {quoted(line.instance)} refused {what}, because {cause}; {advice.cure}."
+    return f"Instance {quoted(line.instance)} rejected {what}, because {cause}; {advice.cure}."
 
 
 def explain_replay(call: TracedCall, serving: Serving, first: Serving) -> str:
@@ -242,7 +242,7 @@ def _effect_of(serving: Serving) -> str:
         return "the ledger gave it the result that it keeps, and its body did not run again"
     end = serving.lines[-1]
     if isinstance(end, EndedLine) and end.error is not None and end.error.type == CallHasEnded.__name__:
-        return "the call had ended with other answers, so it was refused, and its body did not run again"
+        return "the call had ended with other answers, so it was rejected, and its body did not run again"
     if serving.is_over and not serving.has_run:
         return "its body did not run again"
     return "a client may retry, so whatever a body does has to bear being done twice"
@@ -272,11 +272,11 @@ def _questions(call: TracedCall) -> Iterator[Explanation]:
             )
 
 
-def _refusals(call: TracedCall) -> Iterator[Explanation]:
-    for line in call.refusals:
-        text = explain_refusal(line, call)
+def _rejections(call: TracedCall) -> Iterator[Explanation]:
+    for line in call.rejections:
+        text = explain_rejection(line, call)
         yield Explanation(
-            ExplainedSubject.REFUSAL, line.at, line.instance, line.leg, line.round, None, line.reason, text
+            ExplainedSubject.REJECTION, line.at, line.instance, line.leg, line.round, None, line.reason, text
         )
 
 
@@ -302,7 +302,7 @@ def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:
         yield Explanation(ExplainedSubject.FAILURE, at, asked.instance, asked.leg, asked.round, None, None, text)
 
 
-def _late_ms(line: RefusedLine, call: TracedCall) -> float | None:
+def _late_ms(line: RejectedLine, call: TracedCall) -> float | None:
     """How long ago the last token expired that the client can have brought."""
     ends = [round_.asked.until for round_ in call.rounds if round_.asked.until is not None]
     if line.leg is not None:

@@ -143,7 +143,7 @@ _OTHER: Final = Advice(
     "{} was raised",
     "its traceback is in the log of instance {} at that time; raise ToolError for what a caller should be told",
 )
-_REFUSED: Final = FAILURES["RefusedByUser"]
+_DECLINED: Final = FAILURES["RefusedByUser"]
 _PLACES: Final[Mapping[State, str]] = MappingProxyType(
     {
         State.RECEIVED: "before anything ran",
@@ -170,7 +170,7 @@ def failures_of(call: TracedCall) -> Iterator[tuple[Serving, EndedLine]]:
         for line in serving.happened:
             if isinstance(line, EndedLine) and (line.state != "completed" or line.is_error):
                 error = line.error.model_dump_json() if line.error is not None else None
-                name = (serving.leg, line.state, error, line.refusal)
+                name = (serving.leg, line.state, error, line.decline)
                 if name not in told:
                     told.add(name)
                     yield serving, line
@@ -183,9 +183,9 @@ def explain_failure(serving: Serving, ended: EndedLine) -> str:
         f"Leg {serving.leg} on {quoted(serving.instance)} {_SHOWN_STATES[ended.state]}{where}{_place(serving, ended)}"
     )
     error = ended.error
-    if ended.refusal is not None:
-        cure = _cure_of_refusal(serving)
-        return f"{what}, because {_REFUSED.cause} ({quoted(ended.refusal)}); {cure}."
+    if ended.decline is not None:
+        cure = _cure_of_decline(serving)
+        return f"{what}, because {_DECLINED.cause} ({quoted(ended.decline)}); {cure}."
     if error is None:
         cause = "its function returned an error" if ended.is_error else "nothing more was recorded"
         return f"{what}, because {cause}; its result is in `roundtrip trace show`."
@@ -241,11 +241,11 @@ def _state_before_end(serving: Serving) -> State | None:
     return moves[-2][1] if len(moves) > 1 else first
 
 
-def _cure_of_refusal(serving: Serving) -> str:
+def _cure_of_decline(serving: Serving) -> str:
     """Say how its author goes on without the answer, which depends on what asked."""
     not_given = [read.key for line in serving.happened for read in line.answers if read.action != "accept"]
     if serving.began is not None and not_given[-1:] == [f"confirm:{serving.began.tool}"]:
         return "nothing is to be mended: without a yes, confirm= lets nothing run"
     if _state_before_end(serving) is State.EXECUTING:
         return FAILURES["QuestionRefused"].cure
-    return _REFUSED.cure
+    return _DECLINED.cure

@@ -8,7 +8,7 @@ from typing import Final
 
 from roundtrip.trace.explaining.wording import count_text, duration_text, size_text
 from roundtrip.trace.reading.calls import Serving, TracedCall
-from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, BeganLine, EndedLine, ReadAnswer, RefusedLine
+from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, BeganLine, EndedLine, ReadAnswer, RejectedLine
 
 __all__ = ["CLIENT", "MessageKind", "MessageSequence", "SequenceMessage", "exchange_of", "mermaid"]
 
@@ -25,7 +25,7 @@ class MessageKind(StrEnum):
 
     REQUEST = "request"
     RESPONSE = "response"
-    REFUSAL = "refusal"
+    REJECTION = "rejection"
     """A response that turns a token down."""
     NOTE = "note"
     """No message at all: something that is known of its source."""
@@ -51,16 +51,16 @@ class MessageSequence:
 
 
 def exchange_of(call: TracedCall) -> MessageSequence:
-    """The messages of a call, with the requests whose tokens were refused."""
-    instances = dict.fromkeys([*call.instances, *(refusal.instance for refusal in call.refusals)])
+    """The messages of a call, with the requests whose tokens were rejected."""
+    instances = dict.fromkeys([*call.instances, *(rejection.instance for rejection in call.rejections)])
     places = {name: place for place, name in enumerate(instances, start=1)}
     messages: list[SequenceMessage] = []
-    refusals = sorted(call.refusals, key=lambda refusal: refusal.at)
+    rejections = sorted(call.rejections, key=lambda rejection: rejection.at)
     step = 0
     before: AskedLine | None = None
     for serving in call.servings:
-        while refusals and refusals[0].at < serving.started_at:
-            messages += _refused(refusals.pop(0), places, step)
+        while rejections and rejections[0].at < serving.started_at:
+            messages += _rejected(rejections.pop(0), places, step)
         place = places[serving.instance]
         messages.append(SequenceMessage(MessageKind.REQUEST, CLIENT, place, _request(call, serving, before), step))
         for line in serving.lines:
@@ -73,8 +73,8 @@ def exchange_of(call: TracedCall) -> MessageSequence:
             messages.append(
                 SequenceMessage(MessageKind.NOTE, place, place, "no end of this request was recorded", step)
             )
-    for refusal in refusals:
-        messages += _refused(refusal, places, step)
+    for rejection in rejections:
+        messages += _rejected(rejection, places, step)
     caller = "Caller" if call.began is not None and call.began.era == "direct" else "Client"
     return MessageSequence((caller, *places), tuple(messages))
 
@@ -130,17 +130,17 @@ def _told(
 def _end(line: EndedLine) -> str:
     if line.error is not None:
         return f"{line.state}: {_short(line.error.type)}"
-    if line.refusal is not None:
-        return f"{line.state}: {_short(line.refusal)}"
+    if line.decline is not None:
+        return f"{line.state}: {_short(line.decline)}"
     return f"{line.state}, with an error as its result" if line.is_error else line.state
 
 
-def _refused(line: RefusedLine, places: dict[str, int], step: int) -> Iterator[SequenceMessage]:
+def _rejected(line: RejectedLine, places: dict[str, int], step: int) -> Iterator[SequenceMessage]:
     place = places[line.instance]
     leg = f" (leg {line.leg})" if line.leg is not None else ""
     size = f", token of {size_text(line.token_bytes)}" if line.token_bytes is not None else ""
     yield SequenceMessage(MessageKind.REQUEST, CLIENT, place, f"retry{leg}{size}", step)
-    yield SequenceMessage(MessageKind.REFUSAL, place, CLIENT, f"token refused: {line.reason}", step)
+    yield SequenceMessage(MessageKind.REJECTION, place, CLIENT, f"token rejected: {line.reason}", step)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -154,7 +154,7 @@ def _short(text: str) -> str:
 
 # Mermaid.
 
-_ARROWS: Final = {MessageKind.REQUEST: "->>", MessageKind.RESPONSE: "-->>", MessageKind.REFUSAL: "--x"}
+_ARROWS: Final = {MessageKind.REQUEST: "->>", MessageKind.RESPONSE: "-->>", MessageKind.REJECTION: "--x"}
 _MEANT: Final = re.compile(r"[^A-Za-z0-9 .,_()/:'?+=!*…-]")
 """Whatever Mermaid, or HTML in what it makes, might take for more than a character."""
 

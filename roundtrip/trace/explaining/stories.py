@@ -51,14 +51,14 @@ def summary(call: TracedCall) -> dict[str, Any]:
         "bodies": call.bodies,
         "reasons": sorted(call.reasons),
         "outcomes": sorted(outcomes_of(call)),
-        "refusals": len(call.refusals),
+        "rejections": len(call.rejections),
         "pending": [question.key for question in call.pending],
         "until": until(call),
     }
 
 
 def story(call: TracedCall) -> dict[str, Any]:
-    """Everything that is known of a call: its rounds, its servings and its refusals, as the lines tell of them."""
+    """Everything that is known of a call: its rounds, its servings and its rejections, as the lines tell of them."""
     began, ended = call.began, call.ended
     return {
         **summary(call),
@@ -70,7 +70,7 @@ def story(call: TracedCall) -> dict[str, Any]:
         "asked": [_round(round_) for round_ in call.rounds],
         "marks": {key: [mark.value if mark is not None else None for mark in row] for key, row in call.marks().items()},
         "servings": [_serving(serving) for serving in call.servings],
-        "refused": [line.model_dump(mode="json") for line in call.refusals],
+        "rejected": [line.model_dump(mode="json") for line in call.rejections],
         "path": [[event.value, state.value] for event, state in call.path],
         "ended": _ended(ended) if ended is not None else None,
     }
@@ -131,7 +131,7 @@ def _ended(line: EndedLine) -> dict[str, Any]:
         "state": line.state,
         "is_error": line.is_error,
         "result": _plain(line.result),
-        "refusal": line.refusal,
+        "decline": line.decline,
         "error": line.error.model_dump(mode="json") if line.error is not None else None,
     }
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from roundtrip.machine.table import Event, State
 from roundtrip.safe_text import build_text
-from roundtrip.trace.explaining.explanations import explain_failure, explain_question, explain_refusal, explain_replay
+from roundtrip.trace.explaining.explanations import explain_failure, explain_question, explain_rejection, explain_replay
 from roundtrip.trace.explaining.sequence import exchange_of
 from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text, size_text
 from roundtrip.trace.page.forms import fields_of, json_text, value_text
@@ -21,7 +21,7 @@ from roundtrip.trace.writing.lines import (
     Kept,
     Line,
     ReadAnswer,
-    RefusedLine,
+    RejectedLine,
     Revealed,
     ShownQuestion,
     TokenWritten,
@@ -159,10 +159,10 @@ def _rows(call: TracedCall, columns: int) -> list[Data]:
 def _steps(call: TracedCall) -> list[_Step]:
     steps = [_Step()]
     rounds = iter(call.rounds)
-    refusals = sorted(call.refusals, key=lambda refusal: refusal.at)
+    rejections = sorted(call.rejections, key=lambda rejection: rejection.at)
     for serving in call.servings:
-        while refusals and refusals[0].at < serving.started_at:
-            steps[-1].lines.append((None, refusals.pop(0)))
+        while rejections and rejections[0].at < serving.started_at:
+            steps[-1].lines.append((None, rejections.pop(0)))
         state = State.RECEIVED if serving.leg == 1 else State.AWAITING_INPUT
         for line in serving.lines:
             step = steps[-1]
@@ -175,7 +175,7 @@ def _steps(call: TracedCall) -> list[_Step]:
             if isinstance(line, AskedLine):
                 step.round = next(rounds)
                 steps.append(_Step())
-    steps[-1].lines += [(None, refusal) for refusal in refusals]
+    steps[-1].lines += [(None, rejection) for rejection in rejections]
     if len(steps) > 1 and not steps[-1].lines:
         steps.pop()
     return steps
@@ -207,7 +207,7 @@ def _step_data(call: TracedCall, step: _Step, before: Round | None, replays: Seq
         if step.round is not None
         else [],
         "lost": [_answer(answer) for answer in _unmatched(step.round)],
-        "refusals": [{"reason": line.reason, "why": explain_refusal(line, call)} for line in _refusals(step)],
+        "rejections": [{"reason": line.reason, "why": explain_rejection(line, call)} for line in _rejections(step)],
         "replays": [explain_replay(call, serving, first) for serving, first in replays if id(serving) in servings],
         "token": _token(step.round, before),
         "runs": list(_runs(step)),
@@ -224,9 +224,9 @@ def _name(call: TracedCall, step: _Step, earlier: Collection[int]) -> str:
     return f"Round {number}, asked again by another serving" if number in earlier else f"Round {number}"
 
 
-def _refusals(step: _Step) -> Iterator[RefusedLine]:
+def _rejections(step: _Step) -> Iterator[RejectedLine]:
     for _, line in step.lines:
-        if isinstance(line, RefusedLine):
+        if isinstance(line, RejectedLine):
             yield line
 
 
@@ -295,7 +295,7 @@ def _end(step: _Step) -> Data | None:
         if isinstance(line, EndedLine):
             return {
                 "state": line.state,
-                "refusal": line.refusal or "",
+                "decline": line.decline or "",
                 "result": _shown(line.result),
                 "is_error": line.is_error,
                 "error": line.error.type if line.error is not None else "",

@@ -14,7 +14,7 @@ from roundtrip.trace.writing.lines import (
     EndedLine,
     Line,
     ReadAnswer,
-    RefusedLine,
+    RejectedLine,
     ShownQuestion,
 )
 
@@ -133,8 +133,8 @@ class TracedCall:
     id: str
     servings: list[Serving]
     rounds: list[Round]
-    refusals: list[RefusedLine]
-    """Tokens of this call that were refused."""
+    rejections: list[RejectedLine]
+    """Tokens of this call that were rejected."""
 
     @property
     def began(self) -> BeganLine | None:
@@ -216,13 +216,13 @@ class TracedCall:
     @property
     def started_at(self) -> float:
         """When its first line was written, in seconds since the epoch."""
-        return self.servings[0].started_at if self.servings else self.refusals[0].at
+        return self.servings[0].started_at if self.servings else self.rejections[0].at
 
     @property
     def last_at(self) -> float:
         """When its last line was written, in seconds since the epoch."""
         lines = [line.at for serving in self.servings for line in serving.lines]
-        return max([*lines, *(line.at for line in self.refusals)])
+        return max([*lines, *(line.at for line in self.rejections)])
 
     @property
     def server_ms(self) -> float:
@@ -246,9 +246,9 @@ class TracedCall:
 
     @property
     def reasons(self) -> frozenset[str]:
-        """Why its questions were put, and why tokens of it were refused."""
+        """Why its questions were put, and why tokens of it were rejected."""
         asked = {question.reason.value for round_ in self.rounds for question in round_.asked.questions}
-        return frozenset(asked | {refusal.reason.value for refusal in self.refusals})
+        return frozenset(asked | {rejection.reason.value for rejection in self.rejections})
 
     @property
     def path(self) -> list[tuple[Event, State]]:
@@ -308,10 +308,10 @@ class TracedCall:
 
 @dataclass(slots=True)
 class Traced:
-    """All calls of some transcripts, by the time of their first line, and refusals of tokens that name no call."""
+    """All calls of some transcripts, by the time of their first line, and rejections of tokens that name no call."""
 
     calls: dict[str, TracedCall]
-    strays: list[RefusedLine]
+    strays: list[RejectedLine]
 
 
 def join(lines: Iterable[Line]) -> Traced:
@@ -319,11 +319,11 @@ def join(lines: Iterable[Line]) -> Traced:
     # With the leg, as a process that comes back under its old name counts from one again.
     servings: dict[tuple[str, str, int, int], Serving] = {}
     by_call: dict[str, list[Serving]] = {}
-    refusals: dict[str, list[RefusedLine]] = {}
-    strays: list[RefusedLine] = []
+    rejections: dict[str, list[RejectedLine]] = {}
+    strays: list[RejectedLine] = []
     for line in lines:
-        if isinstance(line, RefusedLine):
-            (strays if line.call is None else refusals.setdefault(line.call, [])).append(line)
+        if isinstance(line, RejectedLine):
+            (strays if line.call is None else rejections.setdefault(line.call, [])).append(line)
             continue
         name = (line.call, line.instance, line.serving, line.leg)
         serving = servings.get(name)
@@ -332,15 +332,15 @@ def join(lines: Iterable[Line]) -> Traced:
             serving = servings[name] = Serving(line.instance, line.serving, line.leg)
             by_call.setdefault(line.call, []).append(serving)
         serving.lines.append(line)
-    by_call |= {call: [] for call in refusals if call not in by_call}
+    by_call |= {call: [] for call in rejections if call not in by_call}
     calls = [
-        _call(call, sorted(found, key=lambda serving: (serving.leg, serving.started_at)), refusals.get(call, []))
+        _call(call, sorted(found, key=lambda serving: (serving.leg, serving.started_at)), rejections.get(call, []))
         for call, found in by_call.items()
     ]
     return Traced({call.id: call for call in sorted(calls, key=lambda call: call.started_at)}, strays)
 
 
-def _call(id: str, servings: list[Serving], refusals: list[RefusedLine]) -> TracedCall:
+def _call(id: str, servings: list[Serving], rejections: list[RejectedLine]) -> TracedCall:
     rounds: list[Round] = []
     for serving in servings:
         out = _question_round(rounds, serving)
@@ -358,7 +358,7 @@ def _call(id: str, servings: list[Serving], refusals: list[RefusedLine]) -> Trac
                     out.answered_at = line.at
                 else:
                     out.given_up_at = line.at
-    return TracedCall(id, servings, rounds, refusals)
+    return TracedCall(id, servings, rounds, rejections)
 
 
 def _counting(servings: Sequence[Serving], *, before: float | None) -> Serving:

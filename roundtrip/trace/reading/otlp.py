@@ -11,38 +11,8 @@ from typing import Any, Final
 
 from roundtrip.machine.table import State
 from roundtrip.trace.reading.calls import HappenedLine, Serving, TracedCall
-from roundtrip.trace.writing.conventions import (
-    ANSWERED,
-    ASKED,
-    ATTEMPT,
-    BODIES,
-    BUILD,
-    CALL,
-    ERA,
-    ERROR_TYPE,
-    EVENT,
-    INSTANCE,
-    KEY,
-    KEYS,
-    LEG,
-    LEG_SPAN,
-    METHOD,
-    MOVED,
-    PENDING,
-    PROTOCOL,
-    REASON,
-    REFUSED_SPAN,
-    ROUND,
-    SCOPE,
-    STATE,
-    TOKEN_IN,
-    TOKEN_OUT,
-    TOOL,
-    TOOL_ERROR,
-    WAITED,
-    WITHIN,
-)
-from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, BeganLine, EndedLine, RefusedLine
+from roundtrip.trace.writing import names
+from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, BeganLine, EndedLine, RejectedLine
 
 __all__ = ["otlp", "otlp_document"]
 
@@ -67,19 +37,19 @@ def otlp(call: TracedCall) -> str:
 def otlp_document(call: TracedCall) -> dict[str, Any]:
     """The document of one call, to be written as JSON and posted to a collector's `/v1/traces`.
 
-    Each instance is a resource. A leg's span has a link to that of the leg before, and a token that was refused is a
+    Each instance is a resource. A leg's span has a link to that of the leg before, and a token that was rejected is a
     span of its own.
     """
     spans: dict[str, list[dict[str, Any]]] = {}
     for serving in call.servings:
         spans.setdefault(serving.instance, []).append(_leg_span(call, serving))
-    for place, refusal in enumerate(call.refusals):
-        spans.setdefault(refusal.instance, []).append(_refused_span(call, refusal, place))
+    for place, rejection in enumerate(call.rejections):
+        spans.setdefault(rejection.instance, []).append(_rejected_span(call, rejection, place))
     return {
         "resourceSpans": [
             {
-                "resource": {"attributes": _attributes({"service.name": SCOPE, INSTANCE: instance})},
-                "scopeSpans": [{"scope": {"name": SCOPE}, "spans": of_instance}],
+                "resource": {"attributes": _attributes({"service.name": names.SCOPE, names.INSTANCE: instance})},
+                "scopeSpans": [{"scope": {"name": names.SCOPE}, "spans": of_instance}],
             }
             for instance, of_instance in spans.items()
         ]
@@ -93,24 +63,24 @@ def _leg_span(call: TracedCall, serving: Serving) -> dict[str, Any]:
     state = _state(serving)
     ended = next((line for line in serving.happened if isinstance(line, EndedLine)), None)
     attributes: dict[str, Attribute] = {
-        CALL: call.id,
-        LEG: serving.leg,
-        ROUND: serving.lines[-1].round,
-        STATE: state.value if state is not None else None,
-        TOOL: call.tool,
+        names.CALL: call.id,
+        names.LEG: serving.leg,
+        names.ROUND: serving.lines[-1].round,
+        names.STATE: state.value if state is not None else None,
+        names.TOOL: call.tool,
     }
     if began is not None:
         attributes |= _told_at_first(began)
     asked = serving.lines[-1]
     if isinstance(asked, AskedLine):
-        attributes[PENDING] = [question.key for question in asked.questions]
-        attributes[TOKEN_OUT] = asked.token.bytes if asked.token is not None else None
-    attributes[BODIES] = sum(line.bodies for line in serving.happened)
-    attributes[ERROR_TYPE] = _error_of(ended)
+        attributes[names.PENDING] = [question.key for question in asked.questions]
+        attributes[names.TOKEN_OUT] = asked.token.bytes if asked.token is not None else None
+    attributes[names.BODIES] = sum(line.bodies for line in serving.happened)
+    attributes[names.ERROR_TYPE] = _error_of(ended)
     return {
         "traceId": _trace_id(call),
         "spanId": _span_id(call, serving),
-        "name": f"{LEG_SPAN} {_clean(call.tool)}",
+        "name": f"{names.LEG_SPAN} {_clean(call.tool)}",
         "kind": _SERVER,
         "startTimeUnixNano": _nanoseconds(start),
         "endTimeUnixNano": _nanoseconds(end),
@@ -123,36 +93,36 @@ def _leg_span(call: TracedCall, serving: Serving) -> dict[str, Any]:
 
 def _told_at_first(began: BeganLine) -> dict[str, Attribute]:
     return {
-        ERA: began.era,
-        METHOD: began.method,
-        PROTOCOL: began.protocol,
-        BUILD: began.build,
-        WITHIN: began.within,
-        TOKEN_IN: began.token_bytes,
+        names.ERA: began.era,
+        names.METHOD: began.method,
+        names.PROTOCOL: began.protocol,
+        names.BUILD: began.build,
+        names.WITHIN: began.within,
+        names.TOKEN_IN: began.token_bytes,
     }
 
 
-def _refused_span(call: TracedCall, refusal: RefusedLine, place: int) -> dict[str, Any]:
-    before = _before(call, refusal.leg, refusal.at) if refusal.leg is not None else None
+def _rejected_span(call: TracedCall, rejection: RejectedLine, place: int) -> dict[str, Any]:
+    before = _before(call, rejection.leg, rejection.at) if rejection.leg is not None else None
     attributes: dict[str, Attribute] = {
-        CALL: call.id,
-        LEG: refusal.leg,
-        ROUND: refusal.round,
-        STATE: State.REJECTED.value,
-        TOOL: refusal.tool,
-        REASON: refusal.reason.value,
-        METHOD: refusal.method,
-        PROTOCOL: refusal.protocol,
-        TOKEN_IN: refusal.token_bytes,
-        ERROR_TYPE: refusal.reason.value,
+        names.CALL: call.id,
+        names.LEG: rejection.leg,
+        names.ROUND: rejection.round,
+        names.STATE: State.REJECTED.value,
+        names.TOOL: rejection.tool,
+        names.REASON: rejection.reason.value,
+        names.METHOD: rejection.method,
+        names.PROTOCOL: rejection.protocol,
+        names.TOKEN_IN: rejection.token_bytes,
+        names.ERROR_TYPE: rejection.reason.value,
     }
     return {
         "traceId": _trace_id(call),
-        "spanId": _digest(_SPAN_ID_BYTES, call.id, "refused", refusal.instance, str(refusal.serving), str(place)),
-        "name": f"{REFUSED_SPAN} {_clean(refusal.tool or call.tool)}",
+        "spanId": _digest(_SPAN_ID_BYTES, call.id, "rejected", rejection.instance, str(rejection.serving), str(place)),
+        "name": f"{names.REJECTED_SPAN} {_clean(rejection.tool or call.tool)}",
         "kind": _INTERNAL,
-        "startTimeUnixNano": _nanoseconds(refusal.at),
-        "endTimeUnixNano": _nanoseconds(refusal.at),
+        "startTimeUnixNano": _nanoseconds(rejection.at),
+        "endTimeUnixNano": _nanoseconds(rejection.at),
         "attributes": _attributes(attributes),
         "events": [],
         "links": _links(call, before),
@@ -177,7 +147,7 @@ def _links(call: TracedCall, before: Serving | None) -> list[dict[str, Any]]:
         {
             "traceId": _trace_id(call),
             "spanId": _span_id(call, before),
-            "attributes": _attributes({LEG: before.leg}),
+            "attributes": _attributes({names.LEG: before.leg}),
         }
     ]
 
@@ -186,32 +156,33 @@ def _arrival(call: TracedCall, serving: Serving) -> list[dict[str, Any]]:
     """That a leg began with the answers to an earlier one's questions."""
     out = [round_ for round_ in call.rounds if round_.answered_at == serving.started_at]
     waited = out[-1].waited_ms if out and out[-1].serving is not serving else None
-    return [_event(ANSWERED, serving.started_at, {WAITED: waited / 1000})] if waited is not None else []
+    return [_event(names.ANSWERED, serving.started_at, {names.WAITED: waited / 1000})] if waited is not None else []
 
 
 def _events(serving: Serving, line: HappenedLine) -> list[dict[str, Any]]:
     """The moves that a line tells of, then what the line itself is about."""
     start = serving.started_at
     events = [
-        _event(MOVED, start + ms / 1000, {EVENT: event.value, STATE: state.value}) for event, state, ms in line.moves
+        _event(names.MOVED, start + ms / 1000, {names.EVENT: event.value, names.STATE: state.value})
+        for event, state, ms in line.moves
     ]
     at = _time(serving, line)
     if isinstance(line, AskedLine):
         events += [
             _event(
-                ASKED,
+                names.ASKED,
                 at,
                 {
-                    KEY: question.key,
-                    REASON: question.reason.value,
-                    ROUND: line.round,
-                    ATTEMPT: question.attempt if question.attempt > 1 else None,
+                    names.KEY: question.key,
+                    names.REASON: question.reason.value,
+                    names.ROUND: line.round,
+                    names.ATTEMPT: question.attempt if question.attempt > 1 else None,
                 },
             )
             for question in line.questions
         ]
     elif isinstance(line, AnsweredLine) and line.keys:
-        events.append(_event(ANSWERED, at, {KEYS: line.keys, WAITED: line.waited / 1000}))
+        events.append(_event(names.ANSWERED, at, {names.KEYS: line.keys, names.WAITED: line.waited / 1000}))
     return events
 
 
@@ -237,7 +208,7 @@ def _error_of(ended: EndedLine | None) -> str | None:
     if ended is None or ended.state == State.DECLINED.value:
         return None
     if ended.state == State.COMPLETED.value:
-        return TOOL_ERROR if ended.is_error else None
+        return names.TOOL_ERROR if ended.is_error else None
     return ended.error.type if ended.error is not None else ended.state
 
 

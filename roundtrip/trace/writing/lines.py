@@ -2,7 +2,7 @@
 
 A request that reaches a function is a *serving*: it begins, may ask and be answered (in the live era, several times),
 and ends or leaves its questions out. What happened since the line before is told with the next one, so that a leg
-costs two lines. A token that was refused never reached a function, and is a line of its own.
+costs two lines. A token that was rejected never reached a function, and is a line of its own.
 
 The recorder writes these by hand, for speed; tests hold every line it writes against the schema of these models.
 """
@@ -30,7 +30,7 @@ __all__ = [
     "NodeRun",
     "RaisedError",
     "ReadAnswer",
-    "RefusedLine",
+    "RejectedLine",
     "Revealed",
     "ServingLine",
     "ShownQuestion",
@@ -225,14 +225,14 @@ class EndedLine(_Happened):
     state: Literal["completed", "failed", "declined", "rejected"]
     result: Kept | None = None
     is_error: bool = False
-    refusal: str | None = Field(default=None, description="What the user would not answer.")
+    decline: str | None = Field(default=None, description="What the user would not answer.")
     error: RaisedError | None = None
 
 
-class RefusedLine(_Head):
-    """A token was refused before any function was reached."""
+class RejectedLine(_Head):
+    """A token was rejected before any function was reached."""
 
-    event: Literal["refused"] = "refused"
+    event: Literal["rejected"] = "rejected"
     call: str | None = Field(default=None, description="Whose call it was, where the token is authentic.")
     leg: int | None = None
     round: int | None = None
@@ -245,7 +245,7 @@ class RefusedLine(_Head):
 
 
 Line = Annotated[
-    BeganLine | AskedLine | AnsweredLine | EndedLine | RefusedLine,
+    BeganLine | AskedLine | AnsweredLine | EndedLine | RejectedLine,
     Field(discriminator="event"),
 ]
 

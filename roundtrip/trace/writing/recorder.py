@@ -97,17 +97,17 @@ class Recorder(Unfailing):
             beginning, head=self._head(), subject=subject, redaction=self._redaction, write=self._write
         )
 
-    def refuse(self, refusal: TokenRejection) -> None:
-        """Note a token that was refused."""
-        journal = refusal.journal
-        line: dict[str, Any] = {"reason": refusal.reason.value, "method": refusal.method}
+    def reject(self, rejection: TokenRejection) -> None:
+        """Note a token that was rejected."""
+        journal = rejection.journal
+        line: dict[str, Any] = {"reason": rejection.reason.value, "method": rejection.method}
         if journal is not None:
             line |= {"call": journal.call_id, "leg": journal.leg + 1, "round": journal.round}
-        told = {"tool": refusal.tool, "protocol": refusal.protocol, "token_bytes": refusal.token_bytes}
+        told = {"tool": rejection.tool, "protocol": rejection.protocol, "token_bytes": rejection.token_bytes}
         line |= {name: value for name, value in told.items() if value is not None}
-        if refusal.principal is not None:
-            line["principal"] = self._redaction.fingerprint(refusal.principal)
-        self._write(f'{{"v":1,"event":"refused","at":{time.time():.6f},{self._head()},{dumps(line)[1:]}')
+        if rejection.principal is not None:
+            line["principal"] = self._redaction.fingerprint(rejection.principal)
+        self._write(f'{{"v":1,"event":"rejected","at":{time.time():.6f},{self._head()},{dumps(line)[1:]}')
 
     def _head(self) -> str:
         if os.getpid() != self._pid:

@@ -33,34 +33,7 @@ from roundtrip.machine.call import Step
 from roundtrip.machine.facts import BodyBegan, Watch
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import FINAL, Event, State
-from roundtrip.trace.writing.conventions import (
-    ANSWERED,
-    ASKED,
-    ATTEMPT,
-    BODIES,
-    BUILD,
-    CALL,
-    ERA,
-    ERROR_TYPE,
-    KEY,
-    KEYS,
-    LEG,
-    LEG_SPAN,
-    METHOD,
-    PENDING,
-    PROTOCOL,
-    REASON,
-    REFUSED_SPAN,
-    ROUND,
-    SCOPE,
-    STATE,
-    TOKEN_IN,
-    TOKEN_OUT,
-    TOOL,
-    TOOL_ERROR,
-    WAITED,
-    WITHIN,
-)
+from roundtrip.trace.writing import names
 from roundtrip.tracing import (
     Beginning,
     Closed,
@@ -106,24 +79,24 @@ class Telemetry:
         # The SDK needs no metrics, and so they would be imported for every server, telling or not.
         from opentelemetry.metrics import get_meter
 
-        self._tracer = get_tracer(SCOPE, tracer_provider=tracer_provider)
-        self._meters = _Meters(get_meter(SCOPE, meter_provider=meter_provider))
+        self._tracer = get_tracer(names.SCOPE, tracer_provider=tracer_provider)
+        self._meters = _Meters(get_meter(names.SCOPE, meter_provider=meter_provider))
 
     def begin(self, beginning: Beginning) -> Watch:
         """Watch one serving."""
         span = self._tracer.start_span(
-            f"{LEG_SPAN} {beginning.tool}",
+            f"{names.LEG_SPAN} {beginning.tool}",
             attributes=_known(
                 {
-                    CALL: beginning.call_id,
-                    LEG: beginning.leg,
-                    TOOL: beginning.tool,
-                    ERA: beginning.era,
-                    METHOD: beginning.subject.method,
-                    PROTOCOL: beginning.protocol,
-                    BUILD: beginning.subject.build,
-                    WITHIN: beginning.within,
-                    TOKEN_IN: beginning.token_bytes,
+                    names.CALL: beginning.call_id,
+                    names.LEG: beginning.leg,
+                    names.TOOL: beginning.tool,
+                    names.ERA: beginning.era,
+                    names.METHOD: beginning.subject.method,
+                    names.PROTOCOL: beginning.protocol,
+                    names.BUILD: beginning.subject.build,
+                    names.WITHIN: beginning.within,
+                    names.TOKEN_IN: beginning.token_bytes,
                 }
             ),
             links=_links(beginning.journal),
@@ -134,30 +107,30 @@ class Telemetry:
             return _LegWatch(beginning, self._meters, None)
         return LinkedWatch(_LegWatch(beginning, self._meters, span), _traceparent(span))
 
-    def refuse(self, refusal: TokenRejection) -> None:
-        """Tell of a token that was refused."""
-        journal = refusal.journal
-        told = {TOOL: refusal.tool, REASON: refusal.reason.value}
+    def reject(self, rejection: TokenRejection) -> None:
+        """Tell of a token that was rejected."""
+        journal = rejection.journal
+        told = {names.TOOL: rejection.tool, names.REASON: rejection.reason.value}
         span = self._tracer.start_span(
-            f"{REFUSED_SPAN} {refusal.tool}" if refusal.tool is not None else REFUSED_SPAN,
+            f"{names.REJECTED_SPAN} {rejection.tool}" if rejection.tool is not None else names.REJECTED_SPAN,
             attributes=_known(
                 {
                     **told,
-                    CALL: journal.call_id if journal is not None else None,
-                    LEG: journal.leg + 1 if journal is not None else None,
-                    ROUND: journal.round if journal is not None else None,
-                    STATE: State.REJECTED.value,
-                    METHOD: refusal.method,
-                    PROTOCOL: refusal.protocol,
-                    TOKEN_IN: refusal.token_bytes,
-                    ERROR_TYPE: refusal.reason.value,
+                    names.CALL: journal.call_id if journal is not None else None,
+                    names.LEG: journal.leg + 1 if journal is not None else None,
+                    names.ROUND: journal.round if journal is not None else None,
+                    names.STATE: State.REJECTED.value,
+                    names.METHOD: rejection.method,
+                    names.PROTOCOL: rejection.protocol,
+                    names.TOKEN_IN: rejection.token_bytes,
+                    names.ERROR_TYPE: rejection.reason.value,
                 }
             ),
             links=_links(journal),
         )
         span.set_status(StatusCode.ERROR)
         span.end()
-        self._meters.refusals.add(1, _known(told))
+        self._meters.rejections.add(1, _known(told))
 
 
 class _Meters:
@@ -179,8 +152,8 @@ class _Meters:
             description="How long a call waited for the answers of one round.",
             explicit_bucket_boundaries_advisory=_SECONDS,
         )
-        self.refusals = meter.create_counter(
-            "roundtrip.refusals", unit="{token}", description="Tokens that were refused, by reason."
+        self.rejections = meter.create_counter(
+            "roundtrip.rejections", unit="{token}", description="Tokens that were rejected, by reason."
         )
         self.token_bytes = meter.create_histogram(
             "roundtrip.token.size",
@@ -245,12 +218,15 @@ class _LegWatch:
         questions = step.detail.get("questions")
         if questions is None:
             for key in self._pending:
-                self._span.add_event(ASKED, {KEY: key, REASON: Reason.NEW.value, ROUND: step.round})
+                self._span.add_event(
+                    names.ASKED, {names.KEY: key, names.REASON: Reason.NEW.value, names.ROUND: step.round}
+                )
             return
         for waiting in questions:
-            attempt = {ATTEMPT: waiting.asked.attempts + 1} if waiting.asked.attempts else {}
+            attempt = {names.ATTEMPT: waiting.asked.attempts + 1} if waiting.asked.attempts else {}
             self._span.add_event(
-                ASKED, {KEY: _told(waiting.key), REASON: waiting.reason.value, ROUND: step.round, **attempt}
+                names.ASKED,
+                {names.KEY: _told(waiting.key), names.REASON: waiting.reason.value, names.ROUND: step.round, **attempt},
             )
 
     def _resume(self, step: Step) -> None:
@@ -260,11 +236,11 @@ class _LegWatch:
             return
         waited = self._waited()
         if waited is not None:
-            self._meters.waiting.record(waited, {TOOL: self._beginning.tool})
+            self._meters.waiting.record(waited, {names.TOOL: self._beginning.tool})
         if self._span is not None:
             keys = step.detail.get("keys")
             told = [_told(key) for key in keys] if keys is not None else None
-            self._span.add_event(ANSWERED, _known({KEYS: told, WAITED: waited}))
+            self._span.add_event(names.ANSWERED, _known({names.KEYS: told, names.WAITED: waited}))
 
     def _waited(self) -> float | None:
         if self._sent_at is not None:
@@ -284,7 +260,7 @@ class _LegWatch:
     def _returned(self, fact: Returned) -> None:
         self._detach()
         if isinstance(fact.value, CallToolResult) and fact.value.is_error:
-            self._error = TOOL_ERROR
+            self._error = names.TOOL_ERROR
 
     def _raised(self, fact: Raised) -> None:
         self._detach()
@@ -296,9 +272,9 @@ class _LegWatch:
         self._detach()
         tool = self._beginning.tool
         if fact.token_bytes is not None:
-            self._meters.token_bytes.record(fact.token_bytes, {TOOL: tool})
+            self._meters.token_bytes.record(fact.token_bytes, {names.TOOL: tool})
         if self._state in FINAL:
-            told = {TOOL: tool, STATE: self._state.value}
+            told = {names.TOOL: tool, names.STATE: self._state.value}
             self._meters.calls.add(1, told)
             self._meters.rounds.record(self._round, told)
         if self._span is not None:
@@ -309,12 +285,12 @@ class _LegWatch:
         span.set_attributes(
             _known(
                 {
-                    ROUND: self._round,
-                    STATE: self._state.value,
-                    BODIES: self._bodies,
-                    PENDING: self._pending if waits else None,
-                    TOKEN_OUT: token_bytes,
-                    ERROR_TYPE: self._error,
+                    names.ROUND: self._round,
+                    names.STATE: self._state.value,
+                    names.BODIES: self._bodies,
+                    names.PENDING: self._pending if waits else None,
+                    names.TOKEN_OUT: token_bytes,
+                    names.ERROR_TYPE: self._error,
                 }
             )
         )
@@ -359,4 +335,4 @@ def _links(journal: Journal | None) -> list[Link]:
         return []
     _, trace, span, flags = journal.traceparent.split("-")
     context = SpanContext(int(trace, 16), int(span, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16)))
-    return [Link(context, {LEG: journal.leg})]
+    return [Link(context, {names.LEG: journal.leg})]

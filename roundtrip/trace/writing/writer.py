@@ -58,7 +58,7 @@ class TranscriptWriter:
     _error: str | None = None
     _ignored = 0
     _journal: Journal | None = None
-    _refusal: str | None = None
+    _decline: str | None = None
     _result: tuple[Any] | None = None
 
     def __init__(self, beginning: Beginning, *, head: str, subject: str, redaction: Redaction, write: Write) -> None:
@@ -154,8 +154,8 @@ class TranscriptWriter:
         text = self._redaction.put("errors", str(fact.error))
         self._error = f'{{"type":{quoted(type(fact.error).__name__)},"text":{text}}}'
 
-    def _refused(self, fact: DeclinedFact) -> None:
-        self._refusal = fact.reason
+    def _declined(self, fact: DeclinedFact) -> None:
+        self._decline = fact.reason
 
     def _closed(self, fact: Closed) -> None:
         if self._asked is not None and self._state is State.AWAITING_INPUT:
@@ -177,7 +177,7 @@ class TranscriptWriter:
         Wrote: _wrote,
         Returned: _returned,
         Raised: _raised,
-        DeclinedFact: _refused,
+        DeclinedFact: _declined,
         Closed: _closed,
     }
 
@@ -228,8 +228,8 @@ class TranscriptWriter:
             line += f',"result":{self._redaction.put("results", value)}'
             if isinstance(value, CallToolResult) and value.is_error:
                 line += ',"is_error":true'
-        if self._refusal is not None:
-            line += f',"refusal":{quoted(self._redaction.names_in(self._refusal))}'
+        if self._decline is not None:
+            line += f',"decline":{quoted(self._redaction.names_in(self._decline))}'
         if self._error is not None:
             line += f',"error":{self._error}'
         self._tell("ended", line)

@@ -47,8 +47,8 @@ class Bank:
         del beginning
         return self.facts.append
 
-    def refuse(self, refusal: object) -> None:
-        del refusal
+    def reject(self, rejection: object) -> None:
+        del rejection
 
     @property
     def uncovered(self) -> list[bool]:

@@ -206,8 +206,8 @@ class _Facts:
         self._facts.append(beginning)
         return self._facts.append
 
-    def refuse(self, refusal: object) -> None:
-        self._facts.append(refusal)
+    def reject(self, rejection: object) -> None:
+        self._facts.append(rejection)
 
 
 async def test_a_result_is_recalled_to_the_letter(shop: Shop) -> None:

@@ -57,7 +57,7 @@ not gone along:
   ask      executing > awaiting_input
   revise   executing > resolving
   recall   resolving > completed
-  refuse   resolving > refused, executing > refused
+  decline  resolving > declined, executing > declined
   reject   received > rejected, awaiting_input > rejected, resolving > rejected, executing > rejected
   fail     received > failed, resolving > failed, awaiting_input > failed, resumed > failed, executing > failed
 """
@@ -147,7 +147,7 @@ not gone along:
   ask      resolving > awaiting_input
   revise   executing > resolving
   recall   resolving > completed
-  refuse   resolving > refused, executing > refused
+  decline  resolving > declined, executing > declined
   reject   received > rejected, awaiting_input > rejected, resolving > rejected, executing > rejected
   fail     received > failed, resolving > failed, awaiting_input > failed, resumed > failed, executing > failed
 """

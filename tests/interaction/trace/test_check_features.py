@@ -37,8 +37,8 @@ class Told:
         self.told.append(beginning)
         return self.told.append
 
-    def refuse(self, refusal: TokenRejection) -> None:
-        self.told.append(refusal)
+    def reject(self, rejection: TokenRejection) -> None:
+        self.told.append(rejection)
 
 
 class Site:

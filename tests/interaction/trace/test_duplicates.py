@@ -67,7 +67,7 @@ STORIES: Final = {
         "exactly_once",
         [(0, {"guests": GUESTS}), (0, {"guests": OTHERS})],
         State.COMPLETED,
-        "the call had ended with other answers, so it was refused, and its body did not run again",
+        "the call had ended with other answers, so it was rejected, and its body did not run again",
         1,
     ),
     "earlier_token_without_answers": Story(

@@ -83,9 +83,9 @@ class Shop:
         (told,) = [one for one in json.loads(self._capsys.readouterr().out) if one["reason"] == reason]
         return str(told["text"])
 
-    def refused(self, reason: str) -> str:
-        """The one sentence about a refused token that names no call."""
-        assert main(["trace", "ls", "--refusals", "--reason", reason, "--json", str(self.path)]) == 0
+    def rejected(self, reason: str) -> str:
+        """The one sentence about a rejected token that names no call."""
+        assert main(["trace", "ls", "--rejections", "--reason", reason, "--json", str(self.path)]) == 0
         (told,) = json.loads(self._capsys.readouterr().out)
         return str(told["text"])
 
@@ -223,7 +223,7 @@ async def test_expired(shop: Shop, clock: Clock) -> None:
     with pytest.raises(MCPError):
         await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
     text = shop.explained(RejectionReason.EXPIRED)
-    assert "Instance 'instance-1' refused the token of a 'tools/call' for 'order'" in text
+    assert "Instance 'instance-1' rejected the token of a 'tools/call' for 'order'" in text
     assert "it had expired 2 min before; raise ttl=" in text
 
 
@@ -269,7 +269,7 @@ async def test_unopened_token_names_no_call_and_is_explained(reason: RejectionRe
     await hopper.leg("order", ARGUMENTS)
     with pytest.raises(MCPError):
         await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=spoil(hopper.token))
-    assert words in shop.refused(reason)
+    assert words in shop.rejected(reason)
 
 
 async def test_another_tool_other_arguments_and_another_method(shop: Shop) -> None:
@@ -348,7 +348,7 @@ async def test_a_token_of_a_later_format(shop: Shop, clock: Clock) -> None:
     )
     with pytest.raises(MCPError):
         await LegByLeg([shop.asking()]).leg("order", ARGUMENTS, state=token)
-    assert "finish rolling out one version of roundtrip" in shop.refused(RejectionReason.FORMAT)
+    assert "finish rolling out one version of roundtrip" in shop.rejected(RejectionReason.FORMAT)
 
 
 async def test_a_seal_that_another_key_made(shop: Shop) -> None:
@@ -369,4 +369,4 @@ async def test_a_seal_that_another_key_made(shop: Shop) -> None:
     await hopper.leg("order", ARGUMENTS)
     with pytest.raises(MCPError):
         await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
-    assert "(or seal_keys=)" in shop.refused(RejectionReason.SEAL)
+    assert "(or seal_keys=)" in shop.rejected(RejectionReason.SEAL)

@@ -21,7 +21,7 @@ from roundtrip.machine.table import State
 from roundtrip.testing import DECLINE, Answers, Clock, Era, LegByLeg, User
 from roundtrip.trace.reading.calls import join
 from roundtrip.trace.reading.transcripts import files_of
-from roundtrip.trace.writing.lines import AskedLine, BeganLine, RefusedLine, Revealed
+from roundtrip.trace.writing.lines import AskedLine, BeganLine, RejectedLine, Revealed
 from tests.interaction.bookshop import bookshop
 from tests.interaction.test_authored_states import by_hand
 from tests.interaction.trace.transcribed import assert_path_is_in_the_table, calls_of, lines_of, raw_lines
@@ -213,8 +213,8 @@ async def test_each_way_to_end_is_recorded(
     assert traced.ended is not None
     assert (traced.state, traced.ended.error.type if traced.ended.error is not None else None) == (state, error)
     if state is State.DECLINED:
-        assert traced.ended.refusal is not None
-        assert "elicitation was decline" in traced.ended.refusal
+        assert traced.ended.decline is not None
+        assert "elicitation was decline" in traced.ended.decline
 
 
 async def test_invalid_answer_is_recorded_with_its_complaint_and_count(tmp_path: Path, era: Era) -> None:
@@ -402,11 +402,11 @@ async def test_rejected_token_is_recorded_with_its_authentic_call(
     with pytest.raises(MCPError, match="Invalid or expired requestState"):
         await hopper.leg(tool, arguments, answers={"confirm": {"ok": True}}, state=token)
     lines = lines_of(path)
-    (refused,) = [line for line in lines if isinstance(line, RefusedLine)]
+    (rejected,) = [line for line in lines if isinstance(line, RejectedLine)]
     asked = next(line for line in lines if isinstance(line, AskedLine))
-    assert (refused.reason, refused.call) == (reason, asked.call if whose else None)
-    assert (refused.tool, refused.token_bytes) == (tool, len(token))
-    assert (refused.leg, refused.round) == ((2, 1) if whose else (None, None))
+    assert (rejected.reason, rejected.call) == (reason, asked.call if whose else None)
+    assert (rejected.tool, rejected.token_bytes) == (tool, len(token))
+    assert (rejected.leg, rejected.round) == ((2, 1) if whose else (None, None))
     traced = join(lines)
     assert len(traced.strays) == (0 if whose else 1)
 
@@ -416,9 +416,9 @@ async def test_unknown_name_of_a_rejected_token_is_not_recorded(tmp_path: Path) 
     hopper = LegByLeg([shop(path)])
     with pytest.raises(MCPError):
         await hopper.leg("a secret \x1b[31m", {}, answers={}, state="nonsense")
-    (refused,) = lines_of(path)
-    assert isinstance(refused, RefusedLine)
-    assert refused.tool is None
+    (rejected,) = lines_of(path)
+    assert isinstance(rejected, RejectedLine)
+    assert rejected.tool is None
 
 
 # Servers and their recorders.
@@ -462,7 +462,7 @@ async def test_raising_tracer_harms_no_other_tracer(tmp_path: Path, caplog: pyte
 
 @pytest.mark.parametrize("trace", [7, {"a": "dict"}, [7]], ids=str)
 def test_invalid_trace_option_is_rejected(trace: Any) -> None:
-    with pytest.raises(TypeError, match="a file's path, a Recorder, another tracer, a function"):
+    with pytest.raises(TypeError, match="a path, a Recorder, another tracer, a function"):
         Server("shop", trace=trace)
 
 

@@ -337,18 +337,18 @@ async def test_rejected_token_has_its_own_span_inside_the_request(
     clock.advance(61)
     with pytest.raises(MCPError):
         await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
-    leg, refused = collected.spans
-    assert refused.name == "roundtrip.refused order"
-    assert refused.status.status_code is StatusCode.ERROR
-    told = attributes_of(refused)
+    leg, rejected = collected.spans
+    assert rejected.name == "roundtrip.rejected order"
+    assert rejected.status.status_code is StatusCode.ERROR
+    told = attributes_of(rejected)
     assert told["roundtrip.reason"] == "expired"
     assert told["roundtrip.call"] == attributes_of(leg)["roundtrip.call"]
     assert told["roundtrip.leg"] == 2
-    assert linked_to(refused) == [name_of(leg)]
+    assert linked_to(rejected) == [name_of(leg)]
     parents = {context_of(span).span_id: span.name for span in collected.all_spans}
-    assert refused.parent is not None
-    assert parents[refused.parent.span_id] == "tools/call order"
-    (point,) = collected.points["roundtrip.refusals"]
+    assert rejected.parent is not None
+    assert parents[rejected.parent.span_id] == "tools/call order"
+    (point,) = collected.points["roundtrip.rejections"]
     assert point.attributes == {"roundtrip.reason": "expired", "roundtrip.tool": "order"}
 
 
@@ -356,9 +356,9 @@ async def test_invented_client_fields_become_no_attributes(collected: Collected)
     with pytest.raises(MCPError):
         await LegByLeg([bookshop(trace=collected.telemetry)]).leg("made up", {}, answers={}, state="made up, too")
     (span,) = collected.spans
-    assert span.name == "roundtrip.refused"
+    assert span.name == "roundtrip.rejected"
     assert attributes_of(span)["roundtrip.reason"] == "malformed"
-    (point,) = collected.points["roundtrip.refusals"]
+    (point,) = collected.points["roundtrip.rejections"]
     assert point.attributes == {"roundtrip.reason": "malformed"}
 
 

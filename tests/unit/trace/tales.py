@@ -62,10 +62,10 @@ class Tale:
         told["moves"] = [*self._way(), ("execute", "executing", 1), ("finish", "completed", 2)]
         return self._add("ended", **{**self._serving, "round": self._round, **told, **line})
 
-    def refused(self, reason: str = "expired", instance: str = "birch", **line: Any) -> "Tale":
+    def rejected(self, reason: str = "expired", instance: str = "birch", **line: Any) -> "Tale":
         told = {"method": "tools/call", "tool": self._tool, "call": self._call, "leg": self._serving.get("leg", 0) + 1}
         told |= {"instance": instance, "serving": next(self._servings), "reason": reason}
-        return self._add("refused", **{**told, **line})
+        return self._add("rejected", **{**told, **line})
 
     def _way(self) -> list[tuple[str, str, float]]:
         if self._serving["leg"] == 1:

@@ -6,7 +6,7 @@ from roundtrip.engine.reasons import Reason
 from roundtrip.machine.table import State
 from roundtrip.trace.reading.calls import Mark, join
 from roundtrip.trace.writing.lines import Line
-from tests.transcripts import AT, answer, answered, asked, began, call_of, ended, question, refused
+from tests.transcripts import AT, answer, answered, asked, began, call_of, ended, question, rejected
 
 
 def hopping() -> list[Line]:
@@ -132,14 +132,14 @@ def test_first_question_of_another_build_counts_as_asked() -> None:
 
 
 def test_call_known_by_rejections_only_is_rejected() -> None:
-    traced = join([refused(call="lost"), refused()])
+    traced = join([rejected(call="lost"), rejected()])
     assert traced.calls["lost"].state is State.REJECTED
     assert traced.calls["lost"].started_at == AT + 4
     assert len(traced.strays) == 1
 
 
 def test_reasons_cover_questions_and_rejections() -> None:
-    call = call_of(began(), asked(1, question(), question("gift", Reason.MISSING)), refused(call="call-1"))
+    call = call_of(began(), asked(1, question(), question("gift", Reason.MISSING)), rejected(call="call-1"))
     assert call.reasons == {"new", "missing", "expired"}
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from roundtrip.engine.reasons import Reason
 from roundtrip.errors import RejectionReason
-from roundtrip.trace.explaining.explanations import QUESTIONS, REFUSALS, ExplainedSubject, explain, explain_refusal
+from roundtrip.trace.explaining.explanations import QUESTIONS, REJECTIONS, ExplainedSubject, explain, explain_rejection
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import Line
-from tests.transcripts import AT, answer, asked, began, call_of, ended, question, refused
+from tests.transcripts import AT, answer, asked, began, call_of, ended, question, rejected
 
 DIGEST = {"digest": "abcdefghijkl", "bytes": 12}
 
@@ -40,8 +40,8 @@ def test_every_reason_to_ask_has_a_cause_and_cure() -> None:
 
 
 def test_every_rejection_reason_has_a_cause_and_cure() -> None:
-    assert set(REFUSALS) == set(RejectionReason)
-    assert all(advice.cause and advice.cure for advice in REFUSALS.values())
+    assert set(REJECTIONS) == set(RejectionReason)
+    assert all(advice.cause and advice.cure for advice in REJECTIONS.values())
 
 
 @pytest.mark.parametrize("reason", [reason for reason in Reason if reason is not Reason.NEW])
@@ -54,10 +54,10 @@ def test_asking_reason_names_the_question_and_the_cure(reason: Reason) -> None:
 
 @pytest.mark.parametrize("reason", list(RejectionReason))
 def test_rejection_sentence_names_the_instance_and_the_cure(reason: RejectionReason) -> None:
-    text = told([began(), asked(), refused(reason=reason, call="call-1", leg=2)])
-    assert text.startswith("Instance 'a' refused the token of a 'tools/call' for 'order' in leg 2, because ")
-    assert text.endswith(f"; {REFUSALS[reason].cure}.")
-    assert explain_refusal(refused(reason=reason)).endswith(f"; {REFUSALS[reason].cure}.")
+    text = told([began(), asked(), rejected(reason=reason, call="call-1", leg=2)])
+    assert text.startswith("Instance 'a' rejected the token of a 'tools/call' for 'order' in leg 2, because ")
+    assert text.endswith(f"; {REJECTIONS[reason].cure}.")
+    assert explain_rejection(rejected(reason=reason)).endswith(f"; {REJECTIONS[reason].cure}.")
 
 
 def test_a_new_question_is_plain() -> None:
@@ -91,7 +91,7 @@ def test_body_is_advised_to_name_its_former_key() -> None:
 
 
 def test_token_for_another_template_address_is_explained() -> None:
-    text = told([began(), asked(), refused(reason=RejectionReason.OTHER_TARGET, call="call-1")])
+    text = told([began(), asked(), rejected(reason=RejectionReason.OTHER_TARGET, call="call-1")])
     assert "it belongs to a call of 'order', under another address;" in text
 
 
@@ -170,23 +170,23 @@ def test_a_revised_question_names_the_answer_that_was_changed() -> None:
 
 
 def test_expired_token_reports_its_delay() -> None:
-    lines = [began(), asked(until=AT + 600), refused(720, call="call-1", leg=2)]
+    lines = [began(), asked(until=AT + 600), rejected(720, call="call-1", leg=2)]
     assert "it had expired 2 min before" in told(lines)
 
 
 def test_unknown_key_advises_the_rotation_order() -> None:
-    text = explain_refusal(refused(reason=RejectionReason.UNKNOWN_KEY))
+    text = explain_rejection(rejected(reason=RejectionReason.UNKNOWN_KEY))
     assert "[old, new], then [new, old], and [new]" in text
 
 
 def test_large_token_reports_its_size() -> None:
-    text = explain_refusal(refused(reason=RejectionReason.OVERSIZED, token_bytes=70_000))
+    text = explain_rejection(rejected(reason=RejectionReason.OVERSIZED, token_bytes=70_000))
     assert "it has 68.4 KiB" in text
     assert "max_token_bytes" in text
 
 
 def test_a_token_of_another_tool_names_that_tool() -> None:
-    lines = [began(), asked(), refused(reason=RejectionReason.OTHER_TARGET, call="call-1", tool="sell")]
+    lines = [began(), asked(), rejected(reason=RejectionReason.OTHER_TARGET, call="call-1", tool="sell")]
     assert "for 'sell', because it belongs to a call of 'order'" in told(lines)
 
 
@@ -222,9 +222,9 @@ def explained(call: TracedCall) -> list[ExplainedSubject]:
 
 
 def test_explanations_are_in_the_order_of_time() -> None:
-    lines = [began(), asked(), refused(5, call="call-1"), *again(Reason.MISSING)[2:]]
+    lines = [began(), asked(), rejected(5, call="call-1"), *again(Reason.MISSING)[2:]]
     assert explained(call_of(*lines)) == [
         ExplainedSubject.QUESTION,
-        ExplainedSubject.REFUSAL,
+        ExplainedSubject.REJECTION,
         ExplainedSubject.QUESTION,
     ]

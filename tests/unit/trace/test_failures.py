@@ -15,7 +15,7 @@ ELSEWHERE = {
     errors.IllegalTransition,  # a mistake of roundtrip's own
     errors.InvalidSignature,  # raised at registration
     errors.TicketRejected,  # raised to a page
-    errors.TokenRejected,  # told as a refusal
+    errors.TokenRejected,  # told as a rejection
 }
 
 
@@ -76,10 +76,10 @@ def test_failure_of_roundtrips_own_says_the_cure() -> None:
 
 def test_declined_question_says_how_to_go_on_without_it() -> None:
     lines = failed()[:-1]
-    refusal = "Question 'pay' was not answered: elicitation was decline"
-    text = told(*lines, ended(leg=2, round=1, state="declined", refusal=refusal))
+    rejection = "Question 'pay' was not answered: elicitation was decline"
+    text = told(*lines, ended(leg=2, round=1, state="declined", decline=rejection))
     assert text.startswith("Leg 2 on 'a' was declined after round 1, because the user declined or cancelled")
-    assert refusal in text.replace('"', "'")
+    assert rejection in text.replace('"', "'")
 
 
 def test_repeated_failure_is_explained_once() -> None:

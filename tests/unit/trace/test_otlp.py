@@ -154,9 +154,9 @@ async def test_leg_begins_with_the_awaited_answers(tmp_path: Path, clock: Clock)
 
 
 def test_call_known_by_rejection_alone_is_one_span() -> None:
-    refused = {"event": "refused", "reason": "expired", "method": "tools/call", "leg": 3, "round": 2}
-    (span,) = spans_of(otlp_document(told(refused)))
-    assert span["name"] == "roundtrip.refused ?"
+    rejected = {"event": "rejected", "reason": "expired", "method": "tools/call", "leg": 3, "round": 2}
+    (span,) = spans_of(otlp_document(told(rejected)))
+    assert span["name"] == "roundtrip.rejected ?"
     assert plain(span["attributes"])["roundtrip.leg"] == 3
     assert span["links"] == []
 
@@ -167,10 +167,10 @@ async def test_rejected_token_is_an_error_span_with_its_reason(tmp_path: Path, c
     clock.advance(61)
     with pytest.raises(MCPError):
         await hopper.leg("order", ARGUMENTS, answers=ROUNDS[0], state=hopper.token)
-    leg, refused = spans_of(otlp_document(recorded(tmp_path)))
-    assert refused["status"] == {"code": 2}
-    assert plain(refused["attributes"])["roundtrip.reason"] == "expired"
-    assert [link["spanId"] for link in refused["links"]] == [leg["spanId"]]
+    leg, rejected = spans_of(otlp_document(recorded(tmp_path)))
+    assert rejected["status"] == {"code": 2}
+    assert plain(rejected["attributes"])["roundtrip.reason"] == "expired"
+    assert [link["spanId"] for link in rejected["links"]] == [leg["spanId"]]
 
 
 async def test_revealing_transcript_still_hides_confidential_values(tmp_path: Path, era: Era) -> None:
@@ -198,7 +198,7 @@ async def test_revealing_transcript_still_hides_confidential_values(tmp_path: Pa
     [
         ({"state": "completed"}, None),
         ({"state": "completed", "is_error": True}, "tool_error"),
-        ({"state": "declined", "refusal": "declined"}, None),
+        ({"state": "declined", "decline": "declined"}, None),
         ({"state": "failed", "error": {"type": "KeyError", "text": {"value": "secret"}}}, "KeyError"),
         ({"state": "rejected"}, "rejected"),
     ],

@@ -64,7 +64,7 @@ def test_page_refers_to_no_other_place_or_inline_code() -> None:
 def test_no_text_ends_the_data_or_becomes_markup() -> None:
     tale = Tale(HOSTILE, tool=HOSTILE).began(1, HOSTILE, arguments={"value": {HOSTILE: HOSTILE}})
     tale.asked(question(HOSTILE, message={"value": HOSTILE}, form={"value": {"properties": {HOSTILE: HOSTILE}}}))
-    tale.refused("expired", HOSTILE)
+    tale.rejected("expired", HOSTILE)
     page, plain = html(tale.call()), html(Tale("c").began(1).call())
     assert embedded(page)["tool"] == HOSTILE
     # As many tags as in any other page.
@@ -117,9 +117,9 @@ def test_waiting_call_ends_with_its_pending_round() -> None:
 
 
 def test_late_rejection_is_its_own_step() -> None:
-    refused = step(Tale().began(1).asked(question("a")).refused("expired"), 1)
-    assert refused["name"] == "Now: awaiting_input"
-    assert [refusal["reason"] for refusal in refused["refusals"]] == ["expired"]
+    rejected = step(Tale().began(1).asked(question("a")).rejected("expired"), 1)
+    assert rejected["name"] == "Now: awaiting_input"
+    assert [rejection["reason"] for rejection in rejected["rejections"]] == ["expired"]
 
 
 def test_transitions_name_their_source_on_continuing_legs() -> None:

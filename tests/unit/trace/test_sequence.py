@@ -41,19 +41,19 @@ def test_questions_of_the_live_era_are_requests_to_the_client() -> None:
 
 
 def test_rejected_token_is_drawn_where_it_happened() -> None:
-    tale = Tale().began(1).asked(question("a")).refused("expired", "cedar").began(2).ended()
+    tale = Tale().began(1).asked(question("a")).rejected("expired", "cedar").began(2).ended()
     messages = exchange_of(tale.call()).messages
     assert told(tale)[2:4] == [
         ("Client", "cedar", "retry (leg 2)", 1),
-        ("cedar", "Client", "token refused: expired", 1),
+        ("cedar", "Client", "token rejected: expired", 1),
     ]
-    assert [message.kind for message in messages].index(MessageKind.REFUSAL) == 3
+    assert [message.kind for message in messages].index(MessageKind.REJECTION) == 3
 
 
 def test_call_known_by_rejection_alone_is_drawn() -> None:
-    assert told(Tale().refused("tampered", "ash")) == [
+    assert told(Tale().rejected("tampered", "ash")) == [
         ("Client", "ash", "retry (leg 1)", 0),
-        ("ash", "Client", "token refused: tampered", 0),
+        ("ash", "Client", "token rejected: tampered", 0),
     ]
 
 
@@ -73,7 +73,7 @@ def test_restarted_process_is_a_different_participant() -> None:
 
 
 def test_the_diagram_is_a_sequence_diagram() -> None:
-    tale = Tale().began(1, "ash").asked(question("a")).refused("expired", "ash").began(2, "birch")
+    tale = Tale().began(1, "ash").asked(question("a")).rejected("expired", "ash").began(2, "birch")
     assert mermaid(tale.call()).splitlines() == [
         "sequenceDiagram",
         "    actor p0 as Client",
@@ -82,7 +82,7 @@ def test_the_diagram_is_a_sequence_diagram() -> None:
         "    p0->>p1: tools/call order",
         "    p1-->>p0: asks a",
         "    p0->>p1: retry (leg 2)",
-        "    p1--xp0: token refused: expired",
+        "    p1--xp0: token rejected: expired",
         "    p0->>p2: retry, token of 300 B, after 2.0 s",
         "    Note over p2: no end of this request was recorded",
     ]
@@ -97,7 +97,7 @@ def test_instance_name_cannot_inject_mermaid_syntax() -> None:
     "hostile", [HOSTILE, "a\nend\n%%{init: {}}%%", "x;y#quot;", "$$x$$", "\ud800", "<br/>", "\r\n"]
 )
 def test_nothing_of_a_transcript_is_mermaid(hostile: str) -> None:
-    tale = Tale("c", tool=hostile).began(1, hostile).asked(question(hostile)).refused("expired", hostile)
+    tale = Tale("c", tool=hostile).began(1, hostile).asked(question(hostile)).rejected("expired", hostile)
     lines = mermaid(tale.call()).split("\n")
     shape = re.compile(
         r"sequenceDiagram|    (actor|participant) p\d as .+|    p\d(->>|-->>|--x)p\d: .+|    Note over p\d: .+"

@@ -68,10 +68,10 @@ def test_nothing_of_an_encrypted_token_is_read_without_a_key() -> None:
 def test_forged_token_is_readable_and_never_called_valid() -> None:
     forged = token_of(NEW)[:-22] + "A" * 22
     assert view_token(forged).signature is SignatureCheck.UNCHECKED
-    refused = view_token(forged, [NEW])
-    assert (refused.signature, refused.reason) == (SignatureCheck.INVALID, RejectionReason.TAMPERED)
-    assert refused.sealed is Sealed.CLOSED
-    assert refused.journal is not None
+    rejected = view_token(forged, [NEW])
+    assert (rejected.signature, rejected.reason) == (SignatureCheck.INVALID, RejectionReason.TAMPERED)
+    assert rejected.sealed is Sealed.CLOSED
+    assert rejected.journal is not None
 
 
 # With keys.

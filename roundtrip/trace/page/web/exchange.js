@@ -59,10 +59,10 @@ function messageOf([kind, source, target, text, step], row, width, go) {
     group.append(draw("text", { x: from + 10, y: y - 5 }, shown));
   } else {
     const way = to > from ? 1 : -1;
-    const tip = kind === "refusal" ? `M${to - 4} ${y - 4}l8 8m0 -8l-8 8` : `M${to} ${y}l${-9 * way} -4.5v9z`;
+    const tip = kind === "rejection" ? `M${to - 4} ${y - 4}l8 8m0 -8l-8 8` : `M${to} ${y}l${-9 * way} -4.5v9z`;
     group.append(
       draw("path", { class: "line", d: `M${from} ${y}H${to}` }),
-      draw("path", { class: kind === "refusal" ? "cross" : "head", d: tip }),
+      draw("path", { class: kind === "rejection" ? "cross" : "head", d: tip }),
       draw("text", { x: Math.min(from, to) + 10, y: y - 6 }, shown),
     );
   }

@@ -4,7 +4,7 @@ function drawInspector(step) {
   write(byId("inspector-title"), step.name);
   const parts = [
     definitions(make("dl", "facts"), step.facts),
-    ...step.refusals.map((refusal) => make("p", "remark", make("b", "", `⊗ token refused (${refusal.reason}): `), refusal.why)),
+    ...step.rejections.map((rejection) => make("p", "remark", make("b", "", `⊗ token rejected (${rejection.reason}): `), rejection.why)),
     ...step.replays.map((why) => make("p", "remark", make("b", "", "↻ served again: "), why)),
     ...step.questions.map(questionCard),
     ...step.lost.map((answer) => make("p", "remark", make("b", "", `Answer to ${answer.key}: `), toldAnswer(answer))),
@@ -134,8 +134,8 @@ function tokenCard(token) {
 
 function endCard(end) {
   const card = make("article", "end", make("h3", "", `The call ${end.state === "declined" ? "was declined" : end.state}`));
-  if (end.refusal) {
-    card.append(make("p", "", end.refusal));
+  if (end.decline) {
+    card.append(make("p", "", end.decline));
   }
   if (end.error) {
     card.append(make("p", "", make("code", "", end.error)), end.text ? shownValue(end.text) : "");

@@ -6,7 +6,7 @@ from typing import Final
 from roundtrip.engine.reasons import Reason
 from roundtrip.errors import RejectionReason
 from roundtrip.trace.writing.lines import Line
-from tests.transcripts import AT, answer, answered, asked, began, ended, question, refused, write
+from tests.transcripts import AT, answer, answered, asked, began, ended, question, rejected, write
 
 RETRY: Final = "retry-call-1"
 LIVE: Final = "live-call-2"
@@ -47,7 +47,7 @@ def retry_call() -> list[Line]:
             until=AT + 630,
             token={"bytes": 540, "added": ["asked:gift"], "changed": ["asked:format"]},
         ),
-        refused(700, RejectionReason.EXPIRED, call=RETRY, leg=3, instance="c", token_bytes=540),
+        rejected(700, RejectionReason.EXPIRED, call=RETRY, leg=3, instance="c", token_bytes=540),
         began(90, call=RETRY, leg=3, round=2, instance="c", build="2", token_bytes=540),
         ended(
             90.2,
@@ -101,5 +101,5 @@ def pending_call() -> list[Line]:
 
 def shelf(folder: Path) -> Path:
     """The transcript of all three, and of one token that names no call."""
-    strays = [refused(400, RejectionReason.TAMPERED, tool="order")]
+    strays = [rejected(400, RejectionReason.TAMPERED, tool="order")]
     return write(folder / "calls.jsonl", [*retry_call(), *live_call(), *pending_call(), *strays])

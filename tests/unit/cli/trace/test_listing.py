@@ -8,7 +8,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from roundtrip.cli import main
-from tests.transcripts import AT, began, refused, write
+from tests.transcripts import AT, began, rejected, write
 from tests.unit.cli.trace.shelf import LIVE, PENDING, RETRY, shelf
 
 
@@ -105,20 +105,20 @@ def test_filters_that_mean_nothing_are_rejected(
 
 def test_no_match_exits_like_grep(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "ls", "--tool", "none", str(path)]) == 1
-    assert capsys.readouterr().out == "and 1 token refused that name no call (--refusals lists them)\n"
+    assert capsys.readouterr().out == "and 1 token rejected that name no call (--rejections lists them)\n"
 
 
 def test_rejections_without_a_call_are_listed_and_explained(
     tmp_path: Path, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["trace", "ls", "--refusals", str(path)]) == 0
+    assert main(["trace", "ls", "--rejections", str(path)]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("2026-11-18 11:13:20  tampered\n    Instance 'a' refused the token")
-    assert main(["trace", "ls", "--refusals", "--json", str(path)]) == 0
+    assert out.startswith("2026-11-18 11:13:20  tampered\n    Instance 'a' rejected the token")
+    assert main(["trace", "ls", "--rejections", "--json", str(path)]) == 0
     (told,) = json.loads(capsys.readouterr().out)
     assert told["reason"] == "tampered"
     assert "changed after it had been signed" in told["text"]
-    assert main(["trace", "ls", "--refusals", "--reason", "expired", str(path)]) == 1
+    assert main(["trace", "ls", "--rejections", "--reason", "expired", str(path)]) == 1
 
 
 def test_a_directory_and_the_environment_name_transcripts_too(
@@ -163,9 +163,9 @@ def test_an_empty_transcript_has_no_calls(tmp_path: Path, capsys: pytest.Capture
 
 def test_hostile_names_reach_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hostile = "a\x1b[2J\x9b31m\u202e\u2028\r\nb\x7f[red]x[/red]"
-    lines = [began(call=hostile, tool=hostile, instance=hostile), refused(tool=hostile, instance=hostile)]
+    lines = [began(call=hostile, tool=hostile, instance=hostile), rejected(tool=hostile, instance=hostile)]
     path = write(tmp_path / "calls.jsonl", lines)
-    for arguments in (["ls"], ["ls", "--json"], ["ls", "--refusals"], ["ls", "--refusals", "--json"]):
+    for arguments in (["ls"], ["ls", "--json"], ["ls", "--rejections"], ["ls", "--rejections", "--json"]):
         assert main(["trace", *arguments, str(path)]) == 0
         out = capsys.readouterr().out
         assert out.replace("\n", "").isprintable()

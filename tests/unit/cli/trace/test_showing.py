@@ -104,7 +104,7 @@ def test_json_has_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert call["asked"][2]["questions"][0]["reason"] == "reworded"
     assert [found["action"] for found in call["asked"][2]["answers"]] == ["accept", "decline"]
     assert [serving["ends"] for serving in call["servings"]] == ["asked", "asked", "asked", "completed"]
-    assert call["refused"][0]["reason"] == "expired"
+    assert call["rejected"][0]["reason"] == "expired"
     assert call["ended"]["result"] == {"value": "ordered"}
     assert (
         call["marks"]["format"] == ["asked", None, "asked again", None] or call["marks"]["format"][2] == "asked again"
@@ -151,7 +151,7 @@ def test_hostile_text_is_spelled_out(tmp_path: Path, capsys: pytest.CaptureFixtu
             token={"bytes": 1, "added": [evil]},
         ),
         began(10, call=evil, leg=2, round=1),
-        ended(11, call=evil, leg=2, result=value, refusal=evil, error={"type": evil, "text": {"value": evil}}),
+        ended(11, call=evil, leg=2, result=value, decline=evil, error={"type": evil, "text": {"value": evil}}),
     ]
     path = write(tmp_path / "calls.jsonl", lines)
     for view in (["show"], ["show", "--json"], ["explain"], ["explain", "--all"], ["explain", "--json"]):

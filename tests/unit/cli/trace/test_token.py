@@ -126,7 +126,7 @@ def test_unverified_token_shows_its_reason_and_exits_with_one(
     if as_json:
         assert json.loads(shown)["reason"] == reason
     else:
-        assert f"refused    {reason}" in shown
+        assert f"rejected   {reason}" in shown
         assert "signature  not valid: whoever held the token may have written what follows" in shown
         assert "call       call-1" in shown
 

@@ -106,8 +106,8 @@ def test_unwritable_place_warns_once_per_outage(tmp_path: Path, caplog: pytest.L
         blocked.unlink()
         file.append(b"kept\n")
         file.append(b"kept\n")
-    refused, mended = [record.getMessage() for record in caplog.records]
-    assert "cannot write the transcript" in refused
+    rejected, mended = [record.getMessage() for record in caplog.records]
+    assert "cannot write the transcript" in rejected
     assert mended.endswith("is written again; lines are missing")
     assert (blocked / "calls.jsonl").read_bytes() == b"kept\nkept\n"
 

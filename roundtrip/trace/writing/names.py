@@ -1,52 +1,26 @@
-"""What spans, their events and their attributes are called, in what is exported and in what is sent live."""
+"""Names that other programs use: environment variables, OpenTelemetry spans, span events and attributes.
+
+`Telemetry` sends these spans live, and `roundtrip trace export --otlp` makes them of a transcript.
+"""
 
 from typing import Final
 
-__all__ = [
-    "ANSWERED",
-    "ASKED",
-    "ATTEMPT",
-    "BODIES",
-    "BUILD",
-    "CALL",
-    "ERA",
-    "ERROR_TYPE",
-    "EVENT",
-    "INSTANCE",
-    "KEY",
-    "KEYS",
-    "LEG",
-    "LEG_SPAN",
-    "METHOD",
-    "MOVED",
-    "PENDING",
-    "PROTOCOL",
-    "REASON",
-    "REFUSED_SPAN",
-    "ROUND",
-    "SCOPE",
-    "STATE",
-    "TOKEN_IN",
-    "TOKEN_OUT",
-    "TOOL",
-    "TOOL_ERROR",
-    "WAITED",
-    "WITHIN",
-]
+TRACE_VARIABLE: Final = "ROUNDTRIP_TRACE"
+REVEAL_VARIABLE: Final = "ROUNDTRIP_TRACE_REVEAL"
 
 SCOPE: Final = "roundtrip"
 """The instrumentation scope."""
 
-# Spans, each followed by the name of the tool.
+# Spans; the name of the tool follows.
 LEG_SPAN: Final = "roundtrip.leg"
-REFUSED_SPAN: Final = "roundtrip.refused"
+REJECTED_SPAN: Final = "roundtrip.rejected"
 
 # Events of a leg's span.
 ASKED: Final = "roundtrip.asked"
 """One question went out."""
 ANSWERED: Final = "roundtrip.answered"
 MOVED: Final = "roundtrip.moved"
-"""The machine took a step."""
+"""The call's machine made a transition."""
 
 # Attributes.
 CALL: Final = "roundtrip.call"
@@ -64,17 +38,17 @@ KEYS: Final = "roundtrip.keys"
 ATTEMPT: Final = "roundtrip.attempt"
 EVENT: Final = "roundtrip.event"
 WAITED: Final = "roundtrip.waited"
-"""Seconds for which the answers were waited for."""
+"""Seconds from the questions to their answers."""
 BODIES: Final = "roundtrip.bodies"
 WITHIN: Final = "roundtrip.within"
 TOKEN_IN: Final = "roundtrip.token.received_bytes"  # noqa: S105 - a size
 TOKEN_OUT: Final = "roundtrip.token.sent_bytes"  # noqa: S105 - a size
 
-# Attributes that others gave their names.
+# Attributes of OpenTelemetry's own conventions.
 METHOD: Final = "mcp.method.name"
 PROTOCOL: Final = "mcp.protocol.version"
 ERROR_TYPE: Final = "error.type"
 INSTANCE: Final = "service.instance.id"
 
 TOOL_ERROR: Final = "tool_error"
-"""The `error.type` of a result that says it is an error, as the SDK's own spans have it."""
+"""The `error.type` of a result with `isError`, as the SDK's own spans have it."""

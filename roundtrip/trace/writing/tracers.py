@@ -1,0 +1,148 @@
+"""Build the tracers of a server from `Server(trace=...)` and the environment, and shield calls from their errors."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, cast
+
+from roundtrip.machine.call import Step
+from roundtrip.machine.facts import Watch
+from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
+from roundtrip.tracing import Beginning, LinkedWatch, TokenRejection, Tracer, Unfailing
+
+__all__ = ["FunctionTracer", "Trace", "Tracers", "tracers_of"]
+
+logger = logging.getLogger("roundtrip")
+
+OneTrace = str | os.PathLike[str] | Tracer | Callable[[Any], None]
+Trace = OneTrace | Sequence[OneTrace] | Literal[False] | None
+
+
+class FunctionTracer:
+    """Tracer that calls a plain function with each `Step` of each call, and with each `TokenRejection`."""
+
+    def __init__(self, function: Callable[[Any], None]) -> None:
+        self._function = function
+
+    def begin(self, beginning: Beginning) -> Watch:
+        """Return a watch that passes on steps and ignores other facts."""
+        del beginning
+        function = self._function
+
+        def watch(fact: Any) -> None:
+            if isinstance(fact, Step):
+                function(fact)
+
+        return watch
+
+    def reject(self, rejection: TokenRejection) -> None:
+        """Pass on a rejected token."""
+        self._function(rejection)
+
+
+class Tracers:
+    """All tracers of a server as one; none of them can end the call that it watches."""
+
+    def __init__(self, tracers: Iterable[Tracer]) -> None:
+        self._set(tuple(tracers))
+
+    def _set(self, tracers: tuple[Tracer, ...]) -> None:
+        self._tracers = tracers
+        # The usual recorded server has one recorder and nothing else; its watch is called directly.
+        self._unfailing = len(tracers) == 1 and isinstance(tracers[0], Unfailing)
+
+    def add(self, tracer: Tracer) -> None:
+        """Have one more tracer watch the requests that begin from now on."""
+        self._set((*self._tracers, tracer))
+
+    def remove(self, tracer: Tracer) -> None:
+        """Remove a tracer that was added."""
+        self._set(tuple(one for one in self._tracers if one is not tracer))
+
+    def __bool__(self) -> bool:
+        return bool(self._tracers)
+
+    def begin(self, beginning: Beginning) -> Watch:
+        """Return a watch that passes each fact to the watches of all tracers."""
+        watches: list[Watch] = []
+        for tracer in self._tracers:
+            try:
+                watches.append(tracer.begin(beginning))
+            except Exception:
+                logger.exception("a tracer failed at the beginning of a call, and will not see this call")
+        if self._unfailing and watches:
+            return watches[0]
+
+        def watch(fact: Any) -> None:
+            for each in watches:
+                try:
+                    each(fact)
+                except Exception:
+                    logger.exception("a tracer failed on %s; the call is not affected", type(fact).__name__)
+
+        # A token has room for one `traceparent`.
+        linked = next((each for each in watches if isinstance(each, LinkedWatch)), None)
+        return watch if linked is None else LinkedWatch(watch, linked.traceparent)
+
+    def reject(self, rejection: TokenRejection) -> None:
+        """Report a rejected token to all tracers."""
+        for tracer in self._tracers:
+            try:
+                tracer.reject(rejection)
+            except Exception:
+                logger.exception("a tracer failed on a rejected token")
+
+
+def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | None) -> Tracers:
+    """Return the tracers that a server asks for.
+
+    The recorder of `ROUNDTRIP_TRACE` is added, unless `trace` has a recorder or is `False`.
+
+    Args:
+        trace: The argument of `Server(trace=...)`.
+        environment: The variables of the process.
+        key: The key for the digests of recorders; without it, each recorder has a key of its own.
+
+    Raises:
+        TypeError: An element of `trace` is not a path, a tracer or a function.
+        ValueError: `ROUNDTRIP_TRACE_REVEAL` has an unknown name.
+    """
+    path = environment.get(TRACE_VARIABLE)
+    if trace is False or (trace is None and not path):
+        return Tracers(())
+    # Imported here, as most servers record nothing.
+    from roundtrip.trace.writing.recorder import Recorder
+
+    given = cast("Sequence[Any]", trace) if isinstance(trace, list | tuple) else () if trace is None else (trace,)
+    tracers = [_tracer(one, of_path=Recorder) for one in given]
+    if path and not any(isinstance(tracer, Recorder) for tracer in tracers):
+        tracers.append(Recorder(path, reveal=_revealed(environment.get(REVEAL_VARIABLE, ""))))
+    for tracer in tracers:
+        if isinstance(tracer, Recorder) and key is not None:
+            tracer.use_key(key)
+    return Tracers(tracers)
+
+
+def _tracer(given: Any, *, of_path: Callable[[str | os.PathLike[str]], Tracer]) -> Tracer:
+    if isinstance(given, str | os.PathLike):
+        return of_path(cast("str | os.PathLike[str]", given))
+    if isinstance(given, Tracer):
+        return given
+    if callable(given):
+        return FunctionTracer(cast("Callable[[Any], None]", given))
+    raise TypeError(
+        f"trace= must be a path, a Recorder, another tracer, a function, or a list of those, got {type(given).__name__}"
+    )
+
+
+def _revealed(text: str) -> Any:
+    from roundtrip.trace.writing.redaction import read_reveal
+
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    try:
+        read_reveal(names)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise ValueError(f"{REVEAL_VARIABLE}: {error}") from error
+    return names
