@@ -1,8 +1,6 @@
 """roundtrip: MCP servers whose tools can ask, and resume on any instance."""
 
-from typing import TYPE_CHECKING
-
-from roundtrip.on_demand import on_demand
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver.exceptions import ToolError
@@ -64,33 +62,35 @@ __all__ = [
 
 if not TYPE_CHECKING:
     # The command line shows its help without the SDK, and a server does not pay for what it does not use.
-    __getattr__ = on_demand(
-        __name__,
-        {
-            "mcp.server.mcpserver.exceptions": ["ToolError"],
-            "roundtrip.questions.markers": ["Elicit", "ElicitUrl", "ListRoots", "Sample"],
-            "roundtrip.questions.outcomes": [
-                "AcceptedElicitation",
-                "CancelledElicitation",
-                "DeclinedElicitation",
-                "ElicitationResult",
-            ],
-            "roundtrip.questions.samples": ["Sampled"],
-            "roundtrip.errors": ["InvalidSignature", "RoundtripError"],
-            "roundtrip.resolvers.markers": ["Depends", "Resolve"],
-            "roundtrip.machine.call": ["Step"],
-            "roundtrip.machine.table": ["Event", "State"],
-            "roundtrip.trace.writing.recorder": ["Recorder"],
-            "roundtrip.trace.writing.telemetry": ["Telemetry"],
-            "roundtrip.server.content": ["Audio", "File", "Image", "ToolResult"],
-            "roundtrip.server.context": ["Context"],
-            "roundtrip.server.requests": ["get_access_token", "get_context", "get_http_headers", "get_request"],
-            "roundtrip.server.server": ["Server"],
-            "roundtrip.server.tools.options": ["tool"],
-            "roundtrip.tokens.tickets": ["Ticket"],
-        },
-        modules=["errors", "ledger"],
-    )
+    _HOMES: Final = {
+        "mcp.server.mcpserver.exceptions": ["ToolError"],
+        "roundtrip.questions.markers": ["Elicit", "ElicitUrl", "ListRoots", "Sample"],
+        "roundtrip.questions.outcomes": [
+            "AcceptedElicitation",
+            "CancelledElicitation",
+            "DeclinedElicitation",
+            "ElicitationResult",
+        ],
+        "roundtrip.questions.samples": ["Sampled"],
+        "roundtrip.errors": ["InvalidSignature", "RoundtripError"],
+        "roundtrip.resolvers.markers": ["Depends", "Resolve"],
+        "roundtrip.machine.call": ["Step"],
+        "roundtrip.machine.table": ["Event", "State"],
+        "roundtrip.trace.writing.recorder": ["Recorder"],
+        "roundtrip.trace.writing.telemetry": ["Telemetry"],
+        "roundtrip.server.content": ["Audio", "File", "Image", "ToolResult"],
+        "roundtrip.server.context": ["Context"],
+        "roundtrip.server.requests": ["get_access_token", "get_context", "get_http_headers", "get_request"],
+        "roundtrip.server.server": ["Server"],
+        "roundtrip.server.tools.options": ["tool"],
+        "roundtrip.tokens.tickets": ["Ticket"],
+    }
+
+    def __getattr__(name: str) -> Any:
+        # Imported here: the pytest plugin loads this package in every run of pytest.
+        from roundtrip.on_demand import load_public_name
+
+        return load_public_name(__name__, name, _HOMES, modules=["errors", "ledger"])
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

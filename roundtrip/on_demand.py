@@ -1,34 +1,36 @@
-"""Public names of a package that are imported when somebody first asks for them."""
+"""Import the public names of a package when they are first used."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-__all__ = ["on_demand"]
+__all__ = ["load_public_name"]
 
 
-def on_demand(package: str, homes: Mapping[str, Sequence[str]], *, modules: Sequence[str] = ()) -> Callable[[str], Any]:
-    """A `__getattr__` for a package.
+def load_public_name(
+    package: str, name: str, homes: Mapping[str, Sequence[str]], *, modules: Sequence[str] = ()
+) -> Any:
+    """Return a public name of a package, for the package's `__getattr__`.
 
-    Type checkers and editors must not see it: to them every attribute would exist, and none would have a type. They
-    read the same imports under `if TYPE_CHECKING`.
+    Hide that `__getattr__` from type checkers and editors, which would then accept every attribute and infer no type.
+    They read the same imports under `if TYPE_CHECKING`.
 
     Args:
-        package: Its name.
-        homes: Modules, and the names that are found in each.
-        modules: Its own modules that can be reached as its attributes.
+        package: The package's name.
+        name: The attribute.
+        homes: The public names of each module.
+        modules: The package's modules that are attributes of it.
+
+    Raises:
+        AttributeError: The package has no such name.
     """
-    home_of = {name: home for home, names in homes.items() for name in names}
-
-    def load(name: str) -> Any:
-        if name in modules:
-            return import_module(f"{package}.{name}")
-        if name not in home_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(home_of[name]), name)
-        # From now on it is found without coming here.
-        setattr(sys.modules[package], name, value)
-        return value
-
-    return load
+    if name in modules:
+        return import_module(f"{package}.{name}")
+    for home, names in homes.items():
+        if name in names:
+            value = getattr(import_module(home), name)
+            # The next use finds the attribute and does not come here.
+            setattr(sys.modules[package], name, value)
+            return value
+    raise AttributeError(f"module {package!r} has no attribute {name!r}")

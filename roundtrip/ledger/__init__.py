@@ -1,10 +1,10 @@
 """Ledgers: what has been done is written down, so that it is not done twice."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.ledger.contract import Claim, EntryState, Ledger, LedgerDown, Reach
 from roundtrip.ledger.memory import MemoryLedger
-from roundtrip.on_demand import on_demand
+from roundtrip.on_demand import load_public_name
 
 if TYPE_CHECKING:
     from roundtrip.ledger.redis import RedisLedger
@@ -14,9 +14,10 @@ __all__ = ["Claim", "EntryState", "Ledger", "LedgerDown", "MemoryLedger", "Reach
 
 if not TYPE_CHECKING:
     # Every server needs the one in memory.
-    __getattr__ = on_demand(
-        __name__, {"roundtrip.ledger.redis": ["RedisLedger"], "roundtrip.ledger.sqlite": ["SqliteLedger"]}
-    )
+    _HOMES: Final = {"roundtrip.ledger.redis": ["RedisLedger"], "roundtrip.ledger.sqlite": ["SqliteLedger"]}
+
+    def __getattr__(name: str) -> Any:
+        return load_public_name(__name__, name, _HOMES)
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

@@ -1,21 +1,24 @@
-"""What a test suite needs for tools that ask: scripted users who speak through a real client, on either era."""
+"""Test tools that ask: scripted users speak through a real client, on either era."""
 
-from roundtrip.client.legs import Era, LegRequest
-from roundtrip.testing.clocks import Clock
-from roundtrip.testing.comparing import assert_same_on_both_eras
-from roundtrip.testing.conversations import AskedQuestion, Conversation
-from roundtrip.testing.exploration.explored import Coverage, Explored, Path, PathAction, PathOutcome
-from roundtrip.testing.exploration.exploring import paths
-from roundtrip.testing.hosting import served
-from roundtrip.testing.leg_by_leg import LegByLeg
-from roundtrip.testing.networks.attacks import Delay, Eavesdrop, Garble, Interleave, Invent, Strip, Swap, Tamper
-from roundtrip.testing.networks.carrying import Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
-from roundtrip.testing.networks.deliveries import Breach, Inapplicable, LegDelivery
-from roundtrip.testing.networks.network import Network, Route
-from roundtrip.testing.scripts import ACCEPT, CANCEL, DECLINE, IGNORE, LEAVE, Answers, Reply
-from roundtrip.testing.steps import Steps
-from roundtrip.testing.users import Unanswered, Unused, User
-from roundtrip.testing.visits import PageUnfinished, Visit
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from roundtrip.client.legs import Era, LegRequest
+    from roundtrip.testing.clocks import Clock
+    from roundtrip.testing.comparing import assert_same_on_both_eras
+    from roundtrip.testing.conversations import AskedQuestion, Conversation
+    from roundtrip.testing.exploration.explored import Coverage, Explored, Path, PathAction, PathOutcome
+    from roundtrip.testing.exploration.exploring import paths
+    from roundtrip.testing.hosting import served
+    from roundtrip.testing.leg_by_leg import LegByLeg
+    from roundtrip.testing.networks.attacks import Delay, Eavesdrop, Garble, Interleave, Invent, Strip, Swap, Tamper
+    from roundtrip.testing.networks.carrying import Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
+    from roundtrip.testing.networks.deliveries import Breach, Inapplicable, LegDelivery
+    from roundtrip.testing.networks.network import Network, Route
+    from roundtrip.testing.scripts import ACCEPT, CANCEL, DECLINE, IGNORE, LEAVE, Answers, Reply
+    from roundtrip.testing.steps import Steps
+    from roundtrip.testing.users import Unanswered, Unused, User
+    from roundtrip.testing.visits import PageUnfinished, Visit
 
 __all__ = [
     "ACCEPT",
@@ -66,3 +69,41 @@ __all__ = [
     "paths",
     "served",
 ]
+
+if not TYPE_CHECKING:
+    # The pytest plugin imports parts of this package, and a test pays for those it uses.
+    _HOMES: Final = {
+        "roundtrip.client.legs": ["Era", "LegRequest"],
+        "roundtrip.testing.clocks": ["Clock"],
+        "roundtrip.testing.comparing": ["assert_same_on_both_eras"],
+        "roundtrip.testing.conversations": ["AskedQuestion", "Conversation"],
+        "roundtrip.testing.exploration.explored": ["Coverage", "Explored", "Path", "PathAction", "PathOutcome"],
+        "roundtrip.testing.exploration.exploring": ["paths"],
+        "roundtrip.testing.hosting": ["served"],
+        "roundtrip.testing.leg_by_leg": ["LegByLeg"],
+        "roundtrip.testing.networks.attacks": [
+            "Delay",
+            "Eavesdrop",
+            "Garble",
+            "Interleave",
+            "Invent",
+            "Strip",
+            "Swap",
+            "Tamper",
+        ],
+        "roundtrip.testing.networks.carrying": ["Deploy", "Drop", "Duplicate", "Hop", "Reorder", "Restart", "Rotate"],
+        "roundtrip.testing.networks.deliveries": ["Breach", "Inapplicable", "LegDelivery"],
+        "roundtrip.testing.networks.network": ["Network", "Route"],
+        "roundtrip.testing.scripts": ["ACCEPT", "CANCEL", "DECLINE", "IGNORE", "LEAVE", "Answers", "Reply"],
+        "roundtrip.testing.steps": ["Steps"],
+        "roundtrip.testing.users": ["Unanswered", "Unused", "User"],
+        "roundtrip.testing.visits": ["PageUnfinished", "Visit"],
+    }
+
+    def __getattr__(name: str) -> Any:
+        from roundtrip.on_demand import load_public_name
+
+        return load_public_name(__name__, name, _HOMES)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

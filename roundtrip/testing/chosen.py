@@ -1,36 +1,48 @@
-"""What the running test has chosen for its users: by its mark, or by a fixture that it takes."""
+"""The defaults of the running test's users, from its mark and its fixtures."""
 
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final, Literal
 
-from roundtrip.client.legs import Era
-from roundtrip.testing.networks.network import Network
+from roundtrip.client.legs import ERAS, Era
+from roundtrip.testing.networks.choosing import Stack, choose, name_of
+from roundtrip.testing.networks.fleet import Make
 from roundtrip.trace.writing.recorder import Recorder
 
-__all__ = ["CHOSEN", "Chosen", "UserDefaults"]
+__all__ = ["CHOSEN", "Chosen", "UserDefaults", "choices_for", "chosen_for_test"]
+
+_ERAS_BY_NAME: Final = {"retry": (Era.RETRY,), "live": (Era.LIVE,), "both": ERAS}
+_MARK_OPTIONS: Final = ("eras", "hostile", "without", "deploy", "secrets", "over")
 
 
 @dataclass(frozen=True, slots=True)
 class UserDefaults:
-    """How users speak that are not told it themselves."""
+    """Settings of users whose constructor leaves them out."""
 
     era: Era = Era.RETRY
-    network: tuple[Network, ...] = ()
-    """What their requests go through, outermost first."""
+    network: Stack = ()
+    """The networks that requests go through, outermost first."""
     over: Literal["memory", "http"] = "memory"
-    """How they speak to server objects."""
+    """The transport to server objects."""
     recorder: Recorder | None = None
-    """Writes down what roundtrip's servers in this process serve to them."""
+    """Records the legs that roundtrip's servers in this process serve."""
     wired: bool = False
-    """Whether every JSON-RPC message is kept; they speak HTTP then."""
+    """Whether every JSON-RPC message is kept; users speak HTTP then."""
     carried: list[str] = field(default_factory=list[str])
-    """What has been called through the networks."""
+    """The tools called through the networks."""
+
+    @property
+    def network_name(self) -> str:
+        """The name of its networks, as in a test's id."""
+        return name_of(self.network)
 
 
 class Chosen:
-    """The choice of the test that runs now.
+    """The defaults of the test that runs now.
 
-    A process runs one test at a time, in whatever threads and tasks. A context variable would not do: the task that
+    A process runs one test at a time, in any thread or asyncio task. A context variable would not do: the task that
     runs asynchronous tests keeps the context of its first fixture.
     """
 
@@ -38,13 +50,66 @@ class Chosen:
         self._now = UserDefaults()
 
     def get(self) -> UserDefaults:
-        """The choice."""
+        """Return the defaults."""
         return self._now
 
     def set(self, choice: UserDefaults) -> UserDefaults:
-        """Choose; what was chosen before, to be chosen again afterwards."""
+        """Replace the defaults, and return those before, for a later `set`."""
         before, self._now = self._now, choice
         return before
 
 
 CHOSEN: Final = Chosen()
+
+
+def choices_for(
+    eras: object = "both",
+    hostile: object = False,
+    without: Iterable[str] = (),
+    deploy: Make | None = None,
+    secrets: Sequence[str] = (),
+    over: Literal["memory", "http"] = "memory",
+    **unknown: object,
+) -> dict[str, UserDefaults]:
+    """Return the defaults of each run of a marked test, by the run's name.
+
+    Raises:
+        ValueError: An option of the mark is invalid.
+    """
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)} is no option of it; there are {', '.join(_MARK_OPTIONS)}")
+    chosen = _ERAS_BY_NAME.get(eras) if isinstance(eras, str) else None
+    if chosen is None:
+        raise ValueError(f"eras={eras!r}: eras are {', '.join(map(repr, _ERAS_BY_NAME))}")
+    if over not in ("memory", "http"):
+        raise ValueError(f"over={over!r}: it is 'memory' or 'http'")
+    if hostile is False and (without or deploy is not None or secrets):
+        raise ValueError("without=, deploy= and secrets= say something of hostile=, which is not there")
+    choices = {era.name.lower(): UserDefaults(era, over=over) for era in chosen}
+    for stack in choose(hostile, without=without, deploy=deploy, secrets=secrets):
+        name = name_of(stack)
+        alike = sum(one == name or one.startswith(f"{name}#") for one in choices)
+        choices[f"{name}#{alike + 1}" if alike else name] = UserDefaults(Era.RETRY, stack, over=over)
+    return choices
+
+
+@contextmanager
+def chosen_for_test(choice: UserDefaults | None, *, wired: bool, trace: Path | None) -> Generator[UserDefaults]:
+    """Use a choice for one test, inside a `with` block.
+
+    Args:
+        choice: The choice of the mark, if the test has one.
+        wired: Whether the test compares messages.
+        trace: The file of the test's transcript.
+    """
+    # Several tests, with other parameters, may share a choice.
+    choice = replace(choice or UserDefaults(), carried=[])
+    if wired:
+        choice = replace(choice, wired=True)
+    if trace is not None:
+        choice = replace(choice, recorder=Recorder(trace, reveal="all", instance="test"))
+    before = CHOSEN.set(choice)
+    try:
+        yield choice
+    finally:
+        CHOSEN.set(before)

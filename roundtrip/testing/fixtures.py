@@ -1,34 +1,23 @@
-"""Fixtures for tests of servers: the clock, functions of the graph that are replaced, and a transcript of the calls."""
+"""The values of the pytest fixtures `overrides` and `trace`."""
 
 from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from roundtrip.server.server import Server
-from roundtrip.testing.chosen import UserDefaults
-from roundtrip.testing.clocks import Clock
 from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.transcripts import read_files
 
-__all__ = ["Override", "Traces", "clock", "overrides", "trace"]
+__all__ = ["Override", "Traces", "overriding"]
 
 Override = Callable[[Server[Any], Mapping[Callable[..., Any], Callable[..., Any]]], None]
-"""Has functions run in the place of others, of the graph of one server, until the test ends."""
+"""Replaces functions in the graph of one server until the test ends."""
 
 
-@pytest.fixture
-def clock() -> Generator[Clock]:
-    """The time of day of this process, which stands still until the test moves it: `clock.advance(seconds=601)`."""
-    with Clock().set() as clock:
-        yield clock
-
-
-@pytest.fixture
-def overrides() -> Generator[Override]:
-    """Replaces resolvers, dependencies and gates for this test: `overrides(server, {fetch_price: lambda: 10})`."""
+@contextmanager
+def overriding() -> Generator[Override]:
+    """Yield a function that replaces functions of servers until the `with` block ends."""
     with ExitStack() as stack:
 
         def override(server: Server[Any], replacements: Mapping[Callable[..., Any], Callable[..., Any]]) -> None:
@@ -40,11 +29,11 @@ def overrides() -> Generator[Override]:
 
 
 class Traces:
-    """What the servers of a test's users tell of its calls, with all values revealed."""
+    """The transcript of a test's calls, with all values revealed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        """The transcript: `roundtrip trace show ID PATH` shows a call of it."""
+        """The transcript's file: `roundtrip trace show ID PATH` shows a call of it."""
 
     @property
     def calls(self) -> list[TracedCall]:
@@ -64,12 +53,3 @@ class Traces:
                 f"{len(calls)} calls were recorded: {', '.join(call.tool for call in calls) or 'none'}"
             )
         return calls[0]
-
-
-@pytest.fixture
-def trace(roundtrip_choice: UserDefaults) -> Traces:
-    """Records the calls of the test's users on roundtrip's servers in this process, as `Server(trace=...)` would."""
-    recorder = roundtrip_choice.recorder
-    if recorder is None:
-        pytest.fail("`trace` was asked for too late: take it as an argument of the test, or of a fixture of it")
-    return Traces(recorder.path)

@@ -1,8 +1,25 @@
-"""The plugin, tried by running pytest inside pytest."""
+"""The plugin, run by pytest inside pytest."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Final
 
 import pytest
 
+from roundtrip import pytest_plugin
+
 pytest_plugins = ["pytester"]
+
+UNUSED: Final = """
+import sys
+import pytest
+exit_code = pytest.main(["-q", "-p", "no:cacheprovider", "-p", "roundtrip.pytest_plugin", *sys.argv[1:]])
+print("exit code", int(exit_code))
+print(*sorted(sys.modules))
+"""
 
 SERVER = """
 from typing import Annotated
@@ -30,9 +47,12 @@ async def book(film: str, seat: Annotated[Seat, Resolve(seat)]) -> str:
 """
 
 
-def run(pytester: pytest.Pytester, test: str) -> pytest.RunResult:
+FIXTURES: Final = {name for name in pytest_plugin.__all__ if not name.startswith("pytest_")}
+
+
+def run(pytester: pytest.Pytester, test: str, *options: str) -> pytest.RunResult:
     pytester.makepyfile(SERVER + test)
-    return pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+    return pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider", "-p", "no:xdist", *options)
 
 
 def test_a_marked_test_runs_on_each_era(pytester: pytest.Pytester) -> None:
@@ -174,3 +194,71 @@ def test_options_without_effect_are_an_error(pytester: pytest.Pytester, mark: st
     result = run(pytester, f"@pytest.mark.roundtrip({mark})\nasync def test_it():\n    pass\n")
     assert result.ret != 0
     result.stdout.fnmatch_lines([f"*{says}*"])
+
+
+def test_unused_plugin_imports_two_small_modules(tmp_path: Path) -> None:
+    (tmp_path / "test_one.py").write_text("def test_one(): pass\n")
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-c", UNUSED, "--rootdir=.", "test_one.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    *_, exit_code, modules = done.stdout.splitlines()
+    assert exit_code == "exit code 0"
+    imported = set(modules.split())
+    assert {name for name in imported if name.startswith("roundtrip")} == {"roundtrip", "roundtrip.pytest_plugin"}
+    assert not imported & {"anyio", "hypothesis", "mcp", "mcp_types", "pydantic", "syrupy"}
+
+
+def test_entry_point_names_the_plugin() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"roundtrip": pytest_plugin.__name__}
+
+
+def test_every_fixture_and_option_works(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+import time
+from roundtrip.testing import Era
+from tests.unit.testing.test_plugin import FIXTURES
+
+CINEMA = Server("cinema", keys=[b"k" * 32])
+
+async def price():
+    return 12
+
+async def pays(price: Annotated[int, Resolve(price)]) -> Elicit[bool]:
+    return Elicit(f"It is {price}. Do you pay?", bool)
+
+@CINEMA.tool()
+async def buy(pays: Annotated[bool, Resolve(pays)]) -> str:
+    return f"paid: {pays}"
+
+def make(keys):
+    return CINEMA
+
+@pytest.mark.roundtrip(
+    eras="retry", hostile=["hop", "drop", "deploy", "eavesdrop"], without=["drop"], deploy=make,
+    secrets=["4711"], over="http",
+)
+async def test_everything(
+    call_snapshot, clock, overrides, roundtrip_choice, roundtrip_era, trace, wire_snapshot, request
+):
+    assert not FIXTURES - set(request.fixturenames)
+    assert time.time() == clock.now
+    overrides(CINEMA, {price: lambda: 8})
+    call = await User(make, {"pays": True}, allow_error=True).call("buy")
+    assert roundtrip_choice.over == "http"
+    assert roundtrip_era is Era.RETRY
+    assert call.questions[0].message == "It is 8. Do you pay?"
+    if not roundtrip_choice.network:
+        assert trace.call.tool == "buy"
+        assert call == call_snapshot
+        assert call == wire_snapshot
+""",
+        "--snapshot-update",
+    )
+    result.assert_outcomes(passed=4)
+    assert {file.suffix for file in pytester.path.rglob("__snapshots__/*/*")} == {".txt", ".wire"}
+    assert "@pytest.mark.roundtrip(eras='both'" in pytester.runpytest_inprocess("--markers").stdout.str()

@@ -1,0 +1,172 @@
+"""The pytest plugin: a mark that runs tests on both eras and under hostile networks, and fixtures.
+
+Every pytest run in an environment with roundtrip imports this module, so each hook and fixture imports what it needs.
+"""
+
+import sys
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pytest
+
+if TYPE_CHECKING:
+    from roundtrip.client.legs import Era
+    from roundtrip.testing.chosen import UserDefaults
+    from roundtrip.testing.clocks import Clock
+    from roundtrip.testing.fixtures import Override, Traces
+    from roundtrip.testing.snapshots.extension import CallSnapshot
+
+__all__ = [
+    "call_snapshot",
+    "clock",
+    "overrides",
+    "pytest_configure",
+    "pytest_generate_tests",
+    "pytest_pyfunc_call",
+    "roundtrip_choice",
+    "roundtrip_era",
+    "trace",
+    "wire_snapshot",
+]
+
+_RECORDING_FIXTURES: Final = frozenset({"trace", "wire_snapshot"})
+"""Fixtures that must be known before the first call of a test."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark."""
+    config.addinivalue_line(
+        "markers",
+        "roundtrip(eras='both', hostile=False, without=(), deploy=None, secrets=(), over='memory'): run the test on "
+        "these eras of the protocol ('retry', 'live' or 'both'), and under hostile networks (True for all, or a list)",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a marked test once for each of its eras and networks, and a test that takes `roundtrip_era` on both eras."""
+    options = _mark_options(metafunc.definition)
+    if options is None and "roundtrip_era" not in metafunc.fixturenames:
+        return
+    from roundtrip.testing.chosen import choices_for
+
+    try:
+        choices = choices_for(**options or {})
+    except ValueError as error:
+        raise pytest.UsageError(f"{metafunc.definition.nodeid}: @pytest.mark.roundtrip: {error}") from None
+    metafunc.parametrize("roundtrip_choice", list(choices.values()), ids=list(choices), indirect=True)
+
+
+def _mark_options(item: pytest.Function) -> dict[str, Any] | None:
+    """Merge the options of a test's marks, of which the nearest wins; None without a mark."""
+    options: dict[str, Any] = {}
+    marked = False
+    for mark in item.iter_markers("roundtrip"):
+        marked = True
+        if len(mark.args) > 1:
+            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roundtrip takes everything but the eras by keyword")
+        given: dict[str, Any] = {"eras": mark.args[0]} if mark.args else {}
+        options = {**given, **mark.kwargs, **options}
+    return options if marked else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Skip a test whose network does not fit its user, and fail one that sent nothing through its network."""
+    try:
+        returned = yield
+    except Exception as error:
+        # The class exists only if a test has imported its module.
+        deliveries = sys.modules.get("roundtrip.testing.networks.deliveries")
+        if deliveries is not None and isinstance(error, deliveries.Inapplicable):
+            pytest.skip(str(error))
+        raise
+    choice: UserDefaults | None = cast("Any", pyfuncitem.funcargs.get("roundtrip_choice"))
+    if choice is not None and choice.network and not choice.carried:
+        pytest.fail(f"no call of this test went through the network {choice.network_name!r}", pytrace=False)
+    return returned
+
+
+# Every test has this fixture: only fixtures of a test can be parametrized.
+@pytest.fixture(autouse=True)
+def roundtrip_choice(request: pytest.FixtureRequest) -> "Generator[UserDefaults | None]":
+    """Set the defaults of the test's users: their era, their network and their transport."""
+    choice: UserDefaults | None = getattr(request, "param", None)
+    if choice is None and request.node.get_closest_marker("roundtrip") is not None:
+        pytest.fail(
+            "@pytest.mark.roundtrip has no effect here: on a method of unittest's TestCase, or added when tests "
+            "had been collected (by an item's add_marker, or marks= of pytest.param)",
+            pytrace=False,
+        )
+    if choice is None and _RECORDING_FIXTURES.isdisjoint(request.fixturenames):
+        yield None
+        return
+    from roundtrip.testing.chosen import chosen_for_test
+
+    path = request.getfixturevalue("tmp_path") / "trace.jsonl" if "trace" in request.fixturenames else None
+    with chosen_for_test(choice, wired="wire_snapshot" in request.fixturenames, trace=path) as chosen:
+        yield chosen
+
+
+@pytest.fixture
+def roundtrip_era(roundtrip_choice: "UserDefaults") -> "Era":
+    """The era of the test and its users. A test that takes it runs on both eras."""
+    return roundtrip_choice.era
+
+
+@pytest.fixture
+def clock() -> "Generator[Clock]":
+    """The time of day of this process, which stands still until the test moves it: `clock.advance(seconds=601)`."""
+    from roundtrip.testing.clocks import Clock
+
+    with Clock().set() as clock:
+        yield clock
+
+
+@pytest.fixture
+def overrides() -> "Generator[Override]":
+    """Replaces resolvers, dependencies and gates for this test: `overrides(server, {fetch_price: lambda: 10})`."""
+    from roundtrip.testing.fixtures import overriding
+
+    with overriding() as override:
+        yield override
+
+
+@pytest.fixture
+def trace(roundtrip_choice: "UserDefaults | None") -> "Traces":
+    """Records the calls of the test's users on roundtrip's servers in this process, as `Server(trace=...)` would."""
+    if roundtrip_choice is None or roundtrip_choice.recorder is None:
+        pytest.fail("`trace` was asked for too late: take it as an argument of the test, or of a fixture of it")
+    from roundtrip.testing.fixtures import Traces
+
+    return Traces(roundtrip_choice.recorder.path)
+
+
+@pytest.fixture
+def call_snapshot(request: pytest.FixtureRequest) -> "CallSnapshot":
+    """Compares a call with a readable text in `__snapshots__`: `assert call == call_snapshot`.
+
+    `pytest --snapshot-update` writes it. `call_snapshot.redacting("card")` leaves out the values of fields.
+    """
+    return _snapshot(request, "call")
+
+
+@pytest.fixture
+def wire_snapshot(request: pytest.FixtureRequest) -> "CallSnapshot":
+    """Compares every JSON-RPC message of a call, as `call_snapshot`. The test's users keep them, and speak HTTP."""
+    return _snapshot(request, "wire")
+
+
+def _snapshot(request: pytest.FixtureRequest, kind: str) -> "CallSnapshot":
+    try:
+        from syrupy.assertion import SnapshotAssertion
+    except ModuleNotFoundError:
+        pytest.fail(f"{request.fixturename} needs syrupy: pip install 'roundtrip[testing]'", pytrace=False)
+    try:
+        snapshot = request.getfixturevalue("snapshot")
+    except pytest.FixtureLookupError:
+        pytest.fail(f"{request.fixturename} needs syrupy's plugin, and pytest was run without it", pytrace=False)
+    if not isinstance(snapshot, SnapshotAssertion):
+        pytest.fail("the fixture `snapshot` is not syrupy's: another plugin has one of that name", pytrace=False)
+    from roundtrip.testing.snapshots.extension import CallSnapshot, CallSnapshotExtension, WireSnapshotExtension
+
+    return CallSnapshot.like(snapshot, WireSnapshotExtension if kind == "wire" else CallSnapshotExtension)
