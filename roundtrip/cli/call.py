@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, Root
     from pydantic import BaseModel
 
-    from roundtrip.client.endings import ExitCode
+    from roundtrip.client.failures import ExitCode
 
 __all__ = ["COMMAND"]
 
@@ -83,7 +83,7 @@ def _configure(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace) -> int:
-    from roundtrip.client.endings import CallFailed
+    from roundtrip.client.failures import CallFailed
 
     try:
         return _call(arguments)
@@ -98,7 +98,7 @@ def _call(arguments: Namespace) -> "ExitCode":
 
     from roundtrip.client.answers import NO_ANSWERS, read_answers
     from roundtrip.client.call import Called, CallPlan, carry_out
-    from roundtrip.client.endings import CallFailed, ExitCode
+    from roundtrip.client.failures import CallFailed, ExitCode
     from roundtrip.client.legs import Era
     from roundtrip.client.showing import text_of_result, text_of_tools
     from roundtrip.client.targets import target_of

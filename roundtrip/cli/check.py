@@ -52,7 +52,7 @@ def _run(arguments: Namespace) -> int:
     from roundtrip.checking.telling import as_data, as_text, summary
     from roundtrip.checking.verdicts import Verdict
     from roundtrip.cli.trace.sources import json_text, load
-    from roundtrip.client.trouble import innermost
+    from roundtrip.client.failures import innermost
     from roundtrip.safe_text import printable
     from roundtrip.server.probe import PROBE_TOOL
 

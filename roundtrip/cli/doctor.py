@@ -59,7 +59,7 @@ def _run(arguments: Namespace) -> int:
 
     from roundtrip.cli.trace.sources import json_text
     from roundtrip.cli.trace.terminal import Screen
-    from roundtrip.client.endings import CallFailed
+    from roundtrip.client.failures import CallFailed
     from roundtrip.client.targets import target_of
     from roundtrip.doctor.findings import Level, findings_of
     from roundtrip.doctor.probing import observe

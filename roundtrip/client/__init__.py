@@ -1,1 +1,1 @@
-"""What our own clients have in common: `roundtrip call`, `roundtrip check` and the testing kit."""
+"""The client of `roundtrip call`, and the driver that the other commands and the testing kit use."""

@@ -1,36 +1,52 @@
-"""Answers that were written down before, for scripts: `--answers FILE`.
+"""Answers to a server's questions: from a file (`--answers FILE`), else from the person at the terminal.
 
 The file holds either one object, with an answer per question key, or a list of objects with `answer` and, optionally,
-the `key` or the `message` (a regular expression) of the questions it is for. An entry with neither is for the next
-question that no other entry is for. Keys are not on the wire of the live era: there an entry that has one and no
-`message` is taken in order too.
+`key` or `message` (a regular expression). An entry with neither answers the next question without an entry of its own.
+The live era has no keys on the wire: there an entry with a key and no `message` is taken in order too.
 """
 
 import json
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard, cast
 
+import anyio
 from mcp_types import (
+    INVALID_REQUEST,
+    CreateMessageRequest,
+    CreateMessageRequestParams,
     CreateMessageResult,
+    ElicitRequest,
     ElicitRequestFormParams,
     ElicitRequestURLParams,
     ElicitResult,
+    ErrorData,
+    InputRequest,
+    InputResponse,
+    ListRootsResult,
+    Root,
     TextContent,
 )
 
-from roundtrip.client.endings import CallFailed
+from roundtrip.client.failures import CallFailed
 from roundtrip.client.fields import FieldInvalid
 from roundtrip.client.forms import check_content
+from roundtrip.client.person import PersonAtTerminal, show_page
+from roundtrip.client.terminal import Terminal
+from roundtrip.safe_text import printable
 
-__all__ = ["NO_ANSWERS", "AnswerFile", "answered_form", "answered_page", "answered_request", "read_answers"]
+__all__ = ["DECLINED", "NO_ANSWERS", "AnswerFile", "Answering", "kind_of_question", "read_answers"]
+
+DECLINED: Final = ErrorData(code=INVALID_REQUEST, message="The user declined to answer")
 
 _ACTIONS: Final = ("accept", "decline", "cancel")
-_MOST_FIELDS: Final = 10
-_LONGEST_FIELD: Final = 60
-_ENTRY: Final = frozenset({"key", "message", "answer"})
+_ENTRY_KEYS: Final = frozenset({"key", "message", "answer"})
+_MAX_NAMED_FIELDS: Final = 10
+_MAX_FIELD_CHARS: Final = 60
+_MAX_MESSAGE_CHARS: Final = 80
 
 
 @dataclass(slots=True)
@@ -42,35 +58,36 @@ class _AnswerEntry:
 
 
 class AnswerFile:
-    """The answers of one file; those that are given in order are given once."""
+    """The answers of one file. An entry that is taken in order is used once."""
 
     def __init__(self, entries: list[_AnswerEntry]) -> None:
         self._entries = entries
 
-    def find(self, key: str | None, message: str) -> tuple[bool, Any]:
-        """Whether there is an answer to a question, and which; without a key on the live era."""
+    def find(self, key: str | None, message: str) -> _AnswerEntry | None:
+        """Return the entry for a question; its key is None on the live era."""
         for entry in self._entries:
             if entry.key is not None and entry.key == key:
-                return True, entry.answer
-        for entry in self._entries:
-            # An entry with a key that was not this question's is not for it, whatever its message says.
-            if entry.message is not None and None in (key, entry.key) and entry.message.search(message):
-                return True, entry.answer
-        for entry in self._entries:
-            if not entry.used and entry.message is None and None in (key, entry.key):
+                return entry
+        # An entry with the key of another question is not for this one, even if its message fits.
+        rest = [entry for entry in self._entries if None in (key, entry.key)]
+        for entry in rest:
+            if entry.message is not None and entry.message.search(message):
+                return entry
+        for entry in rest:
+            if not entry.used and entry.message is None:
                 entry.used = True
-                return True, entry.answer
-        return False, None
+                return entry
+        return None
 
 
 NO_ANSWERS: Final = AnswerFile([])
 
 
 def read_answers(file: str) -> AnswerFile:
-    """The answers of a file, or of standard input (`-`).
+    """Read the answers of a file, or of standard input (`-`).
 
     Raises:
-        CallFailed: It cannot be read, or is no such file.
+        CallFailed: The file cannot be read, or its content is invalid.
     """
     shown = "standard input" if file == "-" else repr(file)
     try:
@@ -84,39 +101,111 @@ def read_answers(file: str) -> AnswerFile:
         return AnswerFile([_AnswerEntry(answer, key) for key, answer in cast("dict[str, Any]", written).items()])
     if isinstance(written, list):
         return AnswerFile([_entry(entry, shown, n) for n, entry in enumerate(cast("list[Any]", written), 1)])
-    raise CallFailed(f"the answers in {shown} have to be an object (an answer per question key) or a list of objects")
+    raise CallFailed(f"the answers in {shown} must be an object (an answer per question key) or a list of objects")
 
 
 def _entry(written: Any, file: str, number: int) -> _AnswerEntry:
     where = f"entry {number} of the answers in {file}"
-    if (
-        not isinstance(written, dict)
-        or "answer" not in written
-        or not _ENTRY.issuperset(cast("dict[str, Any]", written))
-    ):
-        raise CallFailed(f"{where} has to be an object with 'answer' and, optionally, 'key' or 'message'")
-    parts = cast("dict[str, Any]", written)
+    parts = cast("dict[str, Any]", written) if isinstance(written, dict) else {}
+    if "answer" not in parts or not _ENTRY_KEYS.issuperset(parts):
+        raise CallFailed(f"{where} must be an object with 'answer' and, optionally, 'key' or 'message'")
     key, message = parts.get("key"), parts.get("message")
     if not isinstance(key, str | None) or not isinstance(message, str | None):
-        raise CallFailed(f"{where}: 'key' and 'message' have to be text")
+        raise CallFailed(f"{where}: 'key' and 'message' must be text")
     try:
         return _AnswerEntry(parts["answer"], key, re.compile(message) if message is not None else None)
     except re.error as error:
-        raise CallFailed(f"{where}: 'message' is no regular expression: {error}") from error
+        raise CallFailed(f"{where}: 'message' must be a regular expression: {error}") from error
 
 
-def answered_form(form: ElicitRequestFormParams, answer: Any, name: str) -> ElicitResult:
-    """The answer to a form: its content as an object, or `accept` (with the defaults), `decline` or `cancel`.
+class Answering:
+    """Answers the questions of one call, one at a time even if the server asks several at once."""
 
-    Raises:
-        CallFailed: It does not fit the form.
-    """
-    if isinstance(answer, str) and answer in _ACTIONS and answer != "accept":
+    def __init__(self, terminal: Terminal, answers: AnswerFile, roots: Sequence[Root]) -> None:
+        self._terminal = terminal
+        self._person = PersonAtTerminal(terminal)
+        self._answers = answers
+        self._roots = list(roots)
+        self._turn = anyio.Lock()
+        self.declined = False
+        """True once a question was declined or canceled."""
+
+    async def answer(self, request: InputRequest, *, key: str | None = None) -> InputResponse | ErrorData:
+        """Answer one question; a declined question for a model is answered with an error.
+
+        Raises:
+            CallFailed: The question has no answer, or the answer in the file does not fit.
+        """
+        async with self._turn:
+            if isinstance(request, ElicitRequest):
+                elicited = await self._elicit(request, key)
+                self.declined |= elicited.action != "accept"
+                return elicited
+            if isinstance(request, CreateMessageRequest):
+                message = await self._sample(request.params, key)
+                self.declined |= message is None
+                return DECLINED if message is None else message
+            return ListRootsResult(roots=self._roots)
+
+    async def _elicit(self, request: ElicitRequest, key: str | None) -> ElicitResult:
+        params = request.params
+        name = _name_of(key, params.message)
+        entry = self._answers.find(key, params.message)
+        if entry is None:
+            self._announce(key, name)
+        if isinstance(params, ElicitRequestURLParams):
+            if entry is None:
+                return await self._person.visit(params)
+            show_page(self._terminal, params)
+            return _written_page(entry.answer, name)
+        return await self._person.fill_in(params) if entry is None else _written_form(params, entry.answer, name)
+
+    async def _sample(self, params: CreateMessageRequestParams, key: str | None) -> CreateMessageResult | None:
+        blocks = [block for said in reversed(params.messages) for block in said.content_as_list]
+        message = next((block.text for block in blocks if isinstance(block, TextContent)), "")
+        name = _name_of(key, message)
+        entry = self._answers.find(key, message)
+        if entry is not None:
+            return _written_message(entry.answer, name)
+        self._announce(key, name)
+        return await self._person.stand_in(params)
+
+    def _announce(self, key: str | None, name: str) -> None:
+        """Introduce a question that the person has to answer."""
+        if not self._terminal.has_person:
+            raise CallFailed(
+                f"there is no answer to {name}; run the command at a terminal, or add an answer to the file of "
+                "--answers"
+            )
+        self._terminal.say()
+        self._terminal.say(f"The server asks{f' ({printable(key)})' if key is not None else ''}:", style="cyan")
+
+
+def kind_of_question(request: InputRequest) -> str:
+    """Name the kind of a question in one word."""
+    if isinstance(request, ElicitRequest):
+        return "page" if isinstance(request.params, ElicitRequestURLParams) else "form"
+    return "model" if isinstance(request, CreateMessageRequest) else "roots"
+
+
+def _name_of(key: str | None, message: str) -> str:
+    if key is not None:
+        return f"the question {key!r}"
+    short = message if len(message) <= _MAX_MESSAGE_CHARS else message[:_MAX_MESSAGE_CHARS] + "..."
+    return f"the question {short!r}"
+
+
+def _written_form(form: ElicitRequestFormParams, answer: Any, name: str) -> ElicitResult:
+    """Read the answer to a form: its content, `accept` (with the form's defaults), `decline` or `cancel`."""
+    if _is_action(answer) and answer != "accept":
         return ElicitResult.model_validate({"action": answer})
     if not isinstance(answer, dict) and answer != "accept":
+        properties: object = form.requested_schema.get("properties")
+        names = list(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else []
+        fields = ", ".join(repr(name[:_MAX_FIELD_CHARS]) for name in names[:_MAX_NAMED_FIELDS]) or "none"
         raise CallFailed(
-            f"the answer to {name} has to be an object with the form's fields ({_fields_of(form)}), or 'accept', "
-            "'decline' or 'cancel'"
+            f"the answer to {name} must be an object with the form's fields ({fields}), or 'accept', 'decline' or "
+            "'cancel'"
         )
     try:
         content = check_content(form.requested_schema, {} if answer == "accept" else cast("dict[str, Any]", answer))
@@ -125,34 +214,23 @@ def answered_form(form: ElicitRequestFormParams, answer: Any, name: str) -> Elic
     return ElicitResult(action="accept", content=content)
 
 
-def _fields_of(form: ElicitRequestFormParams) -> str:
-    properties: object = form.requested_schema.get("properties")
-    names = list(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else []
-    return ", ".join(repr(name[:_LONGEST_FIELD]) for name in names[:_MOST_FIELDS]) or "it has none"
-
-
-def answered_page(page: ElicitRequestURLParams, answer: Any, name: str) -> ElicitResult:
-    """The answer to a page: `accept` (to go there), `decline` or `cancel`.
-
-    Raises:
-        CallFailed: It is something else.
-    """
-    if answer not in _ACTIONS:
-        raise CallFailed(f"the answer to {name}, a page, has to be 'accept', 'decline' or 'cancel'")
+def _written_page(answer: Any, name: str) -> ElicitResult:
+    if not _is_action(answer):
+        raise CallFailed(f"the answer to {name}, a page, must be 'accept', 'decline' or 'cancel'")
     return ElicitResult.model_validate({"action": answer})
 
 
-def answered_request(answer: Any, name: str) -> CreateMessageResult | None:
-    """What the model says, given as `{"text": …}`; None for `decline` and `cancel`.
-
-    Raises:
-        CallFailed: It is something else.
-    """
-    if answer in ("decline", "cancel"):
+def _written_message(answer: Any, name: str) -> CreateMessageResult | None:
+    """Read the answer for a model, `{"text": ...}`; None for `decline` and `cancel`."""
+    if _is_action(answer) and answer != "accept":
         return None
     text: Any = cast("dict[str, Any]", answer).get("text") if isinstance(answer, dict) else None
     if not isinstance(text, str):
-        raise CallFailed(f'the answer to {name}, for a model, has to be {{"text": "..."}} or \'decline\'')
+        raise CallFailed(f'the answer to {name}, for a model, must be {{"text": "..."}} or \'decline\'')
     return CreateMessageResult(
         role="assistant", content=TextContent(text=text), model="a script", stop_reason="endTurn"
     )
+
+
+def _is_action(answer: Any) -> TypeGuard[str]:
+    return isinstance(answer, str) and answer in _ACTIONS

@@ -1,4 +1,4 @@
-"""The arguments of a tool as they are typed in a shell: `key=value`, read by the tool's input schema."""
+"""The arguments of a tool as typed in a shell: `key=value`, read by the tool's input schema."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,22 +7,24 @@ from typing import Any, Final, NoReturn, cast
 
 from mcp_types import Tool
 
-from roundtrip.client.endings import CallFailed
+from roundtrip.client.failures import CallFailed
 
 __all__ = ["arguments_of", "find_tool", "kind_of", "parameters_of", "required_by"]
 
-_DEPTH: Final = 6
-"""How deep a schema is looked into before it counts as one that says nothing."""
+_MAX_DEPTH: Final = 6
+"""Nested references and alternatives to follow in a schema; a deeper one counts as empty."""
 
-_OPTIONS: Final = 20
-"""How many alternatives of a schema are looked at: each may lead to as many again."""
+_MAX_OPTIONS: Final = 20
+"""Alternatives to read per schema: each may have as many of its own."""
+
+_MAX_SHOWN_CHARS: Final = 60
 
 
 def find_tool(tools: Sequence[Tool], name: str) -> Tool:
-    """The tool of that name.
+    """Return the tool of that name.
 
     Raises:
-        CallFailed: The server has none; the message lists those it has.
+        CallFailed: The server has no such tool; the message lists its tools.
     """
     for tool in tools:
         if tool.name == name:
@@ -34,10 +36,10 @@ def find_tool(tools: Sequence[Tool], name: str) -> Tool:
 
 
 def arguments_of(tool: Tool, written: Sequence[str]) -> dict[str, Any]:
-    """What `key=value` (by the schema), `key:=JSON` and `key@=FILE` stand for.
+    """Read `key=value` (by the schema), `key:=JSON` and `key@=FILE`.
 
     Raises:
-        CallFailed: One cannot be read, is not a parameter, or a required one is missing.
+        CallFailed: An argument cannot be read, is not a parameter, or a required one is missing.
     """
     arguments: dict[str, Any] = {}
     for word in written:
@@ -50,28 +52,27 @@ def arguments_of(tool: Tool, written: Sequence[str]) -> dict[str, Any]:
 
 
 def parameters_of(tool: Tool) -> Mapping[str, Any]:
-    """The schema of each parameter by its name."""
+    """Return the schema of each parameter by its name."""
     properties = tool.input_schema.get("properties")
     return cast("Mapping[str, Any]", properties) if isinstance(properties, dict) else {}
 
 
 def required_by(tool: Tool) -> list[str]:
-    """The parameters that have to be given."""
+    """Return the names of the required parameters."""
     required = tool.input_schema.get("required")
-    return (
-        [name for name in cast("list[object]", required) if isinstance(name, str)] if isinstance(required, list) else []
-    )
+    names = cast("list[object]", required) if isinstance(required, list) else []
+    return [name for name in names if isinstance(name, str)]
 
 
 def kind_of(tool: Tool, name: str) -> str:
-    """What a parameter takes, in a few words."""
+    """Describe the values of a parameter in a few words."""
     return _described(parameters_of(tool).get(name), tool.input_schema, 0)
 
 
 def _read(tool: Tool, word: str) -> tuple[str, Any]:
     name, equals, value = word.partition("=")
     if not equals or not name.rstrip(":@"):
-        raise CallFailed(f"{word!r} is no argument; write key=value, key:=JSON or key@=FILE")
+        raise CallFailed(f"{word!r} is not an argument; write key=value, key:=JSON or key@=FILE")
     as_json = name.endswith(":")
     if name.endswith("@"):
         value = _content_of(value)
@@ -91,15 +92,15 @@ def _content_of(file: str) -> str:
 
 def _json_of(tool: Tool, name: str, text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=_reject_constant)
     except ValueError as error:
-        shown = text if len(text) <= 60 else text[:60] + "..."
+        shown = text if len(text) <= _MAX_SHOWN_CHARS else text[:_MAX_SHOWN_CHARS] + "..."
         raise CallFailed(
             f"the argument {name!r} takes {kind_of(tool, name)} and is read as JSON, which {shown!r} is not: {error}"
         ) from error
 
 
-def _refuse(constant: str) -> NoReturn:
+def _reject_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
@@ -108,7 +109,7 @@ def _check_names(tool: Tool, arguments: Mapping[str, Any]) -> None:
     known = parameters_of(tool)
     missing = [name for name in required_by(tool) if name not in arguments]
     unknown = [name for name in arguments if name not in known]
-    # Most servers leave `additionalProperties` out and mean that there are none.
+    # Most servers leave `additionalProperties` out and mean that it is false.
     if schema.get("additionalProperties") or schema.get("patternProperties"):
         unknown = []
     if not missing and not unknown:
@@ -127,8 +128,8 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _takes_text(shape: Any, root: Mapping[str, Any], depth: int) -> bool:
-    """Whether a schema allows text. One that says nothing does."""
-    if not isinstance(shape, dict) or depth > _DEPTH:
+    """Return True if a schema allows text; an empty one does."""
+    if not isinstance(shape, dict) or depth > _MAX_DEPTH:
         return True
     parts = cast("dict[str, Any]", shape)
     if isinstance(parts.get("$ref"), str):
@@ -136,20 +137,18 @@ def _takes_text(shape: Any, root: Mapping[str, Any], depth: int) -> bool:
     if "type" in parts:
         kinds: Any = parts["type"]
         return "string" in kinds if isinstance(kinds, list) else kinds == "string"
-    for values in (parts.get("enum"), [parts["const"]] if "const" in parts else None):
-        if isinstance(values, list):
-            return any(isinstance(value, str) for value in cast("list[object]", values))
+    values: Any = parts.get("enum", [parts["const"]] if "const" in parts else None)
+    if isinstance(values, list):
+        return any(isinstance(value, str) for value in cast("list[object]", values))
     for word, several in (("anyOf", any), ("oneOf", any), ("allOf", all)):
         options = parts.get(word)
         if isinstance(options, list):
-            return several(_takes_text(option, root, depth + 1) for option in cast("list[Any]", options)[:_OPTIONS])
+            return several(_takes_text(option, root, depth + 1) for option in cast("list[Any]", options)[:_MAX_OPTIONS])
     return True
 
 
 def _described(shape: Any, root: Mapping[str, Any], depth: int) -> str:
-    if not isinstance(shape, dict) or depth > _DEPTH:
-        return "anything"
-    parts = cast("dict[str, Any]", shape)
+    parts = cast("dict[str, Any]", shape) if isinstance(shape, dict) and depth <= _MAX_DEPTH else {}
     if isinstance(parts.get("$ref"), str):
         return _described(_referred(parts["$ref"], root), root, depth + 1)
     if isinstance(parts.get("enum"), list):
@@ -161,7 +160,7 @@ def _described(shape: Any, root: Mapping[str, Any], depth: int) -> str:
         return " | ".join(str(kind) for kind in cast("list[Any]", kinds)) if isinstance(kinds, list) else str(kinds)
     for word in ("anyOf", "oneOf"):
         if isinstance(parts.get(word), list):
-            return " | ".join(_described(option, root, depth + 1) for option in parts[word][:_OPTIONS])
+            return " | ".join(_described(option, root, depth + 1) for option in parts[word][:_MAX_OPTIONS])
     return "anything"
 
 

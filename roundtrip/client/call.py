@@ -1,31 +1,25 @@
-"""One call at the terminal: connect, list the tools, call one, answer what it asks, and tell how it ended."""
+"""One call at the terminal: connect, list the tools, call one, answer its questions, and report the end."""
 
 import json
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+import math
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, cast, get_args
+from functools import partial
+from typing import Final, cast, get_args
 
 import anyio
 from mcp.client import Client
-from mcp.client.session import ClientRequestContext, IncomingMessage
+from mcp.client.session import IncomingMessage
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
     REQUEST_TIMEOUT,
     CallToolResult,
-    CreateMessageRequest,
-    CreateMessageRequestParams,
-    CreateMessageResult,
-    ElicitRequest,
-    ElicitRequestParams,
-    ElicitResult,
     ErrorData,
     InputRequest,
     InputRequiredResult,
     InputResponse,
-    ListRootsRequest,
-    ListRootsResult,
     LoggingLevel,
     LoggingMessageNotificationParams,
     Root,
@@ -33,34 +27,32 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from roundtrip.client.answering import DECLINED, Answering, kind_of_question
-from roundtrip.client.answers import AnswerFile
+from roundtrip.client.answers import DECLINED, AnswerFile, Answering, kind_of_question
 from roundtrip.client.arguments import arguments_of, find_tool
-from roundtrip.client.endings import CallFailed, ExitCode
+from roundtrip.client.driver import callbacks, drive, within
+from roundtrip.client.failures import CallFailed, ExitCode, innermost, quiet
 from roundtrip.client.legs import Era, LegRequest, send
-from roundtrip.client.patience import Patience
 from roundtrip.client.targets import Target
 from roundtrip.client.terminal import Terminal
-from roundtrip.client.trouble import innermost, quiet
 from roundtrip.safe_text import printable
 
 __all__ = ["LEVELS", "CallPlan", "Called", "Listed", "carry_out"]
 
 LEVELS: Final[tuple[LoggingLevel, ...]] = get_args(LoggingLevel)
-"""From the chattiest to the gravest."""
+"""Log levels, the least severe first."""
 
 _LOST: Final = ("Connection closed", "SSE stream ", "Reconnection failed")
-"""How errors begin that the SDK's client makes up itself. Servers have their own use for the same number."""
+"""Beginnings of errors that the SDK's client makes itself. Servers may use the same codes."""
 
-_PAGES: Final = 100
-_ROUNDS: Final = 100
-_FIRST_PAUSE: Final = 0.05
-_LONGEST_PAUSE: Final = 0.25
+_MAX_PAGES: Final = 100
+_MAX_ROUNDS: Final = 100
+_FIRST_PAUSE_SECONDS: Final = 0.05
+_MAX_PAUSE_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class CallPlan:
-    """What to call, and how."""
+    """The call to make."""
 
     target: Target
     answers: AnswerFile
@@ -83,24 +75,25 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A result, and whether somebody declined on the way to it."""
+    """The result of a call."""
 
     result: CallToolResult
-    refused: bool
+    declined: bool
+    """True if a question was declined or canceled."""
 
     @property
     def ending(self) -> ExitCode:
-        """How the call ended."""
+        """Return the exit code of the command."""
         if not self.result.is_error:
             return ExitCode.COMPLETED
-        return ExitCode.REFUSED if self.refused else ExitCode.TOOL_FAILED
+        return ExitCode.DECLINED if self.declined else ExitCode.TOOL_FAILED
 
 
 async def carry_out(plan: CallPlan, terminal: Terminal) -> Listed | Called:
-    """The tools, or the result of the call.
+    """List the tools, or call one.
 
     Raises:
-        CallFailed: There is none.
+        CallFailed: The call brought no result.
     """
     return await _Caller(plan, terminal).carry_out()
 
@@ -112,43 +105,30 @@ class _Caller:
         self._plan = plan
         self._terminal = terminal
         self._answering = Answering(terminal, plan.answers, plan.roots)
-        self._patience = Patience(plan.timeout)
-        self._failure: Exception | None = None
+        self._patience = _Patience(plan.timeout)
+        self._failure: CallFailed | None = None
+        """The failure of a callback, which would otherwise be an error response to the server."""
         self._asked = 0
         self._began = 0.0
+        self._pause = _FIRST_PAUSE_SECONDS
 
     async def carry_out(self) -> Listed | Called:
-        done: Listed | Called | None = None
         try:
-            with quiet(), self._patience:
-                async with self._connected() as client:
-                    try:
-                        done = await self._converse(client)
-                    except Exception as error:  # noqa: BLE001  # raised in here it would come out inside a group
-                        self._failure = self._failure or error
-        except Exception as error:  # noqa: BLE001  # whatever a transport raises is told, never traced
-            self._failure = self._failure or innermost(error)
-        if self._failure is not None:
-            raise self._told(self._failure)
-        if done is None:
-            raise CallFailed(
-                f"the server did not answer within {self._plan.timeout:g} seconds; see --timeout",
-                ExitCode.NO_CONNECTION,
-            )
-        return done
+            with quiet():
+                return await within(self._connected(), self._converse, scope=self._patience.limit())
+        except Exception as error:
+            raise self._failure or self._failed(innermost(error)) from error
 
     @asynccontextmanager
     async def _connected(self) -> AsyncGenerator[Client]:
         async with Client(
             self._plan.target.connect(self._terminal),
             mode=self._plan.era.value,
-            elicitation_callback=self._elicit,
-            sampling_callback=self._sample,
-            list_roots_callback=self._list_roots if self._plan.roots else None,
             logging_callback=self._log,
             log_level=self._plan.log_level,
             message_handler=self._notice,
             cache=None,
+            **callbacks(self._answer_live, list_roots=bool(self._plan.roots)).options,
         ) as client:
             yield client
 
@@ -156,85 +136,61 @@ class _Caller:
         tools = await _all_tools(client)
         if self._plan.tool is None:
             return Listed(tools)
-        arguments = arguments_of(find_tool(tools, self._plan.tool), self._plan.arguments)
+        leg = LegRequest(self._plan.tool, arguments_of(find_tool(tools, self._plan.tool), self._plan.arguments))
         self._began = anyio.current_time()
-        return Called(await self._call(client, self._plan.tool, arguments), self._answering.refused)
+        send_leg = partial(send, client.session, progress=self._progress)
+        result = await drive(leg, send=send_leg, answer=self._answer_round)
+        return Called(cast("CallToolResult", result), self._answering.declined)
 
-    async def _call(self, client: Client, tool: str, arguments: dict[str, Any]) -> CallToolResult:
-        responses: dict[str, InputResponse] | None = None
-        state: str | None = None
-        pause = _FIRST_PAUSE
-        while True:
-            leg = LegRequest(tool, arguments, answers=responses, state=state)
-            result = await send(client.session, leg, progress=self._progress)
-            if not isinstance(result, InputRequiredResult):
-                return cast("CallToolResult", result)
-            state = result.request_state
-            if result.input_requests:
-                responses = await self._round(result.input_requests, state)
-                pause = _FIRST_PAUSE
-            else:
-                responses = None
-                await anyio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
-
-    async def _round(self, requests: dict[str, InputRequest], state: str | None) -> dict[str, InputResponse]:
-        self._asked += 1
-        if self._asked > _ROUNDS:
-            raise CallFailed(f"the server asked for more than {_ROUNDS} rounds", ExitCode.SERVER_ERROR)
-        with self._patience.waiting_for_the_person():
+    async def _answer_round(self, asked: InputRequiredResult) -> Mapping[str, InputResponse]:
+        requests = asked.input_requests or {}
+        if not requests:
+            await anyio.sleep(self._pause)
+            self._pause = min(self._pause * 2, _MAX_PAUSE_SECONDS)
+            return {}
+        self._pause = _FIRST_PAUSE_SECONDS
+        self._count("rounds")
+        responses: dict[str, InputResponse] = {}
+        with self._patience.paused():
             if self._plan.step:
-                asks = ", ".join(f"{printable(key)} ({kind_of_question(asked)})" for key, asked in requests.items())
-                size = "none" if state is None else f"{len(state.encode())} bytes"
+                asks = ", ".join(f"{printable(key)} ({kind_of_question(one)})" for key, one in requests.items())
+                size = "none" if asked.request_state is None else f"{len(asked.request_state.encode())} bytes"
                 await self._hold(f"Round {self._asked}: asks {asks}; request state: {size}")
-            responses: dict[str, InputResponse] = {}
             for key, request in requests.items():
                 response = await self._answering.answer(request, key=key)
                 if isinstance(response, ErrorData):
                     raise CallFailed(
-                        f"the question {key!r} was declined, which this kind of question has no answer for; "
+                        f"the question {key!r} was declined; a question of this kind has no answer that says so, and "
                         "the call is given up",
-                        ExitCode.REFUSED,
+                        ExitCode.DECLINED,
                     )
                 responses[key] = response
         return responses
 
-    async def _hold(self, state: str) -> None:
-        self._terminal.say()
-        self._terminal.say(f"{state}; {anyio.current_time() - self._began:.1f} s so far", style="cyan")
-        if await self._terminal.ask("Enter to go on:") is None:
-            raise CallFailed("stopped between two rounds", ExitCode.REFUSED)
-
-    async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
-        del context
-        return cast("ElicitResult | ErrorData", await self._live(ElicitRequest(params=params)))
-
-    async def _sample(
-        self, context: ClientRequestContext, params: CreateMessageRequestParams
-    ) -> CreateMessageResult | ErrorData:
-        del context
-        return cast("CreateMessageResult | ErrorData", await self._live(CreateMessageRequest(params=params)))
-
-    async def _list_roots(self, context: ClientRequestContext) -> ListRootsResult | ErrorData:
-        del context
-        return cast("ListRootsResult | ErrorData", await self._live(ListRootsRequest()))
-
-    async def _live(self, request: InputRequest) -> InputResponse | ErrorData:
-        """Answer a question that came on the open connection."""
-        self._asked += 1
+    async def _answer_live(self, request: InputRequest) -> InputResponse | ErrorData:
         try:
-            if self._asked > _ROUNDS:
-                raise CallFailed(f"the server asked more than {_ROUNDS} questions", ExitCode.SERVER_ERROR)
-            with self._patience.waiting_for_the_person():
+            self._count("questions")
+            with self._patience.paused():
                 if self._plan.step:
                     kind = kind_of_question(request)
                     await self._hold(f"Question {self._asked} ({kind}); the request is held open meanwhile")
                 return await self._answering.answer(request)
         except CallFailed as failure:
-            # An error here would only tell the server. It is the call that ends.
+            # Raised here it would only be an error response to the server. End the call instead.
             self._failure = self._failure or failure
-            self._patience.give_up()
+            self._patience.end()
             return DECLINED
+
+    def _count(self, unit: str) -> None:
+        self._asked += 1
+        if self._asked > _MAX_ROUNDS:
+            raise CallFailed(f"the server asked for more than {_MAX_ROUNDS} {unit}", ExitCode.SERVER_ERROR)
+
+    async def _hold(self, state: str) -> None:
+        self._terminal.say()
+        self._terminal.say(f"{state}; {anyio.current_time() - self._began:.1f} s so far", style="cyan")
+        if await self._terminal.ask("Enter to go on:") is None:
+            raise CallFailed("stopped between two rounds", ExitCode.DECLINED)
 
     async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
         share = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
@@ -251,35 +207,78 @@ class _Caller:
         if isinstance(message, Exception):
             self._terminal.say("(the server sent something that is not MCP; it is ignored)", style="yellow")
 
-    def _told(self, error: Exception) -> CallFailed:
-        """An error as the person should read it, with the exit code it means."""
+    def _failed(self, error: Exception) -> CallFailed:
+        """Describe an error to the person, with the exit code that it means."""
         status = f" (HTTP status {self._plan.target.status})" if self._plan.target.status is not None else ""
         if self._plan.target.status in (401, 403):
             status = f"{status[:-1]}; give credentials with --header)"
+        ending = ExitCode.NO_CONNECTION
         match error:
             case CallFailed():
                 return error
-            case MCPError(code=code) if code == REQUEST_TIMEOUT or (code == CONNECTION_CLOSED and _is_made_up(error)):
-                return CallFailed(f"the connection was lost: {error}{status}", ExitCode.NO_CONNECTION)
+            case TimeoutError() if self._patience.is_over:
+                text = f"the server did not answer within {self._plan.timeout:g} seconds; see --timeout"
+                return CallFailed(text, ending)
+            case MCPError(code=code) if code == REQUEST_TIMEOUT or (code == CONNECTION_CLOSED and _is_clients(error)):
+                text = f"the connection was lost: {error}"
             case MCPError():
-                text = f"the server answered with an error: {error} [{error.code}]{status}"
-                return CallFailed(text, ExitCode.REFUSED if self._answering.refused else ExitCode.SERVER_ERROR)
+                text = f"the server answered with an error: {error} [{error.code}]"
+                ending = ExitCode.DECLINED if self._answering.declined else ExitCode.SERVER_ERROR
             case ValidationError() | RuntimeError():
-                return CallFailed(f"the server broke the protocol: {_in_short(error)}{status}", ExitCode.SERVER_ERROR)
+                text, ending = f"the server broke the protocol: {_in_short(error)}", ExitCode.SERVER_ERROR
             case _:
-                return CallFailed(f"cannot reach the server: {_in_short(error)}{status}", ExitCode.NO_CONNECTION)
+                text = f"cannot reach the server: {_in_short(error)}"
+        return CallFailed(text + status, ending)
+
+
+class _Patience:
+    """A time limit on the server that does not count the time that a person takes."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = math.inf if seconds is None else seconds
+        self._scope = anyio.CancelScope()
+        self._pauses = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self._scope.cancelled_caught
+
+    @contextmanager
+    def limit(self) -> Generator[None]:
+        """Cancel a block when the time is over."""
+        self._restart()
+        with self._scope:
+            yield
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Stop the clock; it starts from zero when the last pause ends."""
+        self._pauses += 1
+        self._scope.deadline = math.inf
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if not self._pauses:
+                self._restart()
+
+    def end(self) -> None:
+        self._scope.cancel()
+
+    def _restart(self) -> None:
+        self._scope.deadline = anyio.current_time() + self._seconds
 
 
 async def _all_tools(client: Client) -> list[Tool]:
     tools: list[Tool] = []
     cursor: str | None = None
-    for _ in range(_PAGES):
+    for _ in range(_MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
         tools += page.tools
         cursor = page.next_cursor
         if cursor is None:
             return tools
-    raise CallFailed(f"the server's list of tools does not end after {_PAGES} pages", ExitCode.SERVER_ERROR)
+    raise CallFailed(f"the server's list of tools does not end after {_MAX_PAGES} pages", ExitCode.SERVER_ERROR)
 
 
 def _in_short(error: Exception) -> str:
@@ -290,6 +289,6 @@ def _in_short(error: Exception) -> str:
     return f"{error}" or type(error).__name__
 
 
-def _is_made_up(error: MCPError) -> bool:
-    """Whether the client says that its connection is lost, and not the server something else."""
+def _is_clients(error: MCPError) -> bool:
+    """Return True for an error that the SDK's client made itself, and no server sent."""
     return error.error.data is None and error.error.message.startswith(_LOST)

@@ -1,4 +1,4 @@
-"""One field of a form: how it is shown, read from a line of typing, and checked."""
+"""One field of a form: its label and hint, reading a typed line, and checking a value."""
 
 import json
 import math
@@ -16,19 +16,19 @@ __all__ = ["FORMATS", "FieldChoice", "FieldInvalid", "FieldKind", "FormField"]
 
 _YES: Final = ("y", "yes", "true")
 _NO: Final = ("n", "no", "false")
-_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,400}", re.ASCII)
-_EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
-_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
-_EMPTY: Final = '""'
+_WHOLE_PATTERN: Final = re.compile(r"[+-]?[0-9]{1,400}", re.ASCII)
+_EMAIL_PATTERN: Final = re.compile(r"[^@\s]+@[^@\s]+")
+_DATE_PATTERN: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_TIME_PATTERN: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
+_EMPTY_TEXT: Final = '""'
 
 
 class FieldInvalid(Exception):
-    """A value that does not fit its field; the message says what would."""
+    """A value does not fit its field; the message names a value that would."""
 
 
 class FieldKind(Enum):
-    """What a field holds."""
+    """The kind of values that a field holds."""
 
     TEXT = "text"
     WHOLE = "whole number"
@@ -41,7 +41,7 @@ class FieldKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldChoice:
-    """One of the values that a field may have, with the title it is shown by."""
+    """One of the values that a field may have, and its title."""
 
     value: str
     title: str
@@ -66,14 +66,14 @@ class FormField:
 
     @property
     def label(self) -> str:
-        """The field's title on one line, with its name where that differs."""
+        """Return the title on one line, followed by the name if that differs."""
         title = printable(self.title or self.name)
         name = printable(self.name)
         return title if title.casefold() == name.casefold() else f"{title} [{name}]"
 
     @property
     def hint(self) -> str:
-        """What may be typed, in a few words."""
+        """Describe in a few words what to type."""
         parts = [_TYPED[self.kind]]
         if self.format is not None:
             parts = [FORMATS[self.format][0]]
@@ -99,7 +99,7 @@ class FormField:
                 return f"{_number(least)} to {_number(most)}{unit}"
 
     def shown(self, value: Any) -> str:
-        """A value of this field on one line, as a person would name it."""
+        """Describe a value on one line, in the words of the form."""
         if isinstance(value, bool):
             return "yes" if value else "no"
         if isinstance(value, list):
@@ -110,10 +110,10 @@ class FormField:
         return printable(json.dumps(value))
 
     def read(self, typed: str) -> tuple[bool, Any]:
-        """Whether the field is filled in by a line of typing, and what with.
+        """Read a typed line: return True and a value, or False if the line leaves the field out.
 
         Raises:
-            FieldInvalid: What was typed does not fit.
+            FieldInvalid: The line does not fit the field.
         """
         typed = typed.strip()
         if typed:
@@ -126,7 +126,7 @@ class FormField:
             value = cast("list[str]", [])
         else:
             raise FieldInvalid(
-                "it is required" + (f"; type {_EMPTY} for an empty text" * (self.kind is FieldKind.TEXT))
+                "it is required" + (f"; type {_EMPTY_TEXT} for an empty text" * (self.kind is FieldKind.TEXT))
             )
         self.check(value)
         return True, value
@@ -134,11 +134,11 @@ class FormField:
     def _value_of(self, typed: str) -> Any:
         match self.kind:
             case FieldKind.TEXT:
-                return "" if typed == _EMPTY else typed
+                return "" if typed == _EMPTY_TEXT else typed
             case FieldKind.WHOLE:
-                return int(typed) if _WHOLE.fullmatch(typed) else typed
+                return int(typed) if _WHOLE_PATTERN.fullmatch(typed) else typed
             case FieldKind.NUMBER:
-                return int(typed) if _WHOLE.fullmatch(typed) else _decimal(typed)
+                return int(typed) if _WHOLE_PATTERN.fullmatch(typed) else _decimal(typed)
             case FieldKind.YES_NO:
                 return typed.lower() in _YES if typed.lower() in (*_YES, *_NO) else typed
             case FieldKind.ONE:
@@ -159,15 +159,15 @@ class FormField:
     def check(self, value: Any) -> None:
         """Raise FieldInvalid unless a JSON value fits."""
         if not _IS[self.kind](value):
-            raise FieldInvalid(f"it has to be {_WANTED[self.kind]}")
+            raise FieldInvalid(f"it must be {_WANTED[self.kind]}")
         if self.kind in (FieldKind.ONE, FieldKind.SEVERAL):
             allowed = {choice.value for choice in self.choices}
             chosen = cast("list[str]", value if self.kind is FieldKind.SEVERAL else [value])
             if not allowed.issuperset(chosen):
-                raise FieldInvalid(f"it has to be among {', '.join(printable(c.value) for c in self.choices)}")
+                raise FieldInvalid(f"it must be among {', '.join(printable(c.value) for c in self.choices)}")
         self._check_size(value)
         if self.format is not None and not FORMATS[self.format][1](value):
-            raise FieldInvalid(f"it has to be {FORMATS[self.format][0]}")
+            raise FieldInvalid(f"it must be {FORMATS[self.format][0]}")
 
     def _check_size(self, value: Any) -> None:
         if self.kind in (FieldKind.TEXT, FieldKind.SEVERAL):
@@ -177,7 +177,7 @@ class FormField:
         else:
             return
         if (self.least is not None and size < self.least) or (self.most is not None and size > self.most):
-            raise FieldInvalid(f"it has to be {self._bounds}")
+            raise FieldInvalid(f"it must be {self._bounds}")
 
 
 def _number(value: float) -> str:
@@ -196,7 +196,7 @@ def _json(typed: str) -> Any:
     try:
         return json.loads(typed)
     except ValueError as error:
-        raise FieldInvalid("it has to be JSON, such as 3, true, [1, 2] or {}") from error
+        raise FieldInvalid("it must be JSON, such as 3, true, [1, 2] or {}") from error
 
 
 def _is_number(value: Any) -> bool:
@@ -214,18 +214,18 @@ def _is_texts(value: Any) -> bool:
 
 
 def _is_date(text: str) -> bool:
-    return _DATE.fullmatch(text) is not None and _readable(date.fromisoformat, text)
+    return _DATE_PATTERN.fullmatch(text) is not None and _can_be_read(date.fromisoformat, text)
 
 
-def _is_moment(text: str) -> bool:
-    return _MOMENT.fullmatch(text) is not None and _readable(datetime.fromisoformat, text.upper())
+def _is_date_time(text: str) -> bool:
+    return _TIME_PATTERN.fullmatch(text) is not None and _can_be_read(datetime.fromisoformat, text.upper())
 
 
 def _is_uri(text: str) -> bool:
-    return " " not in text and _readable(urlsplit, text) and urlsplit(text).scheme != ""
+    return " " not in text and _can_be_read(urlsplit, text) and urlsplit(text).scheme != ""
 
 
-def _readable(read: Callable[[str], object], text: str) -> bool:
+def _can_be_read(read: Callable[[str], object], text: str) -> bool:
     try:
         read(text)
     except ValueError:
@@ -261,9 +261,9 @@ _TYPED: Final = {
     FieldKind.JSON: "JSON",
 }
 FORMATS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
-    "email": ("an e-mail address, such as ada@example.com", lambda text: _EMAIL.fullmatch(text) is not None),
+    "email": ("an e-mail address, such as ada@example.com", lambda text: _EMAIL_PATTERN.fullmatch(text) is not None),
     "uri": ("an address with its scheme, such as https://example.com", _is_uri),
     "date": ("a date, such as 2026-07-28", _is_date),
-    "date-time": ("a date and time, such as 2026-07-28T09:30:00Z", _is_moment),
+    "date-time": ("a date and time, such as 2026-07-28T09:30:00Z", _is_date_time),
 }
-"""How a text with a format is described, and whether a text has it."""
+"""The description of each format, and a test whether a text has it."""

@@ -1,6 +1,6 @@
-"""The form that a server sent, as fields.
+"""The fields of a form that a server sent.
 
-The schema comes from a stranger, so nothing about its shape is taken for granted: what is not understood is left out.
+The schema is untrusted: the reader skips every part whose shape it does not know.
 """
 
 import math
@@ -20,22 +20,22 @@ _KINDS: Final = {
 
 
 def fields_of(schema: Mapping[str, Any]) -> list[FormField]:
-    """The fields of a form, in the server's order."""
+    """Return the fields of a form, in the server's order."""
     required = schema.get("required")
     names = cast("list[object]", required) if isinstance(required, list) else []
     return [_field(name, shape, name in names) for name, shape in _mapping(schema.get("properties")).items()]
 
 
 def is_single_value(fields: Sequence[FormField]) -> bool:
-    """Return True if a form asks for one value, whose name says nothing that the question does not."""
+    """Return True if a form asks for one value, whose name adds nothing to the question."""
     return len(fields) == 1 and fields[0].required and fields[0].label.casefold() == "value"
 
 
 def check_content(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of an answer that was written down before, with the defaults of what it leaves out.
+    """Check the content of a prepared answer, and add the defaults of the fields that it leaves out.
 
     Raises:
-        FieldInvalid: It does not fit the form; the message names the field.
+        FieldInvalid: The content does not fit the form; the message names the field.
     """
     fields = {field.name: field for field in fields_of(schema)}
     if unknown := [name for name in content if name not in fields]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from mcp.client.session import ClientSession
 from mcp.shared.dispatcher import ProgressFnT
@@ -26,36 +26,36 @@ from roundtrip.revisions import FIRST_OF_RETRY_ERA
 __all__ = ["ERAS", "Asking", "Era", "FinalResult", "LegRequest", "LegResult", "Method", "asking", "send"]
 
 Method = Literal["tools/call", "prompts/get", "resources/read"]
-"""What may ask (S1)."""
+"""The requests that may ask questions (S1)."""
 
 FinalResult = CallToolResult | GetPromptResult | ReadResourceResult
 LegResult = FinalResult | InputRequiredResult
 
 Asking = ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequestParams | None
-"""What a question looks like on the wire; None for that of a client's roots, which says nothing."""
+"""The parameters of a question on the wire; None for a question for roots, which has none."""
 
 
 class Era(Enum):
-    """An era of the protocol; the value is what the SDK's client is told."""
+    """An era of the protocol; the value is the `mode` of the SDK's client."""
 
     RETRY = FIRST_OF_RETRY_ERA
     """Questions are returned, and the client sends the request again with the answers."""
     LIVE = "legacy"
     """Questions come over the open connection."""
     AUTO = "auto"
-    """Whatever the server speaks, the newer one first."""
+    """The newest era that the server speaks."""
 
 
 ERAS: Final = (Era.RETRY, Era.LIVE)
-"""Those that there are."""
+"""Both eras."""
 
 
 @dataclass(frozen=True, slots=True)
 class LegRequest:
-    """One request of a call. A call has one on the live era, and one more than it has rounds on the retry era."""
+    """One request of a call. The live era has one per call, the retry era one more than there are rounds."""
 
     name: str
-    """The tool's name, the prompt's, or the resource's URI."""
+    """The name of the tool or prompt, or the URI of the resource."""
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     answers: Mapping[str, InputResponse] | None = None
     """Answers to the questions of the last round, by their names."""
@@ -66,38 +66,22 @@ class LegRequest:
 
 
 async def send(session: ClientSession, leg: LegRequest, *, progress: ProgressFnT | None = None) -> LegResult:
-    """Send one leg; the result may be questions.
+    """Send one leg and return its result, which may be questions.
 
     Raises:
         MCPError: The server answered with an error of the protocol, or the connection was lost.
     """
-    answers = dict(leg.answers) if leg.answers is not None else None
     arguments = dict(leg.arguments)
-    meta: Any = leg.meta
+    answers = dict(leg.answers) if leg.answers is not None else None
+    more: dict[str, Any] = {"input_responses": answers, "request_state": leg.state, "meta": leg.meta}
     if leg.method == "prompts/get":
-        return await session.get_prompt(
-            leg.name,
-            arguments,
-            input_responses=answers,
-            request_state=leg.state,
-            meta=meta,
-            allow_input_required=True,
-        )
+        return await session.get_prompt(leg.name, arguments, allow_input_required=True, **more)
     if leg.method == "resources/read":
-        return await session.read_resource(
-            leg.name, input_responses=answers, request_state=leg.state, meta=meta, allow_input_required=True
-        )
-    return await session.call_tool(
-        leg.name,
-        arguments,
-        progress_callback=progress,
-        input_responses=answers,
-        request_state=leg.state,
-        meta=meta,
-        allow_input_required=True,
-    )
+        return await session.read_resource(leg.name, allow_input_required=True, **more)
+    result = await session.call_tool(leg.name, arguments, progress_callback=progress, allow_input_required=True, **more)
+    return cast("CallToolResult | InputRequiredResult", result)
 
 
 def asking(request: InputRequest) -> Asking:
-    """The question in a request that came with a round."""
+    """Return the parameters of a question."""
     return request.params if isinstance(request, ElicitRequest | CreateMessageRequest) else None

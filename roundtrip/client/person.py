@@ -1,7 +1,8 @@
-"""The person at the terminal, who is asked what the server asks."""
+"""The person at the terminal: everything that a terminal shows of forms, pages and messages, and reads as answers."""
 
 import webbrowser
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import anyio.to_thread
 from mcp_types import (
@@ -15,11 +16,10 @@ from mcp_types import (
 
 from roundtrip.client.fields import FieldInvalid, FieldKind, FormField
 from roundtrip.client.forms import fields_of, is_single_value
-from roundtrip.client.showing import can_be_opened, show_messages, show_page
 from roundtrip.client.terminal import Terminal
 from roundtrip.safe_text import printable
 
-__all__ = ["PersonAtTerminal"]
+__all__ = ["PersonAtTerminal", "can_be_opened", "show_page"]
 
 _DECLINE: Final = ":decline"
 _CANCEL: Final = ":cancel"
@@ -27,7 +27,7 @@ _WAYS_OUT: Final = f"{_DECLINE} says no, {_CANCEL} breaks off"
 
 
 class _NoAnswer(Exception):
-    """The person does not answer; `action` says how."""
+    """The person declines or cancels."""
 
     def __init__(self, action: str) -> None:
         super().__init__(action)
@@ -35,7 +35,7 @@ class _NoAnswer(Exception):
 
 
 class PersonAtTerminal:
-    """Is shown forms, pages and messages, and answers or not."""
+    """Fills in forms, visits pages and answers for a model."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -53,19 +53,19 @@ class PersonAtTerminal:
                 filled, value = await self._field(field, alone=is_single_value(fields))
                 if filled:
                     content[field.name] = value
-        except _NoAnswer as refused:
-            return ElicitResult.model_validate({"action": refused.action})
+        except _NoAnswer as no_answer:
+            return ElicitResult.model_validate({"action": no_answer.action})
         return ElicitResult(action="accept", content=content)
 
     async def visit(self, page: ElicitRequestURLParams) -> ElicitResult:
-        """Show where a page is, and open it if the person wants that."""
+        """Show the address of a page, and open it if the person wants that."""
         show_page(self._terminal, page)
         may_open = can_be_opened(page.url)
         try:
             if may_open:
                 question = "Open it in the browser? [y = yes, m = I open it myself, n = no]"
             else:
-                self._terminal.say("This is no plain http(s) address, so it is not opened from here.", style="yellow")
+                self._terminal.say("The address is not plain http(s), so it is not opened from here.", style="yellow")
                 question = "Go on? [m = I open it myself, n = no]"
             while True:
                 typed = (await self._line(f"{question} ({_WAYS_OUT}):")).strip().lower()
@@ -77,12 +77,12 @@ class PersonAtTerminal:
                     await self._open(page.url)
                     return ElicitResult(action="accept")
                 self._complain("type one of the letters in the brackets")
-        except _NoAnswer as refused:
-            return ElicitResult.model_validate({"action": refused.action})
+        except _NoAnswer as no_answer:
+            return ElicitResult.model_validate({"action": no_answer.action})
 
     async def stand_in(self, request: CreateMessageRequestParams) -> CreateMessageResult | None:
-        """Let the person answer as the model would; None if they do not."""
-        show_messages(self._terminal, request)
+        """Let the person answer for a model; None if they decline or cancel."""
+        _show_messages(self._terminal, request)
         self._terminal.say(f"(end the answer with a line that is only a dot; {_WAYS_OUT})", style="dim")
         lines: list[str] = []
         try:
@@ -133,7 +133,7 @@ class PersonAtTerminal:
             case ":decline":
                 raise _NoAnswer("decline")
             case _:
-                # A second colon lets the words themselves be typed.
+                # A second colon escapes the two words.
                 return line[1:] if line and line.strip() in (f":{_DECLINE}", f":{_CANCEL}") else line or ""
 
     async def _open(self, url: str) -> None:
@@ -141,5 +141,54 @@ class PersonAtTerminal:
         if not opened:
             self._terminal.say("No browser could be started. Open the address yourself.", style="yellow")
 
-    def _complain(self, what: str) -> None:
-        self._terminal.say(f"  Not quite: {what}.", style="yellow")
+    def _complain(self, problem: str) -> None:
+        self._terminal.say(f"  Not quite: {problem}.", style="yellow")
+
+
+def show_page(terminal: Terminal, page: ElicitRequestURLParams) -> None:
+    """Show the whole address of a page, and its host."""
+    terminal.quote(page.message)
+    terminal.say(f"Address: {printable(page.url)}")
+    terminal.say(f"Host:    {_host_of(page.url)}", style="bold")
+
+
+def can_be_opened(url: str) -> bool:
+    """Return True if a browser may open an address: http(s), with a host, without invisible characters."""
+    if printable(url) != url or "\\" in url or any(char.isspace() for char in url):
+        return False
+    try:
+        parts = urlsplit(url)
+        return parts.scheme.lower() in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False
+
+
+def _host_of(url: str) -> str:
+    if "\\" in url:
+        # A browser reads a backslash as a slash, and the host ends there.
+        return "(unclear: there is a backslash in the address)"
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:
+        host = None
+    if not host:
+        return "(none)"
+    if host.isascii():
+        return printable(host)
+    try:
+        # Letters of another script can look like ASCII; the spelling on the wire cannot.
+        return f"{host.encode('idna').decode('ascii')} (written {printable(host)})"
+    except UnicodeError:
+        return printable(host)
+
+
+def _show_messages(terminal: Terminal, request: CreateMessageRequestParams) -> None:
+    """Show the messages that a model is to answer."""
+    terminal.say(f"The server wants a model's answer, of at most {request.max_tokens} tokens.", style="bold")
+    if request.system_prompt:
+        terminal.say("system:", style="dim")
+        terminal.quote(request.system_prompt)
+    for message in request.messages:
+        terminal.say(f"{message.role}:", style="dim")
+        blocks = message.content_as_list
+        terminal.quote("\n".join(b.text if isinstance(b, TextContent) else f"[{b.type}]" for b in blocks))

@@ -1,89 +1,30 @@
-"""What a server asks or tells, put on the terminal."""
+"""The result of a call and the tools of a server, as text for people to read."""
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final, cast
-from urllib.parse import urlsplit
+from typing import Any, cast
 
 from mcp_types import (
     AudioContent,
     BlobResourceContents,
     CallToolResult,
     ContentBlock,
-    CreateMessageRequestParams,
-    ElicitRequestURLParams,
     EmbeddedResource,
     ImageContent,
     ResourceLink,
-    SamplingMessageContentBlock,
     TextContent,
     TextResourceContents,
     Tool,
 )
 
 from roundtrip.client.arguments import kind_of, parameters_of, required_by
-from roundtrip.client.terminal import Terminal
 from roundtrip.safe_text import printable
 
-__all__ = ["can_be_opened", "show_messages", "show_page", "text_of_result", "text_of_tools"]
-
-_SCHEMES: Final = ("http", "https")
-
-
-def show_page(terminal: Terminal, page: ElicitRequestURLParams) -> None:
-    """Where a page is: the whole address, and whose it is."""
-    terminal.quote(page.message)
-    terminal.say(f"Address: {printable(page.url)}")
-    terminal.say(f"Host:    {_host_of(page.url)}", style="bold")
-
-
-def can_be_opened(url: str) -> bool:
-    """Whether an address may be handed to a browser: http(s), with a host, and nothing in it that cannot be seen."""
-    if printable(url) != url or "\\" in url or any(char.isspace() for char in url):
-        return False
-    try:
-        parts = urlsplit(url)
-        return parts.scheme.lower() in _SCHEMES and bool(parts.hostname)
-    except ValueError:
-        return False
-
-
-def _host_of(url: str) -> str:
-    if "\\" in url:
-        # A browser takes it for a slash, and the host ends there.
-        return "(unclear: there is a backslash in the address)"
-    try:
-        host = urlsplit(url).hostname
-    except ValueError:
-        host = None
-    if not host:
-        return "(none)"
-    if host.isascii():
-        return printable(host)
-    try:
-        # Letters of another script can look like these; the spelling on the wire cannot.
-        return f"{host.encode('idna').decode('ascii')} (written {printable(host)})"
-    except UnicodeError:
-        return printable(host)
-
-
-def show_messages(terminal: Terminal, request: CreateMessageRequestParams) -> None:
-    """What the server wants a model to answer."""
-    terminal.say(f"The server wants a model's answer, of at most {request.max_tokens} tokens.", style="bold")
-    if request.system_prompt:
-        terminal.say("system:", style="dim")
-        terminal.quote(request.system_prompt)
-    for message in request.messages:
-        terminal.say(f"{message.role}:", style="dim")
-        terminal.quote("\n".join(_sample_text(block) for block in message.content_as_list))
-
-
-def _sample_text(block: SamplingMessageContentBlock) -> str:
-    return block.text if isinstance(block, TextContent) else f"[{block.type}]"
+__all__ = ["text_of_result", "text_of_tools"]
 
 
 def text_of_result(result: CallToolResult) -> str:
-    """A result for people to read: its text, else its structured content, and a line for what is neither."""
+    """Return the text of a result, else its structured content, with one line for each other block."""
     shown = "\n".join(_block_text(block) for block in result.content)
     if result.structured_content is not None and not any(isinstance(block, TextContent) for block in result.content):
         structured = printable(json.dumps(result.structured_content, indent=2, ensure_ascii=False), keep_newlines=True)
@@ -111,7 +52,7 @@ def _resource_text(resource: TextResourceContents | BlobResourceContents) -> str
 
 
 def _with_tabs(text: str) -> str:
-    """Text for standard output, where a tab is layout or a column."""
+    """Return printable text that keeps its tabs, which are layout on standard output."""
     return "\t".join(printable(part, keep_newlines=True) for part in text.split("\t"))
 
 
@@ -120,7 +61,7 @@ def _size_of(base64: str) -> str:
 
 
 def text_of_tools(tools: Sequence[Tool]) -> str:
-    """The tools of a server with their parameters."""
+    """List tools with their parameters."""
     if not tools:
         return "The server has no tools."
     return "\n\n".join(_tool_text(tool) for tool in tools)
@@ -130,14 +71,10 @@ def _tool_text(tool: Tool) -> str:
     lines = [printable(tool.name)]
     if tool.description:
         lines += [f"  {printable(line)}" for line in tool.description.strip().splitlines()]
+    required = required_by(tool)
     for name, shape in parameters_of(tool).items():
-        required = name in required_by(tool)
-        told = cast("dict[str, Any]", shape).get("description") if isinstance(shape, dict) else None
-        lines.append(_parameter_text(name, kind_of(tool, name), required, told))
+        about = cast("dict[str, Any]", shape).get("description") if isinstance(shape, dict) else None
+        need = "" if name in required else ", optional"
+        shown = f": {printable(about)}" if isinstance(about, str) else ""
+        lines.append(f"    {printable(name)} ({printable(kind_of(tool, name))}{need}){shown}")
     return "\n".join(lines)
-
-
-def _parameter_text(name: str, kind: str, required: bool, told: Any) -> str:
-    need = "" if required else ", optional"
-    about = f": {printable(told)}" if isinstance(told, str) else ""
-    return f"    {printable(name)} ({printable(kind)}{need}){about}"

@@ -1,11 +1,11 @@
-"""Where a server is: an address, or a command that serves stdio."""
+"""Targets: servers at an address, or started by a command that serves stdio."""
 
 import os
 import re
 import shlex
 import shutil
 import threading
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TextIO
@@ -15,43 +15,78 @@ import httpx2
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from roundtrip.client.bounds import bound, uncompressed
-from roundtrip.client.endings import CallFailed, ExitCode
+from roundtrip.client.failures import CallFailed, ExitCode
 from roundtrip.client.terminal import Terminal
 from roundtrip.safe_text import printable
 
-__all__ = ["Target", "target_of"]
+__all__ = ["UNCOMPRESSED", "Target", "TooLarge", "limit_size", "target_of"]
 
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}", re.ASCII)
 _CONNECT_SECONDS: Final = 30.0
-_LINE: Final = 65536
-_MOST_BYTES: Final = 32 * 1024 * 1024
-"""Of one answer."""
-_LAST_WORDS_SECONDS: Final = 1.0
+_MAX_LINE_BYTES: Final = 65536
+_MIB: Final = 2**20
+_MAX_RESPONSE_BYTES: Final = 32 * _MIB
+_LAST_LINES_SECONDS: Final = 1.0
+
+UNCOMPRESSED: Final = {"accept-encoding": "identity"}
+"""Headers for responses whose size `limit_size` can limit."""
+
+
+class TooLarge(Exception):
+    """A response is larger than its limit."""
+
+
+class _LimitedBody(httpx2.AsyncByteStream):
+    def __init__(self, body: httpx2.AsyncByteStream, max_bytes: int) -> None:
+        self._body = body
+        self._max_bytes = max_bytes
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = self._max_bytes
+        async for part in self._body:
+            left -= len(part)
+            if left < 0:
+                raise TooLarge(f"its answer is larger than {self._max_bytes // _MIB} MiB")
+            yield part
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+def limit_size(response: httpx2.Response, *, max_bytes: int) -> None:
+    """Limit how much of a response is read: a server may send without end.
+
+    Raises:
+        TooLarge: The response is compressed, and may expand to any size.
+    """
+    if "content-encoding" in response.headers:
+        raise TooLarge("it sends a compressed answer, which was not accepted")
+    if isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = _LimitedBody(response.stream, max_bytes)
 
 
 @dataclass(slots=True)
 class Target:
-    """A server that can be connected to."""
+    """One server."""
 
     url: str | None = None
     command: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     status: int | None = None
-    """The last HTTP status that told of a failure."""
+    """The last HTTP status of 400 or more."""
 
     @asynccontextmanager
     async def connect(self, terminal: Terminal) -> AsyncGenerator[Any]:
-        """The two streams of the connection. What a command writes to standard error is shown."""
+        """Open the two streams of a connection, and show what a command writes to standard error."""
         if self.url is not None:
-            # How long to wait for an answer is decided above: a person may be thinking meanwhile.
+            # No read timeout: the caller limits the wait, not counting the time that a person takes.
             timeout = httpx2.Timeout(_CONNECT_SECONDS, read=None)
             async with (
                 httpx2.AsyncClient(
-                    headers={**uncompressed(), **self.headers},
+                    headers={**UNCOMPRESSED, **self.headers},
                     timeout=timeout,
                     event_hooks={"response": [self._note]},
                 ) as carrier,
@@ -63,7 +98,7 @@ class Target:
         if shutil.which(program) is None:
             raise CallFailed(_no_program(program), ExitCode.NO_CONNECTION)
         parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
-        with _shown(terminal) as log:
+        with _shown_lines(terminal) as log:
             async with stdio_client(parameters, errlog=log) as streams:
                 yield streams
 
@@ -71,21 +106,21 @@ class Target:
         if response.status_code >= 400:
             self.status = response.status_code
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-            # A stream may go on for as long as somebody thinks; the SDK bounds each event of it.
-            bound(response, most=_MOST_BYTES)
+            # An event stream lasts as long as the person takes; the SDK limits each event.
+            limit_size(response, max_bytes=_MAX_RESPONSE_BYTES)
 
 
 def target_of(text: str, headers: Sequence[str] = ()) -> Target:
-    """An http(s) address, or a command as a shell would split it.
+    """Read an http(s) address, or a command, split as a shell would.
 
     Raises:
-        CallFailed: It is neither, or a header cannot be read.
+        CallFailed: The text is neither, or a header is invalid.
     """
     if _URL.match(text):
         _check_address(text)
         return Target(url=text, headers=dict(_header(number, header) for number, header in enumerate(headers, 1)))
     if _SCHEME.match(text):
-        raise CallFailed(f"{text!r} is no address of http(s); give one, or a command that serves stdio")
+        raise CallFailed(f"{text!r} is not an http(s) address; give one, or a command that serves stdio")
     if headers:
         raise CallFailed("--header is for addresses; a command has no headers")
     try:
@@ -93,7 +128,7 @@ def target_of(text: str, headers: Sequence[str] = ()) -> Target:
     except ValueError as error:
         raise CallFailed(f"the command {text!r} cannot be split into words: {error}") from error
     if not command:
-        raise CallFailed("there is no server; give an http(s) address or a command that serves stdio")
+        raise CallFailed("the server is empty; give an http(s) address or a command that serves stdio")
     return Target(command=command)
 
 
@@ -118,26 +153,26 @@ def _no_program(name: str) -> str:
 
 def _header(number: int, text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
-    # The text is not repeated: it may be a secret, with a colon forgotten.
+    # The message does not repeat the text: it may be a secret.
     if not colon or not _HEADER_NAME.fullmatch(name):
-        raise CallFailed(f"header {number} has to be written 'Name: value'")
+        raise CallFailed(f"header {number} must be written 'Name: value'")
     for variable in _VARIABLE.findall(value):
         if variable not in os.environ:
             raise CallFailed(f"the header {name!r} needs the environment variable {variable}, which is not set")
     value = _VARIABLE.sub(lambda found: os.environ[found[1]], value).strip()
     if not value.isascii() or not value.isprintable():
-        raise CallFailed(f"the value of the header {name!r} has to be printable ASCII")
+        raise CallFailed(f"the value of the header {name!r} must be printable ASCII")
     return name, value
 
 
 @contextmanager
-def _shown(terminal: Terminal) -> Generator[TextIO]:
-    """A file for a process's standard error, shown line by line as it comes, made safe."""
+def _shown_lines(terminal: Terminal) -> Generator[TextIO]:
+    """Open a file for a process's standard error, and show its lines, escaped, as they come."""
     reading, writing = os.pipe()
 
     def show() -> None:
         with os.fdopen(reading, "rb") as lines:
-            while line := lines.readline(_LINE):
+            while line := lines.readline(_MAX_LINE_BYTES):
                 terminal.say(f"server: {printable(line.decode('utf-8', 'replace').rstrip())}", style="dim")
 
     reader = threading.Thread(target=show, daemon=True)
@@ -146,5 +181,5 @@ def _shown(terminal: Terminal) -> Generator[TextIO]:
         with os.fdopen(writing, "w", encoding="utf-8") as log:
             yield log
     finally:
-        # A process that the server left behind may hold the other end open for ever.
-        reader.join(_LAST_WORDS_SECONDS)
+        # A process that the server left behind may hold the other end open.
+        reader.join(_LAST_LINES_SECONDS)

@@ -1,4 +1,4 @@
-"""The terminal: what is said on standard error, and what a person types."""
+"""The terminal: text on standard error, and lines that a person types."""
 
 import asyncio
 import os
@@ -14,30 +14,30 @@ from roundtrip.safe_text import printable
 
 __all__ = ["Terminal"]
 
-_CHUNK: Final = 4096
+_CHUNK_BYTES: Final = 4096
 
 
 class Terminal:
-    """Speaks on standard error, so that standard output is the result alone; reads lines where there is a person."""
+    """Prints on standard error, so that standard output holds the result alone, and reads lines."""
 
     def __init__(self, *, listen: bool = True) -> None:
-        told = sys.stderr.isatty()
-        self._console = Console(file=sys.stderr, force_terminal=told, markup=False, emoji=False, highlight=False)
+        is_shown = sys.stderr.isatty()
+        self._console = Console(file=sys.stderr, force_terminal=is_shown, markup=False, emoji=False, highlight=False)
         self._pending: Future[str | None] | None = None
-        self.has_person = listen and told and sys.stdin is not None and sys.stdin.isatty()
-        """Whether somebody can be asked."""
+        self.has_person = listen and is_shown and sys.stdin is not None and sys.stdin.isatty()
+        """True if a person can be asked."""
 
     def say(self, text: str = "", *, style: str = "", end: str = "\n") -> None:
-        """Print some text. What a terminal would obey in it is spelled out."""
+        """Print some text, with control characters spelled out."""
         self._console.print(Text(printable(text, keep_newlines=True), style), soft_wrap=True, end=end)
 
     def quote(self, text: str) -> None:
-        """Print text of the server, marked line by line so that it cannot pass for ours."""
+        """Print text of the server, each line marked so that it cannot pass for the client's own."""
         for line in text.splitlines() or [""]:
             self.say(f"| {printable(line)}", style="bold")
 
     async def ask(self, prompt: str) -> str | None:
-        """The next line that is typed; None at the end of the input."""
+        """Read the next line; None at the end of the input."""
         self.say(prompt, end=" ")
         line = await self._next_line()
         if line is None:
@@ -45,11 +45,11 @@ class Terminal:
         return line
 
     async def _next_line(self) -> str | None:
-        # A line that somebody was asked for before, in vain, is this line: the terminal cannot be told to forget it.
+        # A read of a canceled question is still under way, and cannot be undone: it reads this line.
         if self._pending is None:
             self._pending = Future()
             self._pending.set_running_or_notify_cancel()
-            # Not one of the event loop's threads: the process would wait for those at its end.
+            # Not a thread of the event loop: the process would wait for it at its end.
             Thread(target=_read_line, args=(sys.stdin.fileno(), self._pending), daemon=True).start()
         line = await asyncio.wrap_future(self._pending)
         self._pending = None
@@ -57,11 +57,11 @@ class Terminal:
 
 
 def _read_line(source: int, line: "Future[str | None]") -> None:
-    # Not through `sys.stdin`: a thread that waits in there makes the interpreter's end fail.
+    # Not through `sys.stdin`: its lock, held by a daemon thread, breaks the interpreter's shutdown.
     read = bytearray()
     while not read.endswith(b"\n"):
         try:
-            chunk = os.read(source, _CHUNK)
+            chunk = os.read(source, _CHUNK_BYTES)
         except OSError:
             chunk = b""
         if not chunk:

@@ -26,7 +26,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from roundtrip.client.trouble import innermost
+from roundtrip.client.failures import innermost
 from roundtrip.demo.fleet import DemoFleet, DemoInstance
 from roundtrip.demo.instance import HOST
 from roundtrip.demo.people import Person, ScriptedPerson

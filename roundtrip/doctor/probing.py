@@ -32,10 +32,9 @@ from mcp_types import (
 )
 from pydantic import TypeAdapter, ValidationError
 
-from roundtrip.client.bounds import TooLarge, bound, uncompressed
+from roundtrip.client.failures import innermost, quiet
 from roundtrip.client.legs import Era
-from roundtrip.client.targets import Target
-from roundtrip.client.trouble import innermost, quiet
+from roundtrip.client.targets import UNCOMPRESSED, Target, TooLarge, limit_size
 from roundtrip.doctor.facts import (
     Began,
     Live,
@@ -292,10 +291,10 @@ class _Observer:
         async def note(response: httpx2.Response) -> None:
             if response.status_code >= 300:
                 self._status[number] = response.status_code
-            bound(response, most=_MOST_BYTES)
+            limit_size(response, max_bytes=_MOST_BYTES)
 
         return httpx2.AsyncClient(
-            headers={**uncompressed(), **self._targets[number].headers},
+            headers={**UNCOMPRESSED, **self._targets[number].headers},
             verify=self._tls,
             timeout=httpx2.Timeout(self._timeout),
             limits=httpx2.Limits(max_keepalive_connections=0),

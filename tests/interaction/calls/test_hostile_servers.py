@@ -132,7 +132,7 @@ def flood() -> Any:
 @each_era
 def test_an_answer_without_an_end_is_not_read_to_it(era: str) -> None:
     with served(flood) as url:
-        for place, why in (("mcp", "larger than 32 MiB"), ("squeezed", "it sends compressed what was not to be")):
+        for place, why in (("mcp", "larger than 32 MiB"), ("squeezed", "it sends a compressed answer")):
             ended = script(url.replace("mcp", place), "--era", era)
             assert ended.code != 0
             assert why in ended.told

@@ -49,19 +49,19 @@ def test_unanswered_question_is_named_and_ends_the_call(railway: str, era: str) 
     ended = script(railway, "book", "train=X1", "people=2", "--answers", "-", "--era", era, stdin=answers)
     assert (ended.code, ended.out) == (2, "")
     named = "'consent'" if era == "retry" else "'Book w with 1 pieces?'"
-    assert ended.told.startswith(f"roundtrip call: nobody answers the question {named};")
+    assert ended.told.startswith(f"roundtrip call: there is no answer to the question {named};")
 
 
 @each_era
 @pytest.mark.parametrize(
     ("answer", "wrong"),
     [
-        ({**SEAT, "bags": 9}, "field 'bags': it has to be 0 to 3"),
-        ({**SEAT, "seat": "roof"}, "field 'seat': it has to be among w, a"),
+        ({**SEAT, "bags": 9}, "field 'bags': it must be 0 to 3"),
+        ({**SEAT, "seat": "roof"}, "field 'seat': it must be among w, a"),
         ({"seat": "w"}, "field 'meals' is required"),
         ({**SEAT, "row": 3}, "the form has no field 'row'"),
         ("accept", "is required"),
-        (7, "has to be an object with the form's fields ('seat', 'meals', "),
+        (7, "must be an object with the form's fields ('seat', 'meals', "),
     ],
 )
 def test_an_answer_that_does_not_fit_is_not_sent(railway: str, era: str, answer: Any, wrong: str) -> None:
@@ -166,12 +166,12 @@ def test_tools_are_listed_with_their_parameters(railway: str, ask: list[str]) ->
             "the argument 'people' takes integer and is read as JSON, which 'two' is not",
         ),
         (["book", "train=X1", "train=X2", "people=2"], "the argument 'train' is given twice"),
-        (["book", "X1"], "'X1' is no argument; write key=value, key:=JSON or key@=FILE"),
+        (["book", "X1"], "'X1' is not an argument; write key=value, key:=JSON or key@=FILE"),
         (["book", "train@=/no/such"], "cannot read '/no/such': No such file or directory"),
         (["book", "--list"], "--list calls no tool"),
         (["book", "--step"], "--step needs a terminal"),
         (["book", "--answers", "/no/such"], "cannot read '/no/such'"),
-        (["book", "--header", "secret-without-a-name"], "header 1 has to be written 'Name: value'"),
+        (["book", "--header", "secret-without-a-name"], "header 1 must be written 'Name: value'"),
         (["book", "--header", "Authorization: Bearer ${NO_SUCH}"], "variable NO_SUCH, which is not set"),
     ],
 )

@@ -89,7 +89,7 @@ def test_an_optional_field_may_be_left_out() -> None:
 def test_written_content_gets_the_defaults_and_is_checked() -> None:
     schema = {"properties": {"a": {"type": "integer", "default": 1}, "b": {"type": "boolean"}}, "required": ["b"]}
     assert check_content(schema, {"b": True}) == {"a": 1, "b": True}
-    for content, reason in (({}, "'b' is required"), ({"b": 1}, "'b': it has to be yes"), ({"c": 1}, "no field 'c'")):
+    for content, reason in (({}, "'b' is required"), ({"b": 1}, "'b': it must be yes"), ({"c": 1}, "no field 'c'")):
         with pytest.raises(FieldInvalid, match=reason):
             check_content(schema, content)
 

@@ -6,8 +6,8 @@ import pytest
 from mcp_types import ElicitRequestURLParams, Tool
 
 from roundtrip.client.arguments import arguments_of, kind_of, required_by
-from roundtrip.client.endings import CallFailed
-from roundtrip.client.showing import can_be_opened, show_page
+from roundtrip.client.failures import CallFailed
+from roundtrip.client.person import can_be_opened, show_page
 from roundtrip.client.terminal import Terminal
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roundtrip.client.endings import CallFailed
+from roundtrip.client.failures import CallFailed
 from roundtrip.client.targets import target_of
 
 
@@ -13,7 +13,7 @@ def test_an_address_or_a_command_is_a_target() -> None:
 
 @pytest.mark.parametrize("text", ["ftp://cinema.example", "ws://cinema.example/mcp", "HTTP+unix://cinema"])
 def test_non_http_address_is_not_run_as_a_command(text: str) -> None:
-    with pytest.raises(CallFailed, match=r"is no address of http\(s\)"):
+    with pytest.raises(CallFailed, match=r"is not an http\(s\) address"):
         target_of(text)
 
 

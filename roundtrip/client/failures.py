@@ -1,0 +1,51 @@
+"""Failures of a client: how `roundtrip call` ends, and the errors that transports raise."""
+
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import cast
+
+from roundtrip.safe_text import printable
+
+__all__ = ["CallFailed", "ExitCode", "innermost", "quiet"]
+
+
+class ExitCode(IntEnum):
+    """The exit code of `roundtrip call`."""
+
+    COMPLETED = 0
+    TOOL_FAILED = 1
+    WRONG_USAGE = 2
+    DECLINED = 3
+    SERVER_ERROR = 4
+    NO_CONNECTION = 5
+
+
+class CallFailed(Exception):
+    """A call without a result. The message is safe to print."""
+
+    def __init__(self, message: str, ending: ExitCode = ExitCode.WRONG_USAGE) -> None:
+        super().__init__(printable(message))
+        self.ending = ending
+
+
+def innermost(error: Exception) -> Exception:
+    """Return the first error inside nested groups."""
+    while isinstance(error, ExceptionGroup):
+        error = cast("ExceptionGroup[Exception]", error).exceptions[0]
+    return error
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """Keep the SDK's log lines off the terminal: they quote the server unescaped."""
+    swallow = logging.NullHandler()
+    loggers = [logging.getLogger(name) for name in ("mcp", "httpx2", "httpcore2", "client")]
+    for logger in loggers:
+        logger.addHandler(swallow)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(swallow)
