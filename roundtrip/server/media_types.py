@@ -9,7 +9,7 @@ __all__ = ["UNKNOWN", "extension_of", "type_of_format", "type_of_name"]
 
 UNKNOWN: Final = "application/octet-stream"
 
-# What the standard library knows only from files of the machine, or only by an older name.
+# Types that the standard library knows only from files of the machine, or by an older name.
 _BY_EXTENSION: Final = {
     ".7z": "application/x-7z-compressed",
     ".aif": "audio/aiff",
@@ -48,12 +48,12 @@ _ENCODED: Final = {"bzip2": "application/x-bzip2", "gzip": "application/gzip", "
 
 @functools.cache
 def _builtin() -> mimetypes.MimeTypes:
-    """The standard library's own table, without what the machine adds to that of the module."""
+    """Return the standard library's own table, without additions of the machine."""
     return mimetypes.MimeTypes()
 
 
 def type_of_name(name: str | PurePath, *, kind: str | None = None) -> str:
-    """The type of a file by its extension; with a `kind` (`image`, `audio`) only a type of that kind counts."""
+    """Return the type of a file by its extension; with a `kind` (`image`, `audio`), only a type of that kind."""
     suffix = PurePath(name).suffix.lower()
     found = _BY_KIND.get((kind or "", suffix)) or _BY_EXTENSION.get(suffix)
     if found is None:
@@ -65,7 +65,7 @@ def type_of_name(name: str | PurePath, *, kind: str | None = None) -> str:
 
 
 def type_of_format(format: str, *, kind: str | None = None) -> str:
-    """The type that a format names: `jpg`, `pdf`, `.csv`, or a whole type such as `text/csv`."""
+    """Return the type of a format: `jpg`, `pdf`, `.csv`, or a whole type such as `text/csv`."""
     word = format.strip().lower().removeprefix(".")
     if "/" in word:
         return word
@@ -74,7 +74,7 @@ def type_of_format(format: str, *, kind: str | None = None) -> str:
 
 
 def extension_of(format: str | None, mime_type: str) -> str:
-    """The extension of a file in a format or, where that is no extension, of a type."""
+    """Return the extension for a format, or for a type if the format gives none."""
     word = (format or "").strip().lower().removeprefix(".")
     if word and "/" not in word:
         return _BY_WORD.get(word, f".{word}")

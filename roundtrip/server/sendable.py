@@ -1,4 +1,4 @@
-"""What every transport can carry, and every client can read: checked while it is still known whose mistake it is."""
+"""Check that every transport can carry a result and every client can read it, while its author is still known."""
 
 from collections.abc import Iterable
 from math import isfinite
@@ -11,17 +11,17 @@ from roundtrip.errors import NotSendable
 __all__ = ["require_sendable", "require_sendable_model", "require_sendable_text", "unsendable"]
 
 _DEPTH = 180
-"""How deep data may be. Clients' parsers stop at 200, and a message has a few levels of its own around it."""
+"""Levels of nested data. Clients' parsers stop at 200, and a message adds a few levels of its own."""
 
 _DIGITS = 4300
 _TOO_LARGE = 10**_DIGITS
 
 
 def require_sendable_text(text: str) -> None:
-    """Refuse text that no UTF-8 can be made of.
+    """Reject text that cannot be encoded as UTF-8.
 
     Raises:
-        NotSendable: It has lone surrogates in it.
+        NotSendable: The text has lone surrogates.
     """
     if not text.isascii():
         try:
@@ -31,10 +31,10 @@ def require_sendable_text(text: str) -> None:
 
 
 def require_sendable(data: Any) -> None:
-    """Refuse JSON data that does not arrive as it is sent.
+    """Reject JSON data that would not arrive as sent.
 
     Raises:
-        NotSendable: A text is none, a number has no JSON form, or it is nested too deeply.
+        NotSendable: A text is not valid Unicode, a number has no JSON form, or the data is nested too deeply.
     """
     _require_all([data], depth=-1)
 
@@ -42,7 +42,7 @@ def require_sendable(data: Any) -> None:
 def _require_all(values: Iterable[Any], *, depth: int) -> None:
     if depth == _DEPTH:
         raise NotSendable(f"a result is nested more than {_DEPTH} levels deep, and clients cannot read it; flatten it")
-    # By exact types, which are all that JSON data has: this runs over every value of every result.
+    # Exact types suffice for JSON data, and this runs over every value of every result.
     for value in values:
         kind: type = type(value)  # pyright: ignore[reportUnknownVariableType]
         if kind is str:
@@ -63,10 +63,10 @@ def _require_all(values: Iterable[Any], *, depth: int) -> None:
 
 
 def require_sendable_model(model: BaseModel) -> None:
-    """Refuse a block, a whole result or another part of the protocol that cannot be sent.
+    """Reject a protocol model, such as a block or a result, that cannot be sent.
 
     Raises:
-        NotSendable: Something in it cannot.
+        NotSendable: A value in it cannot be sent.
     """
     try:
         data = model.model_dump(mode="json", by_alias=True, warnings=False)
@@ -76,7 +76,7 @@ def require_sendable_model(model: BaseModel) -> None:
 
 
 def unsendable(error: ValueError) -> NotSendable:
-    """What a refusal to serialize a value means to the tool's author."""
+    """Explain a failed serialization to the tool's author."""
     text = str(error)
     if "integer string conversion" in text:
         return NotSendable(f"a result holds an integer of more than {_DIGITS} digits; return a text for it")

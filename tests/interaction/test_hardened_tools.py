@@ -275,8 +275,8 @@ async def test_client_understands_versions_with_different_return_types(era: Era)
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"meta": {"fastmcp": "x"}, "tags": {"a"}}, "has to be a dict"),
-        ({"tags": [1]}, "have to be strings"),
+        ({"meta": {"fastmcp": "x"}, "tags": {"a"}}, "must be a dict"),
+        ({"tags": [1]}, "must be strings"),
         ({"version": 1.1}, "must be text, such as '1.10'"),
         ({"timeout": True}, "positive, finite number"),
         ({"timeout": "3"}, "tool 'margin': timeout= takes a positive, finite number of seconds, not '3'"),

@@ -1,7 +1,7 @@
-"""A tool's arguments: from what the client sent to what the body and its resolvers receive.
+"""Validate a tool's arguments for its body and its resolvers.
 
-The rules are the SDK's (`FuncMetadata.validate_arguments`), but that a model comes as an object and a text stays one;
-what can be prepared per tool is prepared once.
+The rules are those of the SDK's `FuncMetadata.validate_arguments`, except that a model must be sent as an object and a
+text stays a text. Each tool prepares its reader once.
 """
 
 import dataclasses
@@ -24,23 +24,23 @@ __all__ = ["ArgumentReader", "ArgumentsRejected", "mistakes_in", "rejected_field
 
 _SHOWN_MISTAKES = 2000
 _CALLED_BY: Final = "pydantic._internal._validate_call"
-"""Where pydantic checks the arguments of prompts and templates, before it calls the function."""
+"""Module in which pydantic checks the arguments of prompts and templates before it calls the function."""
 
 _JSON_TEXT = cast("type[Any]", Json)
 _TEXTS: tuple[type, ...] = (str, bytes, bytearray, pathlib.PurePath, SecretStr, SecretBytes, _JSON_TEXT)
 
 
 class ArgumentsRejected(ToolError):
-    """The client's arguments do not fit the tool. `fields` has the names of those that do not, and no value."""
+    """Arguments of a client that do not fit the tool. `fields` has their names, and no value."""
 
     def __init__(self, message: str, *, fields: Iterable[str]) -> None:
         super().__init__(message)
-        # The SDK's handler logs the names in a cause of this type, and without one it logs the message.
+        # The SDK's handler logs the names in a cause of this type; without one it would log the message.
         self.fields = rejected_fields(fields)
 
 
 def rejected_fields(fields: Iterable[str]) -> ValidationError:
-    """An error that says which arguments were rejected, and holds none of their values."""
+    """Return an error that names the rejected arguments and holds none of their values."""
     rejected: list[InitErrorDetails] = [
         {"type": PydanticCustomError("rejected", "rejected"), "loc": (field,), "input": None}
         for field in sorted(set(fields))
@@ -49,7 +49,7 @@ def rejected_fields(fields: Iterable[str]) -> ValidationError:
 
 
 def fields_rejected_by(error: BaseException) -> list[str] | None:
-    """The names of the arguments that the SDK rejected for a prompt or a template; None where something else failed."""
+    """Return the names of the arguments that the SDK rejected for a prompt or template; None for other errors."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ValidationError):
         cause = cause.__cause__
@@ -59,23 +59,23 @@ def fields_rejected_by(error: BaseException) -> list[str] | None:
     while at is not None and at.tb_next is not None:
         at = at.tb_next
     if at is None or at.tb_frame.f_globals.get("__name__") != _CALLED_BY:
-        # Raised deeper, in the function itself: its author's crash.
+        # Raised deeper, by the function itself: a crash of its author's code.
         return None
-    told = cause.errors(include_input=False, include_context=False, include_url=False)
-    return sorted({str(each["loc"][0]) for each in told if each["loc"]})
+    mistakes = cause.errors(include_input=False, include_context=False, include_url=False)
+    return sorted({str(each["loc"][0]) for each in mistakes if each["loc"]})
 
 
 def mistakes_in(error: ValidationError) -> str:
-    """What pydantic has to say of arguments, cut short where it is of very many."""
+    """Return pydantic's text about the arguments, truncated if it is long."""
     text = str(error)
     return text if len(text) <= _SHOWN_MISTAKES else f"{text[:_SHOWN_MISTAKES]}..."
 
 
 class ArgumentReader:
-    """Validates the arguments of one tool.
+    """Validator of the arguments of one tool.
 
     Args:
-        check: Has to accept the arguments as they were sent; nothing is then read as JSON text.
+        check: Check that must accept the arguments as sent; with it, no text is read as JSON.
     """
 
     __slots__ = ("_check", "_fields", "_model", "_parsed", "names")
@@ -100,14 +100,14 @@ class ArgumentReader:
             **{alias: outputs[field] for alias, field in aliases.items()},
             **{output: output for output in outputs.values()},
         }
-        """Every name by which a resolver may ask for an argument, with the name it is passed to the body under."""
+        """Every name by which a resolver may request an argument, with its name in the body."""
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The validated arguments by the names of the body's parameters.
+        """Return the validated arguments by the names of the body's parameters.
 
         Raises:
             ValidationError: They do not fit the tool's input schema.
-            SchemaMismatch: As above, in the words of the check.
+            SchemaMismatch: The check rejects them.
         """
         given = arguments
         if self._parsed:
@@ -123,27 +123,27 @@ class ArgumentReader:
 
 
 def _parse(text: str) -> object:
-    """The list or object that a text spells in JSON; the text itself for anything else."""
+    """Return the list or object that a JSON text represents; the text itself otherwise."""
     try:
-        # As strict as the transports: what they refuse could not have been sent as a list or an object either.
+        # As strict as the transports, which reject NaN and infinity in lists and objects too.
         parsed = cast("object", pydantic_core.from_json(text, allow_inf_nan=False))
-    except (ValueError, TypeError):  # the latter where a lone surrogate is in it
+    except (ValueError, TypeError):  # TypeError: the text has a lone surrogate
         return text
     return text if isinstance(parsed, str | int | float) else parsed
 
 
 def _parameter_of(field: str, info: FieldInfo) -> str:
-    """The body's own name of an argument: the SDK renames the fields that a model could not have."""
+    """Return the body's own name of an argument: the SDK renames fields that a model cannot have."""
     renamed = info.alias is not None and field == f"field_{info.alias}" and hasattr(BaseModel, info.alias)
     return cast("str", info.alias) if renamed else field
 
 
 def _may_come_as_json(info: FieldInfo) -> bool:
-    """Whether a text for this parameter may only be a list or an object in disguise."""
+    """Return True if a text for this parameter can only be a list or object as JSON."""
     for extra in info.metadata:
         if extra is _JSON_TEXT or isinstance(extra, _JSON_TEXT):
             return False
-        # What the SDK says of a parameter without an annotation.
+        # The SDK's schema for a parameter without an annotation.
         if isinstance(extra, WithJsonSchema) and (extra.json_schema or {}).get("type") == "string":
             return False
     arms = [_plain(arm) for arm in arms_of(info.annotation)]
@@ -151,7 +151,7 @@ def _may_come_as_json(info: FieldInfo) -> bool:
 
 
 def _plain(arm: Any) -> Any:
-    """The type behind a `NewType`."""
+    """Return the type behind a `NewType`."""
     while (supertype := getattr(arm, "__supertype__", None)) is not None:
         arm = supertype
     return arm
@@ -165,7 +165,7 @@ def _is_model(arm: Any) -> bool:
 
 
 def _takes_text(arm: Any) -> bool:
-    """Whether any text may be meant by the client, one that looks like JSON included."""
+    """Return True if the client may mean any text, even one that looks like JSON."""
     if get_origin(arm) is Literal:
         return any(isinstance(value, str) for value in get_args(arm))
     if not isinstance(arm, type):

@@ -1,4 +1,4 @@
-"""The gate of a dangerous tool: a question that shows its validated arguments and comes before anything runs."""
+"""Confirm a dangerous tool: a question that shows its validated arguments, asked before anything runs."""
 
 import json
 import string
@@ -19,17 +19,17 @@ from roundtrip.safe_text import printable, quoted
 __all__ = ["ConfirmationGate"]
 
 _SHOWN = 200
-"""Characters of a value that are shown."""
+"""Characters shown of a value."""
 
 _PLAIN: Final = (int, float, Decimal, date, time, timedelta, UUID, NoneType)
-"""Types whose text no client can choose, so that it needs no quotes."""
+"""Types whose text a client cannot choose, so that it needs no quotes."""
 
 
 class _Quoting(string.Formatter):
-    """Fills a template in with values that a reader can tell from its words, whatever a client wrote into them."""
+    """Formatter that quotes values, so that a client's text cannot pass for words of the template."""
 
     def convert_field(self, value: Any, conversion: Any) -> Any:
-        # `{path!r}` quotes text, and here all text is quoted.
+        # All text is quoted later, so `!r` must not quote it twice.
         return value if isinstance(value, str) else super().convert_field(value, conversion)
 
     def format_field(self, value: Any, format_spec: str) -> str:
@@ -44,21 +44,21 @@ _FILLED_IN = _Quoting()
 
 
 class Confirmation(BaseModel):
-    """A form without fields: accepting it is the answer."""
+    """Form without fields: accepting it is the answer."""
 
 
 class ConfirmationGate(NamedTuple):
-    """Asks for a tool's call to be confirmed. `key` is the question's name."""
+    """Confirmation of a tool's call. `key` is the name of its question."""
 
     key: str
     template: str
 
     @classmethod
     def of(cls, template: str, *, tool: str, arguments: Mapping[str, str]) -> "ConfirmationGate":
-        """The gate of `@server.tool(confirm=template)`.
+        """Return the confirmation of `@server.tool(confirm=template)`.
 
         Raises:
-            InvalidSignature: The template is empty, or mentions what is not an argument of the tool.
+            InvalidSignature: The template is empty, or mentions a name that is not an argument of the tool.
         """
         if not isinstance(cast("object", template), str):
             raise InvalidSignature(
@@ -66,25 +66,25 @@ class ConfirmationGate(NamedTuple):
                 "confirm='Run this tool?', and name arguments in braces"
             )
         if not template.strip():
-            # Taken for none, it would leave a dangerous tool without its gate.
+            # Treated as absent, it would leave a dangerous tool without its confirmation.
             raise InvalidSignature(f"tool {tool!r}: confirm={template!r} asks nothing; leave it out for a tool without")
         try:
             fields = [field for _, field, _, _ in string.Formatter().parse(template) if field is not None]
         except ValueError as error:
-            raise InvalidSignature(f"tool {tool!r}: confirm={template!r} is no format string ({error})") from error
+            raise InvalidSignature(f"tool {tool!r}: confirm={template!r} is not a format string ({error})") from error
         for field in fields:
             if field not in arguments:
                 known = ", ".join(arguments) or "none"
                 raise InvalidSignature(
-                    f"tool {tool!r}: confirm={template!r} mentions {field!r}, which is no argument of the tool "
+                    f"tool {tool!r}: confirm={template!r} mentions {field!r}, which is not an argument of the tool "
                     f"(it has: {known})"
                 )
         return cls(f"confirm:{tool}", template)
 
     def question(self, arguments: Mapping[str, Any]) -> Elicit[Confirmation]:
-        """The question for one call: the template filled in, and every argument below it.
+        """Return the question of one call: the filled-in template, and every argument below it.
 
-        Whoever writes the arguments must not be able to write the question: text stays between its quotes, on one line.
+        The writer of the arguments must not be able to write the question: text stays in its quotes, on one line.
         """
         shown = [f"{name}: {_short(value)}" for name, value in arguments.items()]
         filled_in = _FILLED_IN.vformat(self.template, (), arguments)
@@ -93,7 +93,7 @@ class ConfirmationGate(NamedTuple):
 
 def _short(value: Any) -> str:
     if isinstance(value, str):
-        # Cut before it is quoted, so that no escape is cut in two.
+        # Truncate before quoting, so that no escape is cut in two.
         return quoted(value[:_SHOWN]) + _rest(len(value))
     text = printable(str(value)) if isinstance(value, _PLAIN) else _as_json(value)
     return text[:_SHOWN] + _rest(len(text))
@@ -107,6 +107,6 @@ def _as_json(value: Any) -> str:
     try:
         text = json.dumps(to_jsonable_python(value, fallback=repr), ensure_ascii=False)
     except (PydanticSerializationError, ValueError, RecursionError):
-        # Such as bytes that are no text.
+        # For example bytes that are not UTF-8.
         return quoted(repr(value))
     return printable(text)

@@ -1,4 +1,4 @@
-"""What a docstring says of a tool: its description, and what each of its parameters is for."""
+"""Read a tool's description, and those of its parameters, from its docstring."""
 
 import dataclasses
 import functools
@@ -51,10 +51,10 @@ class _Reading(NamedTuple):
 
 
 def describe(fn: Callable[..., Any]) -> Description:
-    """What the docstring of a callable says.
+    """Read the docstring of a callable.
 
-    Google, NumPy and Sphinx style are tried, and the one that describes most of the parameters is taken. The text is
-    the prose above the parameters; other sections (results, errors, examples) are left out.
+    Google, NumPy and Sphinx style are tried, and the style that describes most parameters wins. The text is the prose
+    above the parameters, without other sections (results, errors, examples).
     """
     text = inspect.cleandoc(_docstring(fn))
     if not _SECTIONED.search(text):
@@ -73,7 +73,7 @@ def describe(fn: Callable[..., Any]) -> Description:
 
 
 def _docstring(fn: Any) -> str:
-    """The docstring its author wrote: a partial's is its function's, an object's that of `__call__` or of its type."""
+    """Return the author's docstring: of a partial's function, or of an object's `__call__` or type."""
     if inspect.isclass(fn):
         return _class_docstring(fn)
     if inspect.isroutine(fn):
@@ -114,10 +114,9 @@ def _read_google(text: str, names: frozenset[str]) -> _Reading:
 
 
 def _without_other_sections(text: str) -> tuple[str, int]:
-    """The text without its Google sections that are not about parameters, and how many those were.
+    """Remove the Google sections that are not about parameters, and count them.
 
-    Taken out first: the parser gives up on an entry that is not `name: text`, and what is between two sections is
-    lost to it.
+    The parser gives up on an entry other than `name: text`, and loses the text between two sections.
     """
     lines = text.split("\n")
     kept: list[str] = []
@@ -136,12 +135,12 @@ def _without_other_sections(text: str) -> tuple[str, int]:
 def _read_numpy(text: str, names: frozenset[str]) -> _Reading:
     from docstring_parser.numpydoc import DEFAULT_SECTIONS, NumpydocParser, ParamSection
 
-    # The parser would take all that follows a deprecation note for a part of it.
+    # The parser would include all text after a deprecation note in it.
     known = [section for section in DEFAULT_SECTIONS if section.title != "deprecated"]
     # It is declared to take a mapping, and takes a list.
     parser = NumpydocParser(cast("Any", [*known, ParamSection("Keyword Arguments", "param")]))
     titles = "|".join(re.escape(section.title) for section in known)
-    # The parser wants as many dashes as the title has letters; authors do not count them.
+    # The parser requires as many dashes as the title has letters.
     even = re.sub(
         rf"^({titles})\n-{{3,}}$", lambda match: f"{match[1]}\n{'-' * len(match[1])}", text, flags=re.MULTILINE
     )
@@ -160,7 +159,7 @@ def _read_sphinx(text: str, names: frozenset[str]) -> _Reading:
 
 
 def _plain_fields(lines: Iterable[str]) -> Iterable[str]:
-    """Sphinx fields as the parser understands all of them: names without types, and no field that is none."""
+    """Yield Sphinx fields as the parser understands them: names without types, and only true fields."""
     within = after_blank = False
     for line in lines:
         if (field := _SPHINX_FIELD.match(line)) is not None:
@@ -177,12 +176,12 @@ def _plain_fields(lines: Iterable[str]) -> Iterable[str]:
 
 
 def _cleaned(text: str) -> str:
-    """A text that the parser's own cleaning leaves alone: it would take the margin from all lines but the first."""
+    """Protect a text from the parser's own cleaning, which dedents all lines but the first."""
     return f"\n{text}"
 
 
 def _text_above(text: str, parsed: "Docstring") -> str:
-    """The part of a text that the parser found above the first section, in its author's own layout."""
+    """Return the text above the first section, in its author's layout."""
     first, rest = parsed.short_description or "", parsed.long_description
     if not rest:
         return first.rstrip()
@@ -203,7 +202,7 @@ def _entries(parsed: "Docstring", names: frozenset[str]) -> Mapping[str, str]:
 
 
 def _joined(entry: str) -> str:
-    """An entry with the line breaks its layout needs (paragraphs, bullets, code) and no others."""
+    """Join the lines of an entry, except where its layout needs them (paragraphs, bullets, code)."""
     if "```" in entry:
         return entry.strip()
     lines: list[str] = []

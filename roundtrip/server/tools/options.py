@@ -1,4 +1,4 @@
-"""What an author says of a tool: by the arguments of `@server.tool` and `add_tool`, or by the standalone `@tool`."""
+"""Options of a tool, from `@server.tool`, `add_tool` or the standalone `@tool`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -21,43 +21,42 @@ _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
 
 class ToolOptions(TypedDict, total=False):
-    """The options of a tool that are roundtrip's own."""
+    """Options of a tool that only roundtrip has."""
 
     tags: Iterable[str] | None
     """Labels to enable, disable and filter by."""
     timeout: float | None
-    """Seconds that the work of one leg may take; what people take to answer is not counted."""
+    """Seconds that the work of one leg may take, not counting the time users take to answer."""
     version: str | int | None
-    """Its version, where several of one name are registered; the highest is listed and called."""
+    """Version of the tool, if several of one name are registered; clients get the highest."""
     input_schema: dict[str, Any] | None
-    """The JSON schema of its arguments, in place of the one that its parameters give; what does not fit is rejected."""
+    """JSON schema of the arguments that replaces the one of the parameters; other arguments are rejected."""
     output_schema: dict[str, Any] | None
-    """The JSON schema of its result, in place of the one that the return annotation gives."""
+    """JSON schema of the result that replaces the one of the return annotation."""
     enabled: Enabled | None
-    """Whether it is seen at first; or a function or `Depends` that decides it for each request."""
+    """False to hide the tool at first; or a visibility gate: a function or `Depends` that decides for each request."""
     dependencies: Sequence[Dependency | Callable[..., Any]] | None
-    """What runs before it, though no parameter takes its value."""
+    """Dependencies that run before the tool, although no parameter takes their values."""
     confirm: str | None
-    """A question to have accepted before anything runs, with arguments in braces: `"Delete {path}?"`."""
+    """Question that the user must accept before anything runs, with arguments in braces: `"Delete {path}?"`."""
     ttl: float | None
-    """Seconds a client may take over one leg's questions of this tool."""
+    """Seconds that a client may take to answer the questions of one leg."""
     max_age: float | None
-    """Seconds after which a call of this tool cannot be resumed."""
+    """Seconds after which a call cannot be resumed."""
     recover: float | None
-    """Seconds after a call of this tool has expired in which the same authenticated user can begin it again with the
-    forms filled in as they were answered; nothing counts as answered. By default 0: never."""
+    """Seconds after an expired call in which the same authenticated user can begin it again with prefilled forms.
+    No answer counts until it is sent again. By default 0: never."""
     exactly_once: bool | Literal["when_possible"] | None
-    """Whether its body runs once for a call, however often its last leg arrives; the ledger keeps what it returned.
-    `when_possible` sends no round without questions: a call that is asked nothing is not covered then."""
+    """True to run the body once for each call, even if its last leg arrives often; the ledger stores the result.
+    `when_possible` sends no round without questions: a call that asks nothing is not covered then."""
     on_unknown: OnUnknown | None
-    """Of a tool that runs once, what to do where it was begun and its process died: `fail`, which is the default, or
-    `rerun`."""
+    """For a tool that runs once whose process died in the body: `fail`, the default, or `rerun`."""
     task: bool | None
     """Reserved for background tasks, which do not exist yet."""
 
 
 class ToolDetails(ToolOptions, total=False):
-    """Everything that can be said of a tool, but for its name."""
+    """All options of a tool except its name."""
 
     title: str | None
     description: str | None
@@ -68,7 +67,7 @@ class ToolDetails(ToolOptions, total=False):
 
 
 class ToolSpec(NamedTuple):
-    """What has been said of a tool; None where nothing has."""
+    """Given options of a tool; None where absent."""
 
     name: str | None = None
     title: str | None = None
@@ -93,21 +92,21 @@ class ToolSpec(NamedTuple):
     task: bool | None = None
 
     def over(self, other: "ToolSpec") -> "ToolSpec":
-        """This one, and where it says nothing, the other."""
-        said: dict[str, Any] = {}
+        """Return these options, completed from `other`."""
+        merged: dict[str, Any] = {}
         for name in self._fields:
             own = getattr(self, name)
-            said[name] = own if own is not None else getattr(other, name)
-        return ToolSpec(**said)
+            merged[name] = own if own is not None else getattr(other, name)
+        return ToolSpec(**merged)
 
     @property
     def hints(self) -> ToolAnnotations | None:
-        """The annotations, by whichever names their fields were given."""
+        """The annotations, from a model or a dict with either spelling of the fields."""
         given = self.annotations
         return ToolAnnotations.model_validate(given, by_name=True, by_alias=True) if isinstance(given, dict) else given
 
     def listed_meta(self, versions: Iterable[str] = ()) -> dict[str, Any] | None:
-        """The metadata as clients see it; tags and versions are where FastMCP's clients look for them."""
+        """Return the metadata as clients see it, with tags and versions where FastMCP's clients look for them."""
         public: dict[str, Any] = {}
         if self.tags is not None:
             public["tags"] = sorted(self.label_set)
@@ -120,15 +119,15 @@ class ToolSpec(NamedTuple):
         meta: Mapping[str, Any] = self.meta or {}
         given = meta.get("fastmcp", {})
         if not isinstance(given, Mapping):
-            raise InvalidSignature(f"meta['fastmcp'] is {given!r}, and has to be a dict: tags and versions go there")
+            raise InvalidSignature(f"meta['fastmcp'] must be a dict, got {given!r}; tags and versions go there")
         return {**meta, "fastmcp": {**cast("Mapping[str, Any]", given), **public}}
 
     @property
     def label_set(self) -> frozenset[str]:
-        """The tags."""
+        """The tags, as a set."""
         tags = frozenset([self.tags] if isinstance(self.tags, str) else self.tags or ())
         if not all(isinstance(tag, str) for tag in tags):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidSignature(f"tags={self.tags!r} have to be strings")
+            raise InvalidSignature(f"tags must be strings, got {self.tags!r}")
         return tags
 
 
@@ -139,14 +138,14 @@ def tool(
     target: str | None = ..., /, *, name: str | None = ..., **details: Unpack[ToolDetails]
 ) -> Callable[[_T], _T]: ...
 def tool(target: Any = None, /, *, name: str | None = None, **details: Unpack[ToolDetails]) -> Any:
-    """Say of a function or method what it is as a tool, without registering it.
+    """Attach tool options to a function or method without registering it.
 
-    For methods: decorate them with this, and register them once they are bound.
+    Decorate methods with this, and register them once they are bound.
 
     Args:
         target: The function, or its name as a tool.
         name: Its name as a tool; by default its own.
-        **details: What `Server.tool` takes.
+        **details: Options that `Server.tool` accepts.
 
     Example:
         ```python
@@ -163,28 +162,28 @@ def tool(target: Any = None, /, *, name: str | None = None, **details: Unpack[To
     spec = spec_from({"name": name, **details})
 
     def attach(fn: Any) -> Any:
-        # In a class body a static or class method is still a wrapper; its function is what binding passes on.
+        # In a class body a static or class method is still a wrapper; binding passes its function on.
         setattr(getattr(fn, "__func__", fn), _ATTACHED, spec)
         return fn
 
     return attach if target is None else attach(target)
 
 
-def spec_from(said: Mapping[str, Any]) -> ToolSpec:
-    """Read what was said of a tool.
+def spec_from(given: Mapping[str, Any]) -> ToolSpec:
+    """Read the options of a tool.
 
     Raises:
-        TypeError: There is no such option.
+        TypeError: An option does not exist.
     """
-    for name in said:
+    for name in given:
         if name not in ToolSpec._fields:
             near = get_close_matches(name.replace("-", "_").lower(), ToolSpec._fields, n=1)
             meant = f"; did you mean {near[0]}=?" if near else f"; there are {', '.join(ToolSpec._fields)}"
             raise TypeError(f"tools have no option {name!r}{meant}")
-    return ToolSpec(**said)
+    return ToolSpec(**given)
 
 
 def spec_of(fn: Any) -> ToolSpec:
-    """What the standalone `@tool` said of a function."""
+    """Return the options that the standalone `@tool` attached to a function."""
     attached = getattr(fn, _ATTACHED, None)
     return attached if isinstance(attached, ToolSpec) else ToolSpec()

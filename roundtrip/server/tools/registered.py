@@ -34,7 +34,7 @@ __all__ = ["RegisteredTool", "ToolDefaults", "register"]
 
 
 class ToolDefaults(NamedTuple):
-    """What a server says of all its tools."""
+    """Options of a server for all its tools."""
 
     limits: Limits
     build: str | None = None
@@ -52,23 +52,23 @@ class RegisteredTool(NamedTuple):
     convert: Converter
     gate: ConfirmationGate | None
     admission: Gate | None
-    """What decides for each request whether it is there."""
+    """Visibility gate, which decides for each request whether the tool exists."""
     listing: WireTool
     names_headers: bool
-    """Whether its schema has arguments that `Mcp-Param-*` headers have to repeat."""
+    """True if `Mcp-Param-*` headers must repeat arguments of its schema."""
 
     @property
     def name(self) -> str:
-        """What it is called by."""
+        """The name that clients call."""
         return self.component.name
 
     @property
     def version(self) -> str | None:
-        """Which of its name it is."""
+        """The version, if the tool has any."""
         return self.component.version
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The client's arguments as the body receives them.
+        """Return the client's arguments as the body receives them.
 
         Raises:
             ArgumentsRejected: They do not fit the input schema.
@@ -77,20 +77,20 @@ class RegisteredTool(NamedTuple):
             return self.arguments.read(arguments)
         except ValidationError as error:
             # The client's mistake. A ValidationError from anywhere else in a leg is the author's, and a crash.
-            told = error.errors(include_input=False, include_context=False, include_url=False)
-            places = [each["loc"][0] for each in told if each["loc"]]
+            mistakes = error.errors(include_input=False, include_context=False, include_url=False)
+            places = [each["loc"][0] for each in mistakes if each["loc"]]
             raise self._rejected(mistakes_in(error), places) from None
         except SchemaMismatch as error:
             raise self._rejected(str(error), [re.split(r"[.\[]", error.place)[0]]) from None
 
     def _rejected(self, message: str, places: Sequence[object]) -> ArgumentsRejected:
-        # Deeper places, and names that the tool does not know, are the client's words.
+        # Deeper places, and unknown names, are the client's own text.
         return ArgumentsRejected(
             message, fields=[place for place in places if isinstance(place, str) and place in self.arguments.names]
         )
 
     def listed_with(self, lower: Sequence["RegisteredTool"]) -> WireTool:
-        """The tool as clients see it, who may call lower versions of it too, the highest first."""
+        """Return the tool as clients see it that may also call these lower versions, the highest first."""
         if self.version is None:
             return self.listing
         versions = [tool.version for tool in (self, *lower) if tool.version is not None]
@@ -104,30 +104,30 @@ class RegisteredTool(NamedTuple):
 def register(
     target: Callable[..., Any] | SdkTool, spec: ToolSpec, *, defaults: ToolDefaults, since: int = 0
 ) -> RegisteredTool:
-    """Make a tool of a function, and refuse what could never work.
+    """Make a tool of a function, and reject one that can never work.
 
     Args:
-        target: The function; or the SDK's own tool object, whose metadata and schemas are kept.
-        spec: What is said of it here, over what `@tool` has attached to it.
-        defaults: What the server says of all its tools.
-        since: The serial of the registration, for visibility.
+        target: The function; or a tool object of the SDK, which keeps its metadata and schemas.
+        spec: Options that win over those that `@tool` attached.
+        defaults: Options of the server for all its tools.
+        since: Serial number of the registration, for visibility.
 
     Raises:
         InvalidSignature: A parameter cannot be classified, or a graph of resolvers cannot work.
         ValueError: The tool has no usable name, or an option no usable value.
     """
     if isinstance(target, SdkTool):
-        fn, prepared, said = target.fn, target.fn_metadata, _spec_of_prepared(target)
+        fn, prepared, attached = target.fn, target.fn_metadata, _spec_of_prepared(target)
     else:
-        fn, prepared, said = _callable_part(target), None, spec_of(target)
-    spec = spec.over(said)
+        fn, prepared, attached = _callable_part(target), None, spec_of(target)
+    spec = spec.over(attached)
     name = spec.name or display_name(fn)
     validate_and_warn_tool_name(name)
     if name == "<lambda>":
         raise ValueError("You must provide a name for lambda functions")
     if spec.task:
         raise InvalidSignature(
-            f"tool {name!r}: task=True (background tasks) is not there yet; leave it out, and give a long-running "
+            f"tool {name!r}: task=True (background tasks) does not exist yet; leave it out, and give a long-running "
             "tool a timeout= that is long enough"
         )
     if spec.exactly_once not in (None, False, True, "when_possible"):
@@ -160,14 +160,14 @@ def register(
         hints_of(fn).get("return"),
         tool=name,
         output_schema=spec.output_schema,
-        # A tool object of the SDK's has been told so when it was made.
+        # A tool object of the SDK was created with this choice.
         structured=False if prepared is not None and prepared.output_schema is None else spec.structured_output,
     )
     checks = defaults.strict or spec.input_schema is not None
     arguments = ArgumentReader(metadata, _check_of(schema, tool=name) if checks else None)
     version = version_text(spec.version, tool=name)
     serve = inlined if defaults.inline else _as_written
-    # What an author has written is served to the letter: the references and anchors in it are theirs.
+    # Serve a hand-written schema unchanged: its references and anchors belong to its author.
     by_hand = spec.input_schema is not None or (isinstance(target, SdkTool) and schema != derived)
     seen_at_first, admission = read_enabled(
         spec.enabled, owner=f"tool {name!r}" if version is None else f"tool {name!r}, version {version}"
@@ -223,15 +223,15 @@ def _callable_part(target: Any) -> Callable[..., Any]:
         return target.__func__
     if isinstance(target, classmethod) or not callable(target):
         raise InvalidSignature(
-            f"{target!r} is no function yet. Decorate methods with the standalone @tool (from roundtrip), and register "
-            "them bound: server.add_tool(TheClass.method) for a class method, server.add_tool(instance.method) for "
-            "one of an instance"
+            f"{target!r} is not a function yet. Decorate methods with the standalone @tool (from roundtrip), and "
+            "register them bound: server.add_tool(TheClass.method) for a class method, and "
+            "server.add_tool(instance.method) for one of an instance"
         )
     return target
 
 
 def _require_bound(fn: Callable[..., Any], *, tool: str) -> None:
-    """Refuse a method that is still without its instance, and parameters that no schema can describe."""
+    """Reject a method without its instance, and parameters that no schema can describe."""
     parameters = list(inspect.signature(fn).parameters.values())
     place, _, _ = getattr(fn, "__qualname__", "").rpartition(".")
     in_class = bool(place) and not place.endswith("<locals>") and not inspect.ismethod(fn)
@@ -254,7 +254,7 @@ def _require_bound(fn: Callable[..., Any], *, tool: str) -> None:
 
 
 def _metadata_of(signature: FunctionSignature, *, tool: str, structured: bool) -> FuncMetadata:
-    """The SDK's reading of a function, of whatever kind of callable it is."""
+    """Return the SDK's metadata for any kind of callable."""
     fn = signature.fn
     hints = hints_of(fn)
     bound = given_by_partials(fn)
@@ -288,7 +288,7 @@ def _metadata_of(signature: FunctionSignature, *, tool: str, structured: bool) -
 
 
 def _described_by_annotation(fn: Callable[..., Any]) -> Mapping[str, str]:
-    """The descriptions that parameters carry as bare text: `Annotated[int, "How many"]`."""
+    """Return the descriptions that parameters have as bare text: `Annotated[int, "How many"]`."""
     described: dict[str, str] = {}
     for name, hint in hints_of(fn).items():
         texts = (
@@ -310,7 +310,7 @@ def _input_schema(given: dict[str, Any], derived: Mapping[str, Any], *, tool: st
     """Return an author's schema of the arguments, which must let clients send what the parameters need.
 
     Raises:
-        InvalidSignature: It is not a schema of an object, or rules out an argument that the function cannot do without.
+        InvalidSignature: It is not a schema of an object, or rules out an argument that the function requires.
     """
     if not isinstance(given, dict) or given.get("type") != "object":  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidSignature(
@@ -321,7 +321,7 @@ def _input_schema(given: dict[str, Any], derived: Mapping[str, Any], *, tool: st
         missing = [name for name in derived.get("required", ()) if name not in properties]
         if missing:
             raise InvalidSignature(
-                f"tool {tool!r}: input_schema= must allow {missing[0]!r}, which the function cannot do without; add it "
+                f"tool {tool!r}: input_schema= must allow {missing[0]!r}, which the function requires; add it "
                 "to 'properties', or give the parameter a default"
             )
     return copy.deepcopy(given)

@@ -1,4 +1,4 @@
-"""The tools of one server: every version of each, and which of them clients see."""
+"""Tools of one server: every version of each, and those that clients see."""
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,28 +19,28 @@ __all__ = ["OnDuplicate", "ToolRegistry", "UnknownTool", "unknown_tool"]
 logger = logging.getLogger("roundtrip")
 
 OnDuplicate = Literal["warn", "error", "replace", "ignore"]
-"""What becomes of a second tool of the same name and version."""
+"""Treatment of a second tool of the same name and version."""
 
 _Versions = dict[VersionKey | None, RegisteredTool]
 
 
 class _Seen(NamedTuple):
-    """What clients see at one moment. Never changed, only replaced, so that no reader meets half a change."""
+    """Snapshot of the tools that clients see; replaced as a whole, so that no reader meets half a change."""
 
     tools: Mapping[str, RegisteredTool] = MappingProxyType({})
-    """The highest version of each."""
+    """The highest version of each tool."""
     versions: Mapping[tuple[str, VersionKey | None], RegisteredTool] = MappingProxyType({})
     listing: tuple[WireTool, ...] = ()
-    """As clients see them whose requests open every gate."""
+    """The tools as seen by requests that open every visibility gate."""
     gates: Gates = Gates(())
     by_request: Mapping[str, tuple[RegisteredTool, ...]] = MappingProxyType({})
-    """What a request chooses from: the versions of each tool that has several, or a gate; the highest first."""
+    """Versions of each tool that has several, or a visibility gate; the highest first."""
     has_gates: bool = False
-    """Whether any tool has a gate, hidden or not."""
+    """True if any tool, even a hidden one, has a visibility gate."""
 
 
 class ToolRegistry:
-    """Keeps tools by name and version. It may be changed from any thread while calls and lists go on."""
+    """Tools by name and version. Any thread may change it while calls and lists go on."""
 
     def __init__(self, on_duplicate: OnDuplicate, visibility: Visibility) -> None:
         if on_duplicate not in ("warn", "error", "replace", "ignore"):
@@ -55,24 +55,24 @@ class ToolRegistry:
 
     @property
     def seen(self) -> Mapping[str, RegisteredTool]:
-        """The tools that clients see, by name; of several versions the highest."""
+        """The tools that clients see, by name, in their highest versions."""
         return self._view().tools
 
     @property
     def listing(self) -> tuple[WireTool, ...]:
-        """The tools that clients see, as they see them."""
+        """The list of tools as clients see it."""
         if not self._allowed_is_checked:
             self._check_allowed()
         return self._view().listing
 
     @property
     def gates(self) -> Gates:
-        """The gates of the tools that are not hidden from everybody."""
+        """Visibility gates of the tools that are not hidden from all clients."""
         return self._view().gates
 
     @property
     def by_request(self) -> Mapping[str, Sequence[RegisteredTool]]:
-        """What a request chooses from: the versions of each tool that has several, or a gate; the highest first."""
+        """Versions of each tool that has several, or a visibility gate; the highest first."""
         return self._view().by_request
 
     def __contains__(self, name: str) -> bool:
@@ -85,16 +85,16 @@ class ToolRegistry:
             return iter([tool for versions in self._registered.values() for tool in versions.values()])
 
     def is_for_everyone(self, tool: RegisteredTool) -> bool:
-        """Whether every client sees a tool."""
+        """Return True if every client sees a tool."""
         return tool.admission is None and self._view().versions.get((tool.name, version_key(tool.version))) is tool
 
     @property
     def has_gates(self) -> bool:
-        """Whether any tool has a gate, hidden or not."""
+        """True if any tool, even a hidden one, has a visibility gate."""
         return self._view().has_gates
 
     def listing_for(self, opened: Collection[Gate]) -> list[WireTool]:
-        """The tools as a request sees them that opens some of the gates."""
+        """Return the tools as seen by a request that opens the given visibility gates."""
         view = self._view()
         listing: list[WireTool] = []
         for tool in view.listing:
@@ -133,7 +133,7 @@ class ToolRegistry:
         return versions[key]
 
     def begun_by(self, name: str, version: str | None) -> RegisteredTool | None:
-        """The tool that a call of that name and version was begun with, if clients see it."""
+        """Return the tool of that name and version, if clients see it."""
         try:
             return self.find(name, version)
         except ToolError:
@@ -205,7 +205,7 @@ class ToolRegistry:
             self._allowed, self._allowed_is_checked = allowed, allowed is None
 
     def _check_allowed(self) -> None:
-        """Log the allowed names that no tool has, now that clients look: tools may be registered after `allow`."""
+        """Log allowed names without a tool at the first listing, as tools may be registered after `allow`."""
         with self._lock:
             self._allowed_is_checked = True
             unknown = (self._allowed or frozenset()).difference(self._registered)
@@ -216,25 +216,25 @@ class ToolRegistry:
             )
 
     def sees(self, tool: RegisteredTool) -> bool:
-        """Whether a tool is not hidden from everybody."""
+        """Return True if some client may see the tool."""
         allowed = self._allowed
         return (allowed is None or tool.name in allowed) and self._visibility.sees(tool.component)
 
     def refresh(self) -> None:
-        """Look again at what clients see."""
+        """Make the snapshot again after a change."""
         with self._lock:
             self._seen = self._look()
 
     @property
     def seen_versions(self) -> Mapping[tuple[str, VersionKey | None], RegisteredTool]:
-        """Every version that clients see; to be compared after a change."""
+        """Every version that clients see, to compare after a change."""
         return self._view().versions
 
     def _view(self) -> _Seen:
         seen = self._seen
         if seen is None:
             with self._lock:
-                # Made when it is first read: a server registers many tools before anyone looks.
+                # Made on first read: a server registers many tools before the first request.
                 seen = self._seen = self._look()
         return seen
 
@@ -271,14 +271,14 @@ class ToolRegistry:
 
 
 def _listed(shown: Sequence[RegisteredTool]) -> WireTool:
-    """The highest of some versions, as clients see it."""
+    """Return the highest of some versions, as clients see it."""
     return shown[0].listed_with(shown[1:])
 
 
 class UnknownTool(ToolError):
-    """There is no tool of that name, or none that the client may know of."""
+    """A tool that does not exist, or that the client may not see."""
 
 
 def unknown_tool(name: str) -> ToolError:
-    """What is said of a tool that is not there, or that the client may not know of."""
+    """Return the one error for missing tools and for tools that the client may not see."""
     return UnknownTool(f"Unknown tool: {name}")

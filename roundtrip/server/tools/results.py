@@ -1,4 +1,4 @@
-"""A tool's result as the protocol carries it: content to be seen, and structured content for programs."""
+"""Convert return values to results of the protocol: content for users, structured content for programs."""
 
 import collections
 import functools
@@ -23,7 +23,7 @@ __all__ = ["Converter", "Results", "results_for"]
 Converter = Callable[[Any], CallToolResult | InputRequiredResult]
 
 WRAPPED = "x-fastmcp-wrap-result"
-"""Marks an output schema whose only property, `result`, is what the tool returned."""
+"""Mark of an output schema whose only property, `result`, is the returned value."""
 
 _SCALARS = (str, int, bool)
 _WRITTEN_OTHERWISE = frozenset(("serialization", "ser_json_inf_nan"))
@@ -32,7 +32,7 @@ _NO_SCHEMA = (PydanticUserError, pydantic_core.SchemaError, ValidationError, Typ
 
 
 class Results(NamedTuple):
-    """What a tool says of its results, and how it makes them of what its function returns."""
+    """Output schema of a tool, and the converter of its return values."""
 
     output_schema: dict[str, Any] | None
     convert: Converter
@@ -46,14 +46,14 @@ def results_for(
     output_schema: dict[str, Any] | None = None,
     structured: bool | None = None,
 ) -> Results:
-    """The results of a tool.
+    """Return the output schema and the converter of a tool.
 
     Args:
         metadata: The SDK's reading of the function, with `returned_type(returns)` as its return annotation.
         returns: The function's return annotation.
         tool: The tool's name, for messages.
-        output_schema: The schema to hold results against, in place of the annotation's.
-        structured: False for none of it and no schema; True where a schema is demanded.
+        output_schema: Schema for results that replaces the annotation's.
+        structured: False for no structured content and no schema; True to require a schema.
 
     Raises:
         InvalidSignature: The output schema cannot be one, or a demanded one cannot be made.
@@ -76,7 +76,7 @@ def results_for(
             )
         return Results(None, _converter(_object_like))
     if metadata.output_model is None:
-        # Made by hand: the SDK publishes such a schema and leaves it at that.
+        # Metadata made by hand: the SDK publishes such a schema without checking results.
         return Results(metadata.output_schema, _converter(lambda value: None))
     if is_any_object(read) and not metadata.wrap_output:
         schema = {"type": "object", "additionalProperties": True}
@@ -86,7 +86,7 @@ def results_for(
         return Results(schema, _converter(_any_list, check=_later(schema)))
     check = _later(schema)
     convert = _converter(_typed(metadata, check), check=check)
-    # By identity: a constraint, as in `Annotated[int, Ge(0)]`, has to be checked, which the short way does not.
+    # Compared by identity: the fast converter does not check constraints, as in `Annotated[int, Ge(0)]`.
     if metadata.wrap_output and any(read is scalar for scalar in _SCALARS):
         return Results(schema, _scalar_converter(read, convert))
     return Results(schema, convert)
@@ -95,7 +95,7 @@ def results_for(
 def _given(schema: dict[str, Any], *, tool: str) -> Results:
     if schema.get("type") != "object":
         raise InvalidSignature(
-            f"tool {tool!r}: an output schema has to be of an object, with 'type': 'object' at its root; "
+            f"tool {tool!r}: an output schema must describe an object, with 'type': 'object' at its root; "
             "make any other value a property of one"
         )
     try:
@@ -113,7 +113,7 @@ def _given(schema: dict[str, Any], *, tool: str) -> Results:
 
 
 def _completed(metadata: FuncMetadata, read: Any, *, tool: str) -> FuncMetadata:
-    """Metadata with the schema that the SDK makes of no enum or date, and of a root model only as an array."""
+    """Return metadata with a schema also for enums, dates and root models, for which the SDK makes none."""
     returned = unannotated(read)
     if read is NOTHING or not isinstance(returned, type) or issubclass(returned, CallToolResult | InputRequiredResult):
         return FuncMetadata(arg_model=metadata.arg_model)
@@ -128,7 +128,7 @@ def _completed(metadata: FuncMetadata, read: Any, *, tool: str) -> FuncMetadata:
 
 
 def _published(metadata: FuncMetadata) -> dict[str, Any]:
-    """The schema of what is sent, which with computed fields and serializers is not that of what is accepted."""
+    """Return the schema of sent values, which computed fields and serializers may change."""
     schema = metadata.output_schema or {}
     try:
         sent = output_adapter(metadata).json_schema(mode="serialization", schema_generator=StrictJsonSchema)
@@ -141,7 +141,7 @@ def _published(metadata: FuncMetadata) -> dict[str, Any]:
 
 
 def _with_root(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a recursive model, which is a reference at its root, with what that refers to."""
+    """Return the schema of a recursive model with the reference at its root resolved."""
     name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
     definition = schema.get("$defs", {}).get(name)
     if definition is None:
@@ -150,11 +150,11 @@ def _with_root(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -> Converter:
-    """A converter that adds the structured content which `structure` makes of a value, if any.
+    """Return a converter that adds the structured content that `structure` makes of a value, if any.
 
     Args:
-        structure: Raises `SchemaMismatch` or `ValidationError` for what the output schema does not allow.
-        check: The same for the structured content of results that the function made itself.
+        structure: Function that raises `SchemaMismatch` or `ValidationError` for values outside the output schema.
+        check: Check of the structured content of results that the function made itself.
     """
 
     def convert(value: Any) -> CallToolResult | InputRequiredResult:
@@ -165,7 +165,7 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
             if isinstance(value, CallToolResult | ToolResult):
                 return _whole(value, check)
             if isinstance(value, Iterator):
-                # Read twice below. To the SDK it is one JSON array, and not the single items of a list.
+                # It is read twice below. The SDK sends it as one JSON array, not as the items of a list.
                 value = collections.deque(cast("Iterator[Any]", value))
             content = as_blocks(value)
             structured = structure(value)
@@ -181,7 +181,7 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
 def _whole(value: CallToolResult | ToolResult, check: Check | None) -> CallToolResult:
     result = value.to_call_tool_result() if isinstance(value, ToolResult) else value
     require_sendable_model(result)
-    # Apart from the rest: as a part of a model, a number that JSON lacks is written as null.
+    # Checked separately: inside a model, pydantic writes NaN and infinity as null.
     structured, _ = as_json(result.structured_content), as_json(result.meta)
     if check is not None and not result.is_error:
         check(structured)
@@ -189,13 +189,13 @@ def _whole(value: CallToolResult | ToolResult, check: Check | None) -> CallToolR
 
 
 def _later(schema: dict[str, Any]) -> Check:
-    """A check that is prepared when it is first needed: few tools ever need theirs."""
+    """Return a check that is prepared on first need, as few tools need theirs."""
     prepared = functools.cache(lambda: checker(schema))
     return lambda value: prepared()(value)
 
 
 def _object_like(value: Any) -> Any:
-    """What is an object in JSON too; None for anything else."""
+    """Return the value as a JSON object; None if it is not one."""
     if not (isinstance(value, Mapping | BaseModel) or is_dataclass(value)) or as_block(value) is not None:
         return None
     structured = as_json(value)
@@ -205,7 +205,7 @@ def _object_like(value: Any) -> Any:
 def _any_object(value: Any) -> Any:
     structured = _object_like(value)
     if structured is None:
-        raise SchemaMismatch("", f"{type(value).__name__} is no object; return a dict, a model or a dataclass")
+        raise SchemaMismatch("", f"{type(value).__name__} is not an object; return a dict, a model or a dataclass")
     return structured
 
 
@@ -216,12 +216,12 @@ def _under_result(value: Any) -> Any:
 def _any_list(value: Any) -> Any:
     listed = as_json(_with_blocks(value))
     if not isinstance(listed, list):
-        raise SchemaMismatch("", f"{type(value).__name__} is no list")
+        raise SchemaMismatch("", f"{type(value).__name__} is not a list")
     return cast("Any", {"result": listed})
 
 
 def _with_blocks(value: Any) -> Any:
-    """A list with the images, sounds and files in it as their blocks, without the bytes: those are in the content."""
+    """Return a list with its images, sounds and files as blocks without bytes, which are in the content."""
     if isinstance(value, list | tuple):
         return [_with_blocks(item) for item in cast("Iterable[Any]", value)]
     block = as_block(value)
@@ -231,7 +231,7 @@ def _with_blocks(value: Any) -> Any:
 
 
 def _typed(metadata: FuncMetadata, check: Check) -> Callable[[Any], Any]:
-    """What a value is by the tool's return annotation, as the SDK validates and writes it."""
+    """Return a function that validates and writes a value by the return annotation, as the SDK does."""
     adapter = output_adapter(metadata)
     wraps = metadata.wrap_output
     model = unannotated(metadata.output_model)
@@ -242,7 +242,7 @@ def _typed(metadata: FuncMetadata, check: Check) -> Callable[[Any], Any]:
         validated = adapter.validate_python(given, by_alias=True, by_name=True)
         try:
             if isinstance(validated, BaseModel):
-                # By the instance, so that one of a subclass keeps its own fields.
+                # Dump by the instance, so that a subclass keeps its own fields.
                 data = validated.model_dump(mode="json", by_alias=True)
             else:
                 data = adapter.dump_python(validated, mode="json", by_alias=True)
@@ -257,7 +257,7 @@ def _typed(metadata: FuncMetadata, check: Check) -> Callable[[Any], Any]:
 
 
 def _has_serializers(core_schema: Any) -> bool:
-    """Whether something in it may be written otherwise than the published schema says."""
+    """Return True if serializers may write a value that violates the published schema."""
     if isinstance(core_schema, list | tuple):
         return any(map(_has_serializers, cast("Iterable[Any]", core_schema)))
     if not isinstance(core_schema, dict):
@@ -269,7 +269,7 @@ def _has_serializers(core_schema: Any) -> bool:
 
 
 def _scalar_converter(kind: type[Any], otherwise: Converter) -> Converter:
-    """The short way for the commonest results: what the SDK makes of them by way of a model with one field."""
+    """Return the fast converter of str, int and bool; the result equals that of the SDK's one-field model."""
     require = require_sendable_text if kind is str else require_sendable
 
     def convert(value: Any) -> CallToolResult | InputRequiredResult:

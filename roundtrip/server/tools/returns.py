@@ -1,4 +1,4 @@
-"""What a tool's return annotation says of its results."""
+"""Read a tool's return annotation for the schema of its results."""
 
 import collections.abc
 import inspect
@@ -14,7 +14,7 @@ from roundtrip.server.content import CONTENT_TYPES
 __all__ = ["NOTHING", "is_any_list", "is_any_object", "returned_type", "unannotated"]
 
 NOTHING = inspect.Signature.empty
-"""Read from an annotation that gives no output schema."""
+"""Marker of an annotation that gives no output schema."""
 
 _SAYS_NOTHING = (NOTHING, None, types.NoneType, Any, object)
 _OBJECTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
@@ -24,10 +24,10 @@ _AWAITED = (collections.abc.Awaitable, collections.abc.Coroutine)
 
 
 def returned_type(annotation: Any) -> Any:
-    """A return annotation as the SDK's `func_metadata` should read it: `NOTHING` where there is to be no schema.
+    """Return a return annotation as the SDK's `func_metadata` should read it; `NOTHING` for no schema.
 
-    That is where it says nothing (`Any`, `object`, `None`), or promises content. A bare `dict` is one of anything, and
-    so is a bare `list`, `tuple` or `set`; what is iterated over becomes a list, as it does in the result.
+    `Any`, `object`, `None` and content give no schema. A bare `dict`, `list`, `tuple` or `set` may hold anything.
+    An iterator becomes a list, as in the result.
     """
     if isinstance(annotation, str) or any(annotation is empty for empty in _SAYS_NOTHING):
         return NOTHING
@@ -55,7 +55,7 @@ def returned_type(annotation: Any) -> Any:
 def _read_annotated(annotation: Any) -> Any:
     inner, *extras = get_args(annotation)
     if isinstance(inner, type) and issubclass(inner, CallToolResult):
-        # For the SDK the second part is the type of the structured content.
+        # The SDK reads the second part as the type of the structured content.
         return annotation
     read = returned_type(inner)
     return NOTHING if read is NOTHING else Annotated[(read, *extras)]
@@ -71,7 +71,7 @@ def _read_union(annotation: Any) -> Any:
 
 
 def _aliased(annotation: Any) -> Any:
-    """What a type alias stands for; None for what is no alias, or one of names that are not there at runtime."""
+    """Return the type behind an alias; None for other types, and for aliases of names missing at runtime."""
     try:
         return getattr(annotation, "__value__", None) if get_origin(annotation) is None else None
     except NameError:
@@ -79,19 +79,19 @@ def _aliased(annotation: Any) -> Any:
 
 
 def _is_known(read: Any) -> bool:
-    """Whether pydantic has a schema for it: the SDK gives none to an unknown class, and fails on a list of one."""
+    """Return True if pydantic has a schema for it, without which the SDK fails on a list of it."""
     try:
         TypeAdapter[Any](read)
     except PydanticSchemaGenerationError:
         return False
     except (PydanticUserError, NameError):
-        # A mistake in a type that it does know, for the SDK to report.
+        # A mistake in a known type, which the SDK reports.
         return True
     return True
 
 
 def _mentions_content(annotation: Any) -> bool:
-    """Whether it is content, or a list, a tuple or a union that has some in it."""
+    """Return True for content, and for a list, tuple or union that contains some."""
     for arm in arms_of(annotation):
         origin = get_origin(arm)
         if origin in _LISTS or origin in _ITERATIONS or origin in _AWAITED:
@@ -107,15 +107,15 @@ def _is(annotation: Any, kind: type) -> bool:
 
 
 def unannotated(read: Any) -> Any:
-    """A type without what `Annotated` adds to it."""
+    """Return a type without its `Annotated` extras."""
     return get_args(read)[0] if get_origin(read) is Annotated else read
 
 
 def is_any_object(read: Any) -> bool:
-    """Whether it is a dict of anything."""
+    """Return True for a dict of anything."""
     return unannotated(read) == dict[str, Any]
 
 
 def is_any_list(read: Any) -> bool:
-    """Whether it is a list of anything."""
+    """Return True for a list of anything."""
     return unannotated(read) in (list[Any], tuple[Any, ...])

@@ -1,4 +1,4 @@
-"""JSON schemas of tools: without references, with descriptions, and as a check of values."""
+"""JSON schemas of tools: inline references, add descriptions, and check values."""
 
 import copy
 import itertools
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["Check", "SchemaMismatch", "checker", "inlined", "input_checker", "with_descriptions"]
 
 Check = Callable[[object], None]
-"""Raises `SchemaMismatch` for a value that a schema does not allow."""
+"""Function that raises `SchemaMismatch` for a value that a schema does not allow."""
 
 _GROWTH = 4000
-"""How many values a schema may gain by being inlined."""
+"""Values that inlining may add to a schema."""
 
 _SHOWN_VALUE = 80
 _SHOWN_TEXT = 400
@@ -25,7 +25,7 @@ _COMPARED_ERRORS = 10
 
 _DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?([Zz]|[+-][0-9]{2}:?[0-9]{2})?"
-# What a text of a format looks like, a time without its zone too: pydantic writes and reads those.
+# Patterns of formats. Times without a zone fit too, as pydantic writes and reads them.
 _FORMATS = {
     "date": _DATE,
     "date-time": f"{_DATE}[Tt ]{_TIME}",
@@ -34,7 +34,7 @@ _FORMATS = {
     "uuid": "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
 }
 
-# Where a schema has schemas in it; whatever else it holds is data, in which "$ref" is a word like any other.
+# Keywords that hold schemas; everything else is data, in which "$ref" is an ordinary word.
 _NAMED = frozenset(("properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"))
 _LISTED = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
 _SINGLE = frozenset(
@@ -53,7 +53,7 @@ _SINGLE = frozenset(
         "unevaluatedProperties",
     )
 )
-# The words that forbid something; beside a `$ref` all others only describe.
+# Keywords that forbid something; the others only describe, beside a `$ref` too.
 _CONSTRAINTS = frozenset(
     (
         *(_NAMED | _LISTED | _SINGLE) - {"$defs", "definitions", "contentSchema"},
@@ -79,13 +79,13 @@ _CONSTRAINTS = frozenset(
         "uniqueItems",
     )
 )
-# Words that give a place a name of its own; a copy of that place would have it too.
+# Keywords that name a place; inlining would copy the name.
 _NAMING = frozenset(("$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef"))
 _DEFINITION = re.compile(r"#/\$defs/([^/]+)")
 
 
 class SchemaMismatch(ValueError):
-    """A value that a schema does not allow. `place` is where in the value, empty for the whole of it."""
+    """A value that a schema does not allow. `place` is the place in the value, empty for its root."""
 
     def __init__(self, place: str, problem: str) -> None:
         super().__init__(f"{place}: {problem}" if place else problem)
@@ -93,10 +93,10 @@ class SchemaMismatch(ValueError):
 
 
 def inlined(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with what each local `$ref` refers to in its place, and without `$defs`.
+    """Replace each local `$ref` by its definition, and remove `$defs`.
 
-    Definitions that refer to themselves stay, with the references to them. A schema that would grow out of all
-    proportion, or whose parts have addresses of their own, is returned as it is.
+    Recursive definitions stay, with the references to them. A schema that would grow too much, or whose parts have
+    addresses of their own, is returned unchanged.
     """
     definitions = schema.get("$defs")
     if not isinstance(definitions, dict):
@@ -118,7 +118,7 @@ class _Inliner:
         self._sizes: dict[str, int] = {}
 
     def inlined(self) -> dict[str, Any] | None:
-        """The whole schema; None where it had better stay as it is."""
+        """Return the whole inlined schema; None if it must stay unchanged."""
         named = any(word in part for part in _subschemas(self._schema) for word in _NAMING)
         if named or self._refers_elsewhere_into_definitions():
             return None
@@ -135,7 +135,7 @@ class _Inliner:
         target = self._definitions[name] if name is not None else None
         if name not in self._recursive or not isinstance(target, dict):
             return self._inline(self._root)
-        # A root has to say `type: object` itself, recursive or not.
+        # The root itself must have `type: object`, even a recursive one.
         definition = cast("dict[str, Any]", self._inline(target))
         siblings = {key: value for key, value in self._root.items() if key != "$ref"}
         return _merged(definition, cast("dict[str, Any]", self._inline(siblings)))
@@ -169,7 +169,7 @@ class _Inliner:
         return copy.deepcopy({key: part for key, part in value.items() if not (gone and key == "mapping")})
 
     def _name_of(self, schema: Mapping[str, Any]) -> str | None:
-        """The definition that a schema refers to, where there is one of that name."""
+        """Return the name of the existing definition that a schema refers to."""
         name = _definition_name(schema.get("$ref"))
         return name if name in self._definitions else None
 
@@ -178,7 +178,7 @@ class _Inliner:
         return frozenset(name for name in names if name is not None)
 
     def _refers_elsewhere_into_definitions(self) -> bool:
-        """Whether a reference points to a part of a definition, or to one that is not there."""
+        """Return True if a reference points inside a definition, or to a missing one."""
         for part in _subschemas(self._schema):
             ref = part.get("$ref")
             if isinstance(ref, str) and ref.startswith("#/$defs") and self._name_of(part) is None:
@@ -196,12 +196,12 @@ class _Inliner:
         return seen
 
     def _kept(self) -> set[str]:
-        """The recursive definitions that something still refers to."""
+        """Return the recursive definitions that are still referred to."""
         start = self._names_in(self._root)
         return self._reachable(start) & self._recursive
 
     def _size(self, schema: Any) -> int:
-        """How many values a schema will consist of when its references are replaced."""
+        """Count the values of a schema after its references are replaced."""
         size = _size(schema)
         for part in _subschemas(schema):
             name = self._name_of(part)
@@ -213,12 +213,12 @@ class _Inliner:
 
 
 def _merged(definition: Any, siblings: dict[str, Any]) -> Any:
-    """A definition with what stood beside the reference to it."""
+    """Merge a definition with the keywords beside the reference to it."""
     if not siblings:
         return definition
     if isinstance(definition, dict) and not _CONSTRAINTS & siblings.keys():
         return {**cast("dict[str, Any]", definition), **siblings}
-    # Beside a reference a constraint holds together with the definition, and must not replace a part of it.
+    # A constraint beside a reference adds to the definition, and must not replace a part of it.
     merged: dict[str, Any] = {**siblings, "allOf": [*siblings.get("allOf", []), definition]}
     if isinstance(definition, dict) and "type" not in merged and "type" in definition:
         merged["type"] = copy.deepcopy(cast("dict[str, Any]", definition)["type"])
@@ -231,7 +231,7 @@ def _definition_name(ref: object) -> str | None:
 
 
 def _subschemas(schema: Any) -> Iterator[dict[str, Any]]:
-    """A schema and every schema in it."""
+    """Yield a schema and every schema inside it."""
     if not isinstance(schema, dict):
         return
     yield cast("dict[str, Any]", schema)
@@ -253,9 +253,9 @@ def _size(value: Any) -> int:
 
 
 def with_descriptions(schema: dict[str, Any], descriptions: Mapping[str, str]) -> dict[str, Any]:
-    """The schema with a description for each property that has none of its own.
+    """Add a description to each property without one.
 
-    To be called before `inlined`: what a property refers to may have a description too, but that is not its own.
+    Call it before `inlined`, which would copy descriptions of definitions into properties.
     """
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not descriptions:
@@ -269,29 +269,29 @@ def with_descriptions(schema: dict[str, Any], descriptions: Mapping[str, str]) -
 
 
 def checker(schema: Mapping[str, Any]) -> Check:
-    """A function that raises `SchemaMismatch` for a value that the schema does not allow.
+    """Return a check of values by a schema.
 
-    Nothing is ever fetched: a reference out of the schema is a mistake in it.
+    No reference is ever fetched: one that leads out of the schema is an error.
 
     Raises:
-        ValueError: It is no valid JSON schema.
+        ValueError: The JSON schema is invalid.
     """
     return _checker(copy.deepcopy(dict(schema)))
 
 
 def input_checker(schema: Mapping[str, Any]) -> Check:
-    """A `checker` of values from outside, which takes no longer for the worst of them than for others of their size.
+    """Return a `checker` for values from clients, whose time depends only on their size.
 
-    Patterns and uniqueness are left to pydantic. Dates, times, durations and UUIDs have to look like their `format`.
+    Pydantic checks patterns and uniqueness. Dates, times, durations and UUIDs must match their `format`.
 
     Raises:
-        ValueError: It is no valid JSON schema.
+        ValueError: The JSON schema is invalid.
     """
     from jsonschema import FormatChecker
 
     fixed = copy.deepcopy(dict(schema))
     for part in _subschemas(fixed):
-        # The first may backtrack for ever in `re`, as may the patterns of names; the other compares each with each.
+        # A pattern may backtrack forever in `re`, also one of names; uniqueness compares all pairs.
         part.pop("pattern", None)
         part.pop("uniqueItems", None)
         named = part.pop("patternProperties", None)
@@ -324,7 +324,7 @@ def _checker(schema: dict[str, Any], formats: "FormatChecker | None" = None) -> 
     if (reference := _missing_reference(schema)) is not None:
         raise ValueError(f"not a valid JSON schema: it refers to {reference!r}, which is not in it")
     brief = {word: _briefly(kind.VALIDATORS[word]) for word in ("anyOf", "oneOf") if word in kind.VALIDATORS}
-    # An empty registry: the default one fetches what it does not know.
+    # An empty registry: the default one fetches unknown references.
     validator: Validator = cast("Any", extend)(kind, brief)(
         schema, registry=cast("Any", Registry)(), format_checker=formats
     )
@@ -343,7 +343,7 @@ def _checker(schema: dict[str, Any], formats: "FormatChecker | None" = None) -> 
 
 
 def _briefly(keyword: Callable[..., Any]) -> Callable[..., Any]:
-    """A keyword of several schemas that collects a few errors of each, and not one for every item of a value."""
+    """Wrap `anyOf` or `oneOf` to collect only a few errors of each schema."""
 
     def collect(validator: Any, *rest: Any) -> Any:
         return keyword(_Brief(validator), *rest)
@@ -352,7 +352,7 @@ def _briefly(keyword: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Brief:
-    """The part of a validator that `anyOf` and `oneOf` use."""
+    """The part of a validator that `anyOf` and `oneOf` use, with few errors."""
 
     def __init__(self, validator: Any) -> None:
         self.evolve = validator.evolve
@@ -363,7 +363,7 @@ class _Brief:
 
 
 def _missing_reference(schema: dict[str, Any]) -> str | None:
-    """A reference that leads nowhere; None where all do, or where parts with addresses of their own hide it."""
+    """Return a reference without a target; None if all have one, or if parts with their own addresses hide it."""
     from jsonschema_specifications import REGISTRY
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012, specification_with
@@ -384,11 +384,11 @@ def _missing_reference(schema: dict[str, Any]) -> str | None:
 
 
 def _best_match(errors: "Iterable[ValidationError]") -> "ValidationError | None":
-    """The first of the outermost errors, or what of it says most."""
+    """Return the outermost error, or the most telling one inside it."""
     from jsonschema import exceptions
 
     first = min(errors, key=lambda error: len(error.path), default=None)
-    # It is untyped.
+    # jsonschema is untyped here.
     return cast(
         "ValidationError | None",
         exceptions.best_match([first] if first is not None else []),  # pyright: ignore[reportUnknownMemberType]
@@ -401,7 +401,7 @@ def _mismatch(error: "ValidationError | SchemaError") -> SchemaMismatch:
     shown = _short(whole, _SHOWN_VALUE)
     arms = error.context or []
     if arms and all(arm.validator == "type" and not arm.path and isinstance(arm.validator_value, str) for arm in arms):
-        # "not valid under any of the given schemas" would leave the reader guessing.
+        # Replaces "not valid under any of the given schemas", which does not say what is expected.
         problem = f"{shown} is not of type {', '.join(repr(arm.validator_value) for arm in arms)}"
     else:
         problem = error.message.replace(whole, shown)

@@ -1,4 +1,4 @@
-"""Versions of a tool: how they compare, and which one a request names."""
+"""Versions of a tool: compare them, and find the one that a request names."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -11,11 +11,11 @@ __all__ = ["VersionKey", "canonical_version", "named_version", "requested_versio
 _OWN = "roundtrip/version"
 _FASTMCP = "fastmcp"
 _LONGEST = 256
-"""Characters; more of them are plain text, whatever they spell."""
+"""Characters of a version; a longer one is compared as plain text."""
 
 
 class VersionKey:
-    """How a version compares: by PEP 440; what that does not know is plain text, and above what it knows."""
+    """Sort key of a version: by PEP 440, and above those, any other version as plain text."""
 
     __slots__ = ("_order",)
 
@@ -24,7 +24,7 @@ class VersionKey:
         from packaging.version import Version
 
         try:
-            # Clients name versions too, and reading one takes its time.
+            # Clients name versions too, and parsing a long one is slow.
             self._order: tuple[int, Any] = (0, Version(text)) if len(text) <= _LONGEST else (1, text)
         except ValueError:  # no such version, or a number with more digits than Python reads
             self._order = (1, text)
@@ -40,10 +40,10 @@ class VersionKey:
 
 
 def version_text(version: object, *, tool: str) -> str | None:
-    """A version as an author may write it, as text.
+    """Return an author's version as text.
 
     Raises:
-        InvalidSignature: It is no version.
+        InvalidSignature: The version is invalid.
     """
     if version is None:
         return None
@@ -51,12 +51,12 @@ def version_text(version: object, *, tool: str) -> str | None:
         raise InvalidSignature(f"tool {tool!r}: version={version!r} must be text, such as '1.10', or a whole number")
     text = str(version)
     if not text or "@" in text:
-        raise InvalidSignature(f"tool {tool!r}: version={text!r} must not be empty nor hold '@', which keys use")
+        raise InvalidSignature(f"tool {tool!r}: version={text!r} must not be empty or contain '@', which keys use")
     return text
 
 
 def canonical_version(text: str) -> str:
-    """One spelling for all spellings of a version."""
+    """Return the canonical spelling of a version."""
     from packaging.utils import canonicalize_version
 
     try:
@@ -66,12 +66,12 @@ def canonical_version(text: str) -> str:
 
 
 def version_key(version: str | None) -> VersionKey | None:
-    """How a version compares; None for none."""
+    """Return the sort key of a version; None for None."""
     return None if version is None else VersionKey(version)
 
 
 def named_version(params: Mapping[str, Any] | None) -> str | None:
-    """The version that a request names in its metadata, as `roundtrip/version` or where FastMCP's clients put it."""
+    """Return the version that a request names in its metadata, as `roundtrip/version` or as FastMCP's clients do."""
     meta = (params or {}).get("_meta")
     if not isinstance(meta, Mapping):
         return None
@@ -83,10 +83,10 @@ def named_version(params: Mapping[str, Any] | None) -> str | None:
 
 
 def requested_version(name: str) -> str | None:
-    """The version of a tool that the request being served calls: the one its call began with, or else that it names.
+    """Return the version that the current request calls: the one its call began with, or the one it names.
 
     Raises:
-        MCPError: It names another one than its call began with.
+        MCPError: The request names another version than its call began with.
     """
     request = asking_request()
     if request is None or request.claimed or request.context.method != "tools/call":

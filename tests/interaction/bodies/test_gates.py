@@ -229,12 +229,12 @@ async def test_values_that_no_client_can_word_stay_unquoted(era: Era) -> None:
 @pytest.mark.parametrize(
     ("template", "why"),
     [
-        ("Delete {file}?", "mentions 'file', which is no argument of the tool (it has: path)"),
+        ("Delete {file}?", "mentions 'file', which is not an argument of the tool (it has: path)"),
         ("Delete {path.name}?", "mentions 'path.name'"),
         ("Delete {}?", "mentions ''"),
         ("Delete {ctx}?", "mentions 'ctx'"),
-        ("Delete {path?", "is no format string"),
-        ("Delete path}?", "is no format string"),
+        ("Delete {path?", "is not a format string"),
+        ("Delete path}?", "is not a format string"),
     ],
 )
 async def test_unfillable_confirmation_template_is_rejected_at_registration(template: str, why: str) -> None:

@@ -723,7 +723,7 @@ def test_a_given_schema_with_the_marker_wraps() -> None:
 
 @pytest.mark.parametrize("schema", [{}, {"type": "array"}, {"type": ["object", "null"]}, {"properties": {}}])
 def test_a_given_schema_has_to_be_of_an_object(schema: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSignature, match=r"tool 'tool': an output schema has to be of an object"):
+    with pytest.raises(InvalidSignature, match=r"tool 'tool': an output schema must describe an object"):
         made(output_schema=schema)
 
 
