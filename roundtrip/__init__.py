@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver.exceptions import ToolError
 
     from roundtrip.errors import InvalidSignature, RoundtripError
-    from roundtrip.machine.call import Step
+    from roundtrip.machine.call import Transition
     from roundtrip.machine.table import Event, State
     from roundtrip.questions.markers import Elicit, ElicitUrl, ListRoots, Sample
     from roundtrip.questions.outcomes import (
@@ -48,11 +48,11 @@ __all__ = [
     "Sampled",
     "Server",
     "State",
-    "Step",
     "Telemetry",
     "Ticket",
     "ToolError",
     "ToolResult",
+    "Transition",
     "get_access_token",
     "get_context",
     "get_http_headers",
@@ -74,7 +74,7 @@ if not TYPE_CHECKING:
         "roundtrip.questions.samples": ["Sampled"],
         "roundtrip.errors": ["InvalidSignature", "RoundtripError"],
         "roundtrip.resolvers.markers": ["Depends", "Resolve"],
-        "roundtrip.machine.call": ["Step"],
+        "roundtrip.machine.call": ["Transition"],
         "roundtrip.machine.table": ["Event", "State"],
         "roundtrip.trace.writing.recorder": ["Recorder"],
         "roundtrip.trace.writing.telemetry": ["Telemetry"],

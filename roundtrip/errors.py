@@ -118,9 +118,9 @@ class SchemaNotRenderable(InvalidSignature, TypeError):
 class IllegalTransition(RoundtripError):
     """An event applied in a state from which the table has no such arrow."""
 
-    def __init__(self, state: str, event: str, allowed: Sequence[str]) -> None:
+    def __init__(self, state: str, event: str, allowed: Sequence[str], *, subject: str = "a call") -> None:
         options = ", ".join(allowed) if allowed else "nothing: the state is final"
-        super().__init__(f"cannot {event!r} a call that is {state!r}; allowed here: {options}")
+        super().__init__(f"cannot {event!r} {subject} that is {state!r}; allowed here: {options}")
         self.state = state
         self.event = event
         self.allowed = tuple(allowed)
@@ -143,7 +143,6 @@ class RejectionReason(StrEnum):
     OTHER_VERSION = "another version of the tool"
     OTHER_PRINCIPAL = "another principal"
     OTHER_AUDIENCE = "another audience"
-    UNKNOWN = "unknown"
 
 
 class TokenRejected(RoundtripError, InvalidRequestState):

@@ -8,16 +8,15 @@ import ast
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from roundtrip import Event, State
 from roundtrip.machine.journal_bytes import FORMAT
-from roundtrip.machine.table import ARROWS, FINAL
-from roundtrip.trace.drawings.machine import machine_mermaid
+from roundtrip.machine.table import CALL_MACHINE, ENTRY_MACHINE, MachineTable, State
+from roundtrip.trace.drawings.machine import mermaid
 from roundtrip.trace.writing.lines import LINE
 from specs.requirements import REQUIREMENTS, Requirement
 from specs.tokens import vectors_page
@@ -29,31 +28,6 @@ TESTS: Final = SPECS.parent / "tests"
 
 _SHOWS: Final = re.compile(r"\bShows ((?:[SF]\d+)(?:(?:,? and |, )[SF]\d+)*)")
 _ID: Final = re.compile(r"[SF]\d+")
-
-_STATES: Final[Mapping[State, str]] = {
-    State.RECEIVED: "A first request has arrived.",
-    State.RESOLVING: "Resolvers run, and the answers that are known are given to them.",
-    State.AWAITING_INPUT: "Questions are out. A token always holds a call in this state: no other crosses the wire.",
-    State.RESUMED: "Answers, or at least another request, have arrived.",
-    State.EXECUTING: "The tool's body runs.",
-    State.COMPLETED: "The client has the tool's result.",
-    State.FAILED: "The author's code raised, an answer stayed invalid, or the request was cancelled.",
-    State.DECLINED: "The user declined or cancelled something the call could not do without.",
-    State.REJECTED: "The token is not one to resume from, or the client cannot be asked.",
-}
-_EVENTS: Final[Mapping[Event, str]] = {
-    Event.BEGIN: "The first leg starts.",
-    Event.ASK: "Everything that can run has run, and questions are left. A round begins.",
-    Event.RESUME: "The client came back. In the live era: the batch has been answered.",
-    Event.RESOLVE: "Resolvers run again, with the new answers.",
-    Event.EXECUTE: "Every parameter has its value.",
-    Event.REVISE: "The user changed an earlier answer; what depended on it is resolved and run again.",
-    Event.FINISH: "The body returned.",
-    Event.RECALL: "The result of an earlier run of the body is given instead. Reserved: nothing applies it yet.",
-    Event.DECLINE: "A consumer of the bare value met a user who declined or cancelled.",
-    Event.REJECT: "The token cannot be resumed from, or the client cannot be asked what it would have to be asked.",
-    Event.FAIL: "An error ends the call.",
-}
 
 
 def render() -> dict[str, str]:
@@ -68,49 +42,71 @@ def render() -> dict[str, str]:
 
 
 def _machine_json() -> str:
-    machine: dict[str, Any] = {
-        "initial": State.RECEIVED,
-        "states": [{"name": state, "final": state in FINAL, "meaning": _STATES[state]} for state in State],
-        "events": [{"name": event, "meaning": _EVENTS[event]} for event in Event],
-        "arrows": [{"from": arrow.source, "event": arrow.event, "to": arrow.target} for arrow in ARROWS],
-        "crosses_the_wire": [State.AWAITING_INPUT],
-        "journal_format": FORMAT,
+    machines: dict[str, Any] = {
+        "call": {**_machine(CALL_MACHINE), "crosses_the_wire": [State.AWAITING_INPUT], "journal_format": FORMAT},
+        "ledger_entry": _machine(ENTRY_MACHINE),
     }
-    return json.dumps(machine, indent=2) + "\n"
+    return json.dumps(machines, indent=2) + "\n"
+
+
+def _machine(table: MachineTable[Any, Any]) -> dict[str, Any]:
+    return {
+        "initial": table.initial,
+        "states": [
+            {"name": state, "final": state in table.final, "meaning": meaning}
+            for state, meaning in table.states.items()
+        ],
+        "events": [{"name": event, "meaning": meaning} for event, meaning in table.events.items()],
+        "arrows": [{"from": arrow.source, "event": arrow.event, "to": arrow.target} for arrow in table.arrows],
+    }
 
 
 def _machine_page() -> str:
-    states = [f"| `{state}` | {'yes' if state in FINAL else ''} | {_STATES[state]} |" for state in State]
-    events = [f"| `{event}` | {_EVENTS[event]} |" for event in Event]
     return "\n".join(
         [
-            "# The machine",
+            "# The machines",
             "",
             "Generated from `roundtrip/machine/table.py` by `python -m specs.generate`. The same in JSON is in",
-            "[machine.json](machine.json).",
+            "[machine.json](machine.json). The diagrams are drawn by `transitions`.",
             "",
-            "Every call walks this machine, on both eras. Nothing else in roundtrip changes a call's state.",
+            "An event without an arrow in a state changes nothing: a call raises `IllegalTransition`, and a ledger",
+            "rejects the operation.",
             "",
-            "```mermaid",
-            machine_mermaid(),
-            "```",
+            "## A call",
             "",
-            "## States",
+            "Every call follows this machine, on both eras. Only `engine/leg.py` and `engine/rounds.py` move a call.",
             "",
-            "| state | final | meaning |",
-            "|---|---|---|",
-            *states,
+            *_machine_tables(CALL_MACHINE),
             "",
-            "## Events",
+            "## An entry of a ledger",
             "",
-            "| event | meaning |",
-            "|---|---|",
-            *events,
+            "A ledger has an entry for each call of a tool that runs once. A call that no entry names is `free`.",
             "",
-            "An event in a state that has no such arrow raises `IllegalTransition`, and the call stays where it was.",
+            *_machine_tables(ENTRY_MACHINE),
             "",
         ]
     )
+
+
+def _machine_tables(table: MachineTable[Any, Any]) -> list[str]:
+    states = [
+        f"| `{state}` | {'yes' if state in table.final else ''} | {meaning} |"
+        for state, meaning in table.states.items()
+    ]
+    events = [f"| `{event}` | {meaning} |" for event, meaning in table.events.items()]
+    return [
+        "```mermaid",
+        mermaid(table),
+        "```",
+        "",
+        "| state | final | meaning |",
+        "|---|---|---|",
+        *states,
+        "",
+        "| event | meaning |",
+        "|---|---|",
+        *events,
+    ]
 
 
 def _transcript_schema() -> str:

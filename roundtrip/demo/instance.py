@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from roundtrip.demo.reports import Ready, change_of
 from roundtrip.demo.shop import make_shop
-from roundtrip.machine.call import Step
+from roundtrip.machine.call import Transition
 
 __all__ = ["HOST", "KEY_VARIABLE", "main"]
 
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"the environment variable {KEY_VARIABLE} must hold the key that all instances share")
     pid = os.getpid()
 
-    def trace(step: Step) -> None:
+    def trace(step: Transition) -> None:
         _report(change_of(step, pid=pid))
 
     shop = make_shop(parsed.name, key=key, trace=trace)

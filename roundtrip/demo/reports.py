@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from roundtrip.machine.call import Step
-from roundtrip.machine.table import FINAL, Event, State
+from roundtrip.machine.call import Transition
+from roundtrip.machine.table import CALL_MACHINE, Event, State
 
 __all__ = ["Change", "Ready", "Report", "change_of", "read_report"]
 
@@ -41,7 +41,7 @@ class Change(BaseModel):
     @property
     def ends_leg(self) -> bool:
         """Whether nothing more happens to the call in this leg."""
-        return self.target is State.AWAITING_INPUT or self.target in FINAL
+        return self.target is State.AWAITING_INPUT or self.target in CALL_MACHINE.final
 
 
 Report = Ready | Change
@@ -49,7 +49,7 @@ Report = Ready | Change
 _REPORT: TypeAdapter[Report] = TypeAdapter(Annotated[Report, Field(discriminator="kind")])
 
 
-def change_of(step: Step, *, pid: int) -> Change:
+def change_of(step: Transition, *, pid: int) -> Change:
     """The report of a step that a server's `trace` was told of."""
     detail = step.detail
     return Change(

@@ -19,7 +19,7 @@ from mcp_types import InputRequiredResult, InputResponse
 from roundtrip.engine.answers import Answers, PendingQuestion
 from roundtrip.engine.body import Body
 from roundtrip.engine.client_port import Client
-from roundtrip.engine.once import Once, kept_in, terms_of
+from roundtrip.engine.once import Once, answers_digest, record_outcome
 from roundtrip.engine.outlasting import CancellationShield
 from roundtrip.engine.rounds import Guess, Rounds
 from roundtrip.engine.teardown import Outlive, Report, TeardownStack
@@ -284,7 +284,7 @@ async def serve(
         once = leg.books
         if once is not None and leg.journal is not None:
             at_once = not leg.plan.nodes and leg.gate is None
-            recalled = await once.begin(terms_of(leg.journal, leg.responses), at_once=at_once)
+            recalled = await once.begin(answers_digest(leg.journal, leg.responses), at_once=at_once)
             if recalled is not None:
                 call.apply(Event.RECALL)
                 return Finished(recalled.value)
@@ -296,7 +296,7 @@ async def serve(
             # What was entered before the leg is left outside of its clock, as it was entered.
             work = leg.managers.around(work, ended_by=_ended_by, outlive=leg.outlive)
         if once is not None:
-            work = kept_in(once, call, work, value_of=_returned, computed=answers.newly_computed)
+            work = record_outcome(once, call, work, value_of=_returned, computed=answers.newly_computed)
             work = run.outlasting.around(work)
         end = await work
         if isinstance(end, Declined):

@@ -27,7 +27,7 @@ from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import State
 
-__all__ = ["Once", "Recalled", "kept_in", "terms_of"]
+__all__ = ["Once", "Recalled", "answers_digest", "record_outcome"]
 
 T = TypeVar("T")
 
@@ -111,7 +111,7 @@ class Once(Protocol):
         ...
 
 
-def terms_of(journal: Journal, responses: Mapping[str, InputResponse | None] | None) -> str:
+def answers_digest(journal: Journal, responses: Mapping[str, InputResponse | None] | None) -> str:
     """A digest of everything that the client has said: with other answers a call is another one."""
     said: dict[str, Any] = {key: [int(entry.action), entry.data] for key, entry in journal.entries.items()}
     brought = {
@@ -124,7 +124,7 @@ def terms_of(journal: Journal, responses: Mapping[str, InputResponse | None] | N
     return hashlib.blake2b(text.encode(), digest_size=_TERMS_BYTES).hexdigest()
 
 
-async def kept_in(
+async def record_outcome(
     once: Once,
     call: Call,
     work: Awaitable[T],

@@ -1,22 +1,22 @@
-"""One call on its way through the table, telling whoever watches each step."""
+"""Provide the state machine of one call, which reports each transition to its watcher."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from roundtrip.machine.table import FINAL, Event, State, follow
+from roundtrip.machine.table import CALL_MACHINE, Event, State
 
-__all__ = ["Call", "Step"]
+__all__ = ["Call", "Transition"]
 
-NO_DETAIL: Final[Mapping[str, Any]] = MappingProxyType({})
+_NO_DETAIL: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-# A tuple, as one is made for each change of each call that is watched.
-class Step(NamedTuple):
-    """One change of state of one call, as who watches is told it.
+# A tuple, as one is made for each transition of each call that is watched.
+class Transition(NamedTuple):
+    """One change of state of one call.
 
-    `leg` counts requests of the call and `round` its batches of questions, both from one (`round` is 0 before the
-    first). `detail` says what only this step knows: the keys asked, why a call failed.
+    `leg` counts requests of the call and `round` its batches of questions, both from 1 (`round` is 0 before the
+    first). `detail` has the evidence of this transition alone: the keys asked, the reason of a failure.
     """
 
     call_id: str
@@ -25,15 +25,15 @@ class Step(NamedTuple):
     event: Event
     target: State
     round: int
-    detail: Mapping[str, Any] = NO_DETAIL
+    detail: Mapping[str, Any] = _NO_DETAIL
 
 
 class Call:
-    """The state machine of one call: apply events, read `state`.
+    """State machine of one call: apply events, read `state`.
 
-    The id and the counters come from outside (a fresh id, or a journal); a call restored from a journal starts
-    in `awaiting_input`, as every journal was written there. `watch` is told each step, and by those who serve the
-    call what else happens (`roundtrip.machine.facts`); what it raises would end the leg, so it must not raise.
+    The id and the counters come from outside: a fresh id, or a journal. A call restored from a journal starts in
+    `awaiting_input`. `watch` receives each transition, and the facts of `roundtrip.machine.facts`. It must not raise:
+    an exception would end the leg.
     """
 
     __slots__ = ("id", "leg", "round", "state", "watch")
@@ -54,21 +54,21 @@ class Call:
         self.watch = watch
 
     @property
-    def ended(self) -> bool:
-        """Whether the call is in a state that nothing leads out of."""
-        return self.state in FINAL
+    def has_ended(self) -> bool:
+        """Return True in a state that no event leads out of."""
+        return self.state in CALL_MACHINE.final
 
     def apply(self, event: Event, **detail: Any) -> State:
-        """Move the call by one event and report the step.
+        """Move the call by one event and report the transition.
 
         Raises:
             IllegalTransition: The table has no such arrow; the call stays where it was.
         """
         source = self.state
-        target = follow(source, event)
+        target = CALL_MACHINE.follow(source, event)
         if event is Event.ASK:
             self.round += 1
         self.state = target
         if self.watch is not None:
-            self.watch(Step(self.id, self.leg, source, event, target, self.round, detail or NO_DETAIL))
+            self.watch(Transition(self.id, self.leg, source, event, target, self.round, detail or _NO_DETAIL))
         return target

@@ -85,7 +85,7 @@ class AnswersIgnored(NamedTuple):
 
 
 Watch = Callable[[Any], None]
-"""Told every fact of one call's leg, in order: `Step`, these, and what the floors above have to tell.
+"""Told every fact of one call's leg, in order: `Transition`, these, and what the floors above have to tell.
 
 What it raises would end the leg, so it must not raise.
 """

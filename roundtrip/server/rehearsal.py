@@ -21,7 +21,7 @@ from mcp_types import INTERNAL_ERROR
 from roundtrip.engine.answers import PendingQuestion
 from roundtrip.errors import RoundtripError
 from roundtrip.ledger.memory import MemoryLedger
-from roundtrip.machine.call import Step
+from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event
@@ -97,7 +97,7 @@ class Rehearsed:
         self.unseen = owner
 
     def _watch(self, fact: Any) -> None:
-        if isinstance(fact, Step):
+        if isinstance(fact, Transition):
             self._moved(fact)
         elif isinstance(fact, Wrote):
             self.journal = fact.journal
@@ -106,7 +106,7 @@ class Rehearsed:
         elif isinstance(fact, DeclinedFact):
             self.refusal = fact.reason
 
-    def _moved(self, step: Step) -> None:
+    def _moved(self, step: Transition) -> None:
         if self.end is End.BODY:
             # That it fails there is the rehearsal's doing.
             return

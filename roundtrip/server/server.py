@@ -101,8 +101,8 @@ class Server(PromptsAndResources[LifespanResultT]):
         seal_keys: With `request_state_security`, the keys that seal what the server computed.
         build: A name for this build of the application. By default a digest of the tools' source.
         trace: Where to record what happens to calls: the path of a transcript, a `Recorder`, another tracer, a function
-            that is called with each `Step` and each `TokenRejection`, or several of those. By default the transcript
-            that the environment variable ROUNDTRIP_TRACE names, if it does; False for none at all.
+            that is called with each `Transition` and each `TokenRejection`, or several of those. By default the
+            transcript that the environment variable ROUNDTRIP_TRACE names, if it does; False for none at all.
         ledger: Keeps what calls of tools that run once have returned (`exactly_once=True`): by default in the memory
             of this process. Instances of one service share a `SqliteLedger` or a `RedisLedger`.
         no_empty_rounds: Names of clients (`clientInfo.name`) that cannot take a round without questions. They are sent

@@ -1,6 +1,6 @@
 """Every step that a server's calls take, kept: `Steps`."""
 
-from roundtrip.machine.call import Step
+from roundtrip.machine.call import Transition
 from roundtrip.machine.table import Event, State
 from roundtrip.tracing import TokenRejection
 
@@ -19,13 +19,13 @@ class Steps:
     """
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[Transition] = []
         self.rejections: list[TokenRejection] = []
         """The tokens that the server rejected."""
 
-    def __call__(self, fact: Step | TokenRejection) -> None:
+    def __call__(self, fact: Transition | TokenRejection) -> None:
         """Keep a step, or a rejected token."""
-        if isinstance(fact, Step):
+        if isinstance(fact, Transition):
             self.steps.append(fact)
         else:
             self.rejections.append(fact)

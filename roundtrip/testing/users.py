@@ -22,7 +22,7 @@ from mcp_types import (
 )
 
 from roundtrip.client.legs import Asking, Era, LegRequest, asking
-from roundtrip.machine.call import Step
+from roundtrip.machine.call import Transition
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
@@ -277,7 +277,7 @@ class _UserCall:
         self._patience = patience
         self._pages: dict[tuple[str | None, str, str], _Agreed] = {}
 
-    def listen(self, step: Step) -> None:
+    def listen(self, step: Transition) -> None:
         """Learn the states and the names of questions while they are asked over the open connection."""
         if self.conversation.era is not Era.LIVE or self.conversation.left:
             return

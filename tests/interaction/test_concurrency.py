@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 from pydantic import BaseModel
 
-from roundtrip import Elicit, Event, Resolve, Server, State, Step
+from roundtrip import Elicit, Event, Resolve, Server, State, Transition
 from roundtrip.testing import Era, LegByLeg, Steps, User, served
 from tests.hosts import WAIT
 from tests.players import Person, connect, text_of
@@ -246,7 +246,7 @@ class Watch(Steps):
         super().__init__()
         self.ended = anyio.Event()
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: Transition) -> None:
         super().__call__(step)
         if step.event in (Event.FAIL, Event.FINISH):
             self.ended.set()

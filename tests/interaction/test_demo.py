@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from roundtrip.cli import main
-from roundtrip.machine.table import INDEX, Event, State
+from roundtrip.machine.table import CALL_MACHINE, Event, State
 from tests.forks import Started, start
 from tests.hosts import ROOT
 
@@ -45,7 +45,7 @@ class Printed:
         states = [State.RECEIVED]
         for source, event, target, _ in CHANGE.findall(self.text):
             assert source == states[-1]
-            assert INDEX[State(source), Event(event)] == target
+            assert CALL_MACHINE.targets[State(source), Event(event)] == target
             states.append(State(target))
         return states
 

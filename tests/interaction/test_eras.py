@@ -139,4 +139,4 @@ async def test_raising_tracer_does_not_end_its_call(era: Era, caplog: pytest.Log
     server = bookshop(trace=broken)
     async with connect(server, era) as client:
         assert text_of(await client.call_tool("reserve", {"title": "Dune"})) == "Dune: 7 left"
-    assert "a tracer failed on Step" in caplog.text
+    assert "a tracer failed on Transition" in caplog.text

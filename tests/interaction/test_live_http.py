@@ -8,7 +8,7 @@ from mcp.server.streamable_http import EventCallback, EventStore
 from mcp_types import JSONRPCMessage
 from starlette.requests import Request
 
-from roundtrip import Context, Elicit, Event, Server, State, Step
+from roundtrip import Context, Elicit, Event, Server, State, Transition
 from roundtrip.testing import served
 from tests.hosts import WAIT
 from tests.live_wire import HEADERS, session
@@ -21,14 +21,14 @@ class Ending:
 
     def __init__(self) -> None:
         self.over = anyio.Event()
-        self.last: Step | None = None
+        self.last: Transition | None = None
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: Transition) -> None:
         if step.target in {State.REJECTED, State.COMPLETED, State.FAILED, State.DECLINED}:
             self.last = step
             self.over.set()
 
-    async def wait(self) -> Step:
+    async def wait(self) -> Transition:
         with anyio.fail_after(WAIT):
             await self.over.wait()
         assert self.last is not None

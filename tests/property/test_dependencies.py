@@ -17,7 +17,7 @@ import anyio.lowlevel
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from roundtrip import Context, Depends, Elicit, ElicitationResult, Resolve, Server, Step
+from roundtrip import Context, Depends, Elicit, ElicitationResult, Resolve, Server, Transition
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import Era
 from tests.hosts import WAIT
@@ -138,7 +138,7 @@ class Built:
         for place in range(len(case.functions)):
             self._functions.append(self._function(place))
 
-    def observe(self, step: Step) -> None:
+    def observe(self, step: Transition) -> None:
         while len(self.legs) < step.leg:
             self.legs.append(Leg())
 

@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolResult, ElicitResult, InputRequiredResult, InputResponse
 
-from roundtrip import Event, Server, State, Step
-from roundtrip.machine.table import FINAL, follow
+from roundtrip import Event, Server, State, Transition
+from roundtrip.machine.table import CALL_MACHINE
 from roundtrip.testing import LegByLeg
 from tests.nightly import examples
 from tests.players import text_of
@@ -50,7 +50,7 @@ class Journey(RuleBasedStateMachine):
         self.graph = graph
         self.built = Built(graph)
         self.hopper = LegByLeg(lambda: self.server(encrypt))
-        self.steps: list[Step] = []
+        self.steps: list[Transition] = []
         self.known: dict[str, int | str] = {}
         self.invalid: Counter[str] = Counter()
         self.final: State | None = None
@@ -146,7 +146,7 @@ class Journey(RuleBasedStateMachine):
 
     @invariant()
     def every_step_is_an_arrow_of_the_table(self) -> None:
-        assert all(follow(step.source, step.event) is step.target for step in self.steps)
+        assert all(CALL_MACHINE.follow(step.source, step.event) is step.target for step in self.steps)
 
     @invariant()
     def the_steps_make_one_path_over_all_servers(self) -> None:
@@ -158,7 +158,7 @@ class Journey(RuleBasedStateMachine):
             assert next_.round == one.round + (next_.event is Event.ASK)
         last = self.steps[-1].target
         assert last is (self.final or State.AWAITING_INPUT)
-        assert (last in FINAL) == (self.final is not None)
+        assert (last in CALL_MACHINE.final) == (self.final is not None)
 
     @invariant()
     def the_body_runs_once_in_a_call_that_completes_and_never_in_another(self) -> None:

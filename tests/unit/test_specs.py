@@ -35,7 +35,7 @@ def test_check_finds_a_stale_page(
     assert not list(tmp_path.iterdir())
     assert main([]) == 0
     assert main(["--check"]) == 0
-    assert json.loads((tmp_path / "machine.json").read_text())["initial"] == "received"
+    assert json.loads((tmp_path / "machine.json").read_text())["call"]["initial"] == "received"
 
 
 @pytest.mark.parametrize("id_", [requirement.id for requirement in REQUIREMENTS if requirement.later is None])

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from roundtrip.client.legs import Era
-from roundtrip.machine.table import ARROWS, Arrow, Event, State
+from roundtrip.machine.table import CALL_MACHINE, CallArrow, Event, State
 from roundtrip.safe_text import printable
 from roundtrip.testing.conversations import AskedQuestion, Conversation
 
@@ -86,19 +86,20 @@ class Path:
 class Coverage:
     """Which edges of the machine were gone along."""
 
-    gone: tuple[Arrow, ...]
-    not_gone: tuple[Arrow, ...]
+    gone: tuple[CallArrow, ...]
+    not_gone: tuple[CallArrow, ...]
 
     @classmethod
-    def of(cls, gone: Iterable[Arrow]) -> "Coverage":
+    def of(cls, gone: Iterable[CallArrow]) -> "Coverage":
         """What these leave."""
         taken = set(gone)
         return cls(
-            tuple(arrow for arrow in ARROWS if arrow in taken), tuple(arrow for arrow in ARROWS if arrow not in taken)
+            tuple(arrow for arrow in CALL_MACHINE.arrows if arrow in taken),
+            tuple(arrow for arrow in CALL_MACHINE.arrows if arrow not in taken),
         )
 
     def __str__(self) -> str:
-        lines = [f"edges of the machine: {len(self.gone)} of {len(ARROWS)} gone along"]
+        lines = [f"edges of the machine: {len(self.gone)} of {len(CALL_MACHINE.arrows)} gone along"]
         if self.not_gone:
             lines.append("not gone along:")
         for event in Event:

@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestFormParams, Root
 
 from roundtrip.client.legs import Era, LegRequest
-from roundtrip.machine.table import Arrow, State
+from roundtrip.machine.table import CallArrow, State
 from roundtrip.testing.conversations import Conversation
 from roundtrip.testing.exploration.explored import Coverage, Explored, Path, PathAction, PathOutcome
 from roundtrip.testing.exploration.guides import Contents, Guide, Met, Way
@@ -114,7 +114,7 @@ class _Exploration:
     patience: float
     gone: list[Path] = field(default_factory=list[Path])
     strayed: int = 0
-    arrows: set[Arrow] = field(default_factory=set[Arrow])
+    arrows: set[CallArrow] = field(default_factory=set[CallArrow])
     told: bool = False
 
     def user_of(self, target: Target) -> User:
@@ -146,7 +146,7 @@ class _Exploration:
             raise guide.mistake
         self.told = self.told or watching.told
         self.strayed += guide.strayed
-        self.arrows |= {Arrow(step.source, step.event, step.target) for step in watching.steps}
+        self.arrows |= {CallArrow(step.source, step.event, step.target) for step in watching.steps}
         self.gone.append(self._path(watching, guide, conversation, error))
         before = tuple(met.choice for met in guide.met)
         return [

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 
-from roundtrip.machine.call import Step
+from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import Watch
 from roundtrip.server.server import Server
 from roundtrip.testing.networks.fleet import Target, is_crash, makes_servers
@@ -22,7 +22,7 @@ class Watching:
         """Whether any of them is one that tells."""
         self.over = False
         """Whether what is still told is of no interest."""
-        self.steps: list[Step] = []
+        self.steps: list[Transition] = []
         self.rejected = False
         """True after a server rejected the call's token."""
         self.crash: BaseException | None = None
@@ -69,7 +69,7 @@ class Watching:
     def _note(self, fact: object) -> None:
         if self.over:
             return
-        if isinstance(fact, Step):
+        if isinstance(fact, Transition):
             self.steps.append(fact)
         elif isinstance(fact, Raised) and is_crash(fact.error):
             self.crash = fact.error

@@ -7,7 +7,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, CallToolResult, InputRequiredResult
 
 from roundtrip.client.legs import FinalResult, LegRequest, LegResult
-from roundtrip.machine.call import Step
+from roundtrip.machine.call import Transition
 
 __all__ = ["Breach", "Inapplicable", "LegDelivery", "is_bare_failure", "is_internal"]
 
@@ -28,7 +28,7 @@ class LegDelivery:
     result: LegResult | None = None
     error: MCPError | None = None
     """The error of the protocol that it was answered with, if it was."""
-    steps: list[Step] | None = None
+    steps: list[Transition] | None = None
     """The states that the server went through for it; None where nobody tells."""
     bodies: int = 0
     """How often its function's body was begun, as far as somebody tells."""

@@ -24,7 +24,7 @@ from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 
 from roundtrip.client.legs import Era, LegRequest, send
-from roundtrip.machine.call import Step
+from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import BodyBegan, Watch
 from roundtrip.server.failures import tool_failure
 from roundtrip.server.server import Server
@@ -159,7 +159,7 @@ class NetworkFleet:
         stack: AsyncExitStack,
         wired: bool = False,
         over: Literal["memory", "http"] = "memory",
-        listen: Callable[[Step], None] | None = None,
+        listen: Callable[[Transition], None] | None = None,
         principal: AccessToken | str | None = None,
         tracers: Sequence[Tracer] = (),
         page_wait: float = math.inf,
@@ -320,7 +320,7 @@ class NetworkFleet:
         steps, noted = delivery.steps, delivery
 
         def watch(fact: object) -> None:
-            if isinstance(fact, Step):
+            if isinstance(fact, Transition):
                 steps.append(fact)
                 if self._listen is not None:
                     self._listen(fact)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from roundtrip.machine.table import ARROWS, Arrow, Event, State
+from roundtrip.machine.table import CALL_MACHINE, CallArrow, Event, State
 from roundtrip.trace.drawings.svg import Point, arrow_head, document, group, line, rectangle, text, width
 
 __all__ = ["machine_svg", "table_svg"]
@@ -34,11 +34,11 @@ def machine_svg(
         current: The state that the call is in.
         standalone: Bring the styles along; without them the page around the drawing has to hold `svg.STYLE`.
     """
-    return table_svg(ARROWS, list(State), visited=visited, current=current, standalone=standalone)
+    return table_svg(CALL_MACHINE.arrows, list(State), visited=visited, current=current, standalone=standalone)
 
 
 def table_svg(
-    arrows: Sequence[Arrow],
+    arrows: Sequence[CallArrow],
     states: Sequence[State],
     *,
     visited: Collection[tuple[State, Event]] = (),
@@ -53,7 +53,7 @@ def table_svg(
 class _Track:
     """All arrows that lead by one event to one state, apart from straight ones, and the height they run at."""
 
-    arrows: list[Arrow]
+    arrows: list[CallArrow]
     up: bool
     y: float = 0.0
     exits: list[float] = field(default_factory=list[float])
@@ -77,7 +77,7 @@ class _Drawing:
 
     def __init__(
         self,
-        arrows: Sequence[Arrow],
+        arrows: Sequence[CallArrow],
         states: Sequence[State],
         visited: set[tuple[State, Event]],
         current: State | None,
@@ -97,9 +97,9 @@ class _Drawing:
         self.below.sort(key=self._span)
         self._place()
 
-    def _sort(self) -> tuple[list[Arrow], list[Arrow]]:
-        straight: dict[State, Arrow] = {}
-        bent: list[Arrow] = []
+    def _sort(self) -> tuple[list[CallArrow], list[CallArrow]]:
+        straight: dict[State, CallArrow] = {}
+        bent: list[CallArrow] = []
         for arrow in self.arrows:
             follows = arrow.target in self.places and self.places[arrow.target] == self.places[arrow.source] + 1
             if not follows or straight.setdefault(arrow.source, arrow) is not arrow:
@@ -218,7 +218,7 @@ class _Drawing:
             content, self.size, title="The machine of a call", description=self._description(), standalone=standalone
         )
 
-    def _in_port_order(self, track: _Track) -> list[Arrow]:
+    def _in_port_order(self, track: _Track) -> list[CallArrow]:
         """Exits were noted state by state; each arrow has the one within its source's box."""
         return [
             next(arrow for arrow in track.arrows if abs(self.x[arrow.source] - x) < self.box.x / 2) for x in track.exits
@@ -236,7 +236,7 @@ class _Drawing:
                 starts.append(group("rt-begin", [dot, line([start, end]), arrow_head(end, start)]))
         return starts
 
-    def _arrow(self, arrow: Arrow, points: list[Point]) -> tuple[bool, str]:
+    def _arrow(self, arrow: CallArrow, points: list[Point]) -> tuple[bool, str]:
         visited = (arrow.source, arrow.event) in self.visited
         title = f"{arrow.source}: {arrow.event} leads to {arrow.target}" + (" (visited)" if visited else "")
         dot = f'<circle class="rt-dot" cx="{points[0].x:g}" cy="{points[0].y:g}" r="5"/>'
@@ -250,7 +250,7 @@ class _Drawing:
         )
         return visited, drawn
 
-    def _label(self, arrows: Sequence[Arrow], middle: Point) -> str:
+    def _label(self, arrows: Sequence[CallArrow], middle: Point) -> str:
         event = arrows[0].event
         visited = any((arrow.source, arrow.event) in self.visited for arrow in arrows)
         size = Point(width(event) + _PADDING, _LABEL_HEIGHT)
@@ -306,7 +306,7 @@ class _Drawing:
         return told
 
 
-def _tracks(arrows: Sequence[Arrow], *, up: bool) -> list[_Track]:
+def _tracks(arrows: Sequence[CallArrow], *, up: bool) -> list[_Track]:
     tracks: dict[tuple[Event, State], _Track] = {}
     for arrow in arrows:
         key = (arrow.event, arrow.target)

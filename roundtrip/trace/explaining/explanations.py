@@ -169,10 +169,6 @@ REJECTIONS: Final[Mapping[RejectionReason, Advice]] = MappingProxyType(
             "it is meant for another service",
             "give all instances of a service the same name (or audience=), and no two services the same keys=",
         ),
-        RejectionReason.UNKNOWN: Advice(
-            "the SDK's own check rejected it, for a reason that cannot be told from outside",
-            "look at the server's log of that time, and compare the SDK's versions of the instances",
-        ),
     }
 )
 """Of each reason why a token is rejected."""

@@ -29,10 +29,10 @@ from opentelemetry.trace import (
 
 from roundtrip.engine.answers import UNNAMED
 from roundtrip.engine.reasons import Reason
-from roundtrip.machine.call import Step
+from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import BodyBegan, Watch
 from roundtrip.machine.journal import Journal
-from roundtrip.machine.table import FINAL, Event, State
+from roundtrip.machine.table import CALL_MACHINE, Event, State
 from roundtrip.trace.writing import names
 from roundtrip.tracing import (
     Beginning,
@@ -200,7 +200,7 @@ class _LegWatch:
         if take is not None:
             take(self, fact)
 
-    def _moved(self, step: Step) -> None:
+    def _moved(self, step: Transition) -> None:
         self._state = step.target
         self._round = step.round
         if step.event is Event.ASK:
@@ -208,7 +208,7 @@ class _LegWatch:
         elif step.event is Event.RESUME:
             self._resume(step)
 
-    def _ask(self, step: Step) -> None:
+    def _ask(self, step: Transition) -> None:
         self._pending = [_told(key) for key in step.detail.get("keys", ())]
         self._sent_at = time.perf_counter()
         if "authored" in step.detail:
@@ -229,7 +229,7 @@ class _LegWatch:
                 {names.KEY: _told(waiting.key), names.REASON: waiting.reason.value, names.ROUND: step.round, **attempt},
             )
 
-    def _resume(self, step: Step) -> None:
+    def _resume(self, step: Transition) -> None:
         self._pending = ()
         if self._sent_at is not None and not step.detail.get("keys"):
             # The body has given the question up.
@@ -265,7 +265,7 @@ class _LegWatch:
     def _raised(self, fact: Raised) -> None:
         self._detach()
         self._error = type(fact.error).__name__
-        if self._state not in FINAL:
+        if self._state not in CALL_MACHINE.final:
             self._state = State.FAILED
 
     def _closed(self, fact: Closed) -> None:
@@ -273,7 +273,7 @@ class _LegWatch:
         tool = self._beginning.tool
         if fact.token_bytes is not None:
             self._meters.token_bytes.record(fact.token_bytes, {names.TOOL: tool})
-        if self._state in FINAL:
+        if self._state in CALL_MACHINE.final:
             told = {names.TOOL: tool, names.STATE: self._state.value}
             self._meters.calls.add(1, told)
             self._meters.rounds.record(self._round, told)
@@ -305,7 +305,7 @@ class _LegWatch:
             self._attached = None
 
     _TAKES: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        Step: _moved,
+        Transition: _moved,
         BodyBegan: _body_began,
         Wrote: _wrote,
         DeclinedFact: _wrote,

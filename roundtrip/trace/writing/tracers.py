@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
-from roundtrip.machine.call import Step
+from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import Watch
 from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
 from roundtrip.tracing import Beginning, LinkedWatch, TokenRejection, Tracer, Unfailing
@@ -21,7 +21,7 @@ Trace = OneTrace | Sequence[OneTrace] | Literal[False] | None
 
 
 class FunctionTracer:
-    """Tracer that calls a plain function with each `Step` of each call, and with each `TokenRejection`."""
+    """Tracer that calls a plain function with each `Transition` of each call, and with each `TokenRejection`."""
 
     def __init__(self, function: Callable[[Any], None]) -> None:
         self._function = function
@@ -32,7 +32,7 @@ class FunctionTracer:
         function = self._function
 
         def watch(fact: Any) -> None:
-            if isinstance(fact, Step):
+            if isinstance(fact, Transition):
                 function(fact)
 
         return watch

@@ -16,7 +16,7 @@ from mcp_types import CallToolResult, CreateMessageRequest, ElicitRequest, Elici
 
 from roundtrip.engine.answers import PendingQuestion
 from roundtrip.engine.reasons import Reason
-from roundtrip.machine.call import Step
+from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import (
     AnswerRead,
     AnswerReused,
@@ -29,7 +29,7 @@ from roundtrip.machine.facts import (
     StepEnded,
 )
 from roundtrip.machine.journal import Journal
-from roundtrip.machine.table import FINAL, INDEX, Event, State
+from roundtrip.machine.table import CALL_MACHINE, Event, State
 from roundtrip.questions.forms import Form
 from roundtrip.questions.wire import FormQuestion, UrlQuestion
 from roundtrip.trace.writing.redaction import Redaction
@@ -41,17 +41,17 @@ logger = logging.getLogger("roundtrip")
 
 Write = Callable[[str], None]
 
-_STATES: Final = {state: state.value if state in FINAL else State.FAILED.value for state in State}
+_STATES: Final = {state: state.value if state in CALL_MACHINE.final else State.FAILED.value for state in State}
 """What a call that has ended is said to be."""
 
-_MOVES: Final = {(event, state): f'["{event}","{state}",' for (_, event), state in INDEX.items()}
+_MOVES: Final = {(event, state): f'["{event}","{state}",' for (_, event), state in CALL_MACHINE.targets.items()}
 
 
 class TranscriptWriter:
     """Watches one serving, and writes its lines."""
 
     # Most servings need few of these, so they are no slots that each would have to fill.
-    _asked: Step | None = None
+    _asked: Transition | None = None
     _asked_at = 0.0
     _bodies = 0
     _uncovered = False
@@ -96,7 +96,7 @@ class TranscriptWriter:
 
     # Facts.
 
-    def _moved(self, step: Step) -> None:
+    def _moved(self, step: Transition) -> None:
         _, _, _, event, self._state, self._round, detail = step
         self._moves.append((event, self._state, time.perf_counter()))
         if event is Event.ASK:
@@ -164,7 +164,7 @@ class TranscriptWriter:
             self._end()
 
     _TAKES: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        Step: _moved,
+        Transition: _moved,
         NodeBegan: _node_began,
         NodeEnded: _node_ended,
         BodyBegan: _body_began,

@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult, InputRequiredResult
 from pydantic import BaseModel
 
-from roundtrip import Context, Elicit, ElicitUrl, Recorder, Resolve, Server, Step
+from roundtrip import Context, Elicit, ElicitUrl, Recorder, Resolve, Server, Transition
 from roundtrip.client.legs import ERAS
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.pins import digest, label_of
@@ -446,9 +446,9 @@ async def test_false_switches_the_environment_off(tmp_path: Path, monkeypatch: p
 
 
 async def test_raising_tracer_harms_no_other_tracer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    steps: list[Step] = []
+    steps: list[Transition] = []
 
-    def broken(step: Step) -> None:
+    def broken(step: Transition) -> None:
         raise RuntimeError("broken")
 
     path = tmp_path / "calls.jsonl"

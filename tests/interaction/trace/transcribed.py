@@ -7,7 +7,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from roundtrip.machine.table import INDEX, State
+from roundtrip.machine.table import CALL_MACHINE, State
 from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from roundtrip.trace.writing.lines import Line
@@ -45,5 +45,5 @@ def assert_path_is_in_the_table(call: TracedCall) -> None:
         state = State.RECEIVED if serving.leg == 1 else State.AWAITING_INPUT
         for line in serving.happened:
             for event, target, _ in line.moves:
-                assert INDEX[state, event] == target
+                assert CALL_MACHINE.targets[state, event] == target
                 state = target

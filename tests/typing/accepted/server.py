@@ -17,15 +17,15 @@ from roundtrip import (
     RoundtripError,
     Server,
     State,
-    Step,
     ToolResult,
+    Transition,
     get_context,
     get_http_headers,
     tool,
 )
 
 
-def watch(step: Step) -> None:
+def watch(step: Transition) -> None:
     assert_type(step.source, State)
     assert_type(step.event, Event)
     assert_type(step.round, int)

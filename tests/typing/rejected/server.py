@@ -1,6 +1,6 @@
 """Servers that a type checker refuses."""
 
-from roundtrip import Server, Step
+from roundtrip import Server, Transition
 
 Server("cinema", keys=[7])  # error: reportArgumentType
 Server("cinema", keys=7)  # error: reportArgumentType
@@ -14,7 +14,7 @@ def watch(step: str) -> None: ...
 Server("cinema", trace=watch)  # error: reportArgumentType
 
 
-def mutate(step: Step) -> None:
+def mutate(step: Transition) -> None:
     step.round = 2  # error: reportAttributeAccessIssue
 
 

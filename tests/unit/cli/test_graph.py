@@ -191,7 +191,7 @@ def transcript(tmp_path: Path) -> Path:
     ("format", "marks"),
     [
         ("text", ["begin   -> resolving *", "ask     -> awaiting_input *", "* the call is here"]),
-        ("mermaid", ["resolving --> awaiting_input: ask (visited)", "class awaiting_input current"]),
+        ("mermaid", ["resolving --> awaiting_input: ask (visited)", "Class awaiting_input s_active"]),
         ("dot", ['resolving -> awaiting_input [label="ask", penwidth=3];', "awaiting_input [style="]),
         ("svg", ["rt-visited", "rt-current"]),
         ("html", ["Call call-1 of order: awaiting_input", "rt-visited", "rt-current"]),

@@ -3,24 +3,24 @@
 import pytest
 
 from roundtrip.errors import IllegalTransition
-from roundtrip.machine.call import Call, Step
+from roundtrip.machine.call import Call, Transition
 from roundtrip.machine.table import Event, State
 
 
 def test_a_call_starts_received_in_leg_one_before_any_round() -> None:
     call = Call("c1")
-    assert (call.id, call.state, call.leg, call.round, call.ended) == ("c1", State.RECEIVED, 1, 0, False)
+    assert (call.id, call.state, call.leg, call.round, call.has_ended) == ("c1", State.RECEIVED, 1, 0, False)
 
 
 def test_each_event_is_reported_as_one_step_in_order() -> None:
-    steps: list[Step] = []
+    steps: list[Transition] = []
     call = Call("c1", watch=steps.append)
     for event in (Event.BEGIN, Event.EXECUTE, Event.FINISH):
         call.apply(event)
     assert steps == [
-        Step("c1", 1, State.RECEIVED, Event.BEGIN, State.RESOLVING, 0),
-        Step("c1", 1, State.RESOLVING, Event.EXECUTE, State.EXECUTING, 0),
-        Step("c1", 1, State.EXECUTING, Event.FINISH, State.COMPLETED, 0),
+        Transition("c1", 1, State.RECEIVED, Event.BEGIN, State.RESOLVING, 0),
+        Transition("c1", 1, State.RESOLVING, Event.EXECUTE, State.EXECUTING, 0),
+        Transition("c1", 1, State.EXECUTING, Event.FINISH, State.COMPLETED, 0),
     ]
 
 
@@ -32,7 +32,7 @@ def test_watcher_is_notified_after_the_transition() -> None:
 
 
 def test_asking_opens_a_round_and_the_step_already_counts_it() -> None:
-    steps: list[Step] = []
+    steps: list[Transition] = []
     call = Call("c1", watch=steps.append)
     for event in (Event.BEGIN, Event.ASK, Event.RESUME, Event.RESOLVE, Event.ASK):
         call.apply(event)
@@ -41,7 +41,7 @@ def test_asking_opens_a_round_and_the_step_already_counts_it() -> None:
 
 
 def test_a_restored_call_goes_on_counting_where_its_journal_ended() -> None:
-    steps: list[Step] = []
+    steps: list[Transition] = []
     call = Call("c1", leg=3, round=2, state=State.AWAITING_INPUT, watch=steps.append)
     call.apply(Event.RESUME)
     call.apply(Event.RESOLVE)
@@ -50,7 +50,7 @@ def test_a_restored_call_goes_on_counting_where_its_journal_ended() -> None:
 
 
 def test_detail_of_a_transition_comes_from_its_event() -> None:
-    steps: list[Step] = []
+    steps: list[Transition] = []
     call = Call("c1", watch=steps.append)
     call.apply(Event.BEGIN)
     call.apply(Event.FAIL, error="boom")
@@ -58,7 +58,7 @@ def test_detail_of_a_transition_comes_from_its_event() -> None:
 
 
 def test_illegal_event_changes_and_reports_nothing() -> None:
-    steps: list[Step] = []
+    steps: list[Transition] = []
     call = Call("c1", state=State.RESUMED, round=1, watch=steps.append)
     with pytest.raises(IllegalTransition) as caught:
         call.apply(Event.ASK)
@@ -70,7 +70,7 @@ def test_illegal_event_changes_and_reports_nothing() -> None:
 def test_ended_call_accepts_no_event(event: Event) -> None:
     call = Call("c1")
     call.apply(event)
-    assert call.ended
+    assert call.has_ended
     with pytest.raises(IllegalTransition, match="the state is final"):
         call.apply(Event.BEGIN)
 

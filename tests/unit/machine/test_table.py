@@ -1,5 +1,8 @@
-"""The table of states and events, the machine `transitions` makes of it, and the index compiled from that machine."""
+"""The tables of states and events, and the machines that `transitions` makes of them."""
 
+import subprocess
+import sys
+from enum import StrEnum
 from itertools import product
 from typing import Any, Final, cast
 
@@ -7,7 +10,16 @@ import pytest
 from transitions import MachineError
 
 from roundtrip.errors import IllegalTransition
-from roundtrip.machine.table import ARROWS, FINAL, INDEX, MACHINE, Arrow, Event, State, allowed, follow
+from roundtrip.machine.table import (
+    CALL_MACHINE,
+    ENTRY_MACHINE,
+    CallArrow,
+    EntryEvent,
+    EntryState,
+    Event,
+    MachineTable,
+    State,
+)
 
 EVERY_PAIR: Final = list(product(State, Event))
 
@@ -37,15 +49,14 @@ executing       fail     failed
 
 
 class Model:
-    """What `transitions` moves: anything with a state."""
+    """The least that `transitions` moves: an object with a state."""
 
     state: str
 
 
-def triggered(state: State, event: Event) -> str | None:
-    """Where the machine itself takes a model; None if it will not move it."""
+def triggered(machine: Any, state: StrEnum, event: StrEnum) -> str | None:
+    """Return the state in which the machine leaves a model; None if it does not move the model."""
     model = Model()
-    machine = cast("Any", MACHINE)
     machine.add_model(model, initial=state.value)
     try:
         cast("Any", model).trigger(event.value)
@@ -56,59 +67,74 @@ def triggered(state: State, event: Event) -> str | None:
         machine.remove_model(model)
 
 
-@pytest.mark.parametrize(("state", "event"), EVERY_PAIR, ids=str)
-def test_index_agrees_with_the_transitions_machine(state: State, event: Event) -> None:
-    assert triggered(state, event) == INDEX.get((state, event))
+@pytest.mark.parametrize(
+    ("table", "states", "events"), [(CALL_MACHINE, State, Event), (ENTRY_MACHINE, EntryState, EntryEvent)]
+)
+def test_table_agrees_with_the_transitions_machine(
+    table: MachineTable[Any, Any], states: type[StrEnum], events: type[StrEnum]
+) -> None:
+    machine = table.machine()
+    for state, event in product(states, events):
+        assert triggered(machine, state, event) == table.targets.get((state, event))
+    assert len(cast("Any", machine).get_transitions()) == len(table.arrows)
+    assert (list(table.states), list(table.events)) == (list(states), list(events))
+    assert all([*table.states.values(), *table.events.values()])
 
 
-def test_triggering_every_event_leaves_the_machine_as_it_was() -> None:
-    before = MACHINE.get_transitions()
-    for state, event in EVERY_PAIR:
-        triggered(state, event)
-    assert len(MACHINE.get_transitions()) == len(before) == len(ARROWS)
+def test_importing_a_server_does_not_import_transitions() -> None:
+    code = "import sys, roundtrip; roundtrip.Server('shop'); sys.exit('transitions' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_no_event_has_two_targets_in_one_state() -> None:
+    for table in (CALL_MACHINE, ENTRY_MACHINE):
+        assert len(table.arrows) == len(table.targets)
 
 
 def test_the_table_is_the_diagram_of_the_architecture() -> None:
     lines = [line.split() for line in DRAWN.strip().splitlines()]
-    drawn = {Arrow(State(source), Event(event), State(target)) for source, event, target in lines}
-    assert set(ARROWS) == drawn
-    assert len(ARROWS) == len(drawn)
-
-
-def test_no_state_and_event_have_two_arrows() -> None:
-    assert len({(arrow.source, arrow.event) for arrow in ARROWS}) == len(ARROWS) == len(INDEX)
+    drawn = {CallArrow(State(source), Event(event), State(target)) for source, event, target in lines}
+    assert set(CALL_MACHINE.arrows) == drawn
+    assert len(CALL_MACHINE.arrows) == len(drawn)
 
 
 def test_five_states_live_and_four_are_final() -> None:
-    assert set(FINAL) == {State.COMPLETED, State.FAILED, State.DECLINED, State.REJECTED}
-    assert all(allowed(state) == () for state in FINAL)
-    assert all(allowed(state) for state in set(State) - FINAL)
+    assert set(CALL_MACHINE.final) == {State.COMPLETED, State.FAILED, State.DECLINED, State.REJECTED}
+    assert all(CALL_MACHINE.allowed(state) == () for state in CALL_MACHINE.final)
+    assert all(CALL_MACHINE.allowed(state) for state in set(State) - CALL_MACHINE.final)
 
 
 def test_every_live_state_is_reachable_and_can_fail() -> None:
     reached = {State.RECEIVED}
-    while more := {INDEX[pair] for pair in INDEX if pair[0] in reached} - reached:
+    while more := {CALL_MACHINE.targets[pair] for pair in CALL_MACHINE.targets if pair[0] in reached} - reached:
         reached |= more
     assert reached == set(State)
-    assert all((state, Event.FAIL) in INDEX for state in set(State) - FINAL)
+    assert all((state, Event.FAIL) in CALL_MACHINE.targets for state in set(State) - CALL_MACHINE.final)
 
 
 def test_only_an_answer_or_rejection_leaves_awaiting_input() -> None:
-    assert set(allowed(State.AWAITING_INPUT)) == {Event.RESUME, Event.REJECT, Event.FAIL}
+    assert set(CALL_MACHINE.allowed(State.AWAITING_INPUT)) == {Event.RESUME, Event.REJECT, Event.FAIL}
 
 
-@pytest.mark.parametrize(("state", "event"), [pair for pair in EVERY_PAIR if pair not in INDEX], ids=str)
+@pytest.mark.parametrize(("state", "event"), [pair for pair in EVERY_PAIR if pair not in CALL_MACHINE.targets], ids=str)
 def test_missing_arrow_is_an_error_with_evidence(state: State, event: Event) -> None:
     with pytest.raises(IllegalTransition) as caught:
-        follow(state, event)
+        CALL_MACHINE.follow(state, event)
     error = caught.value
     assert (error.state, error.event) == (state.value, event.value)
-    assert error.allowed == tuple(possible.value for possible in allowed(state))
+    assert error.allowed == tuple(possible.value for possible in CALL_MACHINE.allowed(state))
     assert state.value in str(error)
     assert event.value in str(error)
     assert all(possible in str(error) for possible in error.allowed)
-    assert ("the state is final" in str(error)) == (state in FINAL)
+    assert ("the state is final" in str(error)) == (state in CALL_MACHINE.final)
 
 
 def test_following_an_arrow_gives_its_target() -> None:
-    assert all(follow(arrow.source, arrow.event) is arrow.target for arrow in ARROWS)
+    assert all(CALL_MACHINE.follow(arrow.source, arrow.event) is arrow.target for arrow in CALL_MACHINE.arrows)
+
+
+def test_an_illegal_event_of_an_entry_names_the_entry() -> None:
+    with pytest.raises(
+        IllegalTransition, match="cannot 'renew' an entry that is 'settled'; allowed here: settle, forget"
+    ):
+        ENTRY_MACHINE.follow(EntryState.SETTLED, EntryEvent.RENEW)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from roundtrip.machine.table import ARROWS, State
+from roundtrip.machine.table import CALL_MACHINE, State
 from roundtrip.testing import Coverage, Era, Explored, Path, PathAction, PathOutcome
 
 S = State
@@ -103,18 +103,21 @@ def test_outcomes_are_counted_in_their_order() -> None:
 
 
 def test_unvisited_edges_are_listed_by_event() -> None:
-    coverage = Coverage.of(arrow for arrow in ARROWS if arrow.event.value not in ("revise", "decline"))
+    coverage = Coverage.of(arrow for arrow in CALL_MACHINE.arrows if arrow.event.value not in ("revise", "decline"))
     assert str(coverage) == (
-        f"edges of the machine: {len(ARROWS) - 3} of {len(ARROWS)} gone along\n"
+        f"edges of the machine: {len(CALL_MACHINE.arrows) - 3} of {len(CALL_MACHINE.arrows)} gone along\n"
         "not gone along:\n"
         "  revise   executing > resolving\n"
         "  decline  resolving > declined, executing > declined"
     )
-    assert {*coverage.gone, *coverage.not_gone} == {*ARROWS}
+    assert {*coverage.gone, *coverage.not_gone} == {*CALL_MACHINE.arrows}
 
 
 def test_all_edges_leave_nothing_to_tell() -> None:
-    assert str(Coverage.of(ARROWS)) == f"edges of the machine: {len(ARROWS)} of {len(ARROWS)} gone along"
+    assert (
+        str(Coverage.of(CALL_MACHINE.arrows))
+        == f"edges of the machine: {len(CALL_MACHINE.arrows)} of {len(CALL_MACHINE.arrows)} gone along"
+    )
 
 
 def test_no_crash_passes_the_assertion() -> None:

@@ -4,17 +4,17 @@ import re
 
 import pytest
 
-from roundtrip.machine.table import ARROWS, FINAL, Event, State
+from roundtrip.machine.table import CALL_MACHINE, Event, State
 from roundtrip.trace.drawings.machine import Format, draw_machine
 
 Arrows = set[tuple[str, str, str]]
 
-TABLE: Arrows = {(arrow.source.value, arrow.event.value, arrow.target.value) for arrow in ARROWS}
+TABLE: Arrows = {(arrow.source.value, arrow.event.value, arrow.target.value) for arrow in CALL_MACHINE.arrows}
 
 
 def in_mermaid(drawing: str) -> Arrows:
-    found = re.findall(r"^    (\w+) --> (\w+): (\w+)$", drawing, re.MULTILINE)
-    return {(source, event, target) for source, target, event in found}
+    found = re.findall(r"^  (\w+) --> (\w+): ([\w |]+)$", drawing, re.MULTILINE)
+    return {(source, event, target) for source, target, events in found for event in events.split(" | ")}
 
 
 def in_dot(drawing: str) -> Arrows:
@@ -57,12 +57,12 @@ def test_every_arrow_of_the_table_is_drawn_and_no_other(format: Format) -> None:
 def test_mermaid_starts_where_calls_start_and_ends_where_they_end() -> None:
     drawing = draw_machine(Format.MERMAID).splitlines()
     assert drawing[0] == "stateDiagram-v2"
-    assert [line for line in drawing if "[*] -->" in line] == [f"    [*] --> {State.RECEIVED}"]
-    assert {line.split()[0] for line in drawing if line.endswith("--> [*]")} == {state.value for state in FINAL}
+    assert [line for line in drawing if "[*] -->" in line] == [f"  [*] --> {State.RECEIVED}"]
+    assert {line.split()[0] for line in drawing if line.endswith("--> [*]")} == {*CALL_MACHINE.final}
 
 
 def test_text_names_every_state_and_says_which_are_final() -> None:
     drawing = draw_machine(Format.TEXT)
     assert all(re.search(rf"^{state} ", drawing, re.MULTILINE) for state in State)
-    assert drawing.count("(final)") == len(FINAL)
+    assert drawing.count("(final)") == len(CALL_MACHINE.final)
     assert all(event.value in drawing for event in Event)

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from roundtrip.machine.table import ARROWS, FINAL, Arrow, Event, State
+from roundtrip.machine.table import CALL_MACHINE, CallArrow, Event, State
 from roundtrip.trace.drawings.machine_svg import machine_svg, table_svg
 from roundtrip.trace.drawings.svg import STYLE
 from roundtrip.trace.drawings.svg import width as text_width
@@ -25,18 +25,18 @@ class Wider(StrEnum):
 PAUSED, EXPIRED = (cast("State", state) for state in Wider)
 WIDER_STATES = [*State, PAUSED, EXPIRED]
 WIDER_ARROWS = [
-    *ARROWS,
-    Arrow(State.RECEIVED, Event.RESOLVE, PAUSED),
-    Arrow(State.RECEIVED, Event.EXECUTE, State.RESOLVING),
-    Arrow(PAUSED, Event.RESUME, State.RESOLVING),
-    Arrow(PAUSED, Event.ASK, PAUSED),
-    Arrow(PAUSED, Event.FAIL, State.FAILED),
-    Arrow(PAUSED, Event.REJECT, EXPIRED),
+    *CALL_MACHINE.arrows,
+    CallArrow(State.RECEIVED, Event.RESOLVE, PAUSED),
+    CallArrow(State.RECEIVED, Event.EXECUTE, State.RESOLVING),
+    CallArrow(PAUSED, Event.RESUME, State.RESOLVING),
+    CallArrow(PAUSED, Event.ASK, PAUSED),
+    CallArrow(PAUSED, Event.FAIL, State.FAILED),
+    CallArrow(PAUSED, Event.REJECT, EXPIRED),
 ]
-TABLES: dict[str, tuple[list[Arrow], list[State]]] = {
-    "the table": (list(ARROWS), list(State)),
+TABLES: dict[str, tuple[list[CallArrow], list[State]]] = {
+    "the table": (list(CALL_MACHINE.arrows), list(State)),
     "a wider table": (WIDER_ARROWS, WIDER_STATES),
-    "half a table": (list(ARROWS[:8]), list(State)),
+    "half a table": (list(CALL_MACHINE.arrows[:8]), list(State)),
 }
 every_table = pytest.mark.parametrize("name", TABLES)
 
@@ -144,7 +144,7 @@ def test_visited_arrows_lie_over_those_they_share_a_track_with() -> None:
 
 def test_final_states_have_a_second_border_and_say_so() -> None:
     final = list(elements(parse(machine_svg()), "g", "rt-final"))
-    assert {each.get("data-state") for each in final} == set(FINAL)
+    assert {each.get("data-state") for each in final} == set(CALL_MACHINE.final)
     assert all(title_of(each).endswith("(final)") for each in final)
     assert all(list(elements(each, "rect", "rt-inner")) for each in final)
 
