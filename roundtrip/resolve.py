@@ -12,7 +12,8 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import InputRequiredResult
 
-from roundtrip.engine.leg import DONE, Declined, Leg, Limits, Suspended, open_call, serve
+from roundtrip.engine.leg import DONE, Declined, Leg, Limits, Suspended, open_call
+from roundtrip.engine.leg_run import serve
 from roundtrip.errors import InvalidSignature, TokenRejected
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.resolvers.markers import Marker, Resolve, SdkResolve
@@ -113,7 +114,7 @@ async def resolve_arguments(
         del made
         filled.update(values)
 
-    end = await serve(leg, arguments=tool_args, make_context=lambda _: context, silent=True, execute=take)
+    end = await serve(leg, arguments=tool_args, make_context=lambda _: context, body_cannot_ask=True, execute=take)
     if isinstance(end, Declined):
         raise ToolError(end.reason)
     if isinstance(end, Suspended):

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, cast
 
-from roundtrip.engine.reasons import Reason
 from roundtrip.errors import RejectionReason
+from roundtrip.machine.facts import Reason
 from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.writing.lines import (
     LINE,

@@ -20,9 +20,9 @@ from roundtrip.checking.recorded import (
 )
 from roundtrip.checking.stage import Played, Stage, open_stage
 from roundtrip.checking.verdicts import AskedAgain, Cause, Checked, Divergence, Turn
-from roundtrip.engine.answers import PendingQuestion
-from roundtrip.engine.reasons import Reason
+from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal
+from roundtrip.questions.wire import PendingQuestion
 from roundtrip.server.rehearsal import End
 from roundtrip.server.server import Server
 from roundtrip.trace.reading.calls import TracedCall

@@ -10,14 +10,13 @@ from typing import Any, Final, Literal, cast
 from mcp_types import ListRootsRequest
 from pydantic import JsonValue
 
-from roundtrip.engine.answers import PendingQuestion
-from roundtrip.engine.reasons import Reason
 from roundtrip.errors import CapabilityMissing, QuestionVolatile, ToolTimedOut
+from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import Action
 from roundtrip.machine.pins import PAGE, SAMPLE, SAMPLE_WITH_TOOLS, digest
 from roundtrip.questions.forms import digest_of_form
 from roundtrip.questions.markers import ListRoots
-from roundtrip.questions.wire import TICKET_SHOWN, digest_of_page, question_of
+from roundtrip.questions.wire import TICKET_SHOWN, PendingQuestion, digest_of_page, question_of
 from roundtrip.trace.reading.calls import Serving, TracedCall
 from roundtrip.trace.writing.lines import AskedLine, Digested, EndedLine, Kept, ReadAnswer, Revealed, ShownQuestion
 

@@ -27,9 +27,9 @@ from pydantic import BaseModel, ValidationError
 
 from roundtrip.checking.recorded import Answer, Kind, NotReplayable, RecordedCall
 from roundtrip.client.legs import Era, LegRequest, Method, send
-from roundtrip.engine.answers import PendingQuestion
 from roundtrip.machine.journal import Action, Journal
 from roundtrip.machine.pins import Pinner
+from roundtrip.questions.wire import PendingQuestion
 from roundtrip.server.rehearsal import End, Rehearsal, rehearsing
 from roundtrip.server.server import Server
 

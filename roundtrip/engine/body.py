@@ -1,22 +1,21 @@
-"""What a running body can do besides computing: ask by name, and keep a result for the whole call.
+"""Let a running body ask by name, review answers, and keep the result of a step for the whole call.
 
-On each leg the body runs again from the top, and what it asks or computes under a name returns at once if the journal
-knows it. A name therefore stands for one thing in a call.
+On each leg the body runs again from the top. A question or step whose name the journal knows returns at once, so a name
+stands for one thing in a call.
 """
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import anyio
-from pydantic import PydanticUserError, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError
+from pydantic import TypeAdapter, ValidationError
 
-from roundtrip.engine.answers import UNNAMED, Answers, Noted, without_value
+from roundtrip.engine.computed import NotedValue, storable
+from roundtrip.engine.interruptions import Revision, Suspension
 from roundtrip.engine.rounds import Rounds
-from roundtrip.engine.unwinding import Revision, Suspension
 from roundtrip.errors import (
     AskedTooLate,
     AskNotAwaited,
@@ -25,87 +24,66 @@ from roundtrip.errors import (
     QuestionsUnkeyed,
     RoundtripError,
     SuspensionSwallowed,
-    ValueNotStorable,
 )
-from roundtrip.machine.facts import StepBegan, StepEnded, Watch
-from roundtrip.machine.journal import Action, Computed
+from roundtrip.machine.facts import StepBegan, StepEnded
+from roundtrip.machine.journal import UNNAMED, Action, Computed
 from roundtrip.machine.pins import label_of
 from roundtrip.questions.forms import Form
 from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.reviews import Review
 from roundtrip.questions.wire import ModelQuestion, question_of
-from roundtrip.resolvers.plan import Plan
-from roundtrip.resolvers.scheduler import RunInThread
 from roundtrip.resolvers.signatures import hints_of, is_async
 
 __all__ = ["Body"]
 
 
-Note = Callable[[Noted], Awaitable[None]]
-"""Keeps what was computed, for the case that this leg is served again."""
-
-
 class Body:
-    """The asking side of one run of a body."""
+    """Asking side of one run of a body."""
 
     __slots__ = (
         "_answers",
         "_ended_by",
         "_former",
+        "_is_open",
+        "_is_over",
+        "_leg",
         "_lock",
         "_made",
-        "_note",
-        "_open",
-        "_over",
-        "_plan",
-        "_require_held",
+        "_names",
         "_rounds",
-        "_run_in_thread",
         "_unkeyed",
-        "_used",
-        "_watch",
-        "is_live",
     )
 
-    def __init__(
-        self,
-        plan: Plan,
-        answers: Answers,
-        rounds: Rounds,
-        run_in_thread: RunInThread,
-        *,
-        watch: Watch | None = None,
-        note: Note | None = None,
-        require_held: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        self._watch = watch
-        self._note = note
-        self._require_held = require_held
-        self._plan = plan
-        self._answers = answers
+    def __init__(self, rounds: Rounds) -> None:
         self._rounds = rounds
-        self._run_in_thread = run_in_thread
-        # In order: what came after a changed answer may depend on it.
-        self._used: dict[str, None] = {}
+        self._leg = rounds.leg
+        self._answers = rounds.answers
+        self._names: dict[str, None] = {}
+        """The names used so far, in order: a later one may depend on a changed answer."""
         self._former: dict[str, str] = {}
         """Names that questions had before, with the names that those have now."""
         self._made: dict[str, int] = {}
+        """How many questions of each name were made and not asked."""
         self._unkeyed = False
-        self._open = self._over = False
+        self._is_open = self._is_over = False
         self._ended_by: tuple[str, ...] = ()
         self._lock: anyio.Lock | None = None
-        self.is_live = not rounds.retry
+
+    @property
+    def is_live(self) -> bool:
+        """Return True if the client is asked over its open connection."""
+        return not self._rounds.is_retry
 
     @property
     def is_running(self) -> bool:
-        """Whether the body itself runs, rather than its resolvers, or nothing any more."""
-        return self._open
+        """Return True while the body itself runs, and not its resolvers."""
+        return self._is_open
 
     @property
     def is_over(self) -> bool:
-        """Whether the body has run and ended."""
-        return self._over
+        """Return True once the body has ended."""
+        return self._is_over
 
     @contextmanager
     def running(self) -> Generator[None]:
@@ -113,14 +91,14 @@ class Body:
 
         Raises:
             SuspensionSwallowed: The body returned although its leg had ended with questions.
-            AskNotAwaited: It made a question and never put it.
+            AskNotAwaited: It made a question and did not await it.
         """
-        self._open = True
+        self._is_open = True
         try:
             yield
         finally:
-            self._open = False
-            self._over = True
+            self._is_open = False
+            self._is_over = True
         if self._ended_by:
             swallowed = SuspensionSwallowed(self._ended_by)
             swallowed.words = self._answers.words
@@ -129,33 +107,33 @@ class Body:
             raise AskNotAwaited(next(iter(self._made)))
 
     def make(self, key: str) -> None:
-        """Note that a question was made, which is not yet to put it."""
+        """Note that a question was made, and has to be asked."""
         self._made[key] = self._made.get(key, 0) + 1
 
     def put(self, key: str) -> None:
-        """Note that a question that was made is being put."""
+        """Note that a question that was made is being asked."""
         if key in self._made:
             self._made[key] -= 1
             if not self._made[key]:
                 del self._made[key]
 
     def name(self, marker: Marker) -> str:
-        """The name of a question whose author gave none: what it says, and how often that was said before."""
+        """Return a name for a question without one: a digest of its wording, and a number."""
         question = question_of(marker)
         stem = f"{UNNAMED}{label_of(question.message)}{label_of(question.schema)}"
         number = 1
-        while f"{stem}-{number}" in self._used:
+        while f"{stem}-{number}" in self._names:
             number += 1
         name = f"{stem}-{number}"
         self._answers.words[name] = question.wire.method if isinstance(question, ModelQuestion) else question.text
         return name
 
     async def ask(self, key: str | None, marker: Marker, *, was: tuple[str, ...] = ()) -> Outcome:
-        """The outcome of one question.
+        """Return the outcome of one question.
 
         Raises:
             Suspension: It will be known on the next leg.
-            BodyMistake: The question cannot be put this way.
+            BodyMistake: The question cannot be asked this way.
         """
         unkeyed = key is None
         name = self.name(marker) if key is None else key
@@ -173,7 +151,7 @@ class Body:
         except Suspension:
             raise
         except BaseException as error:
-            # Given up, as by a timeout around the question, it is not out any more.
+            # Given up, as by a timeout around it, the question is not out any more.
             self._unkeyed = False
             if isinstance(error, RoundtripError):
                 error.words = self._answers.words
@@ -182,7 +160,7 @@ class Body:
         return outcomes[name]
 
     async def ask_all(self, questions: Mapping[str, Marker]) -> dict[str, Outcome]:
-        """The outcomes of several questions, put in one round.
+        """Return the outcomes of several questions, asked in one round.
 
         Raises:
             Suspension: They will be known on the next leg.
@@ -197,7 +175,7 @@ class Body:
         Raises:
             Suspension: The answer will be known on the next leg.
             Revision: The user changed something; the body has to run again.
-            BodyMistake: What is to be reviewed is not an answer to a form.
+            BodyMistake: One of the names has no answer to a form.
         """
         self._enter(key)
         parts: dict[str, tuple[Form, Mapping[str, Any]]] = {}
@@ -219,7 +197,7 @@ class Body:
                 for name, content in outcome.value.items()
                 if parts[name][0].parse(content) != parts[name][0].parse(parts[name][1])
             }
-            # Restored on later legs, the review is only a review: its changes have been made.
+            # The changes are made now. Restored on later legs, the review must not make them again.
             self._answers.entries[key] = self._answers.entries[key]._replace(data=None)
             if changed:
                 stale = [after for name in changed for after in self._after(name, but=(key, *changed))]
@@ -230,33 +208,35 @@ class Body:
         return Outcome(values, outcome.action) if outcome.action is Action.ACCEPT else outcome
 
     def _after(self, name: str, *, but: tuple[str, ...]) -> list[str]:
-        """What may depend on an answer: the nodes downstream of it, and what came after it in the body."""
-        order = list(self._used)
-        if name in self._plan.names:
-            stale = [self._plan.nodes[index].key for index in self._plan.downstream(self._plan.names[name])]
+        """Return the names that may depend on an answer: nodes downstream of it, and later names in the body."""
+        order, plan = list(self._names), self._leg.plan
+        if name in plan.names:
+            stale = [plan.nodes[index].key for index in plan.downstream(plan.names[name])]
             return [key for key in [*stale, *order] if key not in but]
         return [key for key in order[order.index(name) + 1 :] if key not in but]
 
     async def step(self, key: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """The result of a function, which runs once for the call.
+        """Return the result of a function, which runs once for the call.
 
         Raises:
             ValueNotStorable: The result has no JSON form.
         """
         self._enter(key)
         adapter = _adapter(hints_of(fn).get("return", Any))
-        kept = self._answers.computed.get(key)
+        computed = self._answers.computed
+        kept = computed.values.get(key)
         if kept is not None:
             try:
                 restored = adapter.validate_python(kept.value)
             except ValidationError:
-                # Another build's result does not fit this one's type: compute it anew.
-                del self._answers.computed[key]
+                # Another build's result does not fit this one's type: compute it again.
+                del computed.values[key]
             else:
                 self._tell(StepEnded(key, "recalled", kept.value))
                 return restored
-        if self._require_held is not None:
-            await self._require_held()
+        claim = self._leg.claim if self._leg.journal is not None else None
+        if claim is not None:
+            await claim.require_held()
         self._tell(StepBegan(key))
         try:
             plain, restored = await self._run_step(key, functools.partial(fn, *args, **kwargs), is_async(fn), adapter)
@@ -264,34 +244,32 @@ class Body:
             self._tell(StepEnded(key, "failed"))
             raise
         self._tell(StepEnded(key, "ran", plain))
-        self._answers.computed[key] = Computed(plain)
-        if self._note is not None:
-            # At once, as what it did may be what must not be done again.
-            await self._note(Noted(self._answers.revision, key, plain))
-            self._answers.kept.add(key)
+        computed.values[key] = Computed(plain)
+        if claim is not None:
+            # At once, as its effect may be one that must not happen again.
+            await claim.note(NotedValue(computed.revision, key, plain))
+            computed.kept.add(key)
         return restored
 
     async def _run_step(
         self, key: str, call: Callable[[], Any], in_place: bool, adapter: TypeAdapter[Any]
     ) -> tuple[Any, Any]:
-        """What a step yields: in its JSON form, and as every leg will see it."""
-        value = await call() if in_place else await self._run_in_thread(call)
+        """Run a step. Return its result in the JSON form, and as every leg will see it."""
+        value = await call() if in_place else await self._leg.run_in_thread(call)
         if inspect.isawaitable(value):
             value = await value
-        try:
+        with storable(key):
             plain = adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
             # Every leg sees the same value: the first one, too, gets it as it will come back from the token.
-            return plain, adapter.validate_python(plain)
-        except (PydanticSerializationError, PydanticUserError, ValidationError, ValueError) as error:
-            # Without its cause, which quotes the value in the traceback.
-            raise ValueNotStorable(key, reason=without_value(error)) from None
+            restored = adapter.validate_python(plain)
+        return plain, restored
 
     def _tell(self, fact: StepBegan | StepEnded) -> None:
-        if self._watch is not None:
-            self._watch(fact)
+        if self._leg.call.watch is not None:
+            self._leg.call.watch(fact)
 
     def _enter(self, key: str) -> None:
-        if not self._open:
+        if not self._is_open:
             raise AskedTooLate(key)
         if not key:
             raise BodyMistake("a question or step needs a name that is not empty")
@@ -299,17 +277,17 @@ class Body:
             raise BodyMistake(f"{key!r} cannot name a question or step; give it a name that does not begin with '~'")
         if self._is_taken(key):
             raise KeyUsedTwice(key, formerly_of=self._former.get(key))
-        self._used[key] = None
+        self._names[key] = None
 
     def _leave_name(self, old: str, *, of: str) -> None:
-        """Note a name that a question had before, and that no other of the call may have, or have had."""
+        """Note a former name of a question, which no other question of the call may have or have had."""
         if self._is_taken(old):
-            # An answer known by it is perhaps to the other one, which may read alike.
+            # An answer under this name may belong to the other question, which may read alike.
             raise KeyUsedTwice(old, formerly_of=of)
         self._former[old] = of
 
     def _is_taken(self, name: str) -> bool:
-        return name in self._used or name in self._former or name in self._plan.names
+        return name in self._names or name in self._former or name in self._leg.plan.names
 
     async def _settle(self, questions: Mapping[str, Marker | Review], was: tuple[str, ...]) -> dict[str, Outcome]:
         if self.is_live:
@@ -330,10 +308,10 @@ class Body:
                         outcomes[key] = outcome
             waiting = [self._answers.open[key] for key in questions if key not in outcomes]
             if not waiting:
-                # In the order of the questions: one that was asked again, or stood in for, is settled after the others.
+                # In the order of the questions: one that was asked again, or stood in for, was settled last.
                 return {key: outcomes[key] for key in questions}
             try:
-                await self._rounds.put(waiting)
+                await self._rounds.ask(waiting)
             except Suspension:
                 self._ended_by = tuple(self._rounds.batch)
                 raise

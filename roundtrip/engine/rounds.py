@@ -1,70 +1,57 @@
-"""Rounds of one leg: putting a batch of questions to the client, in either era, and moving the call along.
+"""Rounds of one leg: ask the client a batch of questions, in either era, and move the call along.
 
-In the live era `put` waits for the answers. In the retry era it raises `Suspension`, which unwinds whatever asked, and
-the leg ends with the batch.
+In the live era `ask` waits for the answers. In the retry era it raises `Suspension`, which unwinds the code that asked,
+and the leg ends with the batch.
 """
 
-import math
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import anyio
-from mcp_types import ClientCapabilities
+from mcp_types import ClientCapabilities, ElicitResult, InputResponse
+from pydantic import ValidationError
 
-from roundtrip.engine.answers import Answers, PendingQuestion
-from roundtrip.engine.client_port import Client, ask_live, require_channel
-from roundtrip.engine.timeouts import clock_standing, end_after
-from roundtrip.engine.unwinding import Suspension
-from roundtrip.errors import BodyMistake, CallOutlived, CannotAsk, GuessesSpent, UrlRequired
-from roundtrip.machine.call import Call
+from roundtrip.engine.answers import Answers
+from roundtrip.engine.interruptions import Suspension, cancel_after, clock_paused
+from roundtrip.engine.leg import Client, Leg, Suspended
+from roundtrip.errors import (
+    BodyMistake,
+    CallOutlived,
+    CannotAsk,
+    ChannelMissing,
+    GuessesSpent,
+    TokenTooLarge,
+    UrlRequired,
+)
+from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.markers import NOTHING
-from roundtrip.questions.wire import FormQuestion, UrlQuestion
-from roundtrip.revisions import is_retry_era
+from roundtrip.questions.wire import FormQuestion, PendingQuestion, UrlQuestion
 
-__all__ = ["Guess", "Rounds"]
+__all__ = ["Rounds"]
 
-
-_POLL = 0.25
-_DONE_TAKES = 30.0
-"""Seconds a `done` function may take, however short its page's `wait` is."""
-
-Guess = Callable[[str, Any, int], Awaitable[bool]]
-"""Counts an answer to a question, of which the call may have so many; whether it is one of those."""
-
-Finish = Callable[[Any], Awaitable[Any]]
-"""Calls the `done` function of a page, with what it asks for."""
+_PAGE_POLL_SECONDS: Final = 0.25
+_DONE_SECONDS: Final = 30.0
+"""Time that a `done` function may take, however short its page's `wait` is."""
 
 
+@dataclass(slots=True)
 class Rounds:
-    """Puts questions for one leg; `batch` holds those the leg will end with."""
+    """Rounds of questions of one leg."""
 
-    __slots__ = ("_answers", "_call", "_client", "_finish", "_guess", "_left", "_page_wait", "batch", "retry")
+    leg: Leg
+    answers: Answers
+    call_done: Callable[[Any], Awaitable[Any]]
+    """Calls the `done` function of a page, with the parameters it takes."""
+    is_retry: bool
+    batch: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion])
+    """The questions with which the leg will end."""
 
-    def __init__(
-        self,
-        call: Call,
-        client: Client,
-        answers: Answers,
-        finish: Finish,
-        left: Callable[[], float],
-        page_wait: float = math.inf,
-        guess: Guess | None = None,
-    ) -> None:
-        self._finish = finish
-        self._guess = guess
-        self._page_wait = page_wait
-        self._left = left
-        self._call = call
-        self._client = client
-        self._answers = answers
-        self.retry = is_retry_era(client.protocol_version)
-        self.batch: dict[str, PendingQuestion] = {}
+    async def ask(self, batch: Sequence[PendingQuestion]) -> None:
+        """Ask questions and have the answers delivered, or the values that stand in for them.
 
-    async def put(self, batch: Sequence[PendingQuestion]) -> None:
-        """Ask, and have the answers delivered; or, where a client cannot be asked, what stands in for them.
-
-        After stand-ins the rest of the batch is still open, and is put again by whoever settles it.
+        After values that stand in, the rest of the batch is still open, and the caller asks it again.
 
         Raises:
             Suspension: The answers will come with the next leg.
@@ -73,121 +60,197 @@ class Rounds:
             GuessesSpent: A question was answered in too many different ways.
             GuessUncounted: Nothing can count such an answer now.
         """
-        if any([await self._count(waiting) for waiting in batch if waiting.guess is not NOTHING]):
+        call, answers, client = self.leg.call, self.answers, self.leg.client
+        guesses = [waiting for waiting in batch if waiting.guess is not NOTHING]
+        if guesses:
+            # The counted answers can be read now: the batch is settled again.
+            for waiting in guesses:
+                await self._count(waiting)
             return
         if any(isinstance(waiting.question, UrlQuestion) for waiting in batch) and await self._visit_pages(batch):
             return
-        capabilities = self._client.capabilities
+        capabilities = client.capabilities
         unaskable = [waiting for waiting in batch if not self._can_ask(waiting, capabilities)]
         if unaskable:
             for waiting in unaskable:
-                await self._answers.stand_in(waiting)
+                await answers.stand_in(waiting)
             return
-        left = 0.0 if self.retry else self._left()
-        if not self.retry and left <= 0:
+        left = 0.0 if self.is_retry else self.leg.end - self.leg.clock()
+        if not self.is_retry and left <= 0:
             raise CallOutlived([waiting.key for waiting in batch])
-        self.go_on()
+        self.end_abandoned()
         for waiting in batch:
             self.batch[waiting.key] = waiting
-        if self.retry:
+        if self.is_retry:
             raise Suspension
-        executing = self._call.state is State.EXECUTING
-        self.note_ask()
+        was_executing = call.state is State.EXECUTING
+        self._note_ask()
         responses = None
-        # Whoever is asked may never answer, and a plain body holds a thread meanwhile.
-        with clock_standing(), anyio.CancelScope() as patience:
-            end_after(patience, left)
-            responses = await ask_live(self._client, batch)
+        # The user may never answer, and a plain body holds a thread meanwhile.
+        with clock_paused(), anyio.CancelScope() as patience:
+            cancel_after(patience, left)
+            responses = await _ask_live(client, batch)
         if responses is None:
             raise CallOutlived([waiting.key for waiting in batch])
         self.batch.clear()
-        self._call.apply(Event.RESUME, keys=tuple(responses))
-        self._call.apply(Event.RESOLVE)
-        if executing:
-            self._call.apply(Event.EXECUTE)
-        self._answers.deliver(responses, {waiting.key: waiting.asked for waiting in batch})
+        call.apply(Event.RESUME, keys=tuple(responses))
+        call.apply(Event.RESOLVE)
+        if was_executing:
+            call.apply(Event.EXECUTE)
+        answers.deliver(responses, {waiting.key: waiting.asked for waiting in batch})
 
-    async def _count(self, waiting: PendingQuestion) -> bool:
-        """Count an answer that may then be looked at; its question is settled again."""
+    async def _count(self, waiting: PendingQuestion) -> None:
+        """Count an answer with guesses, which may be read then."""
         guesses = waiting.question.guesses if isinstance(waiting.question, FormQuestion) else None
-        if self._guess is None or guesses is None:
+        if self.leg.count_guess is None or guesses is None:
             raise BodyMistake(
                 f"question {waiting.key!r} has guesses=, which only the ledger of a roundtrip Server counts"
             )
-        if not await self._guess(waiting.key, waiting.guess, guesses):
+        if not await self.leg.count_guess(waiting.key, waiting.guess, guesses):
             raise GuessesSpent(waiting.key, guesses=guesses)
-        self._answers.counted(waiting.key, waiting.guess)
-        return True
+        self.answers.count(waiting.key, waiting.guess)
 
     async def _visit_pages(self, batch: Sequence[PendingQuestion]) -> bool:
-        """See whether pages that users agreed to go to are done with, waiting a while; True if one is."""
+        """Wait a while for pages that users agreed to go to; True if the user is done with one."""
+        client = self.leg.client
         pages = [
             (waiting, waiting.question)
             for waiting in batch
             if isinstance(waiting.question, UrlQuestion)
             and waiting.question.done is not None
             # Without a way back the client goes to the page by itself, and calls again.
-            and (waiting.consented or not (self.retry or self._client.can_be_asked_live))
+            and (waiting.consented or not (self.is_retry or client.can_be_asked_live))
         ]
         if not pages:
             return False
         patience = max(question.wait if waiting.consented else 0.0 for waiting, question in pages)
-        if not self.retry and any(waiting.consented for waiting, _ in pages):
+        if not self.is_retry and any(waiting.consented for waiting, _ in pages):
             # A live client that agrees at once would otherwise be asked as fast as it can agree.
-            patience = max(patience, _POLL)
-        patience = min(patience, self._page_wait)
-        done_takes = max(patience, min(_DONE_TAKES, self._page_wait))
+            patience = max(patience, _PAGE_POLL_SECONDS)
+        patience = min(patience, self.leg.page_wait)
+        done_seconds = max(patience, min(_DONE_SECONDS, self.leg.page_wait))
         started = anyio.current_time()
         while True:
-            finished = False
+            is_done = False
             for waiting, question in pages:
                 value = None
-                with anyio.move_on_after(done_takes):
-                    value = await self._finish(question.done)
+                with anyio.move_on_after(done_seconds):
+                    value = await self.call_done(question.done)
                 if value is not None and value is not False:
-                    self._answers.keep(waiting, value, source="done=")
-                    finished = True
-                    if not self.retry:
-                        await self._client.tell_done(question.elicitation_id)
-            if finished or anyio.current_time() - started >= patience:
-                return finished
-            with clock_standing():
-                await anyio.sleep(_POLL)
+                    self.answers.keep(waiting, value, source="done=")
+                    is_done = True
+                    if not self.is_retry:
+                        await client.tell_done(question.elicitation_id)
+            if is_done or anyio.current_time() - started >= patience:
+                return is_done
+            with clock_paused():
+                await anyio.sleep(_PAGE_POLL_SECONDS)
 
     def _can_ask(self, waiting: PendingQuestion, capabilities: ClientCapabilities | None) -> bool:
+        question, client = waiting.question, self.leg.client
         try:
-            if not self.retry:
-                self._require_page(waiting, capabilities)
+            if not self.is_retry:
+                declared = capabilities.elicitation if capabilities is not None else None
+                shows_pages = declared is not None and declared.url is not None
+                if isinstance(question, UrlQuestion) and shows_pages and not client.can_be_asked_live:
+                    raise UrlRequired(waiting.key, request=question.params)
                 # First, as without a session the server has not kept what the client declared either.
-                require_channel(self._client, [waiting])
-            waiting.question.require(waiting.key, capabilities)
+                if not client.can_be_asked_live:
+                    raise ChannelMissing(
+                        [waiting.key], protocol_version=client.protocol_version, in_session=client.in_session
+                    )
+            question.require(waiting.key, capabilities)
         except CannotAsk:
-            if waiting.question.otherwise is NOTHING:
+            if question.otherwise is NOTHING:
                 raise
             return False
         return True
 
-    def _require_page(self, waiting: PendingQuestion, capabilities: ClientCapabilities | None) -> None:
-        """Raise UrlRequired where the client can only be told of a page."""
-        question = waiting.question
-        declared = capabilities.elicitation if capabilities is not None else None
-        can_show = declared is not None and declared.url is not None
-        if isinstance(question, UrlQuestion) and can_show and not self._client.can_be_asked_live:
-            raise UrlRequired(waiting.key, request=question.params)
-
-    def go_on(self) -> None:
+    def end_abandoned(self) -> None:
         """Move the call on from a question that a body has given up, as by a timeout around it."""
-        if self._call.state is State.AWAITING_INPUT:
+        call = self.leg.call
+        if call.state is State.AWAITING_INPUT:
             self.batch.clear()
-            self._call.apply(Event.RESUME)
-            self._call.apply(Event.RESOLVE)
-            self._call.apply(Event.EXECUTE)
+            call.apply(Event.RESUME)
+            call.apply(Event.RESOLVE)
+            call.apply(Event.EXECUTE)
 
-    def note_ask(self) -> None:
+    def suspend(self) -> Suspended:
+        """End the leg with the questions of the batch.
+
+        Raises:
+            QuestionVolatile: One of them changes each time it is asked.
+            TokenTooLarge: The call remembers too much.
+        """
+        self.answers.check_volatile()
+        self._note_ask()
+        return Suspended(self.batch, self.remember())
+
+    def _note_ask(self) -> None:
         """Move the call to where it waits for the batch."""
         detail: dict[str, Any] = {}
-        if self._call.watch is not None:
+        call = self.leg.call
+        if call.watch is not None:
             detail["keys"] = tuple(self.batch)
             detail["reasons"] = {key: waiting.reason for key, waiting in self.batch.items()}
             detail["questions"] = tuple(self.batch.values())
-        self._call.apply(Event.ASK, **detail)
+        call.apply(Event.ASK, **detail)
+
+    def remember(self, *, authored: str | None = None) -> str:
+        """Write the journal, and return the state from which the next leg goes on.
+
+        Args:
+            authored: The state of an author who asks by hand. It takes the place of all answers.
+
+        Raises:
+            TokenTooLarge: It is more than a token may hold.
+        """
+        leg, answers, known = self.leg, self.answers, self.answers.known
+        now = leg.clock()
+        journal = Journal(
+            call_id=leg.call.id,
+            born=leg.born,
+            # No leg outlives the call's whole age, however late it starts.
+            deadline=min(now + leg.limits.ttl, leg.end),
+            end=leg.end,
+            leg=leg.call.leg,
+            round=leg.call.round,
+            fingerprint=leg.plan.fingerprint,
+            build=leg.build,
+            version=leg.version,
+            authored=authored,
+            written=now,
+            recover=leg.limits.recover if leg.journal is None else leg.journal.recover,
+            origin=leg.origin,
+        )
+        if authored is None:
+            journal.entries = known.entries_to_write() if known.responses else answers.entries
+            asked = {key: waiting.asked for key, waiting in answers.open.items()}
+            journal.asked = known.foreign_asked() | asked if known.asked else asked
+            journal.computed = answers.computed.values
+            if known.seeds:
+                journal.seeds = {key: entry for key, entry in known.seeds.items() if key not in answers.entries}
+        try:
+            return leg.write(journal)
+        except TokenTooLarge:
+            if not journal.seeds:
+                raise
+            # Seeds only spare the user some typing.
+            return leg.write(replace(journal, seeds={}))
+
+
+async def _ask_live(client: Client, batch: Sequence[PendingQuestion]) -> Mapping[str, InputResponse | None]:
+    """Ask questions one after the other, and wait for each.
+
+    A malformed answer comes back as None. After an answer that declines the whole call the rest is not asked.
+    """
+    answers: dict[str, InputResponse | None] = {}
+    for waiting in batch:
+        try:
+            answer = await client.send(waiting.request(), waiting.question.result_type)
+        except ValidationError:
+            answer = None
+        answers[waiting.key] = answer
+        if waiting.decisive and isinstance(answer, ElicitResult) and answer.action != "accept":
+            break
+    return answers

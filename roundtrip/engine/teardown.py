@@ -1,9 +1,9 @@
-"""What the dependencies of a leg have entered, and leaving it again when the leg ends, however it ends.
+"""Enter and exit the context managers of a leg's dependencies.
 
-Everything is entered and left in the leg's own task, the last one first. What ends the leg is thrown in, a suspension
-too: to resume a generator that holds a transaction would commit it.
+They are entered and exited in the leg's own task, the last one first. The exception that ends the leg is thrown into
+them, a suspension too: to resume a generator that holds a transaction would commit it.
 
-Where a leg ends while a thread of it goes on, what it has entered is left when that thread has ended (`Outlive`).
+Where a thread goes on after the leg, they are exited when that thread has ended (`Outlive`).
 """
 
 import inspect
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar, cast
 
 import anyio
 
-from roundtrip.engine.unwinding import cancellations_restored
+from roundtrip.engine.interruptions import cancellations_restored
 from roundtrip.errors import DependencyEndedCall, InvalidSignature
 from roundtrip.resolvers.cancelling import cancel_requests, innermost_scope
 
@@ -23,18 +23,18 @@ __all__ = ["Outlive", "Report", "TeardownStack"]
 T = TypeVar("T")
 
 Report = Callable[[str, BaseException], None]
-"""Told of what a dependency raised while it was left, where that does not end the call."""
+"""Reports an exception of a dependency's exit that does not end the call."""
 
 _NEVER_YIELDED: Final = "dependency {!r} is a generator that ended before it yielded; have it yield on every path"
 
 _Leave = Callable[[BaseException | None], Awaitable[Any]]
 
 Outlive = Callable[[Callable[[], Awaitable[None]]], bool]
-"""Takes what there is to do when the threads of a leg that were left behind have ended; False where there are none."""
+"""Runs a function when the threads that a leg left behind have ended; False where there are none."""
 
 
 class TeardownStack:
-    """The entered dependencies of one leg, or of what comes before it."""
+    """Entered dependencies of one leg, or of the request before it."""
 
     __slots__ = ("_entered", "_holds_scope", "_report")
 
@@ -44,10 +44,10 @@ class TeardownStack:
         self._report = report
 
     async def enter(self, label: str, made: Any) -> Any:
-        """Enter what a dependency has made; what is no generator and no context manager is a value itself.
+        """Enter a generator or context manager that a dependency has made. Anything else is the value itself.
 
         Raises:
-            Exception: What entering it raised.
+            Exception: An error of entering it.
         """
         if inspect.isasyncgen(made):
             generator = cast("AsyncGenerator[Any]", made)
@@ -93,15 +93,15 @@ class TeardownStack:
     async def around(
         self, work: Awaitable[T], *, ended_by: Callable[[T], BaseException | None], outlive: Outlive | None = None
     ) -> T:
-        """Await the work of a leg, and leave all.
+        """Await the work of a leg, and exit everything.
 
         Args:
-            work: What to await.
-            ended_by: Why a result is no success, for what is left to know; None where it is one.
-            outlive: Leaves all later, where a thread of the work still uses it.
+            work: The work.
+            ended_by: Gets the exception to exit with from a result that is no success; None from a success.
+            outlive: Exits everything later, where a thread of the work still uses it.
 
         Raises:
-            BaseException: What ended the work, or what leaving made of that.
+            BaseException: The exception that ended the work, or one that an exit raised in its place.
         """
         try:
             result = await work
@@ -112,7 +112,7 @@ class TeardownStack:
             error = await self.leave(raised)
             if error is raised:
                 raise
-            # What a cancel scope of a dependency made of its own cancellation.
+            # A cancel scope of a dependency has replaced its own cancellation.
             raise error from raised
         verdict = ended_by(result)
         error = await self.leave(verdict)
@@ -121,7 +121,7 @@ class TeardownStack:
         return result
 
     def _leave_later(self, error: BaseException) -> Callable[[], Awaitable[None]]:
-        """Return what leaves all that has been entered by now, outside of the leg."""
+        """Return a function that exits everything entered by now, outside of the leg."""
         entered = self._entered.copy()
 
         async def leave_all() -> None:
@@ -139,7 +139,7 @@ class TeardownStack:
         return leave_all
 
     async def leave(self, error: BaseException | None) -> Any:
-        """Leave all, the last first; what ends the call after that, None for nothing."""
+        """Exit everything, the last first. Return the exception that ends the call after that; None for none."""
         while self._entered:
             label, leave = self._entered.pop()
             error = await self._leave(label, leave, error)
@@ -160,7 +160,7 @@ class TeardownStack:
     def _settle(
         self, label: str, raised: BaseException, error: BaseException | None, requests: int
     ) -> BaseException | None:
-        """What ends the call, of what ended it before and what leaving a dependency has raised."""
+        """Return the exception that ends the call: the one that ended it before, or the one that an exit raised."""
         if raised is error or (error is not None and _only_wraps(raised, error)):
             return error
         cancelled = anyio.get_cancelled_exc_class()
@@ -168,7 +168,7 @@ class TeardownStack:
             if isinstance(raised, cancelled):
                 return error
             if not _is_still_cancelled(requests):
-                # A scope or a task group of its own had cancelled the leg, and now says why.
+                # A scope or a task group of its own had cancelled the leg, and now tells the reason.
                 return raised
         if isinstance(raised, Exception | BaseExceptionGroup):
             self._report(label, cast("BaseException", raised))
@@ -177,15 +177,15 @@ class TeardownStack:
 
 
 def _is_still_cancelled(requests: int) -> bool:
-    """Whether a cancellation has another reason than what was just left, which would have taken back its own.
+    """Return True if a cancellation did not come from the dependency just exited, which takes back its own.
 
-    `requests` is how many there were before.
+    `requests` is the number of cancellation requests before.
     """
     return anyio.current_effective_deadline() == -math.inf or 0 < requests <= cancel_requests()
 
 
 def _only_wraps(raised: BaseException, error: BaseException) -> bool:
-    """Whether a task group has made a group of nothing but what went through it."""
+    """Return True for a group that a task group made of nothing but the exception that passed through it."""
     if not isinstance(raised, BaseExceptionGroup):
         return False
     group = cast("BaseExceptionGroup[BaseException]", raised)

@@ -4,6 +4,7 @@ Nothing here carries a time: whoever watches has a clock, and is told when a thi
 """
 
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
 __all__ = [
@@ -15,10 +16,39 @@ __all__ = [
     "NodeBegan",
     "NodeEnded",
     "NodeHow",
+    "Reason",
     "StepBegan",
     "StepEnded",
     "Watch",
 ]
+
+
+class Reason(StrEnum):
+    """Why a question is asked: for the trace, never for the wire."""
+
+    NEW = "new"
+    """The call has not asked it before."""
+    MISSING = "missing"
+    """It was asked, and no answer came."""
+    INVALID = "invalid"
+    """Its answer did not fit its form."""
+    REWORDED = "reworded"
+    """Its message differs from the one that was answered."""
+    SCHEMA_CHANGED = "schema changed"
+    """Its form differs from the one that was answered. Its message may differ, too."""
+    KEY_GONE = "key gone"
+    """The key that its answer was pinned with has left the ring, so a changed wording cannot be told."""
+    RENAMED = "renamed away"
+    """An answer to this very question is known under a name that no question has now."""
+    VOLATILE = "volatile"
+    """Its wording changes from leg to leg of one build, so that answers to it are lost."""
+    OTHER_BUILD = "other build"
+    """Another build of the application began the call, and asked, or accepted, something else."""
+    UNFINISHED = "unfinished"
+    """The user agreed to go to a page, and is not done there."""
+    REVISED = "revised"
+    """The user changed an earlier answer, on which it may depend."""
+
 
 NodeHow = Literal["computed", "asked", "answered", "recalled", "entered", "failed"]
 

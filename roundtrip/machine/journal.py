@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 __all__ = [
+    "UNNAMED",
     "Action",
     "Asked",
     "Computed",
@@ -19,6 +20,9 @@ __all__ = [
     "to_json",
     "to_text",
 ]
+
+UNNAMED: Final = "unnamed-"
+"""Begins the names of questions whose authors gave none."""
 
 SEALED_BLOCK: Final = 64
 """What sizes of sealed values are rounded up to where they are told."""

@@ -9,7 +9,7 @@ Why these lengths suffice is worked out in `specs/token.md`.
 
 import hashlib
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from roundtrip.machine.journal import to_text
 
@@ -21,6 +21,7 @@ __all__ = [
     "SALTED_BYTES",
     "SAMPLE",
     "SAMPLE_WITH_TOOLS",
+    "CallPins",
     "Pinner",
     "digest",
     "has_form",
@@ -116,6 +117,35 @@ class Pinner:
         if pin[-1] != _mark_of(schema):
             return (*changed, "schema")
         return changed or ("key",)
+
+
+class Wording(Protocol):
+    """Digests of a question's message and schema."""
+
+    @property
+    def message(self) -> bytes:
+        """The digest of its message."""
+        ...
+
+    @property
+    def schema(self) -> bytes:
+        """The digest of its schema."""
+        ...
+
+
+class CallPins(NamedTuple):
+    """Pins of the questions of one call."""
+
+    pinner: Pinner
+    call: str
+
+    def pin(self, question: Wording) -> bytes:
+        """Return the pin of a question."""
+        return self.pinner.pin(self.call, question.message, question.schema)
+
+    def changes(self, pin: bytes, question: Wording) -> tuple[str, ...]:
+        """Return the differences between a question and the one that was pinned: see `Pinner.changes`."""
+        return self.pinner.changes(pin, self.call, question.message, question.schema)
 
 
 def is_page(pin: bytes) -> bool:

@@ -35,7 +35,8 @@ from mcp_types.methods import serialize_server_result
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from roundtrip.errors import CapabilityMissing
-from roundtrip.machine.journal import Action
+from roundtrip.machine.facts import Reason
+from roundtrip.machine.journal import Action, Asked
 from roundtrip.machine.pins import LIST_ROOTS, PAGE, SAMPLE, SAMPLE_WITH_TOOLS, digest
 from roundtrip.questions.forms import AnswerInvalid, Form, form_of
 from roundtrip.questions.markers import (
@@ -59,6 +60,7 @@ __all__ = [
     "TICKET_SHOWN",
     "FormQuestion",
     "ModelQuestion",
+    "PendingQuestion",
     "Question",
     "UrlQuestion",
     "digest_of_page",
@@ -315,6 +317,44 @@ def _values_of(done: Callable[..., Any] | None) -> TypeAdapter[Any]:
 
 
 Question = FormQuestion | UrlQuestion | ModelQuestion
+
+
+@dataclass(slots=True)
+class PendingQuestion:
+    """Question that has no answer yet, as it will be asked and as the journal will note it."""
+
+    key: str
+    question: Question
+    asked: Asked
+    reason: Reason = Reason.NEW
+    changed: tuple[str, ...] = ()
+    """The differences from the wording that was answered, or at least shown."""
+    former: str | None = None
+    """The name under which an answer to it is known."""
+    complaint: str | None = None
+    consented: bool = False
+    """True if the user agreed to go to the page, and may be done there by now."""
+    decisive: bool = False
+    """True if a user who declines this ends the call, as a consumer needs the bare value."""
+    lost: tuple[str, ...] = ()
+    """The change of wording to which an answer was lost."""
+    guess: Any = NOTHING
+    """An answer that has come, and has to be counted before it is read."""
+    seed: Any = None
+    """Its answer in an expired call, or an invalid one in this call. The form shows it as defaults."""
+
+    def request(self) -> InputRequest:
+        """Return the request that asks it."""
+        if self.seed is not None and isinstance(self.question, FormQuestion):
+            return self.question.request(self.complaint, filled_in=self.seed)
+        return self.question.request(self.complaint)
+
+    def sent(self) -> dict[str, Any]:
+        """Return the same request as a result of the retry era carries it."""
+        if self.seed is not None and isinstance(self.question, FormQuestion):
+            return self.question.sent(self.complaint, filled_in=self.seed)
+        return self.question.sent(self.complaint)
+
 
 TICKET = re.compile(r"rt1\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{43}", re.ASCII)
 """How a ticket is spelled. Another key spells it differently, so what a URL question is pinned to leaves it out."""

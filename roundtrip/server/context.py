@@ -24,7 +24,7 @@ from pydantic import AnyUrl, BaseModel
 from typing_extensions import TypeForm, Unpack
 
 from roundtrip.engine.body import Body
-from roundtrip.engine.timeouts import clock_standing
+from roundtrip.engine.interruptions import clock_paused
 from roundtrip.errors import AskedTooLate, BodyMistake, QuestionRefused, UsedUnawaited
 from roundtrip.machine.journal import Action
 from roundtrip.questions.markers import (
@@ -250,7 +250,7 @@ class Context(SdkContext[LifespanContextT, RequestT]):
         """Ask the user to fill in a form; as `ask`, with a name made of the question if none is given."""
         if self._body is None or not self._body.is_running:
             self._refuse_outside_a_body("elicit")
-            with clock_standing():
+            with clock_paused():
                 return cast("ElicitationResult[Any]", await super().elicit(message, schema))
         return (await self._body.ask(key, Elicit(message, schema))).as_result()
 
@@ -365,7 +365,7 @@ class Context(SdkContext[LifespanContextT, RequestT]):
                 )
             if elicitation_id is None:
                 raise BodyMistake("ctx.elicit_url() outside of a body needs an elicitation_id")
-            with clock_standing():
+            with clock_paused():
                 return await super().elicit_url(message, url, elicitation_id)
         outcome = await self._body.ask(
             key, ElicitUrl(message, url, done=done, wait=wait, elicitation_id=elicitation_id, schemes=schemes)

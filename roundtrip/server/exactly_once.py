@@ -17,8 +17,8 @@ from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ErrorData
 
-from roundtrip.engine.answers import Noted
-from roundtrip.engine.once import Recalled
+from roundtrip.engine.claim import Recalled
+from roundtrip.engine.computed import NotedValue
 from roundtrip.errors import (
     CallHasEnded,
     CallTakenOver,
@@ -200,7 +200,7 @@ class LedgerClaim:
         if anyio.current_time() - self._heard > LEASE / 2:
             await self.renew()
 
-    async def note(self, noted: Noted) -> None:
+    async def note(self, noted: NotedValue) -> None:
         """Keep what was computed. A ledger that cannot is told to the log: what was computed stands.
 
         Raises:

@@ -23,7 +23,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, InputResponseRequestParams, InputResponses
 
 from roundtrip.engine.body import Body
-from roundtrip.engine.leg import Authored, Declined, Finished, Leg, LegEnd, Limits, Suspended, open_call, serve
+from roundtrip.engine.leg import Authored, Declined, Finished, Leg, LegEnd, Limits, Suspended, open_call
+from roundtrip.engine.leg_run import serve
 from roundtrip.errors import ChannelMissing, GuessUncounted, RoundtripError, ToolTimedOut
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.machine.call import Call
@@ -232,7 +233,7 @@ class LegRunner:
             limits=function.limits,
             write=write,
             plan_for=function.plan_for,
-            gate=gate,
+            confirmation=gate,
             build=function.build,
             version=function.version,
             journal=journal,
@@ -240,9 +241,9 @@ class LegRunner:
             seeds=seeds,
             origin=origin,
             pinner=self._protection.journals.pinner,
-            once=self._books(function, call, journal, once, wire) if outermost and _is_retry(wire) else None,
-            begin_uncovered=self._uncovered(function, call, once, wire) if once is not None else None,
-            guess=guess,
+            claim=self._books(function, call, journal, once, wire) if outermost and _is_retry(wire) else None,
+            begin_unclaimed=self._uncovered(function, call, once, wire) if once is not None else None,
+            count_guess=guess,
             timeout=function.timeout,
             outlive=threads.outlive if threads is not None else None,
             page_wait=self._page_wait,
@@ -250,7 +251,7 @@ class LegRunner:
             report=log_teardown,
             offer=offer,
             known=admission.known if admission is not None else None,
-            managers=admission.managers if admission is not None else None,
+            entered=admission.managers if admission is not None else None,
         )
 
         async def execute(filled: dict[str, Any], made: Any) -> Any:
@@ -282,7 +283,7 @@ class LegRunner:
                 leg,
                 arguments=arguments,
                 make_context=make_context,
-                silent=not function.contexts,
+                body_cannot_ask=not function.contexts,
                 execute=execute,
             )
         except BaseException as error:

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from mcp.server.context import ServerRequestContext
 
-from roundtrip.engine.answers import seeds_of
+from roundtrip.engine.known import seeds_of
 from roundtrip.errors import LedgerUnavailable
 from roundtrip.ledger.contract import EntryState, LedgerDown, Reach
 from roundtrip.machine.journal import Entry, Journal

@@ -18,13 +18,13 @@ from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
-from roundtrip.engine.answers import PendingQuestion
 from roundtrip.errors import RoundtripError
 from roundtrip.ledger.memory import MemoryLedger
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event
+from roundtrip.questions.wire import PendingQuestion
 from roundtrip.server.effects import Effects
 from roundtrip.server.requests import asking_request
 from roundtrip.server.server import Server

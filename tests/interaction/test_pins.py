@@ -11,8 +11,8 @@ from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateSecuri
 from mcp_types import InputRequiredResult
 
 from roundtrip import Context, Elicit, Resolve, Server
-from roundtrip.engine.reasons import Reason
 from roundtrip.ledger import MemoryLedger
+from roundtrip.machine.facts import Reason
 from roundtrip.resolve import build_resolver_plans, find_resolved_parameters, resolve_arguments
 from roundtrip.testing import LegByLeg, Steps
 from tests.players import text_of

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Final
 
-from roundtrip.engine.reasons import Reason
 from roundtrip.errors import RejectionReason
+from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import State
 from roundtrip.trace.explaining.stories import outcomes_of
 from roundtrip.trace.reading.calls import TracedCall

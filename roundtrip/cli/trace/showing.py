@@ -9,7 +9,7 @@ from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import add_call, add_files, add_json
 from roundtrip.cli.trace.sources import find_call, json_text, load, write_out
 from roundtrip.cli.trace.terminal import MARK_STYLES, STATE_STYLES, Part, Screen
-from roundtrip.engine.reasons import Reason
+from roundtrip.machine.facts import Reason
 from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.explanations import explain_rejection, explain_replay
 from roundtrip.trace.explaining.stories import outcome_of, story

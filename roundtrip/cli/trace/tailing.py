@@ -18,7 +18,7 @@ from roundtrip.cli.parsing import add_files, add_json
 from roundtrip.cli.trace.filters import is_tool, read_reason
 from roundtrip.cli.trace.sources import json_text, named_files, tell_losses, warn
 from roundtrip.cli.trace.terminal import STATE_STYLES, Part, Screen
-from roundtrip.engine.reasons import Reason
+from roundtrip.machine.facts import Reason
 from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text, size_text
 from roundtrip.trace.reading.following import Follower

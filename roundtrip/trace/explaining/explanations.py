@@ -9,9 +9,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from roundtrip.engine.answers import UNNAMED
-from roundtrip.engine.reasons import Reason
 from roundtrip.errors import CallHasEnded, RejectionReason
+from roundtrip.machine.facts import Reason
+from roundtrip.machine.journal import UNNAMED
 from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.failures import Advice, explain_failure, explain_lateness, failures_of
 from roundtrip.trace.explaining.wording import count_text, duration_text, quoted, size_text

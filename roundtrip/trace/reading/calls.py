@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from roundtrip.engine.reasons import Reason
+from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import Event, State
 from roundtrip.trace.writing.lines import (
     AnsweredLine,

@@ -11,8 +11,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
 
-from roundtrip.engine.reasons import Reason
 from roundtrip.errors import RejectionReason
+from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import Event, State
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
-from roundtrip.engine.answers import UNNAMED
+from roundtrip.machine.journal import UNNAMED
 from roundtrip.questions.wire import TICKET, TICKET_SHOWN
 
 __all__ = ["REVEALABLE", "Redaction", "Reveal", "Revealable", "dumps", "read_reveal"]

@@ -27,11 +27,9 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from roundtrip.engine.answers import UNNAMED
-from roundtrip.engine.reasons import Reason
 from roundtrip.machine.call import Transition
-from roundtrip.machine.facts import BodyBegan, Watch
-from roundtrip.machine.journal import Journal
+from roundtrip.machine.facts import BodyBegan, Reason, Watch
+from roundtrip.machine.journal import UNNAMED, Journal
 from roundtrip.machine.table import CALL_MACHINE, Event, State
 from roundtrip.trace.writing import names
 from roundtrip.tracing import (

@@ -14,8 +14,6 @@ from typing import Any, ClassVar, Final
 
 from mcp_types import CallToolResult, CreateMessageRequest, ElicitRequest, ElicitRequestURLParams, ListRootsRequest
 
-from roundtrip.engine.answers import PendingQuestion
-from roundtrip.engine.reasons import Reason
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import (
     AnswerRead,
@@ -25,13 +23,14 @@ from roundtrip.machine.facts import (
     Fixed,
     NodeBegan,
     NodeEnded,
+    Reason,
     StepBegan,
     StepEnded,
 )
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import CALL_MACHINE, Event, State
 from roundtrip.questions.forms import Form
-from roundtrip.questions.wire import FormQuestion, UrlQuestion
+from roundtrip.questions.wire import FormQuestion, PendingQuestion, UrlQuestion
 from roundtrip.trace.writing.redaction import Redaction
 from roundtrip.tracing import Beginning, Closed, DeclinedFact, Era, Raised, Returned, ServedFunction, Wrote
 

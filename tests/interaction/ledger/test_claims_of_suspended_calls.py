@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from roundtrip import Context, Elicit, Resolve
-from roundtrip.engine import once
+from roundtrip.engine import claim
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import LegByLeg
 from tests.hosts import WAIT
@@ -35,7 +35,7 @@ async def number(ready: Annotated[bool, Resolve(ready)]) -> int:
 
 
 async def test_a_claim_is_taken_back_though_noting_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(once, "_LAST_WORDS", 0.05)
+    monkeypatch.setattr(claim, "_LAST_WORDS_SECONDS", 0.05)
     ledger = Hanging()
     shop = Shop(ledger)
 

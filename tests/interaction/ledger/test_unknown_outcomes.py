@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from roundtrip import Resolve
-from roundtrip.engine import outlasting
+from roundtrip.engine import interruptions
 from roundtrip.ledger import Claim, EntryState, Ledger, LedgerDown, MemoryLedger
 from roundtrip.server import exactly_once
 from roundtrip.testing import Duplicate, LegByLeg, User, served
@@ -366,7 +366,7 @@ async def test_begun_body_finishes_although_its_client_leaves(shop: Shop, over: 
 async def test_body_without_timeout_does_not_outlive_its_client_forever(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outlasting, "OUTLASTS", 0.1)
+    monkeypatch.setattr(interruptions, "SHIELD_SECONDS", 0.1)
     held = Held(shop)
     shop.add(held.hold)
     legs = LegByLeg(shop)
@@ -381,7 +381,7 @@ async def test_body_without_timeout_does_not_outlive_its_client_forever(
 
 
 async def test_slow_body_is_not_interrupted_while_its_client_waits(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlasting, "OUTLASTS", 0.01)
+    monkeypatch.setattr(interruptions, "SHIELD_SECONDS", 0.01)
 
     async def slow() -> str:
         await anyio.sleep(0.1)

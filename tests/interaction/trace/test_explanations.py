@@ -15,8 +15,8 @@ from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, ElicitUrl, Recorder, Resolve, Server
 from roundtrip.cli import main
-from roundtrip.engine.reasons import Reason
 from roundtrip.errors import RejectionReason
+from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal_bytes import FORMAT
 from roundtrip.testing import Answers, Clock, Era, LegByLeg, User
 from roundtrip.tokens.token import KeyRing, TokenCodec

@@ -7,6 +7,9 @@ from mcp_types import ElicitResult, InputResponse
 
 from roundtrip import Resolve
 from roundtrip.engine.answers import Answers
+from roundtrip.engine.leg import Leg, Limits
+from roundtrip.machine.call import Call
+from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Asked, Computed, Entry, Journal
 from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
@@ -39,6 +42,16 @@ def alone(asking: Callable[..., Any], **options: Any) -> Plan:
     return make_plan(tool, owner="tool 'order'", arguments={}, context_types=())
 
 
+def answers_of(plan: Plan, journal: Journal | None = None, *, build: str = "b1", watch: Watch | None = None) -> Answers:
+    """The answers of a leg, none of whose ports are used."""
+    unused: Any = None
+    limits = Limits(ttl=600.0, max_age=3600.0)
+    call = Call("call-1" if journal is None else journal.call_id, watch=watch)
+    return Answers(
+        Leg(call, plan, unused, 0.0, 3600.0, unused, limits, unused, unused, build=build, journal=journal),
+    )
+
+
 class Rounds:
     """One call. Each `round` is a leg: it delivers answers, settles the questions given, and writes the journal."""
 
@@ -46,7 +59,7 @@ class Rounds:
         self.plan = plan
         self.build = build
         self.journal: Journal | None = None
-        self.answers = Answers(plan, None, build=build)
+        self.answers = answers_of(plan, build=build)
 
     def node(self, key: str) -> Node:
         return self.plan.nodes[self.plan.names[key]]
@@ -55,7 +68,7 @@ class Rounds:
         self, questions: Mapping[str, Marker], responses: Mapping[str, InputResponse | None] | None = None
     ) -> dict[str, Outcome | None]:
         """What is known of each question on this leg. `once` nodes look for a kept value first, as in a walk."""
-        answers = self.answers = Answers(self.plan, self.journal, build=self.build)
+        answers = self.answers = answers_of(self.plan, self.journal, build=self.build)
         if self.journal is not None:
             answers.deliver(responses or {}, self.journal.asked)
         outcomes: dict[str, Outcome | None] = {}
@@ -105,7 +118,7 @@ class Rounds:
             leg=before.leg + 1 if before is not None else 1,
             round=before.round + 1 if before is not None else 1,
             build=self.build,
-            entries=answers.with_unread(),
-            asked=answers.still_asked(),
-            computed=answers.computed,
+            entries=answers.known.entries_to_write(),
+            asked=answers.known.foreign_asked() | {key: waiting.asked for key, waiting in answers.open.items()},
+            computed=answers.computed.values,
         )

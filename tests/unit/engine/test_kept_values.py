@@ -8,12 +8,11 @@ from mcp_types import CreateMessageResult, ListRootsResult, Root, TextContent
 from pydantic import BaseModel, Field, FileUrl
 
 from roundtrip import Elicit, ListRoots, Resolve, Sample
-from roundtrip.engine.answers import Answers
 from roundtrip.errors import ValueNotStorable
 from roundtrip.machine.journal import Action
 from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
-from tests.unit.engine.rounds import DECLINE, Rounds, alone, plan_of, yes
+from tests.unit.engine.rounds import DECLINE, Rounds, alone, answers_of, plan_of, yes
 
 
 class Choice(BaseModel):
@@ -42,7 +41,7 @@ def kept(value: Any, annotation: Any) -> Any:
     rounds = Rounds(alone(quote, once=True))
     node = rounds.node("quote")
     rounds.answers.remember(node, value)
-    back = Answers(rounds.plan, None, build="b1")
+    back = answers_of(rounds.plan)
     back.computed = rounds.answers.computed
     outcome = back.recall(node)
     assert outcome is not None
@@ -193,4 +192,4 @@ def test_fixed_value_follows_a_rename() -> None:
     newer = Rounds(alone(quote, key="price", was=("quote",), once=True))
     newer.answers.computed = older.answers.computed
     assert newer.answers.recall(newer.node("price")) == Outcome(7)
-    assert list(newer.answers.computed) == ["price"]
+    assert list(newer.answers.computed.values) == ["price"]

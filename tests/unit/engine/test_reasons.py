@@ -7,11 +7,11 @@ from mcp_types import ElicitResult
 from pydantic import BaseModel, field_validator
 
 from roundtrip import Elicit, ElicitUrl, Resolve
-from roundtrip.engine.answers import Answers, PendingQuestion
-from roundtrip.engine.reasons import Reason
-from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored
+from roundtrip.engine.answers import Answers
+from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored, Reason
+from roundtrip.questions.wire import PendingQuestion
 from roundtrip.resolvers.plan import Plan
-from tests.unit.engine.rounds import Rounds, alone, plan_of, yes
+from tests.unit.engine.rounds import Rounds, alone, answers_of, plan_of, yes
 
 
 class Choice(BaseModel):
@@ -222,7 +222,7 @@ def test_revised_covers_dependents_of_a_changed_answer() -> None:
 
 def watched(plan: Plan, rounds: Rounds, *, build: str = "b1") -> tuple[Answers, list[object]]:
     facts: list[object] = []
-    return Answers(plan, rounds.journal, build=build, watch=facts.append), facts
+    return answers_of(plan, rounds.journal, build=build, watch=facts.append), facts
 
 
 def test_each_answer_is_recorded_with_its_use() -> None:

@@ -6,9 +6,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from roundtrip import Elicit, Resolve
-from roundtrip.engine.answers import Answers
 from roundtrip.questions.outcomes import Outcome
-from tests.unit.engine.rounds import Rounds, alone, plan_of, yes
+from tests.unit.engine.rounds import Rounds, alone, answers_of, plan_of, yes
 
 
 class Choice(BaseModel):
@@ -119,7 +118,7 @@ def test_answer_is_not_adopted_while_another_candidate_is_unseen() -> None:
     rounds.round({"ask": RED()})
     rounds.redeploy(plan_of(a=RED, b=BLUE))
     assert rounds.journal is not None
-    answers = Answers(rounds.plan, rounds.journal, build="b2")
+    answers = answers_of(rounds.plan, rounds.journal, build="b2")
     answers.deliver({"ask": yes(ok=True)}, rounds.journal.asked)
     answers.settle_node(rounds.node("ask@a"), RED())
     assert not answers.adopt(lambda index: index == rounds.node("ask@b").index)

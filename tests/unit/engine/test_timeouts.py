@@ -4,8 +4,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from roundtrip.engine.timeouts import clock_standing, within
-from roundtrip.engine.unwinding import Suspension
+from roundtrip.engine.interruptions import Suspension, clock_paused, with_timeout
 from roundtrip.errors import ToolTimedOut
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +26,7 @@ async def test_work_that_is_done_in_time_gives_its_result() -> None:
         await anyio.lowlevel.checkpoint()
         return 1
 
-    assert await within(LONG, work()) == 1
+    assert await with_timeout(LONG, work()) == 1
 
 
 async def test_exception_within_the_time_limit_propagates() -> None:
@@ -36,14 +35,14 @@ async def test_exception_within_the_time_limit_propagates() -> None:
 
     for error in (ValueError("crash"), Suspension(), BaseExceptionGroup("both", [Suspension()])):
         with pytest.raises(type(error)) as caught:
-            await within(LONG, work())
+            await with_timeout(LONG, work())
         assert caught.value is error
 
 
 @pytest.mark.parametrize("error", [ValueError("crash"), Suspension(), BaseExceptionGroup("both", [Suspension()])])
 async def test_overdue_work_has_timed_out_for_any_ending(error: BaseException) -> None:
     with anyio.fail_after(LONG), pytest.raises(ToolTimedOut, match=r"timed out after 0\.02s") as caught:
-        await within(SHORT, ends_with(error))
+        await with_timeout(SHORT, ends_with(error))
     assert caught.value.seconds == SHORT
     assert caught.value.__cause__ is (error if isinstance(error, Exception) else None)
 
@@ -53,7 +52,7 @@ async def test_an_interrupt_is_not_lost_in_a_timeout(interrupt: BaseException) -
     caught: BaseException | None = None
     with anyio.fail_after(LONG):
         try:
-            await within(SHORT, ends_with(interrupt))
+            await with_timeout(SHORT, ends_with(interrupt))
         except BaseException as error:  # noqa: BLE001 - it is what is looked at
             caught = error
     assert caught is interrupt
@@ -74,7 +73,7 @@ async def test_outside_cancellation_stays_one_despite_a_timeout(error: Exception
 
     with anyio.fail_after(LONG), anyio.CancelScope() as outside:
         try:
-            await within(SHORT, work())
+            await with_timeout(SHORT, work())
         except BaseException as seen:
             raised.append(seen)
             raise
@@ -84,7 +83,7 @@ async def test_outside_cancellation_stays_one_despite_a_timeout(error: Exception
 
 async def test_clock_stops_until_all_questions_are_answered() -> None:
     async def ask(answered: anyio.Event) -> None:
-        with clock_standing():
+        with clock_paused():
             await answered.wait()
 
     async def work() -> str:
@@ -98,9 +97,9 @@ async def test_clock_stops_until_all_questions_are_answered() -> None:
             second.set()
         return "done"
 
-    assert await within(MIDDLING, work()) == "done"
+    assert await with_timeout(MIDDLING, work()) == "done"
 
 
 async def test_without_a_time_there_is_no_clock_to_stop() -> None:
-    with clock_standing():
+    with clock_paused():
         await anyio.lowlevel.checkpoint()

@@ -2,7 +2,7 @@
 
 import random
 
-from roundtrip.engine.reasons import Reason
+from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import State
 from roundtrip.trace.reading.calls import Mark, join
 from roundtrip.trace.writing.lines import Line

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from roundtrip.engine.reasons import Reason
+from roundtrip.machine.facts import Reason
 from roundtrip.trace.explaining.comparing import Difference, compare
 from roundtrip.trace.writing.lines import Line
 from tests.transcripts import answer, asked, began, call_of, ended, question

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from roundtrip.engine.reasons import Reason
 from roundtrip.errors import RejectionReason
+from roundtrip.machine.facts import Reason
 from roundtrip.trace.explaining.explanations import QUESTIONS, REJECTIONS, ExplainedSubject, explain, explain_rejection
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import Line

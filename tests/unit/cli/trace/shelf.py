@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Final
 
-from roundtrip.engine.reasons import Reason
 from roundtrip.errors import RejectionReason
+from roundtrip.machine.facts import Reason
 from roundtrip.trace.writing.lines import Line
 from tests.transcripts import AT, answer, answered, asked, began, ended, question, rejected, write
 

@@ -1,0 +1,176 @@
+"""Run a body once, whichever instance serves the legs of its call: the contract between a leg and the ledger.
+
+A leg that brings a token claims its call before it runs anything. It reports the start of its body, and afterwards the
+result. A suspension takes the claim back, as the next leg goes on with the call.
+"""
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+import anyio
+from mcp_types import InputRequiredResult, InputResponse
+
+from roundtrip.engine.computed import NotedValue
+from roundtrip.engine.interruptions import Suspension, verdict_on
+from roundtrip.errors import (
+    AnswerRejected,
+    CallTakenOver,
+    CannotAsk,
+    GuessUncounted,
+    QuestionRefused,
+    ToolTimedOut,
+)
+from roundtrip.machine.call import Call
+from roundtrip.machine.journal import Journal
+from roundtrip.machine.table import State
+
+__all__ = ["Claim", "Recalled", "answers_digest", "record_outcome"]
+
+T = TypeVar("T")
+
+_ENDS_NO_CALL: Final = (QuestionRefused, CannotAsk, AnswerRejected, CallTakenOver, GuessUncounted)
+"""Errors that a body's questions raise: another answer, client or time may get further."""
+_DIGEST_BYTES: Final = 16
+_LAST_WORDS_SECONDS: Final = 15.0
+"""Time for reporting the outcome of a call, which no cancellation cuts short."""
+
+
+class Recalled(NamedTuple):
+    """Result of an earlier serving."""
+
+    value: Any
+
+
+class Claim(Protocol):
+    """Claim on one call in the ledger, held by one leg."""
+
+    async def begin(self, terms: str, *, at_once: bool) -> Recalled | None:
+        """Claim the call. Return its result if it has been done already with the same answers.
+
+        Args:
+            terms: The digest of the client's answers.
+            at_once: True if the body is the first thing that runs.
+
+        Raises:
+            RoundtripError: It must not be begun: it has ended otherwise, its outcome is unknown, ...
+            Exception: The error of an earlier serving.
+        """
+        ...
+
+    def noted(self) -> Mapping[int, Mapping[str, Any]]:
+        """Return the values that an earlier serving of this very leg has computed, by their revision."""
+        ...
+
+    def holding(self) -> AbstractContextManager[None]:
+        """Surround the work of the leg, and end it when another leg has taken the call over.
+
+        Raises:
+            CallTakenOver: Another leg has.
+        """
+        ...
+
+    async def require_held(self) -> None:
+        """Check that this leg still holds the call, before it does anything that must not be done twice.
+
+        Raises:
+            CallTakenOver: Another leg has taken it over.
+        """
+        ...
+
+    async def start_body(self) -> None:
+        """Report that the body begins. If this process dies from here on, the outcome is unknown.
+
+        Raises:
+            RoundtripError: It must not begin: another leg has taken the call over, ...
+        """
+        ...
+
+    async def note(self, noted: NotedValue) -> None:
+        """Keep a computed value, in case this leg is served again.
+
+        Raises:
+            CallTakenOver: Another leg has taken the call over.
+        """
+        ...
+
+    async def settle(self, value: Any) -> None:
+        """Record the body's result."""
+        ...
+
+    async def fail(self, error: Exception) -> None:
+        """Record the body's error."""
+        ...
+
+    async def lose(self) -> None:
+        """Record that the outcome of the body is unknown."""
+        ...
+
+    async def release(self) -> None:
+        """Take the claim back."""
+        ...
+
+
+def answers_digest(journal: Journal, responses: Mapping[str, InputResponse | None] | None) -> str:
+    """Return a digest of all answers of the client: with other answers a call is another one."""
+    given: dict[str, Any] = {key: [int(entry.action), entry.data] for key, entry in journal.entries.items()}
+    brought = {
+        key: response.model_dump(mode="json", by_alias=True, exclude_none=True) if response is not None else None
+        for key, response in (responses or {}).items()
+        # Only the author of a question that was asked by hand knows its names.
+        if key in journal.asked or journal.authored is not None
+    }
+    text = json.dumps([journal.leg, given, brought], sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+async def record_outcome(
+    claim: Claim,
+    call: Call,
+    work: Awaitable[T],
+    *,
+    result_of: Callable[[T], Any],
+    computed: Callable[[], Iterable[NotedValue]],
+) -> T:
+    """Await a leg's work, and record its outcome in the ledger.
+
+    Args:
+        claim: The claim on the call.
+        call: The call, whose state tells if its body has begun.
+        work: The work.
+        result_of: Gets the body's result from what the work returns; None where there is nothing to record.
+        computed: Gets the values that the call has computed, to be noted when it is suspended.
+    """
+    try:
+        with claim.holding():
+            end = await work
+    except BaseException as raised:
+        verdict = verdict_on(raised)
+        has_begun = call.state is State.EXECUTING
+        with anyio.move_on_after(_LAST_WORDS_SECONDS, shield=True):
+            if isinstance(verdict, Suspension):
+                try:
+                    for noted in computed():
+                        await claim.note(noted)
+                finally:
+                    # Even if noting is cut short: a claim that is not taken back is renewed for ever.
+                    await claim.release()
+            elif not has_begun or isinstance(verdict, _ENDS_NO_CALL):
+                # The client's answers, or another leg, ended this one, and not its body.
+                await claim.release()
+            elif isinstance(verdict, Exception) and not isinstance(verdict, ToolTimedOut):
+                await claim.fail(verdict)
+            else:
+                # Cancelled in the middle, or left running in a thread.
+                await claim.lose()
+        raise
+    value = result_of(end)
+    # The body is done, even if the client no longer listens.
+    with anyio.move_on_after(_LAST_WORDS_SECONDS, shield=True):
+        if value is None or isinstance(value, InputRequiredResult):
+            await claim.release()
+        else:
+            await claim.settle(value)
+    return end

@@ -1,0 +1,136 @@
+"""Values that the server computes once for a call: of `once=True` nodes, of steps, and in the place of answers.
+
+The token carries them sealed. Where the body runs once, the ledger has those of an interrupted serving too.
+"""
+
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from roundtrip.errors import ValueNotStorable
+from roundtrip.machine.facts import Fixed, Watch
+from roundtrip.machine.journal import Computed
+from roundtrip.resolvers.plan import Node
+
+__all__ = ["ComputedValues", "NotedValue", "adapter_of", "stand_in_name", "storable"]
+
+_STAND_IN = "~"
+"""Begins the names of values that stand in for answers."""
+
+
+class NotedValue(NamedTuple):
+    """Value that a leg has computed, for the ledger."""
+
+    revision: int
+    """How many reviews had changed answers before."""
+    key: str
+    value: Any
+
+
+@dataclass(slots=True)
+class ComputedValues:
+    """Computed values of one call, by the names that the journal has."""
+
+    values: dict[str, Computed]
+    kept: set[str]
+    """The names of those that the token or the ledger already has."""
+    watch: Watch | None = None
+    revision: int = 0
+    """How many times a review has changed answers on this leg."""
+    _noted: Mapping[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
+    _due: list[NotedValue] = field(default_factory=list[NotedValue])
+
+    def fix(self, name: str, plain: Any) -> None:
+        """Fix a value, in its JSON form, for the rest of the call."""
+        self.values[name] = Computed(plain)
+        if self.watch is not None:
+            self.watch(Fixed(name, plain))
+
+    def remember(self, node: Node, value: Any) -> None:
+        """Fix the value that a `once` node has computed.
+
+        Raises:
+            ValueNotStorable: It has no JSON form.
+        """
+        with storable(node.key):
+            plain = adapter_of(node).dump_python(value, mode="json", by_alias=True, warnings="error")
+        self.fix(node.key, plain)
+
+    def stand_in_for(self, names: Iterable[str]) -> Computed | None:
+        """Return the value that stands in for the answer to a question of these names."""
+        return next((self.values[_STAND_IN + name] for name in names if _STAND_IN + name in self.values), None)
+
+    def forget_stand_in(self, names: Iterable[str]) -> None:
+        """Drop the value that stands in for an answer, as it does not fit this build's type."""
+        for name in names:
+            self.values.pop(_STAND_IN + name, None)
+
+    def take_noted(self, noted: Mapping[int, Mapping[str, Any]]) -> None:
+        """Take over the values of an earlier serving of this leg, by their revision.
+
+        A value of a later revision waits until this serving gets there: before, the journal's value is the right one.
+        """
+        self._noted = noted
+        self._take_revision()
+
+    def unnoted(self) -> list[NotedValue]:
+        """Return the values of this leg that neither the token nor the ledger has."""
+        fresh = (
+            NotedValue(self.revision, key, computed.value)
+            for key, computed in self.values.items()
+            if key not in self.kept
+        )
+        return [*self._due, *fresh]
+
+    def revise(self, stale: Iterable[str]) -> None:
+        """Forget values that depended on an answer which a review has changed."""
+        self._due = self.unnoted()
+        self.kept |= self.values.keys()
+        self.revision += 1
+        for name in stale:
+            for key in (name, _STAND_IN + name):
+                self.values.pop(key, None)
+                self.kept.discard(key)
+        self._take_revision()
+
+    def _take_revision(self) -> None:
+        noted = self._noted.get(self.revision, {})
+        # A note is newer than the journal, whose value was stale or did not fit.
+        self.values |= {key: Computed(value) for key, value in noted.items()}
+        self.kept |= noted.keys()
+
+
+def stand_in_name(name: str) -> str:
+    """Return the name of the value that stands in for the answer to a question."""
+    return _STAND_IN + name
+
+
+def adapter_of(node: Node) -> TypeAdapter[Any]:
+    """Return the adapter that turns a `once` node's value into JSON and back."""
+    return node.computed if node.computed is not None else TypeAdapter(Any)
+
+
+@contextmanager
+def storable(key: str) -> Generator[None]:
+    """Turn a failure to write a value as JSON, or to read it back, into ValueNotStorable without the value.
+
+    Raises:
+        ValueNotStorable: It failed. Clients may see the message, and must not see what the server computed.
+    """
+    try:
+        yield
+    except (PydanticSerializationError, PydanticUserError, ValueError) as error:
+        # Without its cause, which quotes the value in the traceback.
+        raise ValueNotStorable(key, reason=_reason_without_value(error)) from None
+
+
+def _reason_without_value(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        errors = error.errors(include_input=False, include_url=False, include_context=False)
+        return "; ".join(": ".join([*(str(part) for part in entry["loc"]), entry["msg"]]) for entry in errors)
+    text = str(error)
+    return text if text.startswith("Unable to serialize unknown type") else "it is not what its annotation says"

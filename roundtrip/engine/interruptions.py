@@ -1,0 +1,216 @@
+"""Ways in which the work of a leg ends early: a suspension, a revision, a timeout, a cancellation."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Generator, Iterator
+from contextlib import contextmanager
+from contextvars import Context, ContextVar
+from typing import Final, TypeVar, cast
+
+import anyio
+import anyio.lowlevel
+
+from roundtrip.errors import QuestionRefused, ToolTimedOut
+from roundtrip.resolvers.cancelling import cancel_requests
+
+__all__ = [
+    "CancellationShield",
+    "Revision",
+    "Suspension",
+    "cancel_after",
+    "cancellations_restored",
+    "clock_paused",
+    "verdict_on",
+    "with_timeout",
+]
+
+T = TypeVar("T")
+
+SHIELD_SECONDS = 60.0
+"""How long a claimed body without a timeout runs on after its client has left. With a timeout it ends by itself."""
+
+
+class Suspension(BaseException):
+    """End of a leg that has questions out. Not an `Exception`, so that `except Exception` in user code lets it pass."""
+
+
+class Revision(BaseException):
+    """End of a run of a body whose user changed an earlier answer. The body runs again from its top."""
+
+
+_ENDINGS: Final = (QuestionRefused, Revision, Suspension)
+
+
+def verdict_on(raised: BaseException) -> BaseException:
+    """Return the exception that decides how a leg ends, as task groups wrap several in one.
+
+    A crash wins over a decline, a decline over a revision, and that over a suspension: its questions need no answer.
+    """
+    if isinstance(raised, _ENDINGS):
+        return raised
+    leaves = list(_leaves(raised))
+    endings = [leaf for leaf in leaves if isinstance(leaf, _ENDINGS)]
+    crashes = [leaf for leaf in leaves if not isinstance(leaf, _ENDINGS)]
+    if len(crashes) == 1:
+        # The author has to see the crash itself, not the group around it and the questions that were out.
+        return crashes[0]
+    if crashes:
+        return BaseExceptionGroup(str(raised), crashes) if endings else raised
+    return min(endings, key=lambda leaf: _ENDINGS.index(type(leaf)))
+
+
+def _leaves(raised: BaseException) -> Iterator[BaseException]:
+    if isinstance(raised, BaseExceptionGroup):
+        for inner in cast("BaseExceptionGroup[BaseException]", raised).exceptions:
+            yield from _leaves(inner)
+    else:
+        yield raised
+
+
+@contextmanager
+def cancellations_restored() -> Generator[None]:
+    """Take back the cancellation that a failing `asyncio.TaskGroup` requests of its own task, and on 3.11 forgets.
+
+    In memory that may be the client's task, which would be cancelled later. A group requests once, so other requests
+    are genuine and stay. All of them stay while a scope around the leg is cancelled.
+    """
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        # Another event loop than asyncio's, which has no such groups.
+        task = None
+    before = task.cancelling() if task is not None else 0
+    try:
+        yield
+    except (BaseExceptionGroup, *_ENDINGS):
+        if task is not None and task.cancelling() > before and anyio.current_effective_deadline() > -math.inf:
+            task.uncancel()
+        raise
+
+
+class CancellationShield:
+    """Scope around the work of a leg that ignores outside cancellations once a claimed body has begun.
+
+    A recorded result is worth more than an outcome that is unknown.
+    """
+
+    __slots__ = ("_has_timeout", "_scope", "_timer")
+
+    def __init__(self, *, has_timeout: bool) -> None:
+        self._has_timeout = has_timeout
+        self._scope = anyio.CancelScope()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def around(self, work: Awaitable[T]) -> T:
+        """Await the work inside of the scope."""
+        try:
+            with self._scope:
+                return await work
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+        raise AssertionError("this scope is only a shield, and is never cancelled")
+
+    def begin(self) -> None:
+        """Ignore outside cancellations from here on."""
+        self._scope.shield = True
+        if not self._has_timeout and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(SHIELD_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        self._scope.shield = False
+
+
+class _Clock:
+    """Time that one leg has left. It starts again from the whole timeout after each pause."""
+
+    __slots__ = ("_outer", "_pauses", "_scope", "_seconds")
+
+    def __init__(self, scope: anyio.CancelScope, seconds: float, *, outer: "_Clock | None") -> None:
+        self._scope = scope
+        self._seconds = seconds
+        self._outer = outer
+        self._pauses = 0
+
+    def pause(self) -> None:
+        """Stop, together with the clocks of the legs that this one was called from."""
+        self._pauses += 1
+        self._scope.deadline = math.inf
+        if self._outer is not None:
+            self._outer.pause()
+
+    def resume(self) -> None:
+        """Start again, unless another question is still out."""
+        self._pauses -= 1
+        if not self._pauses:
+            cancel_after(self._scope, self._seconds)
+        if self._outer is not None:
+            self._outer.resume()
+
+
+_CLOCK: ContextVar[_Clock | None] = ContextVar("roundtrip_clock", default=None)
+
+
+def cancel_after(scope: anyio.CancelScope, seconds: float) -> None:
+    """Cancel a scope that is entered after so many seconds.
+
+    The event loop keeps a stopped timer until its time, and with it the context it was set in, which holds all of the
+    call. Therefore the timer is set in an empty context.
+    """
+    Context().run(setattr, scope, "deadline", anyio.current_time() + seconds)
+
+
+@contextmanager
+def clock_paused() -> Generator[None]:
+    """Count no time against the leg's timeout while a user or the client's model is asked."""
+    clock = _CLOCK.get()
+    if clock is None:
+        yield
+        return
+    clock.pause()
+    try:
+        yield
+    finally:
+        clock.resume()
+
+
+async def with_timeout(seconds: float, work: Awaitable[T]) -> T:
+    """Await the work of a leg, for some seconds at most.
+
+    Work whose time was up has timed out, whatever it makes of its cancellation. A cancellation from outside stays one.
+
+    Raises:
+        ToolTimedOut: It was not done in time. An exception of the work is the cause.
+    """
+    crash: Exception | None = None
+    requests = cancel_requests()
+    scope = anyio.CancelScope()
+    before = _CLOCK.set(_Clock(scope, seconds, outer=_CLOCK.get()))
+    try:
+        with scope:
+            cancel_after(scope, seconds)
+            result = await work
+            if not scope.cancel_called:
+                return result
+    except (Exception, BaseExceptionGroup, Revision, Suspension) as raised:
+        if not scope.cancel_called or _has_outside_cause(raised):
+            raise
+        crash = raised if isinstance(raised, Exception) else None
+    except anyio.get_cancelled_exc_class():
+        if not scope.cancel_called:
+            raise
+    finally:
+        _CLOCK.reset(before)
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    if cancel_requests() > requests and (task := asyncio.current_task()) is not None:
+        # A failed asyncio.TaskGroup left it behind, on Python 3.11, and the scope took it for an outside one.
+        task.uncancel()
+    raise ToolTimedOut(seconds) from crash
+
+
+def _has_outside_cause(raised: BaseException) -> bool:
+    """Return True for a group that holds a cancellation from outside, or an interrupt, which must not be lost."""
+    if not isinstance(raised, BaseExceptionGroup):
+        return False
+    group = cast("BaseExceptionGroup[BaseException]", raised)
+    return group.split((Exception, Revision, Suspension))[1] is not None

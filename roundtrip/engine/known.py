@@ -1,0 +1,184 @@
+"""Answers that a call has when a leg begins: those in its journal, and those that this request brought.
+
+An answer counts only for the wording it was given to. Where two functions share a name and are told apart by their
+paths, `KnownAnswers.adopt` finds the answers that another build wrote under another path.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from mcp_types import ElicitResult, InputResponse
+from pydantic import ValidationError
+
+from roundtrip.machine.facts import Reason
+from roundtrip.machine.journal import Action, Asked, Entry, Journal
+from roundtrip.machine.pins import CallPins, has_form, is_by_software
+from roundtrip.questions.wire import PendingQuestion, Question
+from roundtrip.resolvers.plan import Plan
+
+__all__ = ["KEY_GONE", "KnownAnswers", "seeds_of", "wording_reason"]
+
+KEY_GONE: Final = ("key",)
+"""The change of a pin that no key verifies, and that shows no other difference."""
+
+_ACTIONS: Final = {"decline": Action.DECLINE, "cancel": Action.CANCEL}
+_UNANSWERED: Final = (Reason.NEW, Reason.RENAMED, Reason.OTHER_BUILD)
+"""Reasons to ask a question that has no answer under its own name."""
+
+
+@dataclass(slots=True)
+class KnownAnswers:
+    """Answers of one call, with the pins of the wordings they were given to."""
+
+    plan: Plan
+    pins: CallPins
+    entries: dict[str, Entry]
+    """The answers that have been read, by the names of their questions."""
+    seeds: Mapping[str, Entry]
+    """The answers of an expired call, to be shown as defaults."""
+    same_build: bool
+    """True if this build wrote the journal."""
+    other_build: bool
+    """True if another build wrote the journal."""
+    other_plan: bool
+    """True if that build had another plan."""
+    asked: dict[str, Asked] = field(default_factory=dict[str, Asked])
+    """The questions that this round was asked."""
+    responses: dict[str, InputResponse | None] = field(default_factory=dict[str, InputResponse | None])
+    """The responses that this round brought and that have not been read. None stands for a malformed one."""
+    seen: set[str] = field(default_factory=set[str])
+    """The names, now and before, of the questions that came up on this leg."""
+    revised: set[str] = field(default_factory=set[str])
+    """The names of questions that may depend on an answer which a review has changed."""
+
+    def adopt(self, pending: Mapping[str, PendingQuestion], is_blocked: Callable[[int], bool]) -> bool:
+        """Give questions the answers that another build wrote for them under their bare name or another path.
+
+        The wording must match, and exactly one node and one answer must fit: two closures of one factory must never
+        swap. `is_blocked` tells of a node that cannot run yet, and so might fit as well.
+
+        Returns:
+            True if the questions can be settled again, as an answer was found.
+        """
+        plan = self.plan
+        if plan.names.keys() >= self.entries.keys() | self.asked.keys():
+            return False
+        found = False
+        for waiting in [waiting for waiting in pending.values() if waiting.reason in _UNANSWERED]:
+            node = plan.nodes[plan.names[waiting.key]]
+            rivals = [plan.nodes[index] for index in plan.bare_names[node.bare_key] if index != node.index]
+            if any(
+                is_blocked(rival.index)
+                or (rival.key in pending and not self.pins.changes(pending[rival.key].asked.pin, waiting.question))
+                for rival in rivals
+            ):
+                continue
+            for known in (self.entries, self.asked):
+                names = [
+                    name
+                    for name, pinned in known.items()
+                    if name.partition("@")[0] == node.bare_key
+                    and name not in plan.names
+                    and not self.pins.changes(pinned.pin, waiting.question)
+                ]
+                if len(names) == 1:
+                    known[node.key] = known.pop(names[0])  # type: ignore[assignment]
+                    if known is self.asked and names[0] in self.responses:
+                        self.responses[node.key] = self.responses.pop(names[0])
+                    found = True
+        return found
+
+    def revise(self, stale: str) -> None:
+        """Forget an answer that depended on one which a review has changed."""
+        self.revised.add(stale)
+        self.entries.pop(stale, None)
+        self.asked.pop(stale, None)
+        self.responses.pop(stale, None)
+
+    def reason_to_ask(self, names: tuple[str, ...], question: Question) -> tuple[Reason, tuple[str, ...], str | None]:
+        """Return the reason to ask a question that is not out, the changes of its wording, and its former name."""
+        if any(name in self.revised for name in names):
+            return Reason.REVISED, (), None
+        entry = next((self.entries[name] for name in names if name in self.entries), None)
+        if entry is not None:
+            changed = self.pins.changes(entry.pin, question)
+            if changed:
+                return wording_reason(changed), changed, None
+            # The answer once fitted this very form, and does not now.
+            return (Reason.OTHER_BUILD if self.other_build else Reason.INVALID), (), None
+        if not self.other_build:
+            return Reason.NEW, (), None
+        known: dict[str, Entry | Asked] = {**self.asked, **self.entries}
+        for name, pinned in known.items():
+            if name not in self.plan.names and name not in self.seen and not self.pins.changes(pinned.pin, question):
+                return Reason.RENAMED, (), name
+        return (Reason.OTHER_BUILD if self._was_in_reach(names[0]) else Reason.NEW), (), None
+
+    def _was_in_reach(self, key: str) -> bool:
+        """Return True if the leg before would have asked a resolver's question, had its build known of it."""
+        index = self.plan.names.get(key)
+        if index is None or not self.other_plan:
+            return False
+        out = (self.plan.names[name] for name in self.asked if name in self.plan.names)
+        return not any(index in self.plan.downstream(place) for place in out)
+
+    def entries_to_write(self) -> dict[str, Entry]:
+        """Return the entries, and the unread responses of this round, pinned to the wordings they answer.
+
+        Their question may belong to another build, have another wording here, or wait behind one that came back. On a
+        later leg they count like any other entry, so that users answer once. Those of `once` nodes do not: their entry
+        is final without another look at the wording, so it must have been read under that wording.
+        """
+        if not self.responses:
+            return self.entries
+        entries = dict(self.entries)
+        for key, response in self.responses.items():
+            if response is None or self._is_once(key):
+                continue
+            wire = response.model_dump(mode="json", by_alias=True, exclude_none=True)
+            data = wire.get("content") if "action" in wire else wire
+            pin = self.asked[key].pin
+            if isinstance(response, ElicitResult) is is_by_software(pin):
+                # The answer to another kind of question: kept, it could count as consent.
+                continue
+            entries[key] = Entry(_ACTIONS.get(wire.get("action", ""), Action.ACCEPT), pin, data)
+        return entries
+
+    def foreign_asked(self) -> dict[str, Asked]:
+        """Return the questions of another build whose answers this one carries on unread.
+
+        As long as such a question counts as out, a `once` node of that build checks the wording before it takes it.
+        """
+        unread = self.entries.keys() | self.responses.keys()
+        known = self.plan.names.keys() | self.seen
+        return {key: asked for key, asked in self.asked.items() if key in unread and key not in known}
+
+    def _is_once(self, name: str) -> bool:
+        index = self.plan.names.get(name)
+        return index is not None and self.plan.nodes[index].once
+
+
+def wording_reason(changed: tuple[str, ...]) -> Reason:
+    """Return the reason to ask again that changes of a wording give."""
+    if changed == KEY_GONE:
+        return Reason.KEY_GONE
+    return Reason.SCHEMA_CHANGED if "schema" in changed else Reason.REWORDED
+
+
+def seeds_of(journal: Journal, responses: Mapping[str, object]) -> dict[str, Entry]:
+    """Return the accepted answers of an expired call, which a new call shows as defaults and never takes as answers.
+
+    Args:
+        journal: The memory of the expired call.
+        responses: The responses of the leg that came too late, as the client sent them.
+    """
+    seeds = {key: entry for key, entry in {**journal.seeds, **journal.entries}.items() if entry.action is Action.ACCEPT}
+    for key, asked in journal.asked.items():
+        try:
+            response = ElicitResult.model_validate(responses.get(key))
+        except ValidationError:
+            continue
+        if response.action == "accept" and response.content:
+            seeds[key] = Entry(Action.ACCEPT, asked.pin, response.content)
+    return {key: entry for key, entry in seeds.items() if isinstance(entry.data, dict) and has_form(entry.pin)}

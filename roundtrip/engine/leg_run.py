@@ -1,0 +1,399 @@
+"""Serve one leg of one call: resolve, ask or execute, and end with a result, with questions, or declined.
+
+Only this module and `rounds` move a call, through the events of the table. Both eras take the same way: a retry leg
+ends at `ask` and the next one starts with `resume`; a live leg waits there and goes on.
+"""
+
+# The functions that a leg makes would evaluate their annotations each time.
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio
+from mcp_types import InputRequiredResult
+
+from roundtrip.engine.answers import Answers
+from roundtrip.engine.body import Body
+from roundtrip.engine.claim import Claim, answers_digest, record_outcome
+from roundtrip.engine.interruptions import (
+    CancellationShield,
+    Revision,
+    Suspension,
+    cancellations_restored,
+    verdict_on,
+    with_timeout,
+)
+from roundtrip.engine.leg import DONE, Authored, Declined, Finished, Leg, LegEnd, Suspended
+from roundtrip.engine.rounds import Rounds
+from roundtrip.engine.teardown import TeardownStack
+from roundtrip.errors import BodyMistake, CannotAsk, QuestionRefused, RoundtripError, ToolTimedOut
+from roundtrip.machine.call import Call
+from roundtrip.machine.facts import BodyBegan
+from roundtrip.machine.journal import Action
+from roundtrip.machine.table import Event, State
+from roundtrip.questions.markers import Marker
+from roundtrip.questions.outcomes import Outcome
+from roundtrip.resolvers.cancelling import cancel_requests, is_cancelled, strayed
+from roundtrip.resolvers.plan import Node, Plan
+from roundtrip.resolvers.scheduler import Enter, Scheduler, enter_nothing
+from roundtrip.revisions import is_retry_era
+
+__all__ = ["serve"]
+
+Execute = Callable[[dict[str, Any], Any], Awaitable[Any]]
+"""Runs the body with the values of its filled parameters, and the context."""
+
+
+async def serve(
+    leg: Leg,
+    *,
+    arguments: Mapping[str, Any],
+    make_context: Callable[[Body], Any],
+    body_cannot_ask: bool,
+    execute: Execute,
+) -> LegEnd:
+    """Serve one leg.
+
+    Args:
+        leg: The call, its plan and its client.
+        arguments: The tool's validated arguments, as resolvers may take them by name.
+        make_context: Makes the value of parameters annotated as context; called when one is needed.
+        body_cannot_ask: True if the body takes no context, and so has nothing to ask with.
+        execute: Runs the body.
+
+    Raises:
+        ToolTimedOut: Its work took too long.
+        RoundtripError: The call cannot go on (a question cannot be asked, an answer was invalid too often, ...).
+        Exception: An error of the author's code.
+    """
+    needs_nothing = not leg.plan.nodes and leg.confirmation is None and leg.entered is None and leg.claim is None
+    if body_cannot_ask and needs_nothing:
+        return await _serve_silent_body(leg, execute)
+    run = LegRun(leg, arguments, make_context, body_cannot_ask, execute)
+    leg.offer(run.context)
+    return await run.serve()
+
+
+class LegRun:
+    """One leg while it is served, with one run of its body at a time."""
+
+    __slots__ = (
+        "_arguments",
+        "_body",
+        "_body_cannot_ask",
+        "_cancelled",
+        "_context",
+        "_done_plans",
+        "_execute",
+        "_make_context",
+        "answers",
+        "call",
+        "leg",
+        "rounds",
+        "shield",
+    )
+
+    def __init__(
+        self,
+        leg: Leg,
+        arguments: Mapping[str, Any],
+        make_context: Callable[[Body], Any],
+        body_cannot_ask: bool,
+        execute: Execute,
+    ) -> None:
+        self.leg = leg
+        self.call = leg.call
+        self.answers = Answers(leg)
+        self.rounds = Rounds(leg, self.answers, self._call_done, is_retry_era(leg.client.protocol_version))
+        self.shield = CancellationShield(has_timeout=leg.timeout is not None) if leg.claim is not None else None
+        self._arguments = arguments
+        self._make_context = make_context
+        self._body_cannot_ask = body_cannot_ask
+        self._execute = execute
+        self._cancelled = cancel_requests()
+        self._body: Body | None = None
+        self._context: Any = None
+        self._done_plans: dict[int, Plan] = {}
+
+    def body(self) -> Body:
+        """Return the asking side of the body's current run."""
+        if self._body is None:
+            self._body = Body(self.rounds)
+        return self._body
+
+    def context(self) -> Any:
+        """Return the value of parameters annotated as context."""
+        if self._context is None:
+            self._context = self._make_context(self.body())
+        return self._context
+
+    async def serve(self) -> LegEnd:
+        """Serve the leg: see `serve` of this module."""
+        leg, call, rounds = self.leg, self.call, self.rounds
+        try:
+            _begin(call)
+            claim = leg.claim if leg.journal is not None else None
+            if claim is not None:
+                recalled = await self._begin_claim(claim)
+                if recalled is not None:
+                    return recalled
+            work = self._resolve_and_execute()
+            if leg.timeout is not None:
+                work = with_timeout(leg.timeout, work)
+            if leg.entered is not None:
+                # Entered before the timeout began, so exited outside of it.
+                work = leg.entered.around(work, ended_by=_exception_of, outlive=leg.outlive)
+            if claim is not None and self.shield is not None:
+                work = record_outcome(claim, call, work, result_of=_result_of, computed=self.answers.computed.unnoted)
+                work = self.shield.around(work)
+            end = await work
+            if isinstance(end, Declined):
+                call.apply(Event.DECLINE, reason=end.reason)
+                return end
+            if call.state is State.AWAITING_INPUT:
+                rounds.end_abandoned()
+            if isinstance(end.value, InputRequiredResult):
+                return self.end_authored(end.value)
+            call.apply(Event.FINISH)
+            return end
+        except Suspension:
+            return self._suspend()
+        except (QuestionRefused, BaseExceptionGroup) as raised:
+            verdict = verdict_on(raised)
+            if isinstance(verdict, Suspension):
+                return self._suspend()
+            if isinstance(verdict, QuestionRefused):
+                rounds.end_abandoned()
+                call.apply(Event.DECLINE, reason=str(verdict))
+                return Declined(str(verdict))
+            if isinstance(verdict, CannotAsk):
+                call.apply(Event.REJECT, error=str(verdict))
+            else:
+                call.apply(Event.FAIL, error=_described(verdict))
+            if verdict is raised:
+                raise
+            raise verdict from None
+        except CannotAsk as error:
+            call.apply(Event.REJECT, error=str(error))
+            raise
+        except (anyio.get_cancelled_exc_class(), Exception) as error:
+            failure = _fail(call, error, self._cancelled)
+            if failure is error:
+                raise
+            raise failure from error
+
+    async def _begin_claim(self, claim: Claim) -> Finished | None:
+        """Claim the call; a result that is recorded already ends the leg."""
+        leg = self.leg
+        if leg.journal is None:
+            return None
+        at_once = not leg.plan.nodes and leg.confirmation is None
+        recalled = await claim.begin(answers_digest(leg.journal, leg.responses), at_once=at_once)
+        if recalled is not None:
+            self.call.apply(Event.RECALL)
+            return Finished(recalled.value)
+        self.answers.computed.take_noted(claim.noted())
+        return None
+
+    async def _resolve_and_execute(self) -> Finished | Declined:
+        """Do all of a leg that may take long: confirm, resolve, and run the body until it revises nothing."""
+        leg, answers = self.leg, self.answers
+        if leg.journal is not None:
+            answers.deliver(leg.responses or {}, leg.journal.asked)
+        if leg.confirmation is not None:
+            await self._confirm(*leg.confirmation)
+        while True:
+            try:
+                if not leg.plan.enters:
+                    return await self._run_once(enter_nothing)
+                entered = TeardownStack(leg.report)
+                with cancellations_restored():
+                    return await entered.around(
+                        self._run_once(entered.enter), ended_by=_exception_of, outlive=leg.outlive
+                    )
+            except (Revision, BaseExceptionGroup) as raised:
+                if not isinstance(verdict_on(raised), Revision):
+                    raise
+                self.rounds.end_abandoned()
+                self.call.apply(Event.REVISE)
+                self._body = self._context = None
+
+    async def _confirm(self, key: str, marker: Marker) -> None:
+        """Have the call confirmed.
+
+        Raises:
+            QuestionRefused: The user did not accept.
+        """
+        while (outcome := self.answers.settle((key,), marker)) is None:
+            await self.rounds.ask([self.answers.open[key]])
+        if outcome.action is not Action.ACCEPT:
+            raise QuestionRefused(key, outcome.word)
+
+    async def _run_once(self, enter: Enter) -> Finished | Declined:
+        """Resolve, and run the body."""
+        leg, call = self.leg, self.call
+        values: dict[str, Any] = {}
+        if leg.plan.nodes:
+            declined = await self._resolve(values, enter)
+            if declined is not None:
+                return declined
+        is_unclaimed = leg.claim is not None and leg.journal is None
+        if is_unclaimed:
+            if leg.begin_unclaimed is None:
+                # A round without questions: only a token gives the call an id under which the ledger knows its body.
+                raise Suspension
+            leg.begin_unclaimed()
+        elif leg.claim is not None and self.shield is not None:
+            await leg.claim.start_body()
+            self.shield.begin()
+        call.apply(Event.EXECUTE)
+        if call.watch is not None:
+            call.watch(BodyBegan(is_unclaimed))
+        if self._body_cannot_ask and self._context is None:
+            return Finished(await self._execute(values, None))
+        with self.body().running(), cancellations_restored():
+            return Finished(await self._execute(values, self.context()))
+
+    async def _resolve(self, values: dict[str, Any], enter: Enter) -> Declined | None:
+        """Fill `values`, and ask what has to be asked."""
+        leg, answers = self.leg, self.answers
+        scheduler = Scheduler(
+            leg.plan,
+            arguments=self._arguments,
+            context=self.context,
+            settle=answers.settle_node,
+            recall=answers.recall,
+            keeps=answers.keeps,
+            remember=answers.remember,
+            run_in_thread=leg.run_in_thread,
+            enter=enter,
+            known=leg.known,
+            watch=self.call.watch,
+        )
+        await scheduler.advance()
+        while scheduler.refusal is None and scheduler.waiting:
+            if leg.journal is None or not answers.adopt(scheduler.is_blocked):
+                await self.rounds.ask([answers.open[node.key] for node, _ in scheduler.order()])
+            scheduler.answered()
+            await scheduler.advance()
+        if scheduler.refusal is None:
+            scheduler.fill(values)
+        return Declined(str(scheduler.refusal)) if scheduler.refusal is not None else None
+
+    async def _call_done(self, done: Callable[..., Any]) -> Any:
+        """Call the `done` function of a page, which a waiting leg does again and again."""
+        # The question keeps the function alive, and so its id.
+        plan = self._done_plans.get(id(done))
+        if plan is None:
+            plan = self._done_plans[id(done)] = self.leg.plan_for(done)
+        if not plan.enters:
+            return await self._run_done(plan, enter_nothing)
+        entered = TeardownStack(self.leg.report)
+        return await entered.around(self._run_done(plan, entered.enter), ended_by=lambda value: None)
+
+    async def _run_done(self, plan: Plan, enter: Enter) -> Any:
+        scheduler = Scheduler(
+            plan,
+            arguments=self._arguments,
+            context=self.context,
+            settle=_reject_question,
+            run_in_thread=self.leg.run_in_thread,
+            enter=enter,
+        )
+        await scheduler.advance()
+        values: dict[str, Any] = {}
+        scheduler.fill(values)
+        return values[DONE]
+
+    def end_authored(self, result: InputRequiredResult) -> Authored:
+        """End the leg with questions that the author asks by hand."""
+        leg = self.leg
+        if leg.client.protocol_version is not None and not self.rounds.is_retry:
+            # The SDK answers such a client with an internal error, as on its own server.
+            self.call.apply(Event.FAIL, error="returned an InputRequiredResult, which its client does not know")
+        else:
+            requests = result.input_requests or {}
+            self.call.apply(Event.ASK, keys=tuple(requests), authored=True, requests=requests)
+        state = result.request_state
+        if state is None and leg.claim is not None:
+            # Without a token the next leg would be another call, without a claim.
+            state = ""
+        return Authored(result, self.rounds.remember(authored=state) if state is not None else None)
+
+    def _suspend(self) -> Suspended:
+        """End the leg with the questions that are out.
+
+        Raises:
+            QuestionVolatile: One of them changes each time it is asked.
+            TokenTooLarge: The call remembers too much.
+        """
+        try:
+            return self.rounds.suspend()
+        except RoundtripError as error:
+            error.words = self.answers.words
+            self.call.apply(Event.FAIL, error=_described(error))
+            raise
+
+
+async def _serve_silent_body(leg: Leg, execute: Execute) -> LegEnd:
+    """Serve a leg of a tool that has nothing to ask with."""
+    call = leg.call
+    cancelled = cancel_requests()
+    try:
+        _begin(call)
+        call.apply(Event.EXECUTE)
+        if call.watch is not None:
+            call.watch(BodyBegan())
+        work = execute({}, None)
+        value = await (work if leg.timeout is None else with_timeout(leg.timeout, work))
+        if isinstance(value, InputRequiredResult):
+            return LegRun(leg, {}, lambda body: None, True, execute).end_authored(value)
+        call.apply(Event.FINISH)
+        return Finished(value)
+    except (anyio.get_cancelled_exc_class(), Exception) as error:
+        failure = _fail(call, error, cancelled)
+        if failure is error:
+            raise
+        raise failure from error
+
+
+def _begin(call: Call) -> None:
+    if call.state is State.AWAITING_INPUT:
+        call.apply(Event.RESUME)
+        call.apply(Event.RESOLVE)
+    else:
+        call.apply(Event.BEGIN)
+
+
+def _fail(call: Call, error: BaseException, cancelled: int) -> BaseException:
+    """End the call with an exception of its code. Return what the leg raises: a stray cancellation is a failure."""
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        if is_cancelled(cancelled):
+            call.apply(Event.FAIL, error="cancelled")
+            return error
+        error = strayed()
+    call.apply(Event.FAIL, error=_described(error))
+    return error
+
+
+def _described(error: BaseException) -> str:
+    return "timed out" if isinstance(error, ToolTimedOut) else f"{type(error).__name__}: {error}"
+
+
+def _result_of(end: Finished | Declined) -> Any:
+    """Return the result that the ledger records; None for none."""
+    return end.value if isinstance(end, Finished) else None
+
+
+def _exception_of(end: Finished | Declined) -> BaseException | None:
+    """Return the exception that dependencies are exited with; None after a success."""
+    if isinstance(end, Declined):
+        return RoundtripError(end.reason)
+    # A body that asks by hand ends the leg as any other question does.
+    return Suspension() if isinstance(end.value, InputRequiredResult) else None
+
+
+def _reject_question(node: Node, marker: Marker) -> Outcome | None:
+    del marker
+    raise BodyMistake(f"{node.label} decides whether a page is done with, and cannot ask a question of its own")
