@@ -54,3 +54,28 @@ def links(page: Path) -> list[str]:
     for block in blocks(page):
         text = text.replace(textwrap.indent(block.text, ""), "")
     return _LINK.findall(text)
+
+
+def title(page: Path) -> str:
+    """Return the first heading of a page."""
+    return page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives the headings of a page."""
+    text = page.read_text(encoding="utf-8")
+    for block in blocks(page):
+        text = text.replace(block.text, "")
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def index() -> dict[str, list[Path]]:
+    """Return the kinds of pages that `docs/README.md` lists, each with its pages in order."""
+    kinds: dict[str, list[Path]] = {}
+    for line in (ROOT / "docs" / "README.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            kinds[line.removeprefix("## ")] = []
+        elif (row := re.match(r"\| \[[^\]]+\]\((.+?)\)", line)) is not None:
+            kinds[list(kinds)[-1]].append(ROOT / "docs" / row[1])
+    return kinds

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.docs.pages import LANGUAGES, ROOT, Block, blocks, links, pages
+from tests.docs.pages import LANGUAGES, ROOT, Block, anchors, blocks, index, links, pages, title
 
 
 def _name(page: Path) -> str:
@@ -58,6 +58,26 @@ def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
         target = link.partition("#")[0]
         if target and "://" not in target:
             assert (page.parent / target).exists(), f"{_name(page)}: {link}"
+
+
+@pytest.mark.parametrize("page", pages(), ids=_name)
+def test_every_link_to_a_heading_leads_to_one(page: Path) -> None:
+    for link in links(page):
+        target, _, anchor = link.partition("#")
+        led_to = page.parent / target if target else page
+        if anchor and "://" not in target and led_to.suffix == ".md":
+            assert anchor in anchors(led_to), f"{_name(page)}: {link}"
+
+
+def test_each_page_names_its_kind_and_links_to_the_next() -> None:
+    listed = [(kind, page) for kind, names in index().items() for page in names]
+    assert sorted(page for _, page in listed) == sorted(
+        page for page in ROOT.glob("docs/*.md") if page.name != "README.md"
+    )
+    for (kind, page), (_, following) in itertools.pairwise([*listed, ("", None)]):
+        first, *_, last = page.read_text(encoding="utf-8").strip().partition("\n")[2].strip().splitlines()
+        assert first == f"*{kind}* · [All pages](README.md)", _name(page)
+        assert following is None or last == f"Next: [{title(following)}]({following.name})", _name(page)
 
 
 def test_there_is_something_to_run() -> None:
