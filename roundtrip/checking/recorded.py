@@ -18,7 +18,7 @@ from roundtrip.questions.forms import digest_of_form
 from roundtrip.questions.markers import ListRoots
 from roundtrip.questions.wire import TICKET_SHOWN, PendingQuestion, digest_of_page, question_of
 from roundtrip.trace.reading.calls import Serving, TracedCall
-from roundtrip.trace.writing.lines import AskedLine, Digested, EndedLine, Kept, ReadAnswer, Revealed, ShownQuestion
+from roundtrip.trace.writing.lines import AskedLine, Digested, EndedLine, ReadAnswer, Recorded, Revealed, ShownQuestion
 
 __all__ = [
     "Answer",
@@ -308,7 +308,7 @@ def _ending(last: Serving, rounds: list[RecordedRound]) -> RoundEnding:
     return RoundEnding.DECLINED if line.state == "declined" else RoundEnding.FAILED
 
 
-def revealed(kept: Kept | None) -> JsonValue:
+def revealed(kept: Recorded | None) -> JsonValue:
     """A value of a transcript.
 
     Raises:

@@ -17,8 +17,8 @@ from roundtrip.trace.explaining.wording import (
     clock_text,
     count_text,
     duration_text,
-    kept_text,
     quoted,
+    recorded_text,
     size_text,
     times_text,
 )
@@ -27,9 +27,9 @@ from roundtrip.trace.writing.lines import (
     AnsweredLine,
     AskedLine,
     EndedLine,
-    Kept,
     NodeRun,
     ReadAnswer,
+    Recorded,
     RejectedLine,
     Revealed,
     ShownQuestion,
@@ -289,11 +289,11 @@ def _slowest(runs: Sequence[NodeRun | StepRun]) -> NodeRun | StepRun | None:
     return slow if slow.ms > _SLOW * (sum(run.ms for run in runs) - slow.ms) and slow.ms >= 1 else None
 
 
-def _value(kept: Kept) -> str:
-    return kept_text(kept, longest=_LONGEST)
+def _value(kept: Recorded) -> str:
+    return recorded_text(kept, longest=_LONGEST)
 
 
-def _text_of(kept: Kept) -> str:
+def _text_of(kept: Recorded) -> str:
     return str(kept.value) if isinstance(kept, Revealed) else _value(kept)
 
 

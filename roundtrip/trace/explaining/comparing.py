@@ -6,9 +6,9 @@ from itertools import zip_longest
 from typing import Final
 
 from roundtrip.trace.explaining.stories import outcome_of
-from roundtrip.trace.explaining.wording import kept_text
+from roundtrip.trace.explaining.wording import recorded_text
 from roundtrip.trace.reading.calls import Round, Serving, TracedCall
-from roundtrip.trace.writing.lines import Digested, EndedLine, Kept, ReadAnswer, Revealed, ShownQuestion
+from roundtrip.trace.writing.lines import Digested, EndedLine, ReadAnswer, Recorded, Revealed, ShownQuestion
 
 __all__ = ["Difference", "compare"]
 
@@ -133,14 +133,14 @@ def _answer(round_: Round | None, key: str) -> ReadAnswer | None:
 
 
 def _question_text(question: ShownQuestion) -> str:
-    message = f": {kept_text(question.message)}" if question.message is not None else ""
+    message = f": {recorded_text(question.message)}" if question.message is not None else ""
     return f"asked ({question.reason.value}){message}"
 
 
 def _answer_text(answer: ReadAnswer | None) -> str | None:
     if answer is None:
         return None
-    return f"{outcome_of(answer)} {kept_text(answer.data) if answer.data is not None else ''}".rstrip()
+    return f"{outcome_of(answer)} {recorded_text(answer.data) if answer.data is not None else ''}".rstrip()
 
 
 def _error(line: EndedLine) -> str | None:
@@ -155,11 +155,11 @@ def _unequal(
 
 
 def _values(
-    what: str, a: Kept | None, b: Kept | None, *, round: int | None = None, key: str | None = None
+    what: str, a: Recorded | None, b: Recorded | None, *, round: int | None = None, key: str | None = None
 ) -> Iterator[Difference]:
     revealed = isinstance(a, Revealed) and isinstance(b, Revealed)
     digested = isinstance(a, Digested) and isinstance(b, Digested)
     if (revealed or digested or a is None or b is None) and a != b:
         yield Difference(
-            round, key, what, kept_text(a) if a is not None else None, kept_text(b) if b is not None else None
+            round, key, what, recorded_text(a) if a is not None else None, recorded_text(b) if b is not None else None
         )

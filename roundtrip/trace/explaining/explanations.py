@@ -16,7 +16,7 @@ from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.failures import Advice, explain_failure, explain_lateness, failures_of
 from roundtrip.trace.explaining.wording import count_text, duration_text, quoted, size_text
 from roundtrip.trace.reading.calls import Round, Serving, TracedCall
-from roundtrip.trace.writing.lines import AskedLine, EndedLine, Kept, RejectedLine, Revealed, ShownQuestion
+from roundtrip.trace.writing.lines import AskedLine, EndedLine, Recorded, RejectedLine, Revealed, ShownQuestion
 
 __all__ = [
     "QUESTIONS",
@@ -456,14 +456,14 @@ def _between_builds(before: tuple[Round, ShownQuestion] | None, round_: Round) -
     return f" between build {build_text(earlier.build)} and build {build_text(began.build)}"
 
 
-def _change_of(before: Kept | None, now: Kept | None) -> tuple[str, str] | None:
+def _change_of(before: Recorded | None, now: Recorded | None) -> tuple[str, str] | None:
     """Two texts, where both were kept and differ."""
     if isinstance(before, Revealed) and isinstance(now, Revealed) and before.value != now.value:
         return quoted(before.value), quoted(now.value)
     return None
 
 
-def _field_changes(before: Kept | None, now: Kept | None) -> str | None:
+def _field_changes(before: Recorded | None, now: Recorded | None) -> str | None:
     """Which fields of a form came, went and changed, where both forms were kept."""
     if not (isinstance(before, Revealed) and isinstance(now, Revealed)):
         return None

@@ -5,9 +5,9 @@ import math
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
-from roundtrip.trace.writing.lines import Digested, Kept
+from roundtrip.trace.writing.lines import Digested, Recorded
 
-__all__ = ["clock_text", "count_text", "duration_text", "kept_text", "quoted", "size_text", "times_text"]
+__all__ = ["clock_text", "count_text", "duration_text", "quoted", "recorded_text", "size_text", "times_text"]
 
 _SECOND: Final = 1000.0
 _MINUTE: Final = 60 * _SECOND
@@ -67,7 +67,7 @@ def quoted(value: Any) -> str:
     return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 
 
-def kept_text(kept: Kept, *, longest: int | None = None) -> str:
+def recorded_text(kept: Recorded, *, longest: int | None = None) -> str:
     """A value that was kept, as JSON and perhaps cut short; else what stands for it."""
     if isinstance(kept, Digested):
         return f"({size_text(kept.bytes)}, digest {kept.digest})"

@@ -18,9 +18,9 @@ from roundtrip.trace.writing.lines import (
     BeganLine,
     Digested,
     EndedLine,
-    Kept,
     Line,
     ReadAnswer,
+    Recorded,
     RejectedLine,
     Revealed,
     ShownQuestion,
@@ -345,7 +345,7 @@ def _unmatched(round_: Round | None) -> list[ReadAnswer]:
     return [answer for answer in round_.answers if answer.key not in keys]
 
 
-def _shown(kept: Kept | None) -> Data | None:
+def _shown(kept: Recorded | None) -> Data | None:
     """A value that was kept as a text, and one that was not as what stands for it."""
     if kept is None:
         return None

@@ -1,1 +1,1 @@
-"""Writing transcripts: what happens to each call, as lines of a file that many processes share."""
+"""Write transcripts: the history of each call, as lines of a file that many processes share."""

@@ -1,4 +1,4 @@
-"""Appending whole lines to a file that other processes append to as well, and rotating it."""
+"""Append whole lines to a file that other processes append to as well, and rotate it."""
 
 import errno
 import logging
@@ -17,18 +17,18 @@ __all__ = ["LineFile"]
 
 logger = logging.getLogger("roundtrip")
 
-_MODE: Final = 0o600
-_LOOKS: Final = 16
-"""With each look a file of this many writers is at least looked at before it is too full."""
-# Without a reader, or with a slow one, a pipe must not hold up whoever writes.
-_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+_FILE_MODE: Final = 0o600
+_CHECKS_PER_ROOM: Final = 16
+"""Up to this many writers notice in time that a file is full, as each checks after its share of the room."""
+# A pipe without a reader, or with a slow one, must not block the writer.
+_OPEN_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class LineFile:
-    """A file of lines. Failing to write is told once, until writing works again; it never raises.
+    """File of lines. It never raises: the first failure to write logs a warning, and so does the recovery.
 
-    The operating system appends one `write` as a whole, so lines of several processes do not mix. When the file is
-    full it becomes `NAME.1`, that `NAME.2`, and so on; whoever still has the old one open moves on when it shows full.
+    The operating system appends one `write` as a whole, so lines of several processes do not mix. A full file becomes
+    `NAME.1`, that one `NAME.2`, and so on. A process that still has the old file open moves on when it finds it full.
     """
 
     def __init__(self, path: Path, *, max_bytes: int, keep: int) -> None:
@@ -37,14 +37,14 @@ class LineFile:
         self._keep = keep
         self._fd: int | None = None
         self._rotates = False
-        self._unseen = self._room = 0
-        """Bytes written since the last look at the file's size, and how many may be until the next."""
+        # Bytes written since the last check of the file's size, and how many may follow before the next check.
+        self._unchecked = self._room = 0
         self._torn = False
         self._failing = False
         self._lock = threading.Lock()
 
     def append(self, line: bytes) -> None:
-        """Write one line, with its newline."""
+        """Write one line, which ends with its newline."""
         with self._lock:
             try:
                 self._write(line)
@@ -53,30 +53,30 @@ class LineFile:
             else:
                 if self._failing:
                     self._failing = False
-                    logger.warning("the transcript %s is written again; lines are missing", self.path)
+                    logger.warning("the transcript %s can be written again; lines are missing", self.path)
 
     def close(self) -> None:
-        """Let go of the file; the next line opens it again."""
+        """Close the file; the next line opens it again."""
         with self._lock:
             self._close()
 
     def _write(self, line: bytes) -> None:
         fd = self._fd if self._fd is not None else self._open()
         if self._rotates:
-            self._unseen += len(line)
-            if self._unseen > self._room:
-                fd = self._look(fd, len(line))
+            self._unchecked += len(line)
+            if self._unchecked > self._room:
+                fd = self._check_size(fd, len(line))
         if self._torn:
             line = b"\n" + line
         written = os.write(fd, line)
-        # What is left of a line that did not fit is ended before the next, so that only it is lost.
+        # The next line begins with a newline, so that only the line that did not fit is lost.
         self._torn = written < len(line)
         if self._torn:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _open(self) -> int:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        fd = self._fd = os.open(self.path, _FLAGS, _MODE)
+        fd = self._fd = os.open(self.path, _OPEN_FLAGS, _FILE_MODE)
         about = os.fstat(fd)
         is_file = stat.S_ISREG(about.st_mode)
         self._rotates = self._max_bytes > 0 and is_file
@@ -87,20 +87,20 @@ class LineFile:
                 self._torn = written.read(1) != b"\n"
         return fd
 
-    def _look(self, fd: int, length: int) -> int:
-        """See how full the file is, as others write to it too; seldom, as asking takes longer than writing."""
+    def _check_size(self, fd: int, length: int) -> int:
+        """Rotate the file if it is full. A check costs more than a write, so it is rare."""
         left = self._max_bytes - os.fstat(fd).st_size - length
         if left < 0:
             fd = self._move_on(fd)
             left = self._max_bytes - os.fstat(fd).st_size
-        self._unseen = 0
-        self._room = max(0, left) // _LOOKS
+        self._unchecked = 0
+        self._room = max(0, left) // _CHECKS_PER_ROOM
         return fd
 
     def _move_on(self, fd: int) -> int:
-        """Rotate, unless somebody else has; then go on with the file that has the name now."""
+        """Rotate unless another process did, and open the file that has the name now."""
         if not os.fstat(fd).st_size:
-            # A line that is larger than a file may be gets one of its own.
+            # A line that is larger than a file may be gets a file of its own.
             return fd
         if fcntl is not None:
             fcntl.flock(fd, fcntl.LOCK_EX)
@@ -108,7 +108,7 @@ class LineFile:
             if self._has_the_name(fd):
                 self._rotate()
         finally:
-            # Closing gives the lock back.
+            # Closing releases the lock.
             self._close()
         return self._open()
 
@@ -142,7 +142,7 @@ class LineFile:
         if not self._failing:
             self._failing = True
             logger.warning(
-                "cannot write the transcript %s: %s; calls go on, and this is not told again until it works",
+                "cannot write the transcript %s: %s; calls go on, and this is not logged again until writing works",
                 self.path,
                 getattr(error, "strerror", None) or error,
             )

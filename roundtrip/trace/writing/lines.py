@@ -1,10 +1,10 @@
-"""The lines of a transcript: one JSON object per thing that happened, as readers parse it.
+"""Define the lines of a transcript, as readers parse them: one JSON object for each thing that happened.
 
-A request that reaches a function is a *serving*: it begins, may ask and be answered (in the live era, several times),
-and ends or leaves its questions out. What happened since the line before is told with the next one, so that a leg
-costs two lines. A token that was rejected never reached a function, and is a line of its own.
+A *serving* is one request that reaches a function. It begins, may ask and be answered (in the live era several times),
+and ends or leaves its questions open. Each line reports everything since the line before, so a leg costs two lines.
+A rejected token never reaches a function, and is a line of its own.
 
-The recorder writes these by hand, for speed; tests hold every line it writes against the schema of these models.
+For speed the recorder formats lines by hand; tests validate every line it writes against the schema of these models.
 """
 
 from typing import Annotated, Final, Literal
@@ -23,16 +23,12 @@ __all__ = [
     "BeganLine",
     "Digested",
     "EndedLine",
-    "FixedValue",
-    "Kept",
     "Line",
-    "Move",
     "NodeRun",
-    "RaisedError",
     "ReadAnswer",
+    "Recorded",
     "RejectedLine",
     "Revealed",
-    "ServingLine",
     "ShownQuestion",
     "StepRun",
     "TokenWritten",
@@ -49,23 +45,23 @@ class _LinePart(BaseModel):
 
 
 class Digested(_LinePart):
-    """A value that may be confidential, and is not told."""
+    """Value that may be confidential: the transcript has its digest only."""
 
-    digest: str = Field(description="Keyed, so that it can be compared and not guessed at.")
+    digest: str = Field(description="A keyed digest: values can be compared, and not guessed.")
     bytes: int = Field(ge=0, description="The size of the value as JSON, rounded up to a multiple of 64.")
 
 
 class Revealed(_LinePart):
-    """A value that the recorder was told to keep."""
+    """Value that the recorder was configured to reveal."""
 
     value: JsonValue
 
 
-Kept = Digested | Revealed
+Recorded = Digested | Revealed
 
 
 Move = tuple[Event, State, Milliseconds]
-"""An event of the machine, the state it led to, and when, counted from the start of the serving."""
+"""An event of the machine, the state it led to, and its time since the start of the serving."""
 
 
 class NodeRun(_LinePart):
@@ -73,7 +69,7 @@ class NodeRun(_LinePart):
 
     key: str
     how: Literal["computed", "asked", "answered", "recalled", "entered", "failed"]
-    """`answered` asked, and its answer was known; `recalled` was not run, as its first outcome is final."""
+    """`answered` asked, and its answer was known; `recalled` did not run, as its first outcome is final."""
     start: Milliseconds
     ms: Milliseconds
 
@@ -85,56 +81,58 @@ class StepRun(_LinePart):
     how: Literal["ran", "recalled", "failed"]
     start: Milliseconds
     ms: Milliseconds
-    value: Kept | None = None
+    value: Recorded | None = None
 
 
 class ReadAnswer(_LinePart):
-    """An answer of the client's that was read."""
+    """Answer of the client that the server read."""
 
     key: str
     action: Literal["accept", "decline", "cancel"] | None = Field(
-        description="None where it was malformed, or the answer to another kind of question."
+        description="Null if the answer was malformed, or belongs to another kind of question."
     )
     how: Literal["taken", "invalid", "lost"]
-    """`lost` was given to another wording than the question has now."""
-    data: Kept | None = None
+    """`lost`: the answer was given to another wording than the question has now."""
+    data: Recorded | None = None
 
 
 class FixedValue(_LinePart):
-    """A value that the server fixed for the rest of the call."""
+    """Value that the server fixed for the rest of the call."""
 
     key: str
-    value: Kept
+    value: Recorded
 
 
 class ShownQuestion(_LinePart):
-    """A question that went out."""
+    """Question that went out."""
 
     key: str
     kind: Literal["form", "page", "sample", "roots"]
     reason: Reason
     changed: tuple[Literal["message", "schema", "key"], ...] = Field(
-        default=(), description="What differs from when the client was shown it before."
+        default=(), description="The parts that differ from when the client saw the question before."
     )
     former: str | None = Field(default=None, description="The name under which an answer to this question is known.")
-    attempt: int = Field(default=1, ge=1, description="How often it has been put, counting answers that were invalid.")
-    message: Kept | None = None
-    form: Kept | None = Field(default=None, description="The schema of the form that is shown.")
-    filled: Kept | None = Field(default=None, description="The valid fields of an earlier answer, shown as defaults.")
-    url: Kept | None = None
-    complaint: Kept | None = Field(default=None, description="What was wrong with the answer before.")
+    attempt: int = Field(default=1, ge=1, description="How often it was asked, counting invalid answers.")
+    message: Recorded | None = None
+    form: Recorded | None = Field(default=None, description="The schema of the form.")
+    filled: Recorded | None = Field(
+        default=None, description="The valid fields of an earlier answer, shown as defaults."
+    )
+    url: Recorded | None = None
+    complaint: Recorded | None = Field(default=None, description="The error in the answer before.")
 
 
 class TokenWritten(_LinePart):
-    """The state that the client was handed, and how what it holds differs from what the client brought."""
+    """Token that the server wrote, and how its content differs from the token that the client brought."""
 
     bytes: int = Field(ge=0)
     added: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     """Parts are named `answer:KEY`, `asked:KEY`, `computed:KEY` and `authored`."""
-    computed: dict[str, Kept] = Field(
-        default={}, description="What the server has fixed for the call, where that was added or changed."
+    computed: dict[str, Recorded] = Field(
+        default={}, description="Values that the server fixed for the call, if added or changed."
     )
 
 
@@ -142,19 +140,19 @@ class _Head(_LinePart):
     v: Literal[1] = FORMAT
     at: float = Field(description="Seconds since the epoch.")
     instance: str
-    serving: int = Field(ge=1, description="Which request of the instance it is; the same on all lines of a serving.")
+    serving: int = Field(ge=1, description="The number of the request on its instance, the same on all its lines.")
 
 
-class ServingLine(_Head):
-    """What every line of a serving says."""
+class _ServingLine(_Head):
+    """Members of every line of a serving."""
 
     call: str
     leg: int = Field(ge=1)
-    round: int = Field(ge=0, description="Rounds of questions so far, the one that this line begins included.")
+    round: int = Field(ge=0, description="Rounds of questions so far, including the one that this line begins.")
 
 
-class _Happened(ServingLine):
-    """What happened since the line before."""
+class _Happened(_ServingLine):
+    """Members of lines that report everything since the line before."""
 
     ms: Milliseconds = Field(description="Since the start of the serving.")
     moves: tuple[Move, ...] = ()
@@ -162,17 +160,17 @@ class _Happened(ServingLine):
     steps: tuple[StepRun, ...] = ()
     answers: tuple[ReadAnswer, ...] = ()
     fixed: tuple[FixedValue, ...] = Field(
-        default=(), description="What the server fixed for the call, in the live era; in the other the token has it."
+        default=(), description="Values that the server fixed, in the live era; in the retry era the token has them."
     )
     reused: tuple[str, ...] = Field(default=(), description="Questions whose answers came out of the token.")
-    ignored: int = Field(default=0, ge=0, description="Answers to what was not asked.")
-    bodies: int = Field(default=0, ge=0, description="How often the body was begun.")
+    ignored: int = Field(default=0, ge=0, description="Answers to questions that were not asked.")
+    bodies: int = Field(default=0, ge=0, description="How often the body began.")
     uncovered: bool = Field(
-        default=False, description="Whether the body should run once for a call, and was begun without a token to tell."
+        default=False, description="True if the body should run once for a call, and began without a token."
     )
 
 
-class BeganLine(ServingLine):
+class BeganLine(_ServingLine):
     """A request reached its function."""
 
     event: Literal["began"] = "began"
@@ -182,14 +180,14 @@ class BeganLine(ServingLine):
     era: Literal["retry", "live", "direct"]
     """`direct` is a function that was called without a request."""
     protocol: str | None = None
-    principal: str | None = Field(default=None, description="A fingerprint of whom the request comes from.")
+    principal: str | None = Field(default=None, description="A fingerprint of the caller.")
     build: str
-    plan: str = Field(description="A fingerprint of what fills the parameters.")
-    previous_build: str | None = Field(default=None, description="Of the leg before, where it was another.")
-    token_bytes: int | None = Field(default=None, description="The size of the state that the client brought.")
-    arguments: Kept | None = None
+    plan: str = Field(description="A fingerprint of the plan that fills the parameters.")
+    previous_build: str | None = Field(default=None, description="The build of the leg before, if it differs.")
+    token_bytes: int | None = Field(default=None, description="The size of the token that the client brought.")
+    arguments: Recorded | None = None
     within: str | None = Field(default=None, description="The call whose function called this one.")
-    replaces: str | None = Field(default=None, description="The expired call that this one was begun in the place of.")
+    replaces: str | None = Field(default=None, description="The expired call that this one replaces.")
 
 
 class AskedLine(_Happened):
@@ -197,9 +195,9 @@ class AskedLine(_Happened):
 
     event: Literal["asked"] = "asked"
     by: Literal["resolvers", "body", "author"]
-    """`author` returned an `InputRequiredResult` made by hand."""
+    """`author`: the function returned an `InputRequiredResult` made by hand."""
     questions: tuple[ShownQuestion, ...]
-    until: float | None = Field(default=None, description="When the answers come too late, in seconds of the epoch.")
+    until: float | None = Field(default=None, description="The deadline for the answers, in seconds of the epoch.")
     token: TokenWritten | None = None
 
 
@@ -212,10 +210,10 @@ class AnsweredLine(_Happened):
 
 
 class RaisedError(_LinePart):
-    """What ended a call that did not complete."""
+    """Error that ended a call."""
 
     type: str
-    text: Kept
+    text: Recorded
 
 
 class EndedLine(_Happened):
@@ -223,17 +221,17 @@ class EndedLine(_Happened):
 
     event: Literal["ended"] = "ended"
     state: Literal["completed", "failed", "declined", "rejected"]
-    result: Kept | None = None
+    result: Recorded | None = None
     is_error: bool = False
-    decline: str | None = Field(default=None, description="What the user would not answer.")
+    decline: str | None = Field(default=None, description="The question that the user declined or cancelled.")
     error: RaisedError | None = None
 
 
 class RejectedLine(_Head):
-    """A token was rejected before any function was reached."""
+    """The server rejected a token before it reached any function."""
 
     event: Literal["rejected"] = "rejected"
-    call: str | None = Field(default=None, description="Whose call it was, where the token is authentic.")
+    call: str | None = Field(default=None, description="The call of the token, if the token is authentic.")
     leg: int | None = None
     round: int | None = None
     reason: RejectionReason
@@ -250,4 +248,4 @@ Line = Annotated[
 ]
 
 LINE: Final[TypeAdapter[Line]] = TypeAdapter(Line)
-"""Reads a line, and has the schema that `specs/transcript.schema.json` shows."""
+"""Parses a line, and has the schema that `specs/transcript.schema.json` shows."""

@@ -1,23 +1,23 @@
-"""`Recorder`: writes what happens to calls into a transcript."""
+"""Provide `Recorder`, the tracer that writes transcripts."""
 
 import itertools
 import os
 import re
 import socket
-import time
 from pathlib import Path
 from typing import Any, Final
 
 from roundtrip.machine.facts import Watch
+from roundtrip.system import SYSTEM, System
 from roundtrip.trace.writing.files import LineFile
 from roundtrip.trace.writing.redaction import Redaction, Reveal, dumps, read_reveal
-from roundtrip.trace.writing.writer import TranscriptWriter, subject_members
+from roundtrip.trace.writing.writer import TranscriptOutput, TranscriptWriter, subject_members
 from roundtrip.tracing import Beginning, Era, ServedFunction, TokenRejection, Unfailing
 
 __all__ = ["Recorder"]
 
-MAX_BYTES: Final = 64 * 1024 * 1024
-KEEP: Final = 4
+_MAX_FILE_BYTES: Final = 64 * 1024 * 1024
+_KEPT_FILES: Final = 4
 _DIGEST_KEY_BYTES: Final = 32
 _LONE_SURROGATE: Final = re.compile(
     r"(?<!\\)((?:\\\\)*)(\\ud[89ab][0-9a-f]{2})(\\ud[c-f][0-9a-f]{2})?|(?<!\\)((?:\\\\)*)\\ud[c-f][0-9a-f]{2}"
@@ -27,20 +27,21 @@ _recorders = itertools.count(1)
 
 
 class Recorder(Unfailing):
-    """Writes a transcript: one line of JSON for each thing that happens to a call (`specs/transcript.md`).
+    """Tracer that writes a transcript: lines of JSON for each thing that happens to a call (`specs/transcript.md`).
 
-    Several processes may write to one file. Recording never ends a call: a disk that is full is one warning in the log.
+    Several processes may write to one file. Recording never ends a call: a full disk is one warning in the log.
 
     Args:
-        path: The file, which is made readable by its owner alone; or a directory, for a file of this process in it.
-        reveal: Which values are kept as they are: `"all"`, or some of `arguments`, `answers`, `questions`, `results`,
-            `steps` and `errors`. Of the others there is a digest. `roundtrip check` and `trace to-test` need `"all"`.
-        max_bytes: When the file would grow beyond this it is renamed to `NAME.1`, and a new one begun; 0 for never.
-        keep: How many of the old files are kept.
-        instance: What this process is called in the transcript; by default the host's name and the process's id.
+        path: The file, which only its owner can read; or a directory, in which this process gets a file of its own.
+        reveal: The values to record as they are: `"all"`, or some of `arguments`, `answers`, `questions`, `results`,
+            `steps` and `errors`. Others become digests. `roundtrip check` and `trace to-test` need `"all"`.
+        max_bytes: A file that would grow beyond this size is renamed to `NAME.1`, and a new one begins; 0 for never.
+        keep: The number of old files to keep.
+        instance: The name of this process in the transcript; by default the host's name and the process id.
+        system: Clock and randomness.
 
     Raises:
-        ValueError: `reveal` names something unknown, or a number is negative.
+        ValueError: `reveal` has an unknown name, or a number is negative.
 
     Example:
         ```python
@@ -53,21 +54,22 @@ class Recorder(Unfailing):
         path: str | os.PathLike[str],
         *,
         reveal: Reveal = (),
-        max_bytes: int = MAX_BYTES,
-        keep: int = KEEP,
+        max_bytes: int = _MAX_FILE_BYTES,
+        keep: int = _KEPT_FILES,
         instance: str | None = None,
+        system: System = SYSTEM,
     ) -> None:
         if max_bytes < 0 or keep < 0:
-            raise ValueError(f"max_bytes={max_bytes} and keep={keep}: neither can be negative")
+            raise ValueError(f"max_bytes and keep must be at least 0, got max_bytes={max_bytes} and keep={keep}")
         self._revealed = read_reveal(reveal)
-        named = Path(path)
-        self._is_folder = os.fspath(path).endswith(("/", os.sep)) or _is_folder(named)
-        self._named = named
+        self._given = Path(path)
+        self._is_folder = os.fspath(path).endswith(("/", os.sep)) or _is_folder(self._given)
         self._sizes = {"max_bytes": max_bytes, "keep": keep}
         self._instance = instance
         self._number = next(_recorders)
-        self._redaction = Redaction(os.urandom(_DIGEST_KEY_BYTES), self._revealed)
+        self._system = system
         self._has_key = False
+        self._set_key(system.entropy(_DIGEST_KEY_BYTES))
         self._subjects: dict[tuple[ServedFunction, Era, str | None], str] = {}
         self._pid = 0
         self._servings = itertools.count(1)
@@ -75,43 +77,44 @@ class Recorder(Unfailing):
 
     @property
     def path(self) -> Path:
-        """The file that is written."""
+        """Return the current file."""
         return self._file.path
 
     def use_key(self, key: bytes) -> None:
-        """Make digests with this key, so that they can be compared with those of other instances that have it.
+        """Make digests with this key, so that they are the same on all instances that have it.
 
-        Of several servers that write through one recorder, the first has the say.
+        If several servers share a recorder, the key of the first counts.
         """
         if not self._has_key:
             self._has_key = True
-            self._redaction = Redaction(key, self._revealed)
+            self._set_key(key)
 
     def begin(self, beginning: Beginning) -> Watch:
-        """Watch one serving."""
+        """Return a watch that writes the lines of one request."""
         name = (beginning.subject, beginning.era, beginning.protocol)
         subject = self._subjects.get(name)
         if subject is None:
             subject = self._subjects[name] = subject_members(*name)
-        return TranscriptWriter(
-            beginning, head=self._head(), subject=subject, redaction=self._redaction, write=self._write
-        )
+        return TranscriptWriter(beginning, head=self._head(), subject=subject, output=self._output)
 
     def reject(self, rejection: TokenRejection) -> None:
-        """Note a token that was rejected."""
+        """Write the line of a rejected token."""
         journal = rejection.journal
         line: dict[str, Any] = {"reason": rejection.reason.value, "method": rejection.method}
         if journal is not None:
             line |= {"call": journal.call_id, "leg": journal.leg + 1, "round": journal.round}
-        told = {"tool": rejection.tool, "protocol": rejection.protocol, "token_bytes": rejection.token_bytes}
-        line |= {name: value for name, value in told.items() if value is not None}
+        optional = {"tool": rejection.tool, "protocol": rejection.protocol, "token_bytes": rejection.token_bytes}
+        line |= {name: value for name, value in optional.items() if value is not None}
         if rejection.principal is not None:
-            line["principal"] = self._redaction.fingerprint(rejection.principal)
-        self._write(f'{{"v":1,"event":"rejected","at":{time.time():.6f},{self._head()},{dumps(line)[1:]}')
+            line["principal"] = self._output.redaction.fingerprint(rejection.principal)
+        self._write(f'{{"v":1,"event":"rejected","at":{self._system.time():.6f},{self._head()},{dumps(line)[1:]}')
+
+    def _set_key(self, key: bytes) -> None:
+        self._output = TranscriptOutput(Redaction(key, self._revealed), self._write, self._system)
 
     def _head(self) -> str:
         if os.getpid() != self._pid:
-            # A process that was forked off counts its own servings.
+            # A forked process counts its own servings, and may have a file of its own.
             self._file = self._start()
         return f'"instance":{self._name},"serving":{next(self._servings)}'
 
@@ -122,7 +125,7 @@ class Recorder(Unfailing):
         own = f"{socket.gethostname()}:{self._pid}{suffix}"
         instance = self._instance if self._instance is not None else own
         self._name = dumps(instance)
-        path = self._named / f"{re.sub(r'[^A-Za-z0-9._-]', '-', instance)}.jsonl" if self._is_folder else self._named
+        path = self._given / f"{re.sub(r'[^A-Za-z0-9._-]', '-', instance)}.jsonl" if self._is_folder else self._given
         return LineFile(path, **self._sizes)
 
     def _write(self, text: str) -> None:
@@ -135,7 +138,7 @@ def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
     except (OSError, ValueError):
-        # No path at all: writing to it will be told as a warning.
+        # An invalid path: writing to it logs a warning.
         return False
 
 

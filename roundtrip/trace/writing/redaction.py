@@ -1,4 +1,4 @@
-"""Which values a transcript keeps, and what stands in the place of the others. All come out as JSON text."""
+"""Render values for a transcript as JSON text: revealed, or as a keyed digest."""
 
 import hashlib
 import json
@@ -19,11 +19,11 @@ REVEALABLE: Final[tuple[Revealable, ...]] = get_args(Revealable)
 Reveal = Literal["all"] | Revealable | Iterable[Revealable]
 
 _DIGEST_BYTES: Final = 8
-_KNOWN: Final = 256
-_STEP: Final = 64
-"""What sizes are rounded up to."""
-_LEVELS: Final = 100
-"""How deeply a value may be nested; readers of JSON have limits of their own."""
+_MAX_CACHED: Final = 256
+_SIZE_STEP_BYTES: Final = 64
+"""Sizes are rounded up to a multiple of this."""
+_MAX_LEVELS: Final = 100
+"""Nesting of a value; readers of JSON have limits of their own."""
 _TICKET_BEGINS: Final = "rt1."
 _UNNAMED: Final = re.compile(rf"{UNNAMED}[A-Za-z0-9_-]+")
 
@@ -31,10 +31,10 @@ dumps: Final[Callable[[Any], str]] = json.JSONEncoder(separators=(",", ":")).enc
 
 
 def read_reveal(reveal: Reveal) -> frozenset[Revealable]:
-    """The kinds of values to keep.
+    """Return the kinds of values to reveal.
 
     Raises:
-        ValueError: One of them is unknown.
+        ValueError: A kind is unknown.
     """
     names: Iterable[str] = (reveal,) if isinstance(reveal, str) else reveal
     chosen: frozenset[str] = frozenset(names)
@@ -43,56 +43,56 @@ def read_reveal(reveal: Reveal) -> frozenset[Revealable]:
     unknown = chosen - set(REVEALABLE)
     if unknown:
         raise ValueError(
-            f"reveal= takes 'all' or some of {', '.join(REVEALABLE)}; unknown: {', '.join(sorted(map(str, unknown)))}"
+            f"reveal= must be 'all' or some of {', '.join(REVEALABLE)}, got {', '.join(sorted(map(str, unknown)))}"
         )
     return frozenset(name for name in REVEALABLE if name in chosen)
 
 
 class Redaction:
-    """Puts values as a transcript may hold them: revealed, or as a digest that only the key's holders can try out."""
+    """Renderer of recorded values: revealed, or as a digest that cannot be guessed without the key."""
 
-    __slots__ = ("_key", "_known", "_revealed")
+    __slots__ = ("_cached", "_key", "_revealed")
 
     def __init__(self, key: bytes, revealed: frozenset[Revealable]) -> None:
         self._key = key
         self._revealed = revealed
-        self._known: dict[bytes, str] = {}
+        self._cached: dict[bytes, str] = {}
 
-    def put(self, kind: Revealable, value: Any) -> str:
-        """A value of some kind."""
+    def render(self, kind: Revealable, value: Any) -> str:
+        """Return the JSON of a value."""
         if kind in self._revealed:
             text = _text_of(value)
-            # Whoever has a ticket can open its page, so it is a secret wherever it is shown.
+            # A ticket opens its page for anyone who has it, so it is a secret wherever it appears.
             return f'{{"value":{TICKET.sub(TICKET_SHOWN, text) if _TICKET_BEGINS in text else text}}}'
         raw = _bytes_of(value)
-        # The length of a short secret is a secret.
-        return f'{{"digest":"{self._digest(raw)}","bytes":{-(-len(raw) // _STEP) * _STEP}}}'
+        # The length of a short secret is a secret, too.
+        return f'{{"digest":"{self._digest(raw)}","bytes":{-(-len(raw) // _SIZE_STEP_BYTES) * _SIZE_STEP_BYTES}}}'
 
     def name(self, key: str) -> str:
-        """The name of a question. One without a name is called by a digest of its text, which could be guessed at."""
+        """Return the name of a question. A made-up name is a digest of the question's text, so it gets a key here."""
         if key.startswith(UNNAMED) and "questions" not in self._revealed:
             return f"{UNNAMED}{self.fingerprint(key)}"
         return key
 
     def names_in(self, text: str) -> str:
-        """A text that names questions."""
+        """Return a text with the names of questions in it redacted."""
         return _UNNAMED.sub(lambda found: self.name(found[0]), text) if UNNAMED in text else text
 
-    def put_known(self, kind: Revealable, name: bytes, value: Any) -> str:
-        """As `put`, for a value that comes often and has a name of its own, such as a form's schema."""
-        known = self._known.get(name)
-        if known is None:
-            if len(self._known) >= _KNOWN:
-                self._known.clear()
-            known = self._known[name] = self.put(kind, value)
-        return known
+    def render_cached(self, kind: Revealable, name: bytes, value: Any) -> str:
+        """Return the JSON of a value that comes often and has a unique name, such as a form's schema."""
+        rendered = self._cached.get(name)
+        if rendered is None:
+            if len(self._cached) >= _MAX_CACHED:
+                self._cached.clear()
+            rendered = self._cached[name] = self.render(kind, value)
+        return rendered
 
     def fingerprint(self, text: str) -> str:
-        """What stands for somebody, never for what they said."""
+        """Return a keyed digest of an identity; values such as answers have `render`."""
         return self._digest(text.encode("utf-8", "surrogatepass"))
 
     def _digest(self, raw: bytes) -> str:
-        # Of the keyed hashes the one that costs a leg least.
+        # The cheapest keyed hash, measured on a leg.
         return hashlib.blake2b(raw, digest_size=_DIGEST_BYTES, key=self._key).hexdigest()
 
 
@@ -104,12 +104,12 @@ def _bytes_of(value: Any) -> bytes:
 
 
 def _text_of(value: Any) -> str:
-    """A value as JSON that readers can read."""
+    """Return JSON that every reader accepts."""
     try:
         plain = _plain(value)
-        return dumps(plain if _is_shallow(plain, _LEVELS) else _named(value))
+        return dumps(plain if _is_shallow(plain, _MAX_LEVELS) else _named(value))
     except (ValueError, RecursionError):
-        # Such as a number of more digits than Python writes.
+        # For example a number with more digits than Python writes.
         return dumps(_named(value))
 
 
@@ -122,12 +122,12 @@ def _is_shallow(value: Any, levels: int) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value in JSON form; what has none is named by its type."""
+    """Return a value in JSON form; objects without one become the name of their type."""
     try:
         return to_jsonable_python(value, by_alias=True, exclude_none=True, fallback=_named, inf_nan_mode="strings")
     except (PydanticSerializationError, ValueError, RecursionError):
         try:
-            # Text of clients may hold lone surrogates, which the other way refuses.
+            # Text of clients may have lone surrogates, which pydantic rejects.
             return json.loads(json.dumps(value, default=_named))
         except (TypeError, ValueError, RecursionError):
             return _named(value)

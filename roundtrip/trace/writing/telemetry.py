@@ -1,12 +1,11 @@
-"""`Telemetry`: tells OpenTelemetry what happens to calls, as spans and metrics.
+"""Provide `Telemetry`, the tracer that reports calls to OpenTelemetry as spans and metrics.
 
-Of OpenTelemetry only its API is needed here; where no provider is configured, it does nothing with what it is told.
-Names, reasons and counts are told, and never what anybody said: no argument, answer, result or text.
+It needs OpenTelemetry's API only, and does nothing unless the process configures a provider. It reports names, reasons
+and counts, and never a value: no argument, answer, result or text.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Token
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -31,6 +30,7 @@ from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import BodyBegan, Reason, Watch
 from roundtrip.machine.journal import UNNAMED, Journal
 from roundtrip.machine.table import CALL_MACHINE, Event, State
+from roundtrip.system import SYSTEM, System
 from roundtrip.trace.writing import names
 from roundtrip.tracing import (
     Beginning,
@@ -50,20 +50,22 @@ __all__ = ["Telemetry"]
 
 Value = str | int | float | Sequence[str]
 
+# Bounds of the histograms' buckets.
 _ROUNDS: Final = (0, 1, 2, 3, 4, 5, 7, 10, 20)
 _SECONDS: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600)
 _BYTES: Final = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 
 
 class Telemetry:
-    """Tells OpenTelemetry of each leg as a span, which has a link to that of the leg before; and counts.
+    """Tracer that reports each leg as a span with a link to the span of the leg before, and counts calls.
 
-    Spans are children of the request's, which the SDK makes, and are current while the function runs. The link travels
-    in the token. Metrics are told apart by tool, state and reason alone.
+    Spans are children of the SDK's span of the request, and are current while the function runs. The link travels in
+    the token. Metrics have the attributes tool, state and reason only.
 
     Args:
-        tracer_provider: Where spans go; by default to the provider that is set for the process.
-        meter_provider: The same for metrics.
+        tracer_provider: The provider for spans; by default the one that the process has set.
+        meter_provider: The provider for metrics; by default the one that the process has set.
+        system: Clock.
 
     Example:
         ```python
@@ -72,67 +74,71 @@ class Telemetry:
     """
 
     def __init__(
-        self, *, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
+        self,
+        *,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        system: System = SYSTEM,
     ) -> None:
-        # The SDK needs no metrics, and so they would be imported for every server, telling or not.
+        # Imported here, as the SDK needs no metrics.
         from opentelemetry.metrics import get_meter
 
         self._tracer = get_tracer(names.SCOPE, tracer_provider=tracer_provider)
         self._meters = _Meters(get_meter(names.SCOPE, meter_provider=meter_provider))
+        self._system = system
 
     def begin(self, beginning: Beginning) -> Watch:
-        """Watch one serving."""
+        """Return a watch that reports one request as a span."""
         span = self._tracer.start_span(
             f"{names.LEG_SPAN} {beginning.tool}",
-            attributes=_known(
-                {
-                    names.CALL: beginning.call_id,
-                    names.LEG: beginning.leg,
-                    names.TOOL: beginning.tool,
-                    names.ERA: beginning.era,
-                    names.METHOD: beginning.subject.method,
-                    names.PROTOCOL: beginning.protocol,
-                    names.BUILD: beginning.subject.build,
-                    names.WITHIN: beginning.within,
-                    names.TOKEN_IN: beginning.token_bytes,
-                }
+            attributes=_attributes(
+                (names.CALL, beginning.call_id),
+                (names.LEG, beginning.leg),
+                (names.TOOL, beginning.tool),
+                (names.ERA, beginning.era),
+                (names.METHOD, beginning.subject.method),
+                (names.PROTOCOL, beginning.protocol),
+                (names.BUILD, beginning.subject.build),
+                (names.WITHIN, beginning.within),
+                (names.TOKEN_IN, beginning.token_bytes),
             ),
             links=_links(beginning.journal),
             record_exception=False,
             set_status_on_exception=False,
         )
         if not span.is_recording():
-            return _LegWatch(beginning, self._meters, None)
-        return LinkedWatch(_LegWatch(beginning, self._meters, span), _traceparent(span))
+            return _LegWatch(beginning, self._meters, None, self._system)
+        return LinkedWatch(_LegWatch(beginning, self._meters, span, self._system), _traceparent(span))
 
     def reject(self, rejection: TokenRejection) -> None:
-        """Tell of a token that was rejected."""
+        """Report a rejected token as a span, and count it."""
         journal = rejection.journal
-        told = {names.TOOL: rejection.tool, names.REASON: rejection.reason.value}
+        counted = _attributes((names.TOOL, rejection.tool), (names.REASON, rejection.reason.value))
+        known = (
+            [(names.CALL, journal.call_id), (names.LEG, journal.leg + 1), (names.ROUND, journal.round)]
+            if journal is not None
+            else []
+        )
         span = self._tracer.start_span(
             f"{names.REJECTED_SPAN} {rejection.tool}" if rejection.tool is not None else names.REJECTED_SPAN,
-            attributes=_known(
-                {
-                    **told,
-                    names.CALL: journal.call_id if journal is not None else None,
-                    names.LEG: journal.leg + 1 if journal is not None else None,
-                    names.ROUND: journal.round if journal is not None else None,
-                    names.STATE: State.REJECTED.value,
-                    names.METHOD: rejection.method,
-                    names.PROTOCOL: rejection.protocol,
-                    names.TOKEN_IN: rejection.token_bytes,
-                    names.ERROR_TYPE: rejection.reason.value,
-                }
+            attributes=counted
+            | _attributes(
+                *known,
+                (names.STATE, State.REJECTED.value),
+                (names.METHOD, rejection.method),
+                (names.PROTOCOL, rejection.protocol),
+                (names.TOKEN_IN, rejection.token_bytes),
+                (names.ERROR_TYPE, rejection.reason.value),
             ),
             links=_links(journal),
         )
         span.set_status(StatusCode.ERROR)
         span.end()
-        self._meters.rejections.add(1, _known(told))
+        self._meters.rejections.add(1, counted)
 
 
 class _Meters:
-    """What is counted and measured."""
+    """Counters and histograms."""
 
     def __init__(self, meter: Meter) -> None:
         self.calls = meter.create_counter(
@@ -147,11 +153,11 @@ class _Meters:
         self.waiting = meter.create_histogram(
             "roundtrip.wait.duration",
             unit="s",
-            description="How long a call waited for the answers of one round.",
+            description="Time from the questions of one round to their answers.",
             explicit_bucket_boundaries_advisory=_SECONDS,
         )
         self.rejections = meter.create_counter(
-            "roundtrip.rejections", unit="{token}", description="Tokens that were rejected, by reason."
+            "roundtrip.rejections", unit="{token}", description="Rejected tokens, by reason."
         )
         self.token_bytes = meter.create_histogram(
             "roundtrip.token.size",
@@ -162,26 +168,14 @@ class _Meters:
 
 
 class _LegWatch:
-    """Watches one serving; without a span where none is recorded."""
+    """Watch of one serving; `span` is None if the provider does not record it."""
 
-    __slots__ = (
-        "_attached",
-        "_beginning",
-        "_bodies",
-        "_error",
-        "_meters",
-        "_pending",
-        "_round",
-        "_sent_at",
-        "_span",
-        "_state",
-    )
-
-    def __init__(self, beginning: Beginning, meters: _Meters, span: Span | None) -> None:
+    def __init__(self, beginning: Beginning, meters: _Meters, span: Span | None, system: System) -> None:
         self._beginning = beginning
         self._meters = meters
         self._span = span
-        # Until the function is done, whatever it does is part of its leg.
+        self._system = system
+        # The span is current until the function is done, so that everything the function does belongs to its leg.
         self._attached: Token[Context] | None = (
             otel_context.attach(set_span_in_context(span)) if span is not None else None
         )
@@ -193,59 +187,56 @@ class _LegWatch:
         self._error: str | None = None
 
     def __call__(self, fact: object) -> None:
-        """Take one fact in."""
+        """Take one fact."""
         take = self._TAKES.get(type(fact))
         if take is not None:
             take(self, fact)
 
-    def _moved(self, step: Transition) -> None:
-        self._state = step.target
-        self._round = step.round
-        if step.event is Event.ASK:
-            self._ask(step)
-        elif step.event is Event.RESUME:
-            self._resume(step)
+    def _moved(self, transition: Transition) -> None:
+        self._state = transition.target
+        self._round = transition.round
+        if transition.event is Event.ASK:
+            self._ask(transition)
+        elif transition.event is Event.RESUME:
+            self._resume(transition)
 
-    def _ask(self, step: Transition) -> None:
-        self._pending = [_told(key) for key in step.detail.get("keys", ())]
-        self._sent_at = time.perf_counter()
-        if "authored" in step.detail:
+    def _ask(self, transition: Transition) -> None:
+        self._pending = [_public_name(key) for key in transition.detail.get("keys", ())]
+        self._sent_at = self._system.monotonic()
+        if "authored" in transition.detail:
             self._detach()
         if self._span is None:
             return
-        questions = step.detail.get("questions")
+        questions = transition.detail.get("questions")
         if questions is None:
-            for key in self._pending:
-                self._span.add_event(
-                    names.ASKED, {names.KEY: key, names.REASON: Reason.NEW.value, names.ROUND: step.round}
-                )
-            return
-        for waiting in questions:
-            attempt = {names.ATTEMPT: waiting.asked.attempts + 1} if waiting.asked.attempts else {}
-            self._span.add_event(
-                names.ASKED,
-                {names.KEY: _told(waiting.key), names.REASON: waiting.reason.value, names.ROUND: step.round, **attempt},
-            )
+            asked = [(key, Reason.NEW, 0) for key in self._pending]
+        else:
+            asked = [(_public_name(one.key), one.reason, one.asked.attempts) for one in questions]
+        for key, reason, invalid in asked:
+            attributes: dict[str, Value] = {names.KEY: key, names.REASON: reason.value, names.ROUND: transition.round}
+            if invalid:
+                attributes[names.ATTEMPT] = invalid + 1
+            self._span.add_event(names.ASKED, attributes)
 
-    def _resume(self, step: Transition) -> None:
+    def _resume(self, transition: Transition) -> None:
         self._pending = ()
-        if self._sent_at is not None and not step.detail.get("keys"):
-            # The body has given the question up.
+        if self._sent_at is not None and not transition.detail.get("keys"):
+            # The body stopped waiting for the answer.
             return
         waited = self._waited()
         if waited is not None:
             self._meters.waiting.record(waited, {names.TOOL: self._beginning.tool})
         if self._span is not None:
-            keys = step.detail.get("keys")
-            told = [_told(key) for key in keys] if keys is not None else None
-            self._span.add_event(names.ANSWERED, _known({names.KEYS: told, names.WAITED: waited}))
+            keys = transition.detail.get("keys")
+            answered = [_public_name(key) for key in keys] if keys is not None else None
+            self._span.add_event(names.ANSWERED, _attributes((names.KEYS, answered), (names.WAITED, waited)))
 
     def _waited(self) -> float | None:
         if self._sent_at is not None:
-            return time.perf_counter() - self._sent_at
+            return self._system.monotonic() - self._sent_at
         journal = self._beginning.journal
-        # Another instance wrote it, whose clock may be ahead.
-        return max(0.0, time.time() - journal.written) if journal is not None else None
+        # The clock of the instance that wrote it may be ahead.
+        return max(0.0, self._system.time() - journal.written) if journal is not None else None
 
     def _body_began(self, fact: BodyBegan) -> None:
         del fact
@@ -272,28 +263,26 @@ class _LegWatch:
         if fact.token_bytes is not None:
             self._meters.token_bytes.record(fact.token_bytes, {names.TOOL: tool})
         if self._state in CALL_MACHINE.final:
-            told = {names.TOOL: tool, names.STATE: self._state.value}
-            self._meters.calls.add(1, told)
-            self._meters.rounds.record(self._round, told)
+            attributes = {names.TOOL: tool, names.STATE: self._state.value}
+            self._meters.calls.add(1, attributes)
+            self._meters.rounds.record(self._round, attributes)
         if self._span is not None:
             self._end(self._span, fact.token_bytes)
 
     def _end(self, span: Span, token_bytes: int | None) -> None:
         waits = self._state is State.AWAITING_INPUT
         span.set_attributes(
-            _known(
-                {
-                    names.ROUND: self._round,
-                    names.STATE: self._state.value,
-                    names.BODIES: self._bodies,
-                    names.PENDING: self._pending if waits else None,
-                    names.TOKEN_OUT: token_bytes,
-                    names.ERROR_TYPE: self._error,
-                }
+            _attributes(
+                (names.ROUND, self._round),
+                (names.STATE, self._state.value),
+                (names.BODIES, self._bodies),
+                (names.PENDING, self._pending if waits else None),
+                (names.TOKEN_OUT, token_bytes),
+                (names.ERROR_TYPE, self._error),
             )
         )
         if self._error is not None:
-            # The text of an error may quote anything, so the status has none.
+            # The status has no description, as the text of an error may quote a value.
             span.set_status(StatusCode.ERROR)
         span.end()
 
@@ -313,13 +302,13 @@ class _LegWatch:
     }
 
 
-def _told(key: str) -> str:
-    """The name of a question. One without a name is called by a digest of its text, which could be guessed at."""
+def _public_name(key: str) -> str:
+    """Return the name of a question. Made-up names are digests of its text, and could be guessed, so they are cut."""
     return UNNAMED.rstrip("-") if key.startswith(UNNAMED) else key
 
 
-def _known(told: Mapping[str, Value | None]) -> dict[str, Value]:
-    return {name: value for name, value in told.items() if value is not None}
+def _attributes(*attributes: tuple[str, Value | None]) -> dict[str, Value]:
+    return {name: value for name, value in attributes if value is not None}
 
 
 def _traceparent(span: Span) -> str:
@@ -328,7 +317,7 @@ def _traceparent(span: Span) -> str:
 
 
 def _links(journal: Journal | None) -> list[Link]:
-    """The span of the leg before, where its token names one."""
+    """Return a link to the span of the leg before, if the token names it."""
     if journal is None or journal.traceparent is None:
         return []
     _, trace, span, flags = journal.traceparent.split("-")

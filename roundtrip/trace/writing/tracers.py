@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, cast
 
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import Watch
+from roundtrip.system import SYSTEM, System
 from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
 from roundtrip.tracing import Beginning, LinkedWatch, TokenRejection, Tracer, Unfailing
 
@@ -27,7 +29,7 @@ class FunctionTracer:
         self._function = function
 
     def begin(self, beginning: Beginning) -> Watch:
-        """Return a watch that passes on steps and ignores other facts."""
+        """Return a watch that passes on transitions and ignores other facts."""
         del beginning
         function = self._function
 
@@ -95,7 +97,7 @@ class Tracers:
                 logger.exception("a tracer failed on a rejected token")
 
 
-def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | None) -> Tracers:
+def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | None, system: System = SYSTEM) -> Tracers:
     """Return the tracers that a server asks for.
 
     The recorder of `ROUNDTRIP_TRACE` is added, unless `trace` has a recorder or is `False`.
@@ -104,6 +106,7 @@ def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | Non
         trace: The argument of `Server(trace=...)`.
         environment: The variables of the process.
         key: The key for the digests of recorders; without it, each recorder has a key of its own.
+        system: Clock and randomness of the recorders that are made here.
 
     Raises:
         TypeError: An element of `trace` is not a path, a tracer or a function.
@@ -116,9 +119,9 @@ def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | Non
     from roundtrip.trace.writing.recorder import Recorder
 
     given = cast("Sequence[Any]", trace) if isinstance(trace, list | tuple) else () if trace is None else (trace,)
-    tracers = [_tracer(one, of_path=Recorder) for one in given]
+    tracers = [_tracer(one, of_path=partial(Recorder, system=system)) for one in given]
     if path and not any(isinstance(tracer, Recorder) for tracer in tracers):
-        tracers.append(Recorder(path, reveal=_revealed(environment.get(REVEAL_VARIABLE, ""))))
+        tracers.append(Recorder(path, reveal=_revealed(environment.get(REVEAL_VARIABLE, "")), system=system))
     for tracer in tracers:
         if isinstance(tracer, Recorder) and key is not None:
             tracer.use_key(key)

@@ -1,16 +1,15 @@
-"""One serving on its way into a transcript: facts are gathered, and told in lines (see `lines.py`).
+"""Collect the facts of one serving and write them as lines of a transcript (see `lines.py`).
 
-Every leg of a recorded server comes through here, so lines are put together as text: with objects in between, writing
-them cost six times as much.
+Every leg of a recorded server passes through this module, so lines are formatted as text: objects in between made
+writing six times as slow.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from mcp_types import CallToolResult, CreateMessageRequest, ElicitRequest, ElicitRequestURLParams, ListRootsRequest
 
@@ -31,25 +30,32 @@ from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import CALL_MACHINE, Event, State
 from roundtrip.questions.forms import Form
 from roundtrip.questions.wire import FormQuestion, PendingQuestion, UrlQuestion
+from roundtrip.system import System
 from roundtrip.trace.writing.redaction import Redaction
 from roundtrip.tracing import Beginning, Closed, DeclinedFact, Era, Raised, Returned, ServedFunction, Wrote
 
-__all__ = ["TranscriptWriter", "subject_members"]
+__all__ = ["TranscriptOutput", "TranscriptWriter", "subject_members"]
 
 logger = logging.getLogger("roundtrip")
 
-Write = Callable[[str], None]
-
-_STATES: Final = {state: state.value if state in CALL_MACHINE.final else State.FAILED.value for state in State}
-"""What a call that has ended is said to be."""
+_END_STATES: Final = {state: state.value if state in CALL_MACHINE.final else State.FAILED.value for state in State}
+"""The recorded state of a call that ended, by the state that its machine reached."""
 
 _MOVES: Final = {(event, state): f'["{event}","{state}",' for (_, event), state in CALL_MACHINE.targets.items()}
 
 
-class TranscriptWriter:
-    """Watches one serving, and writes its lines."""
+class TranscriptOutput(NamedTuple):
+    """Destination of lines: `write` takes each one, without a newline."""
 
-    # Most servings need few of these, so they are no slots that each would have to fill.
+    redaction: Redaction
+    write: Callable[[str], None]
+    system: System
+
+
+class TranscriptWriter:
+    """Watch of one serving that writes its lines."""
+
+    # Most servings need few of these, so they are class attributes: slots would have to be filled each time.
     _asked: Transition | None = None
     _asked_at = 0.0
     _bodies = 0
@@ -60,20 +66,19 @@ class TranscriptWriter:
     _decline: str | None = None
     _result: tuple[Any] | None = None
 
-    def __init__(self, beginning: Beginning, *, head: str, subject: str, redaction: Redaction, write: Write) -> None:
-        """Watch a serving.
+    def __init__(self, beginning: Beginning, *, head: str, subject: str, output: TranscriptOutput) -> None:
+        """Write the first line of a serving.
 
         Args:
-            beginning: What there is to tell of it when it begins.
-            head: The members of each line that name it: the instance, and the number of the serving.
-            subject: The members of its first line that are the same for all servings of the function.
-            redaction: Puts confidential values.
-            write: Takes each line, without a newline.
+            beginning: The first fact.
+            head: The members that name the serving on each line: the instance, and the number of the serving.
+            subject: The members of the first line that are the same for all servings of the function.
+            output: Where lines go.
         """
         self._beginning = beginning
-        self._redaction = redaction
-        self._write = write
-        self._started = time.perf_counter()
+        self._redaction, self._write, system = output
+        self._time, self._monotonic = system.time, system.monotonic
+        self._started = self._monotonic()
         self._head = f'{head},"call":{quoted(beginning.call_id)},"leg":{beginning.leg}'
         self._round = beginning.round
         self._state = State.RECEIVED if beginning.journal is None else State.AWAITING_INPUT
@@ -83,7 +88,7 @@ class TranscriptWriter:
         self._begin(subject)
 
     def __call__(self, fact: object) -> None:
-        """Take one fact in. What goes wrong is told to the log, and not to the call."""
+        """Take one fact. Errors go to the log, and never to the call."""
         kind: type = type(fact)
         take = self._TAKES.get(kind)
         if take is None:
@@ -91,22 +96,22 @@ class TranscriptWriter:
         try:
             take(self, fact)
         except Exception:
-            logger.exception("a transcript lacks what was told as %s; the call is not affected", kind.__name__)
+            logger.exception("a transcript lacks a fact of type %s; the call is not affected", kind.__name__)
 
     # Facts.
 
-    def _moved(self, step: Transition) -> None:
-        _, _, _, event, self._state, self._round, detail = step
-        self._moves.append((event, self._state, time.perf_counter()))
+    def _moved(self, transition: Transition) -> None:
+        _, _, _, event, self._state, self._round, detail = transition
+        self._moves.append((event, self._state, self._monotonic()))
         if event is Event.ASK:
-            self._asked = step
+            self._asked = transition
             if self._beginning.era == "live" and "authored" not in detail:
-                self._tell_asked(None)
+                self._write_asked(None)
                 self._asked_at = self._ms()
         elif event is Event.RESUME and self._asked is not None:
             self._asked = None
             keys = array([self._name(key) for key in detail.get("keys", ())])
-            self._tell("answered", f'"keys":{keys},"waited":{max(0.0, self._ms() - self._asked_at):.3f}')
+            self._write_line("answered", f'"keys":{keys},"waited":{max(0.0, self._ms() - self._asked_at):.3f}')
 
     def _node_began(self, fact: NodeBegan) -> None:
         self._running[fact.key] = self._ms()
@@ -122,19 +127,19 @@ class TranscriptWriter:
         self._running[fact.key] = self._ms()
 
     def _step_ended(self, fact: StepEnded) -> None:
-        value = "" if fact.how == "failed" else f',"value":{self._redaction.put("steps", fact.value)}'
+        value = "" if fact.how == "failed" else f',"value":{self._redaction.render("steps", fact.value)}'
         self._gather("steps", f'{{"key":{quoted(fact.key)},"how":"{fact.how}",{self._span(fact.key)}{value}}}')
 
     def _answer_read(self, fact: AnswerRead) -> None:
         action = "null" if fact.action is None else f'"{fact.action}"'
-        data = "" if fact.data is None else f',"data":{self._redaction.put("answers", fact.data)}'
+        data = "" if fact.data is None else f',"data":{self._redaction.render("answers", fact.data)}'
         self._gather_once("answers", f'{{"key":{self._name(fact.key)},"action":{action},"how":"{fact.how}"{data}}}')
 
     def _fixed(self, fact: Fixed) -> None:
-        # In the retry era it is told with the token that takes it along.
+        # In the retry era, the line of the token that carries the value has it.
         if self._beginning.era == "live":
             key = quoted(_computed_name(fact.key, self._redaction.name))
-            self._gather("fixed", f'{{"key":{key},"value":{self._redaction.put("steps", fact.value)}}}')
+            self._gather("fixed", f'{{"key":{key},"value":{self._redaction.render("steps", fact.value)}}}')
 
     def _answer_reused(self, fact: AnswerReused) -> None:
         self._gather_once("reused", self._name(fact.key))
@@ -149,8 +154,8 @@ class TranscriptWriter:
         self._result = (fact.value,)
 
     def _raised(self, fact: Raised) -> None:
-        # Not the error itself, whose traceback holds all of the leg, this watch of it too.
-        text = self._redaction.put("errors", str(fact.error))
+        # Keep the text only: the error's traceback refers to the whole leg, and to this watch.
+        text = self._redaction.render("errors", str(fact.error))
         self._error = f'{{"type":{quoted(type(fact.error).__name__)},"text":{text}}}'
 
     def _declined(self, fact: DeclinedFact) -> None:
@@ -158,9 +163,9 @@ class TranscriptWriter:
 
     def _closed(self, fact: Closed) -> None:
         if self._asked is not None and self._state is State.AWAITING_INPUT:
-            self._tell_asked(fact.token_bytes)
+            self._write_asked(fact.token_bytes)
         else:
-            self._end()
+            self._write_ended()
 
     _TAKES: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         Transition: _moved,
@@ -185,7 +190,7 @@ class TranscriptWriter:
     def _begin(self, subject: str) -> None:
         beginning = self._beginning
         journal = beginning.journal
-        line = f'{subject},"arguments":{self._redaction.put("arguments", beginning.arguments)}'
+        line = f'{subject},"arguments":{self._redaction.render("arguments", beginning.arguments)}'
         if beginning.principal is not None:
             line += f',"principal":"{self._redaction.fingerprint(beginning.principal)}"'
         if journal is not None and journal.build != beginning.subject.build:
@@ -196,9 +201,9 @@ class TranscriptWriter:
             line += f',"within":{quoted(beginning.within)}'
         if beginning.replaces is not None:
             line += f',"replaces":{quoted(beginning.replaces)}'
-        self._write(f'{{"v":1,"event":"began","at":{time.time():.6f},{self._head},"round":{self._round},{line}}}')
+        self._write(f'{{"v":1,"event":"began","at":{self._time():.6f},{self._head},"round":{self._round},{line}}}')
 
-    def _tell_asked(self, token_bytes: int | None) -> None:
+    def _write_asked(self, token_bytes: int | None) -> None:
         asked = self._asked
         if asked is None:
             return
@@ -218,22 +223,22 @@ class TranscriptWriter:
             if self._journal.computed:
                 token += self._computed(self._journal)
             line += f',"until":{self._journal.deadline:.3f},"token":{{{token}}}'
-        self._tell("asked", line)
+        self._write_line("asked", line)
 
-    def _end(self) -> None:
-        line = f'"state":"{_STATES[self._state]}"'
+    def _write_ended(self) -> None:
+        line = f'"state":"{_END_STATES[self._state]}"'
         if self._result is not None:
             (value,) = self._result
-            line += f',"result":{self._redaction.put("results", value)}'
+            line += f',"result":{self._redaction.render("results", value)}'
             if isinstance(value, CallToolResult) and value.is_error:
                 line += ',"is_error":true'
         if self._decline is not None:
             line += f',"decline":{quoted(self._redaction.names_in(self._decline))}'
         if self._error is not None:
             line += f',"error":{self._error}'
-        self._tell("ended", line)
+        self._write_line("ended", line)
 
-    def _tell(self, event: str, line: str) -> None:
+    def _write_line(self, event: str, line: str) -> None:
         started = self._started
         happened = ""
         if self._moves:
@@ -241,7 +246,7 @@ class TranscriptWriter:
             happened = f'"moves":{array(moves)},'
             self._moves = []
         if self._gathered:
-            happened += "".join([f'"{part}":{array(what)},' for part, what in self._gathered.items()])
+            happened += "".join([f'"{part}":{array(items)},' for part, items in self._gathered.items()])
             self._gathered = {}
         if self._bodies:
             happened += f'"bodies":{self._bodies},'
@@ -253,27 +258,27 @@ class TranscriptWriter:
             happened += f'"ignored":{self._ignored},'
             self._ignored = 0
         self._write(
-            f'{{"v":1,"event":"{event}","at":{time.time():.6f},{self._head},"round":{self._round},'
-            f'"ms":{(time.perf_counter() - started) * 1000:.3f},{happened}{line}}}'
+            f'{{"v":1,"event":"{event}","at":{self._time():.6f},{self._head},"round":{self._round},'
+            f'"ms":{(self._monotonic() - started) * 1000:.3f},{happened}{line}}}'
         )
 
     # Parts of lines.
 
     def _question(self, waiting: PendingQuestion) -> str:
-        question, put = waiting.question, self._redaction.put
+        question, render = waiting.question, self._redaction.render
         if isinstance(question, FormQuestion):
             form = question.form
             schema = (
-                self._redaction.put_known("questions", form.digest, form.schema)
+                self._redaction.render_cached("questions", form.digest, form.schema)
                 if isinstance(form, Form)
-                else put("questions", form.schema)
+                else render("questions", form.schema)
             )
-            shown = f'"kind":"form","message":{put("questions", question.text)},"form":{schema}'
+            shown = f'"kind":"form","message":{render("questions", question.text)},"form":{schema}'
             filled = form.valid_fields(waiting.seed) if waiting.seed is not None and isinstance(form, Form) else None
             if filled:
-                shown += f',"filled":{put("answers", filled)}'
+                shown += f',"filled":{render("answers", filled)}'
         elif isinstance(question, UrlQuestion):
-            shown = f'"kind":"page","message":{put("questions", question.text)},"url":{put("questions", question.url)}'
+            shown = _page(render("questions", question.text), render("questions", question.url))
         else:
             shown = self._request(question.wire)
         if waiting.changed:
@@ -283,31 +288,31 @@ class TranscriptWriter:
         if waiting.asked.attempts:
             shown += f',"attempt":{waiting.asked.attempts + 1}'
         if waiting.complaint is not None:
-            shown += f',"complaint":{put("answers", waiting.complaint)}'
+            shown += f',"complaint":{render("answers", waiting.complaint)}'
         return f"{{{self._named(waiting.key, waiting.reason)},{shown}}}"
 
     def _computed(self, journal: Journal) -> str:
-        """What the server has fixed on this leg."""
+        """Return the values that the server fixed on this leg, as a member of an object."""
         before = self._beginning.journal
         known: Mapping[str, Any] = before.computed if before is not None else {}
         fixed = [
-            f"{quoted(_computed_name(key, self._redaction.name))}:{self._redaction.put('steps', computed.value)}"
+            f"{quoted(_computed_name(key, self._redaction.name))}:{self._redaction.render('steps', computed.value)}"
             for key, computed in journal.computed.items()
             if known.get(key) != computed
         ]
         return f',"computed":{{{",".join(fixed)}}}' if fixed else ""
 
     def _request(self, request: Any) -> str:
-        """A question as the wire has it."""
-        put = self._redaction.put
+        """Return the members of a question from its form on the wire."""
+        render = self._redaction.render
         if isinstance(request, ElicitRequest):
             params = request.params
-            message = put("questions", params.message)
+            message = render("questions", params.message)
             if isinstance(params, ElicitRequestURLParams):
-                return f'"kind":"page","message":{message},"url":{put("questions", params.url)}'
-            return f'"kind":"form","message":{message},"form":{put("questions", params.requested_schema)}'
+                return _page(message, render("questions", params.url))
+            return f'"kind":"form","message":{message},"form":{render("questions", params.requested_schema)}'
         if isinstance(request, CreateMessageRequest):
-            return f'"kind":"sample","message":{put("questions", request.params)}'
+            return f'"kind":"sample","message":{render("questions", request.params)}'
         return '"kind":"roots"' if isinstance(request, ListRootsRequest) else '"kind":"form"'
 
     def _named(self, key: str, reason: Reason) -> str:
@@ -316,16 +321,16 @@ class TranscriptWriter:
     def _name(self, key: str) -> str:
         return quoted(self._redaction.name(key))
 
-    def _gather(self, part: str, what: str) -> None:
+    def _gather(self, part: str, item: str) -> None:
         gathered = self._gathered.get(part)
         if gathered is None:
-            self._gathered[part] = [what]
+            self._gathered[part] = [item]
         else:
-            gathered.append(what)
+            gathered.append(item)
 
-    def _gather_once(self, part: str, what: str) -> None:
-        if what not in self._gathered.get(part, ()):
-            self._gather(part, what)
+    def _gather_once(self, part: str, item: str) -> None:
+        if item not in self._gathered.get(part, ()):
+            self._gather(part, item)
 
     def _span(self, key: str) -> str:
         now = self._ms()
@@ -333,11 +338,11 @@ class TranscriptWriter:
         return f'"start":{start:.3f},"ms":{now - start:.3f}'
 
     def _ms(self) -> float:
-        return (time.perf_counter() - self._started) * 1000
+        return (self._monotonic() - self._started) * 1000
 
 
 def subject_members(subject: ServedFunction, era: Era, protocol: str | None) -> str:
-    """What the first line of a serving says of its function, as members of an object."""
+    """Return the members that describe the function on the first line of a serving."""
     members = (
         f'"method":"{subject.method}","tool":{quoted(subject.tool)},"era":"{era}",'
         f'"build":{quoted(subject.build)},"plan":{quoted(subject.plan)}'
@@ -350,12 +355,16 @@ def subject_members(subject: ServedFunction, era: Era, protocol: str | None) -> 
 
 
 def array(items: list[str]) -> str:
-    """JSON texts as one array."""
+    """Join JSON texts into an array."""
     return f"[{','.join(items)}]"
 
 
+def _page(message: str, url: str) -> str:
+    return f'"kind":"page","message":{message},"url":{url}'
+
+
 def _difference(before: Journal | None, after: Journal, name: Callable[[str], str]) -> str:
-    """What is held that was not, no more, or otherwise than before, as members of an object."""
+    """Return the parts of a journal that were added, dropped and changed, as members of an object."""
     old = _parts(before, name) if before is not None else {}
     new = _parts(after, name)
     difference = {
@@ -367,7 +376,7 @@ def _difference(before: Journal | None, after: Journal, name: Callable[[str], st
 
 
 def _computed_name(key: str, name: Callable[[str], str]) -> str:
-    # What stands in for an answer has the question's name behind a mark.
+    # The key of a stand-in for an answer is a mark and the question's name.
     mark = key[: len(key) - len(key.lstrip("~"))]
     return mark + name(key[len(mark) :])
 

@@ -9,8 +9,8 @@ from roundtrip.trace.explaining.wording import (
     clock_text,
     count_text,
     duration_text,
-    kept_text,
     quoted,
+    recorded_text,
     size_text,
     times_text,
 )
@@ -71,6 +71,6 @@ def test_quoted_text_is_printable_and_short() -> None:
 
 
 def test_fixed_values_are_json_or_placeholders() -> None:
-    assert kept_text(Revealed(value={"a": "ü"})) == '{"a": "ü"}'
-    assert kept_text(Revealed(value="x" * 50), longest=10) == '"xxxxxxxxx… (52 characters)'
-    assert kept_text(Digested(digest="abc", bytes=2048)) == "(2.0 KiB, digest abc)"
+    assert recorded_text(Revealed(value={"a": "ü"})) == '{"a": "ü"}'
+    assert recorded_text(Revealed(value="x" * 50), longest=10) == '"xxxxxxxxx… (52 characters)'
+    assert recorded_text(Digested(digest="abc", bytes=2048)) == "(2.0 KiB, digest abc)"
