@@ -1,1 +1,1 @@
-"""Every way through a tool's questions, each gone as a call of its own."""
+"""Every path through the questions of a tool."""

@@ -1,4 +1,4 @@
-"""What came of a tool's paths: one by one, as a table, and which edges of the machine they went along."""
+"""Report the paths of a tool: each path, a table of all paths, and the covered edges of the machine."""
 
 import textwrap
 from collections import Counter
@@ -14,46 +14,46 @@ from roundtrip.testing.conversations import AskedQuestion, Conversation
 
 __all__ = ["Coverage", "Explored", "Path", "PathAction", "PathOutcome"]
 
-_WIDTH: Final = 120
-_ROOM_FOR_QUESTIONS: Final = 74
-_NAMES: Final = range(40, 7, -1)
-"""How long the names of questions may be, from what is best to what is still of use."""
-_SHORTEST_TEXT: Final = 24
-_LONGEST_CYCLE: Final = 8
+_TABLE_CHARS: Final = 120
+_QUESTIONS_CHARS: Final = 74
+_NAME_CHARS: Final = range(40, 7, -1)
+"""Lengths to cut the names of questions to, from the best to the shortest."""
+_MIN_TEXT_CHARS: Final = 24
+_MAX_CYCLE_STATES: Final = 8
 
 
 class PathAction(StrEnum):
-    """What a path does about a question: what the protocol knows, and what a client may get wrong."""
+    """A reply to one question on a path, valid or not."""
 
     ACCEPT = "accept"
     DECLINE = "decline"
     CANCEL = "cancel"
     INVALID = "invalid"
-    """Accept, with content that the form refuses."""
+    """Accept with content that the form rejects."""
     MISSING = "missing"
-    """Say nothing, and send the request again."""
+    """Send the request again without an answer."""
 
 
 class PathOutcome(StrEnum):
-    """How a path ended."""
+    """The end of a path."""
 
     COMPLETED = "completed"
     DECLINED = "declined"
-    """The user said no, and the tool did not want to know."""
+    """The user declined, and the tool does not handle that."""
     FAILED = "failed"
-    """The result is an error that the tool foresaw."""
+    """The tool raised an error on purpose."""
     REJECTED = "rejected"
     ERROR = "error"
-    """An error of the protocol."""
+    """A protocol error."""
     CRASHED = "crashed"
-    """An exception that nobody foresaw, or an internal error."""
+    """An unexpected exception, or an internal error."""
     BREACH = "breach"
-    """The server did what it must not on a hostile network."""
+    """The server broke a rule on a hostile network."""
     UNFINISHED = "unfinished"
-    """It still asked, or still ran, when the path was broken off."""
+    """The call still asked or ran when the path was stopped."""
 
 
-_NOWHERE: Final = frozenset((PathOutcome.FAILED, PathOutcome.ERROR, PathOutcome.REJECTED))
+_ENDS_WITHOUT_RESULT: Final = frozenset((PathOutcome.FAILED, PathOutcome.ERROR, PathOutcome.REJECTED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +61,21 @@ class Path:
     """One call from its start to its end."""
 
     choices: tuple[tuple[str, PathAction], ...]
-    """What was done about each question, by its name, or by its message where it has none."""
+    """The action for each question, under the question's name, or its message if it has no name."""
     outcome: PathOutcome
     text: str
-    """The text of the result, or what the error says."""
+    """The text of the result or of the error."""
     states: tuple[State, ...] | None
-    """The states it went through; None where nobody tells."""
+    """The call's states; None if the server does not report them."""
     questions: tuple[AskedQuestion, ...]
     conversation: Conversation | None = None
-    """The call, if it came to a result."""
+    """The call, if it has a result."""
     error: BaseException | None = None
-    """What ended it: the server's own exception where that is told, else the error that the client was given."""
+    """The server's exception if the server reports it, else the error that the client received."""
 
     @property
     def value(self) -> Any:
-        """What the tool returned; None if there is no result."""
+        """The value that the tool returned; None without a result."""
         return None if self.conversation is None else self.conversation.value
 
     def __str__(self) -> str:
@@ -84,19 +84,16 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Which edges of the machine were gone along."""
+    """The edges of the machine that paths took, and the others."""
 
     gone: tuple[CallArrow, ...]
     not_gone: tuple[CallArrow, ...]
 
     @classmethod
     def of(cls, gone: Iterable[CallArrow]) -> "Coverage":
-        """What these leave."""
-        taken = set(gone)
-        return cls(
-            tuple(arrow for arrow in CALL_MACHINE.arrows if arrow in taken),
-            tuple(arrow for arrow in CALL_MACHINE.arrows if arrow not in taken),
-        )
+        """Sort all edges by membership in `gone`."""
+        taken, edges = set(gone), CALL_MACHINE.arrows
+        return cls(tuple(one for one in edges if one in taken), tuple(one for one in edges if one not in taken))
 
     def __str__(self) -> str:
         lines = [f"edges of the machine: {len(self.gone)} of {len(CALL_MACHINE.arrows)} gone along"]
@@ -111,43 +108,43 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """The paths of a tool that were gone, in the order of their choices, and what was left out."""
+    """The paths of a tool that were played, in the order of their choices, and counts of the others."""
 
     name: str
-    """Of the tool, the prompt or the resource."""
+    """The name of the tool, prompt or resource."""
     era: Era
     depth: int
     limit: int
     paths: tuple[Path, ...]
     left_out: int
-    """How many paths were known and not gone, as the limit was reached; each may have had further branches."""
+    """The number of known paths beyond the limit; each may have further branches."""
     strayed: int
-    """How many paths met another question than the path that they branch off, though they answered the same."""
+    """The number of paths that met another question than their parent path after the same answers."""
     coverage: Coverage | None
-    """None where nobody tells: the server is not roundtrip's, or in another process."""
+    """None if the server is not roundtrip's, or runs in another process."""
 
     @property
     def outcomes(self) -> Counter[PathOutcome]:
-        """How many paths ended how."""
+        """The number of paths with each outcome."""
         return Counter(path.outcome for path in self.paths)
 
     @property
     def crashed(self) -> tuple[Path, ...]:
-        """The paths that ended in an exception that nobody foresaw, an internal error, or a breach."""
+        """The paths that ended in an unexpected exception, an internal error, or a breach."""
         return tuple(path for path in self.paths if path.outcome in (PathOutcome.CRASHED, PathOutcome.BREACH))
 
     @property
     def deeper(self) -> int:
-        """How many paths had more questions than the depth; those beyond were accepted."""
+        """The number of paths with more questions than the depth; the questions beyond it were accepted."""
         return sum(len(path.choices) > self.depth for path in self.paths)
 
     def assert_no_crash(self) -> None:
-        """Fail with the paths that crashed or came to no end, and where no path got anywhere.
+        """Raise if a path crashed or did not end, or if every path failed before its first question.
 
         Raises:
-            AssertionError: There are some.
+            AssertionError: With all such paths.
         """
-        if self.paths and all(path.outcome in _NOWHERE and not path.questions for path in self.paths):
+        if self.paths and all(path.outcome in _ENDS_WITHOUT_RESULT and not path.questions for path in self.paths):
             raise AssertionError(f"{self.name!r} got nowhere on any path: {printable(self.paths[0].text)}")
         crashed = [*self.crashed, *(path for path in self.paths if path.outcome is PathOutcome.UNFINISHED)]
         if crashed:
@@ -156,12 +153,12 @@ class Explored:
             raise AssertionError("\n".join(lines)) from crashed[0].error
 
     def table(self) -> str:
-        """A line for each path, and under them the states that they went through."""
+        """Return a line for each path, and below them the paths' states."""
         ways = list(dict.fromkeys(path.states for path in self.paths if path.states is not None))
         rows = [("#", "questions", "outcome", *(("states",) if ways else ()), "text")]
         for number, (path, questions) in enumerate(zip(self.paths, self._questions(), strict=True), 1):
             way = () if not ways else ("" if path.states is None else f"s{ways.index(path.states) + 1}",)
-            # What every failure begins with tells nothing apart.
+            # Every failure begins with this text.
             text = path.text.removeprefix(f"Error executing tool {self.name}: ")
             rows.append((str(number), questions, path.outcome, *way, text))
         lines = _aligned(rows)
@@ -174,14 +171,15 @@ class Explored:
 
     def _questions(self) -> list[str]:
         columns: list[str] = []
-        for longest in _NAMES:
+        for longest in _NAME_CHARS:
             columns = _in_columns([_chosen(path, self.depth, longest) for path in self.paths])
-            if max(map(len, columns)) <= _ROOM_FOR_QUESTIONS:
+            if max(map(len, columns)) <= _QUESTIONS_CHARS:
                 break
         return columns
 
     def __str__(self) -> str:
-        counted = ", ".join(f"{number} {outcome}" for outcome, number in sorted(self.outcomes.items(), key=_by_outcome))
+        counts = self.outcomes
+        counted = ", ".join(f"{counts[outcome]} {outcome}" for outcome in PathOutcome if outcome in counts)
         lines = [
             f"{_number(len(self.paths))} of {printable(self.name)!r}, {self.era.name.lower()} era, "
             f"branching at the first {_number(self.depth, 'question')}: {counted}"
@@ -207,15 +205,11 @@ class Explored:
         return lines
 
 
-def _by_outcome(counted: tuple[PathOutcome, int]) -> int:
-    return list(PathOutcome).index(counted[0])
-
-
 def _number(number: int, noun: str = "path") -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _chosen(path: Path, depth: int | None = None, longest: int = _NAMES[0]) -> list[str]:
+def _chosen(path: Path, depth: int | None = None, longest: int = _NAME_CHARS[0]) -> list[str]:
     told = [f"{_cut(printable(name), longest)} {action}" for name, action in path.choices[:depth]]
     beyond = len(path.choices) - len(told)
     return [*told, f"and {beyond} more"] if beyond else told
@@ -228,7 +222,7 @@ def _in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     *widths, _ = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    room = max(_WIDTH - sum(widths) - 2 * len(widths), _SHORTEST_TEXT)
+    room = max(_TABLE_CHARS - sum(widths) - 2 * len(widths), _MIN_TEXT_CHARS)
     return [
         "  ".join(
             [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), _cut(printable(row[-1]), room)]
@@ -242,16 +236,17 @@ def _cut(text: str, width: int) -> str:
 
 
 def _wrapped(label: str, text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent=f"  {label.ljust(width)}  ", subsequent_indent=" " * (width + 4))
+    first, others = f"  {label.ljust(width)}  ", " " * (width + 4)
+    return textwrap.wrap(text, _TABLE_CHARS, initial_indent=first, subsequent_indent=others)
 
 
 def _folded(states: Sequence[State]) -> str:
-    """States in a line, with what repeats written once."""
+    """Join states in a line, with each repeated cycle written once."""
     parts: list[str] = []
     place = 0
     while place < len(states):
         size, times = max(
-            ((size, _times(states[place:], size)) for size in range(1, _LONGEST_CYCLE + 1)),
+            ((size, _times(states[place:], size)) for size in range(1, _MAX_CYCLE_STATES + 1)),
             key=lambda cycle: (cycle[0] * cycle[1] if cycle[1] > 1 else 1, -cycle[0]),
         )
         if times > 1:
@@ -264,7 +259,7 @@ def _folded(states: Sequence[State]) -> str:
 
 
 def _times(states: Sequence[State], size: int) -> int:
-    """How often the first so many follow each other."""
+    """Count the repetitions of the first `size` states."""
     times = 1
     while states[:size] == states[times * size : (times + 1) * size]:
         times += 1

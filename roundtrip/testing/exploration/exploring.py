@@ -1,4 +1,4 @@
-"""`paths`: every way through a tool's questions, each gone as a call of its own."""
+"""Explore the questions of a tool: each combination of replies is played as a call of its own."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,7 @@ from roundtrip.client.legs import Era, LegRequest
 from roundtrip.machine.table import CallArrow, State
 from roundtrip.testing.conversations import Conversation
 from roundtrip.testing.exploration.explored import Coverage, Explored, Path, PathAction, PathOutcome
-from roundtrip.testing.exploration.guides import Contents, Guide, Met, Way
-from roundtrip.testing.exploration.watching import Watching
+from roundtrip.testing.exploration.guides import Contents, Guide, Met, Watching, Way
 from roundtrip.testing.networks.deliveries import Breach, is_bare_failure, is_internal
 from roundtrip.testing.networks.fleet import Target
 from roundtrip.testing.scripts import AnswersBy, MatcherT
@@ -45,30 +44,30 @@ async def paths(
     patience: float = 30,
     allow_unused: bool = False,
 ) -> Explored:
-    """Go every way through a tool's questions, and tell what came of each.
+    """Play every path through a tool's questions, and report each one.
 
-    The first path accepts everything. Each question among the first `depth` of a path is then also declined,
-    cancelled, answered invalidly and left without an answer, as far as its kind and the era allow, and so on for the
-    questions that this leads to. Each path is a call from the start. What a server does on a path, be it an error or a
-    crash, is an outcome of the path, and not raised.
+    The first path accepts everything. Each of the first `depth` questions of a path is then also declined, cancelled,
+    answered with invalid content, and left unanswered, as far as its kind and the era allow. The questions that follow
+    are treated alike. Each path is a whole call. An error or a crash of the server is an outcome of its path, and is
+    not raised.
 
     Args:
-        server: What `User` takes. A function that makes the server is called for each path.
+        server: As for `User`. A function that makes the server is called for each path.
         tool: The tool's name, or the first leg of a call of any method.
-        arguments: The tool's.
-        answers: What to accept with where the plainest content that fits a form will not do, as `User` takes it.
-        visits: What to do on pages, as `User` takes it; without, agreeing to go to one leads to an unfinished path.
-        depth: How many questions of a path to branch at.
-        limit: How many paths to go at most; those with the fewest deviations go first.
+        arguments: The tool's arguments.
+        answers: Contents to accept forms with, as for `User`; by default the simplest content that fits.
+        visits: Visits of pages, as for `User`; without them, a path that agrees to open a page does not finish.
+        depth: The number of questions of a path at which others branch off.
+        limit: The highest number of paths; those with the fewest deviations come first.
         era: As for `User`.
         roots: As for `User`.
-        questions: How many questions a path may have. It is broken off at the next.
-        patience: How many seconds a path may take.
-        allow_unused: Whether answers may be left over. They may, too, where the limit has left out paths.
+        questions: The highest number of questions of a path, which is stopped at the next one.
+        patience: Seconds that a path may take.
+        allow_unused: Allow answers that no path needed. They are also allowed if the limit left out paths.
 
     Raises:
-        ValueError: No content for a form can be made up; `answers` must have it.
-        Unused: There are answers that no path asked for.
+        ValueError: `answers` has no content for a form, and none can be derived from its schema.
+        Unused: No path needed some of the answers.
 
     Example:
         ```python
@@ -77,7 +76,7 @@ async def paths(
         ```
     """
     if depth < 0 or limit < 1 or questions < 1:
-        raise ValueError("depth= is at least 0, limit= and questions= at least 1")
+        raise ValueError("depth= must be at least 0, limit= and questions= at least 1")
     leg = tool if isinstance(tool, LegRequest) else LegRequest(tool, dict(arguments or {}))
     exploration = _Exploration(
         server, leg, Contents(answers or {}), visits or {}, depth, era, roots, questions, patience
@@ -101,7 +100,7 @@ async def paths(
 
 @dataclass(slots=True)
 class _Exploration:
-    """What was explored so far."""
+    """The settings and the results of one exploration."""
 
     server: Target
     leg: LegRequest
@@ -118,11 +117,11 @@ class _Exploration:
     told: bool = False
 
     def user_of(self, target: Target) -> User:
-        """Who goes the paths."""
+        """Return the user that plays the paths."""
         return User(target, visits=self.visits, era=self.era, roots=self.roots)
 
     async def go(self, way: Way) -> list[Way]:
-        """Go along one way, and tell those that branch off it."""
+        """Play one path, and return the paths that branch off it."""
         watching = Watching()
         conversation: Conversation | None = None
         error: MCPError | AssertionError | None = None
@@ -191,7 +190,7 @@ class _Exploration:
         if watching.crash is not None:
             return PathOutcome.CRASHED, f"{type(watching.crash).__name__}: {watching.crash}"
         if isinstance(error, AssertionError):
-            # A user gives up, too, on a server that has it try again and again.
+            # A user also gives up if the server has it try again without end.
             if isinstance(error, Breach):
                 return PathOutcome.BREACH, str(error)
             return PathOutcome.UNFINISHED, _endless(guide.met) if _repeats(guide.met) else str(error)

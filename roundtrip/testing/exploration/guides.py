@@ -1,8 +1,10 @@
-"""Answers along a path: what can be done about a question, and with what content."""
+"""Answer the questions of one path, and watch the instances that serve it."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import anyio
 from mcp_types import (
@@ -15,21 +17,91 @@ from mcp_types import (
 )
 
 from roundtrip.client.legs import Era
+from roundtrip.machine.call import Transition
+from roundtrip.machine.facts import Watch
+from roundtrip.server.server import Server
 from roundtrip.testing.conversations import AskedQuestion
 from roundtrip.testing.exploration.explored import Path, PathAction
-from roundtrip.testing.exploration.watching import Watching
 from roundtrip.testing.forms import invalid_answers, valid_answer
+from roundtrip.testing.networks.fleet import Target, is_crash, makes_servers
 from roundtrip.testing.scripts import ACCEPT, IGNORE, LEAVE, Answers, Script, Silence, response_to
 from roundtrip.testing.users import Unused
+from roundtrip.tracing import Beginning, Raised, TokenRejection
 
-__all__ = ["Contents", "Guide", "Met", "Way"]
+__all__ = ["Contents", "Guide", "Met", "Watching", "Way"]
+
+
+class Watching:
+    """A tracer of all instances that a path reaches, including those made for it."""
+
+    def __init__(self) -> None:
+        self.told = False
+        """True if an instance reports facts, as roundtrip's servers do."""
+        self.over = False
+        """True after the path was stopped: later facts are ignored."""
+        self.steps: list[Transition] = []
+        self.rejected = False
+        """True after a server rejected the call's token."""
+        self.crash: BaseException | None = None
+        """The unexpected exception that ended the call."""
+        self._stack = ExitStack()
+
+    @contextmanager
+    def of(self, target: Target) -> Generator[Target]:
+        """Watch the instances of a target inside a `with` block."""
+        with self._stack:
+            if isinstance(target, Sequence) and not isinstance(target, str):
+                for instance in cast("Sequence[object]", target):
+                    self._watch(instance)
+                yield cast("Target", target)
+            elif makes_servers(target):
+                yield self._making(target)
+            else:
+                self._watch(cast("object", target))
+                yield cast("Target", target)
+
+    def _making(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(make)
+        def made(*args: Any, **kwargs: Any) -> Any:
+            instance = make(*args, **kwargs)
+            self._watch(instance)
+            return instance
+
+        return made
+
+    def _watch(self, instance: object) -> None:
+        if isinstance(instance, Server):
+            self.told = True
+            self._stack.enter_context(cast("Server[Any]", instance).watched_by(self))
+
+    def begin(self, beginning: Beginning) -> Watch:
+        """Watch the call, and not the calls within it."""
+        return self._note if beginning.within is None else _ignore
+
+    def reject(self, rejection: TokenRejection) -> None:
+        """Note that a server rejected the call's token."""
+        del rejection
+        self.rejected = True
+
+    def _note(self, fact: object) -> None:
+        if self.over:
+            return
+        if isinstance(fact, Transition):
+            self.steps.append(fact)
+        elif isinstance(fact, Raised) and is_crash(fact.error):
+            self.crash = fact.error
+
+
+def _ignore(fact: object) -> None:
+    del fact
+
 
 Way = tuple[tuple[str, PathAction], ...]
-"""What to do about the first questions; what comes after them is accepted."""
+"""The actions for the first questions of a path; later questions are accepted."""
 
 
 class Contents:
-    """What to answer forms with: what the author says, else what can be made up."""
+    """The answers that accept: those of the test's author, else samples derived from schemas."""
 
     def __init__(self, answers: Answers) -> None:
         self._entries = [{matcher: reply} for matcher, reply in answers.items()]
@@ -37,14 +109,14 @@ class Contents:
         self._made: dict[str, tuple[Any, ...]] = {}
 
     def scripts(self) -> list[Script]:
-        """The author's answers for one path: lists are used up in each anew."""
+        """Return the author's answers for one path, which uses up its own copy of each list."""
         return [Script(entry) for entry in self._entries]
 
     def accepting(self, question: AskedQuestion, scripts: Sequence[Script]) -> InputResponse:
-        """An answer that accepts a form, a page or a model's turn.
+        """Return an answer that accepts a form, a page or a model's turn.
 
         Raises:
-            ValueError: There is none.
+            ValueError: No such answer is known.
         """
         for place, script in enumerate(scripts):
             response = script.reply(question)
@@ -66,7 +138,7 @@ class Contents:
             raise ValueError(f"answers= must say what to accept the question {question} with: {error}") from error
 
     def invalid(self, question: AskedQuestion) -> InputResponse | None:
-        """An answer that a form refuses, if there is one."""
+        """Return an answer that a form rejects; None if none is known."""
         schema = repr(question.schema)
         if schema not in self._made:
             try:
@@ -76,10 +148,10 @@ class Contents:
         return next((response_to(question, content) for content in self._made[schema]), None)
 
     def check_all_used(self, gone: Sequence[Path]) -> None:
-        """Complain of answers that nobody asked for: their names are misspelt, mostly.
+        """Raise if no path needed some answers, whose names are usually misspelled.
 
         Raises:
-            Unused: There are some.
+            Unused: With those answers.
         """
         unused = [
             name
@@ -99,17 +171,17 @@ class Met:
     question: AskedQuestion
     action: PathAction
     others: Sequence[PathAction]
-    """What else could have been done about it."""
+    """The other actions that were possible."""
 
     @property
     def choice(self) -> tuple[str, PathAction]:
-        """What it is called, and what was done about it."""
+        """The question's name, or its message if it has no name, and the action."""
         name = self.question.key
         return (self.question.message if name is None else name), self.action
 
 
 class Guide:
-    """Answers the questions of one call as its way says, and accepts the rest."""
+    """The user of one path: follows its way, and accepts the questions after that."""
 
     def __init__(
         self,
@@ -126,9 +198,9 @@ class Guide:
         self.strayed = False
         self.endless = False
         self.mistake: Exception | None = None
-        """What is wrong with what the author gave."""
+        """A mistake in the author's answers."""
         self.scope = anyio.CancelScope()
-        """What the call has to run in, so that it can be broken off."""
+        """The scope of the call, which the guide may cancel."""
         self._way = way
         self._contents = contents
         self._watching = watching
@@ -140,16 +212,16 @@ class Guide:
 
     @property
     def listed(self) -> bool:
-        """No answer is for one time alone."""
+        """Return False: every answer may serve again."""
         return False
 
     @property
     def unused(self) -> list[str]:
-        """Nothing: what this path has no use for, another may have."""
+        """Return nothing: another path may need what this one does not."""
         return []
 
     def reply(self, question: AskedQuestion) -> InputResponse | Silence:
-        """The answer to a question."""
+        """Return the answer to a question."""
         place = len(self.met)
         if place >= self._questions:
             self.endless = True
@@ -157,13 +229,13 @@ class Guide:
             return LEAVE
         try:
             return self._reply(question, place)
-        except Exception as error:  # noqa: BLE001  # raised here it would be taken for the server's
+        except Exception as error:  # noqa: BLE001  # raised here it would look like the server's
             self.mistake = self.mistake or error
             self._break_off()
             return LEAVE
 
     def _break_off(self) -> None:
-        # What the server does before it notices is not the tool's.
+        # Until the server notices the cancellation, it reports facts that are not the tool's.
         self._watching.over = True
         self.scope.cancel()
 
@@ -194,7 +266,7 @@ class Guide:
             possible += [PathAction.DECLINE, PathAction.CANCEL]
         if isinstance(question.params, ElicitRequestFormParams) and self._contents.invalid(question) is not None:
             possible.append(PathAction.INVALID)
-        # Over an open connection, a request is answered.
+        # On the live era the SDK's client answers every request.
         if self._era is not Era.LIVE:
             possible.append(PathAction.MISSING)
         return possible

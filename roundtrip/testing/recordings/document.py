@@ -1,4 +1,4 @@
-"""What a recording holds, and how it is read from a file and written to one."""
+"""The model of a recording, and its file format."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -25,16 +25,15 @@ __all__ = [
 
 Json = dict[str, Any]
 
-_SCHEMAS: Final = frozenset({"inputSchema", "outputSchema", "requestedSchema"})
-_PLACEHOLDER: Final = "[redacted]"
-
+_SCHEMA_FIELDS: Final = frozenset({"inputSchema", "outputSchema", "requestedSchema"})
+_REDACTED_TEXT: Final = "[redacted]"
 
 PASSING: Final = frozenset({"notifications/cancelled", "notifications/progress"})
-"""What a client says at its own time, if at all: it is neither recorded nor expected."""
+"""Notifications that a client sends at any time, or never: they are neither recorded nor expected."""
 
 
 class BrokenRecording(ValueError):
-    """A file is not a recording that can be played."""
+    """A file that is not a playable recording."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path} is not a recording that can be played: {printable(reason)}")
@@ -64,7 +63,7 @@ class RecordedMessage(_RecordingPart):
 
 
 class Reply(_RecordingPart):
-    """What came back for a request: a result, or an error."""
+    """The reply to a request: a result or an error."""
 
     result: Json | None = None
     error: ErrorData | None = None
@@ -77,20 +76,20 @@ class Reply(_RecordingPart):
 
 
 class Notification(_RecordingPart):
-    """What was said without expecting a reply."""
+    """A notification of either side."""
 
     notification: RecordedMessage
 
 
 class RecordedQuestion(_RecordingPart):
-    """What the server asked on the open connection, and what the client answered."""
+    """A question that the server sent over the open connection, and the client's answer."""
 
     question: RecordedMessage
     answer: Reply | None = None
 
 
 def _kind(part: Any) -> str | None:
-    """Which of the parts it is, by the field that only that one has."""
+    """Return the name of a part's class, by the field that only this class has."""
     if isinstance(part, _RecordingPart):
         return type(part).__name__
     fields: Collection[str] = cast("Json", part) if isinstance(part, dict) else ()
@@ -104,7 +103,7 @@ _Asked = Annotated[RecordedQuestion, Tag("RecordedQuestion")]
 
 
 class RecordedExchange(_RecordingPart):
-    """A request of the client, what the server said and asked meanwhile, and its reply if there was one."""
+    """A request of the client, the server's notifications and questions meanwhile, and the reply if one came."""
 
     request: RecordedMessage
     meanwhile: list[Annotated[_Said | _Asked, Discriminator(_kind)]] = Field(
@@ -114,7 +113,7 @@ class RecordedExchange(_RecordingPart):
 
 
 class Recording(_RecordingPart):
-    """A conversation of a client with a server, in the order of what the client sent."""
+    """A conversation of a client with a server, in the order of the client's messages."""
 
     roundtrip_recording: Literal[1] = Field(alias="roundtripRecording")
     protocol: str
@@ -125,21 +124,21 @@ class Recording(_RecordingPart):
 
     @property
     def is_live(self) -> bool:
-        """Whether its questions were asked on the open connection."""
+        """True if its questions were sent over the open connection."""
         return is_live_era(self.protocol)
 
     @property
     def exchanges(self) -> list[RecordedExchange]:
-        """Its requests, in their order."""
+        """The client's requests, in their order."""
         return [part for part in self.conversation if isinstance(part, RecordedExchange)]
 
     @property
     def notifications(self) -> list[RecordedMessage]:
-        """What the client said without expecting a reply."""
+        """The client's notifications."""
         return [part.notification for part in self.conversation if isinstance(part, Notification)]
 
     def results(self, method: str) -> list[Json]:
-        """The results of the requests with a method."""
+        """Return the results of the requests with a method."""
         replies = [one.response for one in self.exchanges if one.request.method == method]
         return [reply.result for reply in replies if reply is not None and reply.result is not None]
 
@@ -148,7 +147,7 @@ class Recording(_RecordingPart):
         """Read a file.
 
         Raises:
-            BrokenRecording: It is missing, or no recording.
+            BrokenRecording: The file is missing, or not a recording.
         """
         try:
             return cls.model_validate_json(path.read_bytes())
@@ -160,12 +159,12 @@ class Recording(_RecordingPart):
             raise BrokenRecording(path, f"{place}: {first['msg']}" if place else first["msg"]) from None
 
     def write(self, path: Path) -> None:
-        """Write it to a file, whose directory is made if need be."""
+        """Write a file, and create its directory if necessary."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.text(), encoding="utf-8")
 
     def redact(self) -> Self:
-        """The same without what is in the fields that are to be redacted."""
+        """Return a copy with placeholders in the fields to redact."""
         dumped = self._dumped()
         dumped["conversation"] = _redacted(dumped["conversation"], self.redacted)
         return type(self).model_validate(dumped)
@@ -174,31 +173,31 @@ class Recording(_RecordingPart):
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
     def text(self) -> str:
-        """What its file says."""
+        """Return the text of the file."""
         text = json.dumps(self._dumped(), indent=2, ensure_ascii=False)
-        # Whoever prints the file must not have their terminal obey what a server said.
+        # A server's text must not control the terminal that prints the file.
         return "".join(char if char == "\n" or char.isprintable() else json.dumps(char)[1:-1] for char in text) + "\n"
 
 
 def fields(value: Any) -> Json:
-    """The fields of an object; none of anything else."""
+    """Return a JSON object as it is, and anything else as an empty object."""
     return cast("Json", value) if isinstance(value, dict) else {}
 
 
 def is_named(path: tuple[str, ...], names: Collection[str]) -> bool:
-    """Whether a path of fields ends with one of these names."""
+    """Return True if a path of fields ends with one of these names."""
     return any(path[-len(steps) :] == steps for steps in (tuple(name.split(".")) for name in names))
 
 
 def _redacted(value: Any, names: Collection[str], path: tuple[str, ...] = ()) -> Any:
-    """A value without what is in its fields of these names, at any depth. Schemas stay as they are."""
+    """Blank the fields of these names at any depth, but not in schemas."""
     if isinstance(value, list):
         return [_redacted(item, names, path) for item in cast("list[Any]", value)]
     if not isinstance(value, dict):
         return value
     out: Json = {}
     for key, item in cast("Json", value).items():
-        if key in _SCHEMAS:
+        if key in _SCHEMA_FIELDS:
             out[key] = item
         elif is_named((*path, key), names):
             out[key] = _blank(item)
@@ -208,11 +207,11 @@ def _redacted(value: Any, names: Collection[str], path: tuple[str, ...] = ()) ->
 
 
 def _blank(value: Any) -> Any:
-    """A value of the same shape, which a client takes wherever it takes the true one."""
+    """Return a placeholder of the same shape, which clients accept where they accept the value."""
     if isinstance(value, dict):
         return {key: _blank(item) for key, item in cast("Json", value).items()}
     if isinstance(value, list):
         return [_blank(item) for item in cast("list[Any]", value)]
     if isinstance(value, str):
-        return _PLACEHOLDER
+        return _REDACTED_TEXT
     return value if value is None else type(value)()

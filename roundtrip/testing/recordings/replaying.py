@@ -1,26 +1,33 @@
-"""`replay`: a server that answers from a recording, and tells what it was asked wrongly or not at all."""
+"""Replay a recording: a server that compares requests with those recorded, and reports the differences."""
 
+import json
+from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
-from mcp.server.context import CallNext, HandlerResult
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp_types import (
     INVALID_PARAMS,
+    LOG_LEVEL_META_KEY,
     METHOD_NOT_FOUND,
     SERVER_INFO_META_KEY,
     UNSUPPORTED_PROTOCOL_VERSION,
     Implementation,
+    ServerNotification,
+    ServerRequest,
 )
-from pydantic import ValidationError
+from pydantic import BaseModel, RootModel, ValidationError
 
 from roundtrip.revisions import is_live_era
-from roundtrip.testing.recordings.differences import differences, significant
 from roundtrip.testing.recordings.document import (
     PASSING,
     BrokenRecording,
@@ -28,26 +35,173 @@ from roundtrip.testing.recordings.document import (
     Notification,
     RecordedExchange,
     RecordedMessage,
+    RecordedQuestion,
     Recording,
     fields,
-)
-from roundtrip.testing.recordings.speaking import (
-    Context,
-    Unlike,
-    ask,
-    check_capability,
-    say,
-    with_own_subscription,
+    is_named,
 )
 
-__all__ = ["Mismatch", "Replayed", "replay"]
+__all__ = ["Mismatch", "Replayed", "differences", "replay", "significant"]
+
+
+Context = ServerRequestContext[Any, Any]
 
 _HANDSHAKE: Final = frozenset({"initialize", "server/discover", "ping"})
+_CAPABILITIES: Final = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+_ABSENT: Final = object()
+_MAX_SHOWN_CHARS: Final = 60
+_CHARS_BEFORE_DIFFERENCE: Final = 12
+
+
+def significant(params: Mapping[str, Any] | None) -> Json:
+    """Return the params of a request without parts in which equivalent clients differ."""
+    out: Json = {key: value for key, value in (params or {}).items() if key != "_meta" and value not in (None, {})}
+    answers = out.get("inputResponses")
+    if isinstance(answers, Mapping):
+        out["inputResponses"] = {
+            key: without_meta(answer) for key, answer in cast("Mapping[str, Any]", answers).items()
+        }
+    return out
+
+
+def without_meta(value: Any) -> Any:
+    """Return an object without its `_meta`, and anything else as it is."""
+    if not isinstance(value, dict):
+        return value
+    return {key: item for key, item in cast("Json", value).items() if key != "_meta"}
+
+
+def differences(expected: Any, got: Any, path: tuple[str, ...], redacted: Collection[str]) -> list[str]:
+    """Describe the differences of two values: the place, the expected part and the actual part."""
+    if path and expected is not _ABSENT and got is not _ABSENT and is_named(path, redacted):
+        return []
+    if isinstance(expected, Mapping) and isinstance(got, Mapping):
+        there, here = cast("Json", expected), cast("Json", got)
+        return [
+            line
+            for key in [*there, *(key for key in here if key not in there)]
+            for line in differences(there.get(key, _ABSENT), here.get(key, _ABSENT), (*path, key), redacted)
+        ]
+    if isinstance(expected, list) and isinstance(got, list):
+        items = zip_longest(cast("list[Any]", expected), cast("list[Any]", got), fillvalue=_ABSENT)
+        return [
+            line
+            for place, (one, other) in enumerate(items)
+            for line in differences(one, other, (*path, str(place)), redacted)
+        ]
+    if expected is got or (expected == got and isinstance(expected, bool) == isinstance(got, bool)):
+        return []
+    start = _first_difference(expected, got)
+    return [f"{'.'.join(path)}: expected {_shown(expected, start)}, got {_shown(got, start)}"]
+
+
+def _first_difference(expected: Any, got: Any) -> int:
+    """Return the place of the first difference of two long texts, and 0 for values that are shown whole."""
+    if not isinstance(expected, str) or not isinstance(got, str) or max(len(expected), len(got)) <= _MAX_SHOWN_CHARS:
+        return 0
+    pairs = enumerate(zip_longest(expected, got))
+    return next((place for place, (one, other) in pairs if one != other), 0)
+
+
+def _shown(value: Any, start: int) -> str:
+    if value is _ABSENT:
+        return "nothing"
+    if isinstance(value, str) and start:
+        begin = max(0, start - _CHARS_BEFORE_DIFFERENCE)
+        end = begin + _MAX_SHOWN_CHARS
+        part = json.dumps(value[begin:end])
+        return f"{'…' if begin else ''}{part}{'…' if end < len(value) else ''} ({len(value)} characters)"
+    text = json.dumps(value)
+    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}…"
+
+
+class Unlike(Exception):
+    """A client's answer differs from the recorded one."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__(*lines)
+        self.lines = lines
+
+
+class _Raw(BaseModel):
+    """A message to send exactly as it was recorded."""
+
+    method: str
+    params: Json | None = None
+
+
+class _AnyResult(RootModel[Json]):
+    """A result of any shape."""
+
+
+async def ask(one: RecordedQuestion, ctx: Context, redacted: Collection[str]) -> None:
+    """Send a recorded question over the open connection.
+
+    Raises:
+        Unlike: The answer differs from the recorded one.
+    """
+    method, params = one.question.method, one.question.params
+    check_capability(method, ctx)
+    request = cast("ServerRequest", _Raw(method=method, params=params or None))
+    related = ServerMessageMetadata(related_request_id=ctx.request_id)
+    try:
+        answer = await ctx.session.send_request(request, _AnyResult, metadata=related)
+        got: Json = {"result": without_meta(answer.root)}
+    except MCPError as error:
+        got = {"error": {"code": error.error.code, "message": error.error.message}}
+    except ValidationError as error:
+        raise Unlike([f"the answer to {method} is not valid: {error.errors(include_url=False)[0]['msg']}"]) from None
+    if one.answer is None:
+        return
+    if one.answer.error is None:
+        expected = {"result": without_meta(one.answer.result)}
+    else:
+        # Clients may word their errors differently.
+        expected = {"error": {"code": one.answer.error.code, "message": fields(got.get("error")).get("message", "")}}
+    lines = differences(expected, got, ("answer",), redacted)
+    if lines:
+        raise Unlike([f"asked {method} {params.get('message', '')!r}, {line}" for line in lines])
+
+
+def check_capability(method: str, ctx: Context) -> None:
+    """Check that a client declared the capability for a method.
+
+    Raises:
+        Unlike: The client did not.
+    """
+    capability = _CAPABILITIES.get(method)
+    if capability is not None and getattr(ctx.session.client_capabilities, capability, None) is None:
+        raise Unlike([f"the server asks {method}, and the client has not declared the capability {capability}"])
+
+
+async def say(notification: RecordedMessage, ctx: Context) -> None:
+    """Send a recorded notification, if the client wants it."""
+    params = notification.params
+    if notification.method == "notifications/progress":
+        await ctx.session.report_progress(params.get("progress", 0), params.get("total"), params.get("message"))
+        return
+    wants_logs = is_live_era(ctx.protocol_version) or LOG_LEVEL_META_KEY in (ctx.meta or {})
+    if notification.method == "notifications/message" and not wants_logs:
+        return
+    raw = _Raw(method=notification.method, params=with_own_subscription(deepcopy(params), ctx) or None)
+    await ctx.session.send_notification(cast("ServerNotification", raw), related_request_id=ctx.request_id)
+
+
+def with_own_subscription(said: Json, ctx: Context) -> Json:
+    """Replace the recorded subscription id with the id of the request that opened the subscription."""
+    meta = fields(said.get("_meta"))
+    if SUBSCRIPTION_ID_META_KEY in meta:
+        return {**said, "_meta": {**meta, SUBSCRIPTION_ID_META_KEY: ctx.request_id}}
+    return said
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """What a client sent that was not recorded so."""
+    """A message of a client that differs from the recording."""
 
     request: RecordedMessage
     differences: tuple[str, ...]
@@ -57,19 +211,19 @@ class Mismatch:
 
 
 def replay(path: str | PathLike[str], *, unique_ids: bool = False) -> "Replayed":
-    """A server that plays a recording to a client under test.
+    """Return a server that plays a recording to a client under test.
 
-    It compares each request with those recorded: the method, the name, the arguments, the request state byte for byte,
-    the answers; on the live era, what it is answered to its questions too. JSON-RPC ids, `_meta` and the order of
-    requests do not matter. Each recorded request may be played once, lists as often as the client likes.
+    The server compares each request with the recorded ones: method, name, arguments, answers, and the request state
+    byte for byte. On the live era it also compares the answers to its questions. JSON-RPC ids, `_meta` and the order
+    of requests do not matter. Each recorded request may be played once, and lists any number of times.
 
     Args:
-        path: What `record` has written.
-        unique_ids: Refuse JSON-RPC ids that an earlier request had: for clients that keep one connection over HTTP or
+        path: A file that `record` wrote.
+        unique_ids: Reject the JSON-RPC id of an earlier request. For clients that keep one connection over HTTP or
             stdio.
 
     Raises:
-        BrokenRecording: The file is missing, or no recording.
+        BrokenRecording: The file is missing, or not a recording.
 
     Example:
         ```python
@@ -83,13 +237,13 @@ def replay(path: str | PathLike[str], *, unique_ids: bool = False) -> "Replayed"
 
 
 class Replayed(Server[Any]):
-    """A server that answers from a recording; connect to it or serve it as any server of the SDK."""
+    """A server that answers from a recording. Connect to it or serve it like any server of the SDK."""
 
     def __init__(self, recording: Recording, path: Path, *, unique_ids: bool = False) -> None:
         info = _server_info(recording, path)
         super().__init__(info.name, version=info.version, get_tool_input_schema=self._input_schema)
         self.mismatches: list[Mismatch] = []
-        """What clients sent that was not recorded so."""
+        """Messages of clients that differ from the recording."""
         self._recording = recording
         self._exchanges = recording.exchanges
         self._played: set[int] = set()
@@ -99,15 +253,15 @@ class Replayed(Server[Any]):
 
     @property
     def unplayed(self) -> list[RecordedMessage]:
-        """What was recorded of the client and has not come; the handshake need not."""
+        """The recorded messages that no client has sent, except for the handshake."""
         requests = [one.request for place, one in enumerate(self._exchanges) if place not in self._played]
         return [*(request for request in requests if request.method not in _HANDSHAKE), *self._unsaid]
 
     def assert_played(self) -> None:
-        """Fail unless the whole recording was played, and nothing else was sent.
+        """Raise unless clients sent the whole recording, and nothing else.
 
         Raises:
-            AssertionError: It was not; it says what is missing and what was sent instead.
+            AssertionError: With the missing and the other messages.
         """
         lines = [
             *(f"sent, but not recorded so: {mismatch}" for mismatch in self.mismatches),
@@ -129,7 +283,7 @@ class Replayed(Server[Any]):
         try:
             return await self._play(self._exchanges[place], ctx)
         except Unlike as unlike:
-            # The client may yet do it right.
+            # The client may try again.
             self._played.discard(place)
             raise self._refusal(message, unlike.lines) from None
         except anyio.get_cancelled_exc_class():
@@ -138,7 +292,7 @@ class Replayed(Server[Any]):
             raise
 
     def _hear(self, message: RecordedMessage) -> None:
-        """A notification; there is no telling the client if it is wrong."""
+        """Compare a notification. A client gets no reply to a wrong one."""
         if message in self._unsaid:
             self._unsaid.remove(message)
         elif message.method not in PASSING and message not in self._recording.notifications:
@@ -162,13 +316,13 @@ class Replayed(Server[Any]):
             raise self._refusal(message, lines, code=UNSUPPORTED_PROTOCOL_VERSION, data=data)
         if message.method == "server/discover":
             if self._recording.is_live:
-                # Clients of both eras then try the older.
+                # Clients of both eras then try the live era.
                 raise MCPError(code=METHOD_NOT_FOUND, message=f"the recording is of protocol {protocol}")
             return self._discovery()
         return await call_next(ctx)
 
     def _discovery(self) -> Json:
-        """What a server tells about itself, where the recorded client did not ask."""
+        """Describe the server to a client that asks, though the recorded client did not."""
         families = {one.request.method.partition("/")[0] for one in self._exchanges}
         return {
             "resultType": "complete",
@@ -180,8 +334,8 @@ class Replayed(Server[Any]):
         }
 
     def _find(self, message: RecordedMessage, ctx: Context) -> int:
-        """Which of the recorded requests it is."""
-        if (is_live_era(ctx.protocol_version)) != self._recording.is_live:
+        """Return the place of the recorded request that a message equals."""
+        if is_live_era(ctx.protocol_version) != self._recording.is_live:
             mode = "legacy" if self._recording.is_live else self._recording.protocol
             spoken = f"recorded on protocol {self._recording.protocol}, sent on {ctx.protocol_version}"
             raise self._refusal(message, [f"{spoken}; mcp's Client speaks the former with mode={mode!r}"])
@@ -204,7 +358,7 @@ class Replayed(Server[Any]):
         raise self._refusal(message, [f"it was recorded {times}, and has been sent as often already"])
 
     def _nearest(self, message: RecordedMessage, unlike: dict[int, list[str]]) -> int:
-        """The request that was probably meant."""
+        """Return the place of the request that the client probably meant."""
 
         def distance(place: int) -> tuple[bool, bool, bool, int]:
             recorded = self._exchanges[place].request
@@ -241,13 +395,13 @@ class Replayed(Server[Any]):
         return with_own_subscription(result, ctx)
 
     def _input_schema(self, name: str) -> Json | None:
-        """What the SDK checks the headers of a tool call against."""
+        """Return the schema against which the SDK checks the headers of a tool call."""
         tools = [tool for result in self._recording.results("tools/list") for tool in result.get("tools", ())]
         return next((tool.get("inputSchema") for tool in tools if tool.get("name") == name), None)
 
 
 def _continues(request: RecordedMessage) -> bool:
-    """Whether it is a later leg of a call."""
+    """Return True for a later leg of a call."""
     return "requestState" in request.params or "inputResponses" in request.params
 
 

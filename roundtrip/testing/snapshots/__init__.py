@@ -1,4 +1,4 @@
-"""Readable snapshots of calls. What needs syrupy is imported by the fixtures alone."""
+"""Readable snapshots of calls. Only the fixtures need syrupy."""
 
 from roundtrip.testing.snapshots.texts import call_text, wire_text
 

@@ -1,4 +1,4 @@
-"""Snapshots of calls in syrupy's files: one file for each assertion, and a fixture that redacts."""
+"""Compare calls with syrupy's snapshot files: one file per assertion, with redacted fields."""
 
 from dataclasses import fields
 from typing import Any, Self
@@ -8,14 +8,13 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from syrupy.types import PropertyFilter, PropertyMatcher
 
 from roundtrip.testing.conversations import Conversation
-from roundtrip.testing.snapshots.sifting import Sieve
-from roundtrip.testing.snapshots.texts import call_text, wire_text
+from roundtrip.testing.snapshots.texts import Sieve, call_text, wire_text
 
 __all__ = ["CallSnapshot", "CallSnapshotExtension", "WireSnapshotExtension"]
 
 
 class CallSnapshotExtension(SingleFileSnapshotExtension):
-    """Writes calls as readable texts."""
+    """A syrupy extension that writes calls as readable texts."""
 
     _write_mode = WriteMode.TEXT
     file_extension = "txt"
@@ -24,7 +23,7 @@ class CallSnapshotExtension(SingleFileSnapshotExtension):
     def __init__(self) -> None:
         super().__init__()
         self.redacted: set[str] = set()
-        """Names of the fields whose values are left out."""
+        """Names of the fields whose values are omitted."""
 
     def serialize(
         self,
@@ -34,10 +33,10 @@ class CallSnapshotExtension(SingleFileSnapshotExtension):
         include: PropertyFilter | None = None,
         matcher: PropertyMatcher | None = None,
     ) -> str:
-        """The text of a call.
+        """Return the text of a call.
 
         Raises:
-            TypeError: It is none.
+            TypeError: The value is not a call.
         """
         if not isinstance(data, Conversation):
             raise TypeError(f"compare what `await User(...).call(...)` gave; this is a {type(data).__name__}")
@@ -45,32 +44,33 @@ class CallSnapshotExtension(SingleFileSnapshotExtension):
 
 
 class WireSnapshotExtension(CallSnapshotExtension):
-    """Writes every JSON-RPC message of a call."""
+    """A syrupy extension that writes every JSON-RPC message of a call."""
 
-    # Another one, or either kind would take the other's files for its own.
+    # With the same file extension, each kind would treat the other's files as its own.
     file_extension = "wire"
     to_text = staticmethod(wire_text)
 
 
 class CallSnapshot(SnapshotAssertion):
-    """syrupy's assertion, which can leave out what fields hold."""
+    """A syrupy assertion that can omit the values of fields."""
 
     @classmethod
     def like(cls, snapshot: SnapshotAssertion, extension_class: type[CallSnapshotExtension]) -> Self:
-        """One for the same test, with the same settings."""
-        # What there is to give differs from one version of syrupy to the next.
+        """Return an assertion for the same test, with the same settings."""
+        # The settings differ between versions of syrupy.
         given: dict[str, Any] = {field.name: getattr(snapshot, field.name) for field in fields(snapshot) if field.init}
         given["extension_class"] = extension_class
         return cls(**given)
 
     def redacting(self, *names: str) -> Self:
-        """Leave out the values of fields, in all that this fixture compares from now on in this test.
+        """Omit the values of fields in all later comparisons of this test.
 
-        They are left out of arguments, answers, results and the defaults and choices of forms. Texts that repeat a
-        value of four characters or more are redacted as well. A question of that name has its whole answer left out.
+        They are omitted in arguments, answers, results, and in defaults and choices of forms. Copies of a value of at
+        least four characters are redacted in other texts. If a question has one of the names, its whole answer is
+        omitted.
 
         Args:
-            *names: What the fields are called, wherever they are.
+            *names: Names of fields, at any depth.
         """
         extension = self.extension
         if isinstance(extension, CallSnapshotExtension):
@@ -78,7 +78,7 @@ class CallSnapshot(SnapshotAssertion):
         return self
 
     def with_defaults(self, **options: Any) -> "CallSnapshot":
-        """As in syrupy; what is redacted stays so."""
+        """Do as syrupy does, and keep the redacted names."""
         other = super().with_defaults(**options)
         if not isinstance(other, CallSnapshot):
             raise TypeError("syrupy made a snapshot of another class")

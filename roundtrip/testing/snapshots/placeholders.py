@@ -1,4 +1,4 @@
-"""What changes from run to run, as numbered placeholders."""
+"""Replace values that change from run to run with numbered placeholders."""
 
 import re
 import time
@@ -10,13 +10,11 @@ from roundtrip.questions.wire import TICKET
 
 __all__ = ["Placeholders"]
 
-_ID_LENGTH: Final = 20
-"""Characters from which letters and digits in a row may be an id."""
-_WORD_LENGTH: Final = 4
-"""How long words are at least, on average."""
-
-_RECENT: Final = 3600.0
-"""Seconds from now within which a time is one that a clock has told."""
+_MIN_ID_CHARS: Final = 20
+"""The shortest run of letters and digits that may be an id."""
+_MIN_AVERAGE_WORD_CHARS: Final = 4
+_RECENT_SECONDS: Final = 3600.0
+"""The distance from now within which a time comes from a clock."""
 
 _EDGE: Final = r"(?<![A-Za-z0-9_-])"
 _END: Final = r"(?![A-Za-z0-9_-])"
@@ -26,7 +24,7 @@ _KINDS: Final = {
     "token": rf"{_EDGE}r3[se][A-Za-z0-9_-]{{4}}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{{22}}{_END}",
     "time": r"(?<![0-9])\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[Zz]|[+-]\d\d:?\d\d)?(?![0-9])",
     "uuid": _UUID,
-    # One each, as a look-behind is of one width.
+    # One look-behind per host, as its width must be fixed.
     "port": "|".join(rf"(?<={re.escape(host)}:)\d{{1,5}}(?!\d)" for host in ("localhost", "127.0.0.1", "[::1]")),
     "address": r"(?<=\bat )0x[0-9a-fA-F]{6,16}\b",
     "padded": r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/]{18,}={1,2}(?![A-Za-z0-9+/=])",
@@ -34,7 +32,7 @@ _KINDS: Final = {
 }
 
 _HEX: Final = re.compile(r"[0-9a-fA-F]{16,}")
-_HEX_NUMBER: Final = 24
+_MIN_NUMBER_ID_CHARS: Final = 24
 _ULID: Final = re.compile(r"(?=[0-9]*[A-Z])[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _WHOLE: Final = re.compile(r"(?:[A-Za-z0-9+/]{4}){5,}")
 _PART: Final = re.compile(r"\d{4}-\d\d-\d\d|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
@@ -43,37 +41,37 @@ _WITHIN: Final = re.compile(rf"{_UUID}|(?<![0-9A-Za-z])[0-9a-fA-F]{{16,}}(?![0-9
 
 
 class Placeholders:
-    """Replaces what changes from run to run: the same value by the same placeholder, numbered as they turn up.
+    """Numbered placeholders for changing values: equal values share a placeholder, numbered in order of appearance.
 
-    Replaced, wherever they are in a text:
+    Replaced anywhere in a text:
 
-    - `<token 1>`: the request states of the call, whoever's server wrote them, and other tokens of roundtrip;
+    - `<token 1>`: the request states of the call, also those of other servers, and other tokens of roundtrip;
     - `<ticket 1>`: tickets in URLs;
     - `<id 1>`: UUIDs; 16 or more hexadecimal digits with a letter among them, or 24 without one; ULIDs; base64 with its
-      padding or as a whole text; and 20 or more letters and digits in a row (`-` and `_` among them), with capital and
-      small letters, that are not made of words: `SummerMenu2026-Vegetarian` stays;
-    - `<time 1>`: a date with a time of day, seconds included, with or without a zone (RFC 3339), if it is within an
-      hour of now;
+      padding or as a whole text; and 20 or more letters and digits in a row (with `-` and `_`), in mixed case, that are
+      not made of words: `SummerMenu2026-Vegetarian` stays;
+    - `<time 1>`: a date with a time of day, including seconds, with or without a zone (RFC 3339), within an hour of
+      now;
     - `<port 1>`: the port after `localhost`, `127.0.0.1` or `[::1]`;
-    - `<address 1>`: the place in memory that a `repr` names, as in `<Seat object at 0x7f3a5c0d1e80>`.
+    - `<address 1>`: the address in a `repr`, as in `<Seat object at 0x7f3a5c0d1e80>`.
 
-    What the test has written itself stays, in arguments and answers as anywhere else. So does everything else: dates,
-    other times, numbers (also times in seconds), words, short ids, ids of small letters and digits alone.
+    Values that the test itself wrote stay. So does everything else: dates, other times, numbers (also times in
+    seconds), words, short ids, and ids of lowercase letters and digits.
     """
 
     def __init__(self, tokens: Iterable[str | None] = (), *, said: object = None) -> None:
         self._said = frozenset(_texts(said))
         self._numbers: dict[str, dict[str, str]] = {}
-        # Longest first, as one may begin with another.
+        # Longest first, as a token may begin with another.
         known = sorted({token for token in tokens if token}, key=lambda token: (-len(token), token))
-        # A short one, as some servers write, would be found in words.
-        self._short = frozenset(token for token in known if len(token) < _ID_LENGTH)
+        # Words may contain the short tokens of some servers.
+        self._short = frozenset(token for token in known if len(token) < _MIN_ID_CHARS)
         longer = "|".join(re.escape(token) for token in known if token not in self._short)
         kinds = {**({"known": f"{_EDGE}(?:{longer}){_END}"} if longer else {}), **_KINDS}
         self._pattern = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in kinds.items()))
 
     def over(self, value: Any) -> Any:
-        """A value with every text in it replaced, names included, in its order."""
+        """Replace the changing parts of all texts in a value, including names, in order."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -84,7 +82,7 @@ class Placeholders:
         return value
 
     def text(self, text: str) -> str:
-        """A text with what changes replaced."""
+        """Replace the changing parts of a text."""
         if text in self._short:
             return self.number("token", text)
         if text in self._said:
@@ -94,7 +92,7 @@ class Placeholders:
         return self._pattern.sub(self._replaced, text)
 
     def number(self, kind: str, value: str) -> str:
-        """The placeholder of a value that is known to change."""
+        """Return the placeholder of a value that changes."""
         numbers = self._numbers.setdefault(kind, {})
         return numbers.setdefault(value, f"<{kind} {len(numbers) + 1}>")
 
@@ -113,14 +111,14 @@ class Placeholders:
 
 
 def _is_recent(text: str) -> bool:
-    """Whether a time was taken from a clock, as far as can be told."""
+    """Return True if a time is so near that it probably comes from a clock."""
     try:
         when = datetime.fromisoformat(text.replace(",", ".").upper())
     except ValueError:
         return False
-    # Without a zone it is local time, or UTC.
+    # A time without a zone may be local time or UTC.
     readings = [when] if when.tzinfo is not None else [when.replace(tzinfo=UTC), when.astimezone()]
-    return any(abs(reading.timestamp() - time.time()) <= _RECENT for reading in readings)
+    return any(abs(reading.timestamp() - time.time()) <= _RECENT_SECONDS for reading in readings)
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -136,16 +134,16 @@ def _texts(value: object) -> Iterator[str]:
 
 def _is_id(run: str) -> bool:
     if _HEX.fullmatch(run) is not None:
-        return not run.isdigit() or len(run) >= _HEX_NUMBER
-    return _ULID.fullmatch(run) is not None or (len(run) >= _ID_LENGTH and _is_random(run))
+        return not run.isdigit() or len(run) >= _MIN_NUMBER_ID_CHARS
+    return _ULID.fullmatch(run) is not None or (len(run) >= _MIN_ID_CHARS and _is_random(run))
 
 
 def _is_random(run: str) -> bool:
-    """Whether letters and digits are not words, with capitals where words have them."""
+    """Return True if mixed-case letters and digits do not read as words."""
     if run.isdigit() or run.lower() == run or run.upper() == run:
         return False
     parts = _PART.findall(run)
-    if sum(map(len, parts)) < _WORD_LENGTH * len(parts):
+    if sum(map(len, parts)) < _MIN_AVERAGE_WORD_CHARS * len(parts):
         return True
     return not all(_is_word(part) for part in parts)
 

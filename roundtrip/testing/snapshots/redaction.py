@@ -1,4 +1,4 @@
-"""Leaving out what fields hold, by their names: in arguments, answers, results, forms, and in texts that repeat it."""
+"""Omit the values of fields by name: in arguments, answers, results, forms, and in texts that repeat them."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -8,25 +8,27 @@ __all__ = ["REDACTED", "SnapshotRedaction"]
 
 REDACTED: Final = "<redacted>"
 
-_SHORTEST: Final = 4
-"""Characters of a value from which texts that repeat it are redacted; `no` and `12` are in many."""
-_TELLING: Final = frozenset({"const", "default", "enum", "enumNames", "oneOf", "anyOf", "items", "examples", "example"})
-"""What of a field's schema may give a value away."""
+_MIN_REPEATED_CHARS: Final = 4
+"""Characters of a value from which texts that repeat it are redacted; many texts contain `no` and `12`."""
+_REVEALING_KEYWORDS: Final = frozenset(
+    {"const", "default", "enum", "enumNames", "oneOf", "anyOf", "items", "examples", "example"}
+)
+"""Keywords of a field's schema that may reveal a value."""
 
 
 class SnapshotRedaction:
-    """Knows which fields to leave out, and learns what they held."""
+    """The names of fields to redact, and the values found in them so far."""
 
     def __init__(self, fields: Collection[str] = ()) -> None:
         self._fields = frozenset(fields)
         self._held: set[str] = set()
 
     def hides(self, name: str | None) -> bool:
-        """Whether what is so named is left out."""
+        """Return True if a field or question of this name is redacted."""
         return name in self._fields
 
     def data(self, value: Any) -> Any:
-        """Somebody's data, without what the fields hold."""
+        """Return a user's data without the values of redacted fields."""
         if not self._fields:
             return value
         if isinstance(value, Mapping):
@@ -37,26 +39,19 @@ class SnapshotRedaction:
         return value
 
     def held(self, value: Any) -> str:
-        """What stands for a value that is left out."""
-        if isinstance(value, Mapping):
-            for item in cast("Mapping[str, Any]", value).values():
+        """Remember a value, so that texts cannot repeat it, and return its placeholder."""
+        if isinstance(value, Mapping | list | tuple):
+            for item in cast("list[Any]", value.values() if isinstance(value, Mapping) else value):
                 self.held(item)
-        elif isinstance(value, list | tuple):
-            for item in cast("list[Any]", value):
-                self.held(item)
-        elif (
-            isinstance(value, str | int | float)
-            and not isinstance(value, bool)
-            and len(str(value).strip()) >= _SHORTEST
-        ):
+        elif value is not None and not isinstance(value, bool) and len(str(value).strip()) >= _MIN_REPEATED_CHARS:
             self._held.add(str(value))
         return REDACTED
 
-    def form(self, properties: Mapping[str, Any], *, all_of_it: bool = False) -> dict[str, Any]:
-        """The fields of a form, without what the schema tells of the values of those that are left out."""
+    def form(self, properties: Mapping[str, Any], *, hides_all: bool = False) -> dict[str, Any]:
+        """Return the fields of a form without schema keywords that reveal redacted values."""
         return {
             name: self._shape(cast("Mapping[str, Any]", shape))
-            if (all_of_it or self.hides(name)) and isinstance(shape, Mapping)
+            if (hides_all or self.hides(name)) and isinstance(shape, Mapping)
             else shape
             for name, shape in properties.items()
         }
@@ -64,10 +59,10 @@ class SnapshotRedaction:
     def _shape(self, shape: Mapping[str, Any]) -> dict[str, Any]:
         if "default" in shape:
             self.held(shape["default"])
-        return {name: REDACTED if name in _TELLING else item for name, item in shape.items()}
+        return {name: REDACTED if name in _REVEALING_KEYWORDS else item for name, item in shape.items()}
 
     def texts(self, value: Any) -> Any:
-        """A value in which texts repeat nothing of what is left out, be it as it stands or in JSON."""
+        """Redact texts that repeat a redacted value, also inside JSON."""
         if not self._fields:
             return value
         if isinstance(value, str):
@@ -89,7 +84,7 @@ class SnapshotRedaction:
             left: Any = self.data(read)
             if left != read:
                 text = json.dumps(left, indent=2, ensure_ascii=False)
-        # Longest first, as one may be in another.
+        # Longest first, as a value may contain another.
         for held in sorted(self._held, key=lambda one: (-len(one), one)):
             text = text.replace(held, REDACTED)
         return text

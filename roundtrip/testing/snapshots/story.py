@@ -1,4 +1,4 @@
-"""A call as plain values, in the order in which it is told."""
+"""Convert a call to plain values, in the order of its text."""
 
 import base64
 import binascii
@@ -41,7 +41,7 @@ _DONE: Final = {"accept": "accepted", "decline": "declined", "cancel": "cancelle
 
 
 def story_of(call: Conversation, redaction: SnapshotRedaction) -> Story:
-    """What is told of a call. Its parts are what `exclude=` and `matcher=` name."""
+    """Return the parts of a call, under the names that `exclude=` and `matcher=` see."""
     first = call.first
     story: Story = {"method": first.method, "name": first.name, "era": call.era.name.lower()}
     story["arguments"] = redaction.data(_plain(first.arguments))
@@ -51,7 +51,7 @@ def story_of(call: Conversation, redaction: SnapshotRedaction) -> Story:
         {"questions": [_question(question, redaction) for question in round_], "token": _token(token, order)}
         for round_, token in zip(call.rounds, tokens, strict=False)
     ]
-    # What is served without asking goes through no states that it would tell.
+    # A call that cannot ask reports no states beyond the first.
     story["states"] = [state.value for state in call.states] if call.states and len(call.states) > 1 else None
     story["end"] = _end(call)
     story.update(_result(call, redaction))
@@ -82,7 +82,7 @@ def _question(question: AskedQuestion, redaction: SnapshotRedaction) -> Story:
         schema = cast("Mapping[str, Any]", params.requested_schema)
         properties = cast("object", schema.get("properties"))
         fields: Mapping[str, Any] = cast("Mapping[str, Any]", properties) if isinstance(properties, Mapping) else {}
-        story |= {"kind": "form", "message": params.message, "form": redaction.form(fields, all_of_it=hidden)}
+        story |= {"kind": "form", "message": params.message, "form": redaction.form(fields, hides_all=hidden)}
         story["required"] = schema.get("required")
     story["answer"] = _answer(question.answer, redaction, hidden=hidden)
     return story
@@ -91,24 +91,19 @@ def _question(question: AskedQuestion, redaction: SnapshotRedaction) -> Story:
 def _answer(answer: InputResponse | None, redaction: SnapshotRedaction, *, hidden: bool) -> Story | None:
     if isinstance(answer, ElicitResult):
         content = _plain(answer.content or {})
-        if hidden:
-            return {
-                "action": _DONE[answer.action],
-                "content": {name: redaction.held(content[name]) for name in content},
-            }
-        return {"action": _DONE[answer.action], "content": redaction.data(content)}
+        shown = {name: redaction.held(content[name]) for name in content} if hidden else redaction.data(content)
+        return {"action": _DONE[answer.action], "content": shown}
     if isinstance(answer, ListRootsResult):
         return {"action": "roots", "roots": [_plain(root)["uri"] for root in answer.roots]}
     if isinstance(answer, CreateMessageResult):
         blocks = _blocks(answer.content)
-        if hidden:
-            return {"action": "said", "content": [redaction.held(block.get("text")) for block in blocks]}
-        return {"action": "said", "content": blocks}
+        shown = [redaction.held(block.get("text")) for block in blocks] if hidden else blocks
+        return {"action": "said", "content": shown}
     return {"action": "answered", "content": _plain(answer)} if answer is not None else None
 
 
 def _token(token: str | None, order: Mapping[str | None, int]) -> Story | None:
-    """What a token says; of another server's, nothing."""
+    """Describe a token; the tokens of other servers are opaque."""
     if token is None:
         return None
     try:
@@ -121,7 +116,7 @@ def _token(token: str | None, order: Mapping[str | None, int]) -> Story | None:
 
 
 def _journal(journal: Journal, order: Mapping[str | None, int]) -> Story:
-    # A journal has no order: what is resolved at once is written as it comes.
+    # Concurrent resolvers write to the journal in any order.
     def asked_at(item: tuple[str, Any]) -> tuple[int, str]:
         return order.get(item[0], len(order)), item[0]
 
@@ -169,7 +164,7 @@ def _result(call: Conversation, redaction: SnapshotRedaction) -> Story:
 
 
 def _repeats(blocks: Sequence[Any], value: Any) -> bool:
-    """Whether the content is but the structured content once more."""
+    """Return True if the content only repeats the structured content."""
     if len(blocks) == 1 and _repeats_one(blocks[0], value):
         return True
     values = cast("list[Any]", value) if isinstance(value, list) else []
@@ -186,7 +181,7 @@ def _repeats_one(block: Any, value: Any) -> bool:
     if block.text == value:
         return True
     try:
-        # Texts, as to Python 1 is True.
+        # Compare texts, as 1 == True in Python.
         said = json.dumps(json.loads(block.text), sort_keys=True)
         return said in (json.dumps(value, sort_keys=True), json.dumps({"result": value}, sort_keys=True))
     except (ValueError, TypeError, RecursionError):
@@ -218,7 +213,7 @@ def _contents(contents: TextResourceContents | BlobResourceContents) -> Story:
 
 
 def bytes_in(data: str) -> int | None:
-    """How many bytes base64 stands for; None if it is none."""
+    """Return the number of bytes in base64; None if the text is not base64."""
     try:
         return len(base64.b64decode(data, validate=True))
     except (binascii.Error, ValueError):

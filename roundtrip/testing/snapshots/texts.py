@@ -1,40 +1,167 @@
-"""The texts that snapshots hold."""
+"""Write a call, or its JSON-RPC messages, as a text that is the same for each equal run."""
 
-from collections.abc import Collection
-from typing import Final
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
 from mcp_types import ElicitResult
 
-from roundtrip.testing.conversations import Conversation
+from roundtrip.safe_text import printable
+from roundtrip.testing.conversations import Conversation, Message
 from roundtrip.testing.snapshots.placeholders import Placeholders
 from roundtrip.testing.snapshots.redaction import SnapshotRedaction
-from roundtrip.testing.snapshots.sifting import Sieve
-from roundtrip.testing.snapshots.story import story_of
-from roundtrip.testing.snapshots.wire import redacted, states_in, text_of_wire
+from roundtrip.testing.snapshots.story import bytes_in, story_of
 from roundtrip.testing.snapshots.wording import text_of
 
-__all__ = ["call_text", "wire_text"]
+__all__ = ["Sieve", "call_text", "wire_text"]
+
+_Path = tuple[tuple[Any, Any], ...]
+
+_OTHER_SIDE: Final = {"client": "server", "server": "client"}
+_NUMBERED_FIELDS: Final = {"requestState": "token", "elicitationId": "id", "progressToken": "progress"}
+_INFO_FIELDS: Final = ("clientInfo", "serverInfo")
+_DATA_FIELDS: Final = ("data", "blob")
+
+
+@dataclass(frozen=True, slots=True)
+class Sieve:
+    """syrupy's `exclude=`, `include=` and `matcher=`, with the same effect as on JSON snapshots."""
+
+    exclude: Callable[..., bool] | None = None
+    include: Callable[..., bool] | None = None
+    matcher: Callable[..., Any] | None = None
+
+    def over(self, value: Any, path: _Path = ()) -> Any:
+        """Return a value without the excluded parts, and with the matcher's replacements."""
+        if self.matcher is not None:
+            value = self.matcher(data=value, path=path)
+        if isinstance(value, Mapping):
+            items = cast("Mapping[Any, Any]", value).items()
+            return {name: self.over(item, _within(path, name, item)) for name, item in items if self._keeps(name, path)}
+        if isinstance(value, list):
+            return [self.over(item, _within(path, place, item)) for place, item in enumerate(cast("list[Any]", value))]
+        return value
+
+    def _keeps(self, name: Any, path: _Path) -> bool:
+        if self.exclude is not None and self.exclude(prop=name, path=path):
+            return False
+        return self.include is None or self.include(prop=name, path=path)
+
+
+def _within(path: _Path, name: object, value: object) -> _Path:
+    return (*path, (name, type(value)))
+
+
+def _states_in(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name, item in cast("Mapping[str, Any]", value).items():
+            if name == "requestState" and isinstance(item, str):
+                yield item
+            else:
+                yield from _states_in(item)
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _states_in(item)
+
+
+def _without_changes(value: Any, placeholders: Placeholders) -> Any:
+    """Replace the parts of a message that change with each run or each version of the SDK."""
+    if isinstance(value, list):
+        return [_without_changes(item, placeholders) for item in cast("list[Any]", value)]
+    if not isinstance(value, Mapping):
+        return placeholders.over(value)
+    told: dict[str, Any] = {}
+    for name, item in cast("Mapping[Any, Any]", value).items():
+        if name in _NUMBERED_FIELDS and isinstance(item, str | int):
+            told[name] = placeholders.number(_NUMBERED_FIELDS[name], str(item))
+        elif str(name).rpartition("/")[2] in _INFO_FIELDS and isinstance(item, Mapping):
+            info = cast("Mapping[str, Any]", item)
+            told[name] = {part: "<version>" if part == "version" else of_it for part, of_it in info.items()}
+        elif name in _DATA_FIELDS and isinstance(item, str) and "mimeType" in value and bytes_in(item) is not None:
+            told[name] = f"<{bytes_in(item)} bytes>"
+        else:
+            told[placeholders.over(name)] = _without_changes(item, placeholders)
+    return told
+
+
+def _redacted(
+    messages: Sequence[Message], redaction: SnapshotRedaction, *, tool: str, hidden: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """Omit the values of users' fields, and all listed tools but the called one.
+
+    Fields of the protocol stay. Questions with a message in `hidden` are redacted with their answers, as the live era
+    has no names for them.
+    """
+    ids = {
+        message["id"]
+        for sender, message in messages
+        if sender == "server" and "id" in message and _message_of(message) in hidden
+    }
+    out: list[dict[str, Any]] = []
+    for sender, message in messages:
+        hides_all = message.get("id") in ids and (sender == "server") == ("method" in message)
+        without = _without(_with_one_tool(message, tool), redaction, hides_all=hides_all)
+        envelope = ("jsonrpc", "method", "id")
+        out.append({name: item if name in envelope else redaction.texts(item) for name, item in without.items()})
+    return out
+
+
+def _message_of(message: Mapping[str, Any]) -> Any:
+    params: Any = message.get("params")
+    return cast("dict[str, Any]", params).get("message") if isinstance(params, dict) else None
+
+
+def _with_one_tool(message: dict[str, Any], tool: str) -> dict[str, Any]:
+    result: Any = message.get("result")
+    tools: Any = cast("dict[str, Any]", result).get("tools") if isinstance(result, dict) else None
+    if not isinstance(tools, list):
+        return message
+    kept = [one for one in cast("list[dict[str, Any]]", tools) if one.get("name") == tool]
+    return {**message, "result": {**result, "tools": kept}}
+
+
+def _without(value: Any, redaction: SnapshotRedaction, *, hides_all: bool = False) -> Any:
+    if isinstance(value, list):
+        return [_without(item, redaction, hides_all=hides_all) for item in cast("list[Any]", value)]
+    if not isinstance(value, Mapping):
+        return value
+    told: dict[str, Any] = {}
+    for name, item in cast("Mapping[str, Any]", value).items():
+        if name in ("inputRequests", "inputResponses") and isinstance(item, Mapping):
+            asked = cast("Mapping[str, Any]", item)
+            told[name] = {key: _without(asked[key], redaction, hides_all=redaction.hides(key)) for key in asked}
+        elif name == "properties" and isinstance(item, Mapping):
+            told[name] = redaction.form(cast("Mapping[str, Any]", item), hides_all=hides_all)
+        elif name in ("arguments", "structuredContent", "content") and isinstance(item, Mapping):
+            data = cast("Mapping[str, Any]", item)
+            told[name] = {key: redaction.held(data[key]) for key in data} if hides_all else redaction.data(data)
+        else:
+            told[name] = _without(item, redaction, hides_all=hides_all)
+    return told
+
 
 _ALL: Final = Sieve()
 
 
 def call_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sieve = _ALL) -> str:
-    """A call as a readable text, the same for every run that went the same way.
+    """Return a call as a readable text, the same for each equal run.
 
     Args:
-        call: What came of it.
-        redacting: Names of fields whose values are left out, wherever they are.
-        sieve: What to leave out besides.
+        call: The call.
+        redacting: Names of fields whose values are omitted, at any depth.
+        sieve: Other parts to omit or replace.
     """
     story = sieve.over(story_of(call, SnapshotRedaction(redacting)))
     return text_of(Placeholders(call.tokens, said=_said(call)).over(story))
 
 
 def wire_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sieve = _ALL) -> str:
-    """Every JSON-RPC message of a call, the same for every run that went the same way; as `call_text`.
+    """Return every JSON-RPC message of a call, the same for each equal run; arguments as for `call_text`.
 
-    Besides what `Placeholders` says, these are replaced: request states, ids of pages and progress tokens by a number,
-    versions of client and server, and the bytes of images by their size. Lists of tools have only the one called.
+    `Placeholders` lists the replaced values. Request states, ids of pages and progress tokens are also numbered, bytes
+    of images are replaced by their size, and versions of client and server are omitted. Lists of tools contain only
+    the called tool.
 
     Raises:
         ValueError: The messages were not kept.
@@ -43,13 +170,17 @@ def wire_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sie
         raise ValueError("the messages of this call were not kept: take the fixture wire_snapshot, or User(wired=True)")
     redaction = SnapshotRedaction(redacting)
     hidden = {question.message for question in call.questions if redaction.hides(question.key)}
-    messages = sieve.over(redacted(call.messages, redaction, tool=call.first.name, hidden=hidden))
-    placeholders = Placeholders(states_in(call.messages), said=_said(call))
-    return text_of_wire([sender for sender, _ in call.messages], messages, placeholders)
+    messages = sieve.over(_redacted(call.messages, redaction, tool=call.first.name, hidden=hidden))
+    placeholders = Placeholders(_states_in([message for _, message in call.messages]), said=_said(call))
+    parts: list[str] = []
+    for (sender, _), message in zip(call.messages, messages, strict=True):
+        text = json.dumps(_without_changes(message, placeholders), indent=2, ensure_ascii=False, default=repr)
+        parts.append(f"{sender} -> {_OTHER_SIDE[sender]}\n{printable(text, keep_newlines=True)}\n")
+    return "\n".join(parts)
 
 
 def _said(call: Conversation) -> list[object]:
-    """What the test itself has written, and so does not change."""
+    """Return the values that the test wrote itself, which do not change."""
     answers = [question.answer for question in call.questions]
     contents = [answer.content for answer in answers if isinstance(answer, ElicitResult)]
     return [call.first.name, call.first.arguments, *contents]

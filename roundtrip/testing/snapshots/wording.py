@@ -1,24 +1,42 @@
-"""A told call as text: made for who reads the difference between two of them."""
+"""Write a story as text whose differences are easy to read."""
 
 import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from roundtrip.client.fields import FieldChoice, FieldKind, FormField
+from roundtrip.client.forms import fields_of
 from roundtrip.safe_text import printable
-from roundtrip.testing.snapshots.fields import worded
 from roundtrip.testing.snapshots.redaction import REDACTED
 from roundtrip.testing.snapshots.story import Story
 
-__all__ = ["text_of"]
+__all__ = ["text_of", "worded"]
 
-_LONGEST: Final = 88
-"""Characters of a list that stands on one line."""
+
+_MAX_LIST_CHARS: Final = 88
+"""The longest list, or choices, on one line."""
 _PLAIN_NAME: Final = re.compile(r"[^\s\"](?:[^\n\"]*[^\s\":])?")
+Worded = tuple[str, list[str], str | None]
+"""A field's rules, its choices if they need lines of their own, and its description."""
+_KNOWN_KEYWORDS: Final = frozenset({
+    "type", "title", "description", "default", "enum", "enumNames", "oneOf", "anyOf", "items", "minimum", "maximum",
+    "minLength", "maxLength", "minItems", "maxItems",
+})  # fmt: skip
+_KINDS: Final = {
+    FieldKind.TEXT: "text",
+    FieldKind.WHOLE: "integer",
+    FieldKind.NUMBER: "number",
+    FieldKind.YES_NO: "yes or no",
+    FieldKind.ONE: "one of",
+    FieldKind.SEVERAL: "any of",
+    FieldKind.JSON: "JSON",
+}
+_UNITS: Final = {FieldKind.TEXT: " characters", FieldKind.SEVERAL: " of them"}
 
 
 def text_of(story: Story) -> str:
-    """The text of a call; parts that were left out of it are not told."""
+    """Return the text of a story, whose parts may be missing."""
     return _Page(story).text()
 
 
@@ -45,7 +63,7 @@ class _Page:
 
     def _line(self, text: str, depth: int = 0) -> None:
         spaces = len(text) - len(text.rstrip(" "))
-        # Editors take them away, and nobody sees them.
+        # Editors remove trailing spaces, and readers do not see them.
         text = text[: len(text) - spaces] + r"\x20" * spaces
         self._lines.append("  " * depth + text)
 
@@ -163,7 +181,7 @@ class _Page:
             self._line(_inline(value), depth)
 
     def _values(self, values: Any, depth: int) -> None:
-        """The names and values of a mapping, or the items of a list, one below the other."""
+        """Write the names and values of a mapping, or the items of a list, one per line."""
         if isinstance(values, Mapping):
             for name, value in cast("Mapping[Any, Any]", values).items():
                 self._value(f"{_name(name)}:", value, depth)
@@ -185,12 +203,12 @@ class _Page:
 
 
 def _is_short(value: Any) -> bool:
-    """Whether a list may stand on one line; mappings never do, as their parts change one by one."""
+    """Return True for a list that fits on one line. Mappings never do, as their parts change one by one."""
     if not isinstance(value, list):
         return False
     items = cast("list[Any]", value)
     has_parts = any(isinstance(item, Mapping | list) or (isinstance(item, str) and "\n" in item) for item in items)
-    return not has_parts and len(_inline(items)) <= _LONGEST
+    return not has_parts and len(_inline(items)) <= _MAX_LIST_CHARS
 
 
 def _inline(value: Any) -> str:
@@ -200,7 +218,7 @@ def _inline(value: Any) -> str:
         return f"[{', '.join(_inline(item) for item in cast('list[Any]', value))}]"
     if value is None or isinstance(value, str | int | float) or (isinstance(value, Mapping) and not value):
         return printable(json.dumps(value, ensure_ascii=False))
-    # A matcher may put anything in.
+    # A matcher may insert any object.
     return printable(repr(cast("object", value)))
 
 
@@ -215,3 +233,66 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _list(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def worded(name: str, shape: Any, *, required: bool) -> Worded:
+    """Describe a field of a form: `copies: integer, 1 to 10, default 1, optional`."""
+    schema = {"properties": {name: shape}, "required": [name] if required else []}
+    (field,) = fields_of(schema)
+    parts: Mapping[str, Any] = cast("Mapping[str, Any]", shape) if isinstance(shape, Mapping) else {}
+    choices = [_choice(choice) for choice in field.choices]
+    takes = [*_kind(field, parts, choices), *_bounds(field), *_title(field)]
+    if field.has_default:
+        takes.append(f"default {_json(field.default)}")
+    if not required:
+        takes.append("optional")
+    others = [word for word in parts if word not in _KNOWN_KEYWORDS and word != "format"]
+    takes += [f"{word} {_json(parts[word])}" for word in others]
+    return ", ".join(takes), choices if _need_lines(choices) else [], field.description
+
+
+def _need_lines(choices: list[str]) -> bool:
+    return len(" | ".join(choices)) > _MAX_LIST_CHARS
+
+
+def _kind(field: FormField, parts: Mapping[str, Any], choices: list[str]) -> list[str]:
+    if REDACTED in (parts.get("enum"), parts.get("oneOf"), parts.get("anyOf"), parts.get("items")):
+        return [f"one of {REDACTED}"]
+    if field.kind in (FieldKind.ONE, FieldKind.SEVERAL):
+        if _need_lines(choices):
+            return [_KINDS[field.kind]]
+        listed = " | ".join(choices)
+        return [listed if field.kind is FieldKind.ONE else f"any of {listed}"]
+    if field.kind is FieldKind.JSON and parts:
+        kind = parts.get("type", parts.get("anyOf", "JSON"))
+        return [kind if isinstance(kind, str) else _json(kind)]
+    given = parts.get("format")
+    return [given if isinstance(given, str) else _KINDS[field.kind]]
+
+
+def _bounds(field: FormField) -> list[str]:
+    unit = _UNITS.get(field.kind, "")
+    match (field.least, field.most):
+        case (None, None):
+            return []
+        case (least, None):
+            return [f"at least {_json(least)}{unit}"]
+        case (None, most):
+            return [f"at most {_json(most)}{unit}"]
+        case (least, most):
+            return [f"{_json(least)} to {_json(most)}{unit}"]
+
+
+def _title(field: FormField) -> list[str]:
+    # Pydantic derives a title from the name.
+    made = field.name.replace("_", " ").title()
+    return [] if field.title is None or field.title in (field.name, made) else [f"titled {_json(field.title)}"]
+
+
+def _choice(choice: FieldChoice) -> str:
+    value = _json(choice.value)
+    return value if choice.title == choice.value else f"{value} ({choice.title})"
+
+
+def _json(value: Any) -> str:
+    return REDACTED if value == REDACTED else json.dumps(value, ensure_ascii=False)

@@ -472,7 +472,7 @@ async def test_only_a_whole_conversation_is_written(era: Era, tmp_path: Path) ->
 
     with pytest.raises(Unrecordable, match="nothing was said"):
         await bookings()
-    with pytest.raises(Unrecordable, match="a recording is of one protocol, these were 2025-11-25 and 2026-07-28"):
+    with pytest.raises(Unrecordable, match="a recording has one protocol, these were 2025-11-25 and 2026-07-28"):
         await bookings(Era.RETRY, Era.LIVE)
     with pytest.raises(ZeroDivisionError):
         await bookings(era, error=ZeroDivisionError())

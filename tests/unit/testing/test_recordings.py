@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from roundtrip.testing.recordings import BrokenRecording, RecordedMessage, Unrecordable, replay
-from roundtrip.testing.recordings.differences import differences, significant
 from roundtrip.testing.recordings.document import Recording, Reply
-from roundtrip.testing.recordings.pairing import paired
+from roundtrip.testing.recordings.recorder import paired
+from roundtrip.testing.recordings.replaying import differences, significant
 
 Json = dict[str, Any]
 

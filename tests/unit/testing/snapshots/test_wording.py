@@ -13,8 +13,8 @@ from syrupy.matchers import path_type
 from roundtrip.questions.forms import form_of
 from roundtrip.testing import AskedQuestion, Conversation, Era, LegRequest
 from roundtrip.testing.snapshots import call_text
-from roundtrip.testing.snapshots.fields import worded
-from roundtrip.testing.snapshots.sifting import Sieve
+from roundtrip.testing.snapshots.texts import Sieve
+from roundtrip.testing.snapshots.wording import worded
 
 
 class Size(Enum):
