@@ -1,4 +1,4 @@
-"""Text of strangers, made safe to show on a terminal, and builds, spelled alike wherever one is shown."""
+"""Make untrusted text safe for a terminal, and write builds alike in every view."""
 
 import json
 import re
@@ -8,13 +8,13 @@ from typing import Final
 __all__ = ["build_text", "printable", "quoted"]
 
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Control, format (bidi overrides among them), surrogate, line and paragraph separator."""
+"""Categories of control, format (with bidi overrides), surrogate, line and paragraph separator characters."""
 
 _JOINERS: Final = "\u200c\u200d"
-"""Format characters that Persian and emoji are spelled with; they move no cursor and turn no text around."""
+"""Format characters of Persian and emoji, which neither move the cursor nor reverse text."""
 
 _BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Letters and symbols that show nothing: two texts with and without one look alike."""
+"""Letters and symbols without a glyph: texts with and without one look alike."""
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{13,}")
 _MAX_DIGEST_CHARS: Final = 12
@@ -22,7 +22,7 @@ _MAX_BUILD_CHARS: Final = 40
 
 
 def build_text(build: str | None) -> str:
-    """A build, as every view shows it: without quotes, a long digest by its beginning, and `-` where none is known."""
+    """Return a build for display: unquoted, a long digest truncated, and `-` for an unknown one."""
     if not build:
         return "-"
     if _DIGEST.fullmatch(build):
@@ -31,9 +31,9 @@ def build_text(build: str | None) -> str:
 
 
 def printable(text: str, *, keep_newlines: bool = False) -> str:
-    r"""The text with everything a terminal would obey, or not show, spelled out: an escape character becomes `\x1b`.
+    r"""Escape all characters that a terminal would obey or not show: an escape character becomes `\x1b`.
 
-    Line ends stay only if asked for, and then as `\n`.
+    Newlines stay only with `keep_newlines`, and then as `\n`.
     """
     if text.isprintable() and (text.isascii() or _BLANK.isdisjoint(text)):
         return text
@@ -43,7 +43,7 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""The text between double quotes, as JSON has it: no text can end its own quotes, or turn around what follows."""
+    r"""Return the text in double quotes, as in JSON: it can neither end its quotes nor reverse the text after it."""
     return printable(json.dumps(text, ensure_ascii=False))
 
 

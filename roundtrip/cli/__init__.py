@@ -1,6 +1,6 @@
 """The `roundtrip` command. Each sub-command is one module with a `COMMAND`; `main` lists them.
 
-A module is imported when its sub-command is chosen, so that help and mistakes are told without waiting for the others.
+Choosing a sub-command imports its module, so that help and mistakes do not wait for the others.
 """
 
 import os
@@ -17,13 +17,13 @@ __all__ = ["main"]
 
 _COMMANDS: Final = {
     "call": "call a tool from the terminal, and answer what it asks",
-    "check": "hold recorded calls against the code as it is now",
+    "check": "compare recorded calls with the present code",
     "demo": "watch one call hop between instances that share only a key",
-    "doctor": "check whether the instances of a service fit together",
-    "graph": "draw the machine, or what a server's tools depend on",
-    "keys": "make the keys of a server, and replace them while calls go on",
+    "doctor": "check that the instances of a service fit together",
+    "graph": "draw the state machine, or the dependencies of a server's tools",
+    "keys": "make the keys of a server, and replace them without losing calls",
     "serve": "serve over HTTP, with one process or several",
-    "trace": "see what happened to calls, and why",
+    "trace": "look at recorded calls, and explain them",
 }
 
 _INTERRUPTED = 130
@@ -31,10 +31,10 @@ _PIPE_CLOSED = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with some arguments, by default the process's own, and give its exit code.
+    """Run the command with arguments, by default those of the process, and return its exit code.
 
     Raises:
-        SystemExit: The arguments are wrong, or only help was asked for.
+        SystemExit: The arguments are wrong, or only request help.
     """
     parser = OptionsAnywhere(prog="roundtrip", description="Look at, and try out, MCP servers that ask.")
     parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
@@ -52,13 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # Whoever read along has seen enough (`| head`). What is still buffered must not fail at exit again.
+        # The reader has left (`| head`). The rest of the buffer must not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _PIPE_CLOSED
 
 
 class _Version(Action):
-    """Looks the version up only where it is asked for: that takes longer than all else."""
+    """Action that looks the version up on demand only, as that is slow."""
 
     def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: Any = None) -> None:
         from importlib.metadata import version

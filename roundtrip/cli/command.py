@@ -1,4 +1,4 @@
-"""What a sub-command is made of, how it is found, and how it fails."""
+"""Sub-commands: their parts, lookup and failure."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
@@ -9,27 +9,27 @@ __all__ = ["Command", "CommandFailed", "command_in", "prepare"]
 
 
 class Command(NamedTuple):
-    """One sub-command: which arguments it takes, and what it does with them."""
+    """One sub-command: its arguments, and the function that runs it."""
 
     description: str
     configure: Callable[[ArgumentParser], None]
     run: Callable[[Namespace], int]
-    """Gives the exit code."""
+    """Function that returns the exit code."""
 
 
 class CommandFailed(Exception):
-    """The command cannot do what it was told; the message says why, and what would help."""
+    """A command that cannot be carried out; the message has the reason and the fix."""
 
     exit_code = 2
 
 
 def command_in(module: str) -> Command:
-    """The `COMMAND` of a module, which is imported for it."""
+    """Import a module and return its `COMMAND`."""
     return import_module(module).COMMAND
 
 
 def prepare(parser: ArgumentParser, *, module: str) -> None:
-    """Have a parser take the arguments of the command in a module."""
+    """Add the arguments of a module's command to a parser."""
     command = command_in(module)
     parser.description = command.description
     command.configure(parser)

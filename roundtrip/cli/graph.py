@@ -1,4 +1,4 @@
-"""`roundtrip graph`: draw the machine, or what a server's tools depend on."""
+"""`roundtrip graph`: draw the state machine, or the dependencies of a server's tools."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -21,9 +21,7 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("tool", nargs="?", metavar="TOOL", help="one tool of it; by default all of them")
     parser.add_argument("--format", choices=_FORMATS, default=_FORMATS[0], help="default: %(default)s")
     parser.add_argument("--output", metavar="FILE", help="write it to a file instead of printing it")
-    parser.add_argument(
-        "--call", metavar="ID", help="draw the machine with the way of this call, and where it stands, marked"
-    )
+    parser.add_argument("--call", metavar="ID", help="draw the machine with the path and the state of this call marked")
     parser.add_argument(
         "--trace",
         dest="files",
@@ -61,7 +59,7 @@ def _draw_call(arguments: Namespace, format: "Format") -> str:
     from roundtrip.trace.drawings.machine import CallPath, draw_machine
 
     if arguments.target is not None:
-        raise CommandFailed("--call marks the way of a call through the machine; leave MODULE:SERVER out")
+        raise CommandFailed("--call marks the path of a call through the machine; leave MODULE:SERVER out")
     call = find_call(load(arguments), arguments.call)
     title = f"Call {printable(call.id)} of {printable(call.tool)}: {call.state}"
     return draw_machine(format, CallPath(call.visited, call.state), title=title)
@@ -85,8 +83,8 @@ def _draw(target: str | None, tool: str | None, format: "Format") -> str:
 
 COMMAND = Command(
     description=(
-        "Without arguments, draw the states and events of every call. With a server, draw which functions fill the "
-        "parameters of its tools, and which of them ask. With --call, mark the way of a recorded call."
+        "Without arguments, draw the states and events of every call. With a server, draw the functions that fill the "
+        "parameters of its tools, and mark those that ask. With --call, mark the path of a recorded call."
     ),
     configure=_configure,
     run=_run,

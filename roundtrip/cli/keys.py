@@ -1,4 +1,4 @@
-"""`roundtrip keys`: make the keys of a server, and replace them while calls go on."""
+"""`roundtrip keys`: make the keys of a server, and replace them without losing calls."""
 
 import contextlib
 import os
@@ -18,17 +18,16 @@ __all__ = ["COMMAND"]
 
 _KEY_BYTES: Final = 32
 _MAX_AGE: Final = 3600.0
-_LONGEST: Final = 10 * 366 * 86400.0
 _MODE: Final = 0o600
 _DONE: Final = {Role.SIGNS: "signs", Role.NEXT: "verifies, and will sign", Role.FORMER: "verifies what it has signed"}
 
 _DESCRIPTION: Final = f"""\
-Make the keys of a server, and replace them while calls go on. All instances of a service have the same keys, from the
-environment: {KEYS_VARIABLE} lists them, newest first, with commas, or {KEY_FILE_VARIABLE} names a file."""
+Make the keys of a server, and replace them without losing calls. All instances of a service have the same keys, from
+the environment: {KEYS_VARIABLE} lists them, newest first, with commas, or {KEY_FILE_VARIABLE} names a file."""
 
 _MORE: Final = """\
 rotation:
-  `rotate` goes one step further each time it is run, and tells which:
+  `rotate` takes the next step each time it runs, and prints it:
     1  adds a key, which verifies only         roll the file out to all instances, and run it again
     2  lets it sign; the old one verifies      roll the file out to all instances, and wait for --max-age
     3  drops the old one                       roll the file out to all instances
@@ -43,12 +42,12 @@ def _configure(parser: ArgumentParser) -> None:
     parser.epilog = _MORE
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
     new = actions.add_parser("new", help="make a key", description="Make a key, in a new file that its owner can read.")
-    new.add_argument("file", nargs="?", metavar="FILE", help="where to; a file that exists is left alone")
+    new.add_argument("file", nargs="?", metavar="FILE", help="the new file; an existing one is not changed")
     new.add_argument("--print", action="store_true", help=f"print a key, for {KEYS_VARIABLE}, instead")
     rotate = actions.add_parser(
         "rotate",
-        help="go one step further in replacing the key",
-        description="Go one step further in replacing the key: add another, let it sign, drop the old one.",
+        help="take the next step of replacing the key",
+        description="Take the next step of replacing the key: add a new one, let it sign, drop the old one.",
     )
     rotate.add_argument("file", metavar="FILE", help="the key file")
     rotate.add_argument(
@@ -56,16 +55,14 @@ def _configure(parser: ArgumentParser) -> None:
         type=seconds,
         default=_MAX_AGE,
         metavar="SECONDS",
-        help="the longest max_age of the server and its tools: until then a call may bring a token that the old key "
-        "has signed, which is therefore not dropped; default: %(default)g",
+        help="the longest max_age of the server and its tools: for that long, calls may bring tokens that the old key "
+        "signed, so it is not dropped; default: %(default)g",
     )
     rotate.add_argument(
-        "--step", type=int, choices=(1, 2, 3), help="refuse to take any other; for scripts, which may run twice"
+        "--step", type=int, choices=(1, 2, 3), help="take no other step than this; for scripts, which may run twice"
     )
-    rotate.add_argument("--force", action="store_true", help="drop the old key all the same; such calls are lost")
-    show = actions.add_parser(
-        "show", help="tell which keys there are", description="Tell which keys there are, and nothing secret of them."
-    )
+    rotate.add_argument("--force", action="store_true", help="drop the old key anyway; such calls are lost")
+    show = actions.add_parser("show", help="list the keys", description="List the keys without revealing them.")
     show.add_argument("file", metavar="FILE", help="the key file")
 
 
@@ -79,10 +76,10 @@ def _run(arguments: Namespace) -> int:
     with _alone_with(path):
         keys = _read(path)
         if arguments.step not in (None, step := _next_step(keys)):
-            raise CommandFailed(f"step {arguments.step} was asked for, and it is step {step} that comes next")
-        further, told = _further(keys, now=_now(), max_age=arguments.max_age, force=arguments.force)
+            raise CommandFailed(f"--step {arguments.step} must be the next step, which is {step}")
+        further, report = _further(keys, now=_now(), max_age=arguments.max_age, force=arguments.force)
         _replace(path, further.text())
-    print(told)
+    print(report)
     _show(further)
     return 0
 
@@ -96,17 +93,17 @@ def _read(path: Path) -> KeyFile:
 
 @contextlib.contextmanager
 def _alone_with(path: Path) -> Generator[None]:
-    """Keep others from rotating at the same time: of two new keys, one would be lost, or sign before it is known.
+    """Prevent two rotations at once: one of two new keys would be lost, or sign before all instances know it.
 
     Raises:
-        CommandFailed: Another does.
+        CommandFailed: Another rotation is running.
     """
     try:
         import fcntl
     except ImportError:  # not on Windows
         yield
         return
-    # The folder, as the file is replaced.
+    # Lock the folder, as the file itself is replaced.
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             descriptor = os.open(path.resolve().parent, os.O_RDONLY)
@@ -114,7 +111,9 @@ def _alone_with(path: Path) -> Generator[None]:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise CommandFailed(f"another `rotate` is at {str(path)!r}, or at its neighbour; see `show`") from None
+                raise CommandFailed(
+                    f"another `rotate` is changing {str(path)!r} or a file beside it; see `show`"
+                ) from None
         yield
 
 
@@ -128,14 +127,14 @@ def _new(arguments: Namespace) -> int:
     path = Path(arguments.file)
     content = KeyFile(RoledKey(Role.SIGNS, key, _now())).text()
     try:
-        # Whole or not at all, and never in place of another: a link fails where there is something.
+        # Write all or nothing, and never over another file: a link fails if the name exists.
         temporary = _written(path, content, mode=_MODE)
         try:
             os.link(temporary, path)
         finally:
             temporary.unlink()
     except FileExistsError as error:
-        raise CommandFailed(f"{str(path)!r} exists, and is left alone; replace its key with: rotate") from error
+        raise CommandFailed(f"{str(path)!r} exists, and was not changed; replace its key with: rotate") from error
     except OSError as error:
         raise CommandFailed(f"{str(path)!r} cannot be written: {error.strerror}") from error
     print(f"Wrote a key to {path}. Give it to every instance: {KEY_FILE_VARIABLE}={path}")
@@ -143,17 +142,17 @@ def _new(arguments: Namespace) -> int:
 
 
 def _next_step(keys: KeyFile) -> int:
-    """Which of the three steps of a rotation comes next."""
+    """Return the next of the three steps of a rotation."""
     if keys.other is None:
         return 1
     return 2 if keys.other.role is Role.NEXT else 3
 
 
 def _further(keys: KeyFile, *, now: datetime, max_age: float, force: bool) -> tuple[KeyFile, str]:
-    """The next step of the rotation, and what to tell of it.
+    """Take the next step of the rotation; return the keys and a report.
 
     Raises:
-        CommandFailed: It is too early for that.
+        CommandFailed: It is too early for the step.
     """
     signs, other = keys.signs, keys.other
     if other is None:
@@ -170,8 +169,8 @@ def _further(keys: KeyFile, *, now: datetime, max_age: float, force: bool) -> tu
     left = (other.since + timedelta(seconds=max_age) - now).total_seconds()
     if left > 0 and not force:
         raise CommandFailed(
-            f"it is too early to drop the old key: calls may still bring tokens that it has signed, for {left:.0f} s "
-            "after its place was taken. Wait, or say --max-age if calls do not live so long, or --force to lose them"
+            f"it is too early to drop the old key: calls may bring tokens that it signed for another {left:.0f} s. "
+            "Wait, or pass --max-age if calls do not live so long, or --force to lose them"
         )
     return KeyFile(signs), (
         "Step 3 of 3: dropped the old key.\nRoll the file out to all instances. The rotation is complete."
@@ -192,19 +191,19 @@ def _now() -> datetime:
 
 
 def _replace(path: Path, content: str) -> None:
-    """Put another content in the place of a file's, whole or not at all.
+    """Replace the content of a file, all or nothing.
 
     Raises:
-        CommandFailed: It cannot be written.
+        CommandFailed: The file cannot be written.
     """
-    # What a link points to is replaced, not the link.
+    # Replace the target of a link, not the link.
     path = path.resolve()
     try:
         before = path.stat()
         temporary = _written(path, content, mode=stat.S_IMODE(before.st_mode))
         try:
             if os.name == "posix" and (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
-                # The service may be another user, and would find a file that it cannot read.
+                # The service may run as another user, who must still be able to read the file.
                 os.chown(temporary, before.st_uid, before.st_gid)
             temporary.replace(path)
         except OSError:
@@ -216,7 +215,7 @@ def _replace(path: Path, content: str) -> None:
 
 
 def _written(path: Path, content: str, *, mode: int) -> Path:
-    """A file next to another, with some content, and on the disk."""
+    """Write a temporary file beside another, synced to disk, and return its path."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -231,7 +230,7 @@ def _written(path: Path, content: str, *, mode: int) -> Path:
 
 
 def _sync_folder(folder: Path) -> None:
-    # Not every file system lets a folder be written through; the file is.
+    # Not every file system can sync a folder; the file itself is synced.
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

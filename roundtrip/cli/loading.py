@@ -1,4 +1,4 @@
-"""Finding the server that a command line names as `MODULE:SERVER`."""
+"""Find the server that a command line names as `MODULE:SERVER`."""
 
 import importlib
 import importlib.util
@@ -23,10 +23,10 @@ TARGET_HELP: Final = (
 
 
 def load_server(target: str) -> "Server[Any]":
-    """The server named by `MODULE:SERVER`, where MODULE is an import path or a file; a function is called for it.
+    """Load the server that `MODULE:SERVER` names: MODULE is an import path or a file, SERVER may be a function.
 
     Raises:
-        CommandFailed: There is no such module or server in it, or importing the module or making the server failed.
+        CommandFailed: The module or server is missing or fails.
     """
     from mcp.server import MCPServer
 
@@ -60,13 +60,15 @@ def _made(target: str, make: Callable[[], object]) -> object:
     try:
         inspect.signature(make).bind()
     except (TypeError, ValueError) as error:
-        raise CommandFailed(f"{target!r} has to be called with arguments; name a server, or what takes none") from error
+        raise CommandFailed(
+            f"{target!r} requires arguments; name a server, or a function without parameters"
+        ) from error
     if inspect.iscoroutinefunction(make):
         raise CommandFailed(f"{target!r} is an async function; name a server, or a plain function that makes one")
     try:
         return make()
     except (Exception, SystemExit) as error:
-        raise CommandFailed(f"{target!r} failed: {_told(error)}") from error
+        raise CommandFailed(f"{target!r} failed: {_error_text(error)}") from error
 
 
 def _is_file(name: str) -> bool:
@@ -78,12 +80,12 @@ def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # A module that is missing inside the one that was named is that module's failure.
+        # A module missing inside the named one is a failure of the named one.
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise CommandFailed(f"no module {name!r}; it is looked for here and on Python's path") from error
-        raise CommandFailed(f"importing {name!r} failed: {_told(error)}") from error
+            raise CommandFailed(f"no module {name!r}; it is searched here and on Python's path") from error
+        raise CommandFailed(f"importing {name!r} failed: {_error_text(error)}") from error
     except (Exception, SystemExit) as error:
-        raise CommandFailed(f"importing {name!r} failed: {_told(error)}") from error
+        raise CommandFailed(f"importing {name!r} failed: {_error_text(error)}") from error
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -93,7 +95,7 @@ def _import_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise CommandFailed(f"{str(path)!r} is not a Python file")
-    # As when it is run as a script: its neighbours can be imported.
+    # Neighbors of the file can be imported, as when it runs as a script.
     _make_importable(path.resolve().parent)
     module = importlib.util.module_from_spec(spec)
     # Annotations are evaluated in the module that `sys.modules` has under its name.
@@ -102,7 +104,7 @@ def _import_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise CommandFailed(f"importing {str(path)!r} failed: {_told(error)}") from error
+        raise CommandFailed(f"importing {str(path)!r} failed: {_error_text(error)}") from error
     return module
 
 
@@ -111,5 +113,5 @@ def _make_importable(folder: Path) -> None:
         sys.path.insert(0, str(folder))
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

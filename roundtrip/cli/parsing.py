@@ -1,4 +1,4 @@
-"""A parser of command lines that takes options anywhere and suggests the word that was meant; types of options."""
+"""Parser of command lines that accepts options anywhere and suggests corrections; types of options."""
 
 import math
 import sys
@@ -15,42 +15,42 @@ _LONGEST: Final = 10 * 365 * 86400.0
 
 
 def seconds(text: str) -> float:
-    """A number of seconds, which may be 0.
+    """Read a number of seconds, at least 0.
 
     Raises:
-        ArgumentTypeError: It is none.
+        ArgumentTypeError: The text is not such a number.
     """
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not 0 <= number <= _LONGEST:
-        raise ArgumentTypeError(f"{text!r} is no number of seconds up to ten years")
+        raise ArgumentTypeError(f"{text!r} must be a number of seconds from 0 to ten years")
     return number
 
 
 def positive_seconds(text: str) -> float:
-    """A number of seconds above 0.
+    """Read a number of seconds above 0.
 
     Raises:
-        ArgumentTypeError: It is none.
+        ArgumentTypeError: The text is not such a number.
     """
     number = seconds(text)
     if not number:
-        raise ArgumentTypeError(f"{text!r} is no time at all")
+        raise ArgumentTypeError(f"{text!r} must be greater than 0")
     return number
 
 
 def add_call(parser: ArgumentParser) -> None:
-    """Take the name of a call."""
+    """Add the argument for a call's id."""
     parser.add_argument(
         "call", metavar="ID", help="a call, the beginning of its name that no other call has, or `last` for the newest"
     )
 
 
 def add_files(parser: ArgumentParser) -> None:
-    """Take transcripts, named last."""
-    # Without a default argparse takes them for required where it tells what is missing.
+    """Add the arguments for transcripts, which come last."""
+    # Without a default, argparse lists them as required in its errors.
     parser.add_argument(
         "files",
         nargs="*",
@@ -61,19 +61,19 @@ def add_files(parser: ArgumentParser) -> None:
 
 
 def add_json(parser: ArgumentParser) -> None:
-    """Take `--json`."""
+    """Add `--json`."""
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def add_output(parser: ArgumentParser) -> None:
-    """Take `--output`."""
+    """Add `--output`."""
     parser.add_argument("--output", metavar="PATH", type=Path, help="write to this file, not to standard output")
 
 
 class OptionsAnywhere(ArgumentParser):
-    """Parser that takes options between positional arguments, and names the command or option that was meant.
+    """Parser that accepts options between positional arguments, and suggests corrections of commands and options.
 
-    A parser with sub-commands that is given nothing prints its help to standard error, and exits with 2.
+    A parser with sub-commands but without arguments prints its help to standard error, and exits with 2.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -83,18 +83,18 @@ class OptionsAnywhere(ArgumentParser):
         self._prepare: Callable[[ArgumentParser], None] | None = None
 
     def when_chosen(self, prepare: Callable[[ArgumentParser], None]) -> None:
-        """Take the arguments that `prepare` adds, which is called if there is anything to parse."""
+        """Call `prepare` to add the arguments once there is something to parse."""
         self._prepare = prepare
 
     def add_subparsers(self, **options: Any) -> Any:
-        """As argparse does. A parser with sub-commands leaves it to theirs."""
+        """Add sub-commands as argparse does, and leave intermixed options to their parsers."""
         self._apart = self._has_commands = True
         return super().add_subparsers(**options)
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        """Parse options and positional arguments apart, as `parse_intermixed_args` does for a whole command."""
+        """Parse options and positional arguments separately, as `parse_intermixed_args` does."""
         if self._prepare is not None:
             prepare, self._prepare = self._prepare, None
             prepare(self)
@@ -115,7 +115,7 @@ class OptionsAnywhere(ArgumentParser):
             finally:
                 self._apart = False
         if unknown and (self._has_commands or not self._apart):
-            # Left to the parser of the whole command, the usage shown would not be that of this one.
+            # The parser of the whole command would show its own usage instead of this one's.
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant_options(unknown)}")
         return parsed, unknown
 
@@ -127,20 +127,20 @@ class OptionsAnywhere(ArgumentParser):
             raise
 
     def _meant_options(self, unknown: Sequence[str]) -> str:
-        """End a complaint about options with the one that was meant; without dashes, as those are alike in all."""
+        """Return a suggestion for misspelled options, compared without their dashes."""
         spellings = [spelling[2:] for spelling in self._option_string_actions if spelling.startswith("--")]
         named = (word[2:].partition("=")[0] for word in unknown if word.startswith("--"))
         return next(filter(None, (_meant(word, spellings, dashes="--") for word in named)), "")
 
     def _is_unknown(self, word: str) -> bool:
-        """Return True for a long option that the parser does not take, in full or abbreviated."""
+        """Return True for a long option that the parser does not accept, in full or abbreviated."""
         name = word.partition("=")[0]
         return name.startswith("--") and not any(one.startswith(name) for one in self._option_string_actions)
 
 
 def _meant(word: str, known: Iterable[str], *, dashes: str = "") -> str:
-    """End a complaint about a word with the known one that is nearest to it, if one is near."""
-    # Only mistakes need it.
+    """Return a suggestion of the nearest known word, if one is near."""
+    # Imported for mistakes only.
     from difflib import get_close_matches
 
     near = get_close_matches(word, list(known), n=1)

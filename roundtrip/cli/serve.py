@@ -23,7 +23,7 @@ _WORKER: Final = "roundtrip.cli.serve_worker"
 _DESCRIPTION: Final = """\
 Serve a server over Streamable HTTP, with one process or several. Several processes share a port and the calls, so they
 have to share a key (ROUNDTRIP_KEYS, ROUNDTRIP_KEY_FILE; see `roundtrip keys`), and a ledger if tools run exactly once:
-they do not start otherwise."""
+otherwise they do not start."""
 
 _MORE: Final = """\
 settings:
@@ -32,9 +32,9 @@ settings:
   be repeated are allowed_hosts and allowed_origins: a list in the file, separated by commas in a variable.
 
   One response or a stream (--json-response): `auto` answers a request of 2026-07-28 that wants neither progress nor
-  log messages with one JSON body, which costs less, and streams all else. `always` drops progress and log messages,
-  and does not notice clients that leave. A JSON body sends no sign of life while a tool works: where a proxy
-  gives up on silent responses before your tools are done, say `never`.
+  log messages with one JSON body, which costs less, and streams all others. `always` drops progress and log
+  messages, and does not notice clients that leave. A JSON body sends nothing while a tool works: if a proxy
+  closes silent responses before your tools finish, use `never`.
 
 health:
   /health/live   200 as soon as the process serves
@@ -42,12 +42,12 @@ health:
                  cannot reach the ledger
 
 signals:
-  SIGTERM  be not ready for --drain seconds while still serving, then finish what is running, and exit with 0
-  SIGINT   finish what is running; a second one breaks it off
+  SIGTERM  report not ready for --drain seconds while still serving, finish running requests, and exit with 0
+  SIGINT   finish running requests; a second one aborts them
   SIGHUP   replace the workers one after another, with code and keys as they are now (several workers only)
 
 exit codes:
-  0  stopped by a signal        1  running requests were broken off        2  not started; standard error tells why"""
+  0  stopped by a signal        1  running requests were aborted        2  not started; standard error has the reason"""
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -86,8 +86,8 @@ def _configure(parser: ArgumentParser) -> None:
     add(
         "--show-errors",
         action=BooleanOptionalAction,
-        help="tell clients the texts of exceptions that tools do not catch, unless the server says itself whether "
-        "(mask_error_details=); default: no",
+        help="send clients the texts of uncaught exceptions, unless the server decides itself (mask_error_details=); "
+        "default: no",
     )
     add(
         "--limit-connections",
@@ -123,7 +123,7 @@ def _run(arguments: Namespace) -> int:
     except BadSettings as error:
         raise CommandFailed(str(error)) from error
     if hasattr(signal, "SIGHUP"):
-        # It should not end what is only about to start.
+        # Ignore SIGHUP while starting, which it would end.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if settings.sessions and settings.workers > 1:
         raise CommandFailed(
@@ -156,7 +156,7 @@ def _serve_alone(target: str, settings: "ServeSettings") -> int:
         signal.signal(signal.SIGHUP, _cannot_roll)
     ended = serve(server, settings, listening, on_ready=lambda: _announce(identity.name, settings, listening))
     if ended is Ended.NOT_BEGUN:
-        raise CommandFailed("the server could not be started; what it logged is above")
+        raise CommandFailed("the server could not be started; its log is above")
     return 0 if ended is Ended.IN_TIME else 1
 
 
@@ -164,7 +164,7 @@ def _cannot_roll(number: int, frame: FrameType | None) -> None:
     from roundtrip.serving.process import logger
 
     del number, frame
-    # Not printed: where the terminal has just gone, that would fail.
+    # Logged, not printed: printing fails if the terminal has just closed.
     logger.warning("a single worker cannot be replaced while it serves; see --workers")
 
 
@@ -212,14 +212,14 @@ def _announce(name: str, settings: "ServeSettings", listening: "socket.socket") 
 
 def _older_clients(settings: "ServeSettings") -> str:
     if settings.workers > 1:
-        why, cure = "several workers keep no sessions", "serve with --workers 1, several of those behind a balancer"
+        why, fix = "several workers keep no sessions", "serve with --workers 1, several of those behind a balancer"
     elif not settings.keeps_sessions:
-        why, cure = "--no-sessions keeps no sessions", "leave it out"
+        why, fix = "--no-sessions keeps no sessions", "leave it out"
     else:
-        why, cure = "--json-response always has no way back to them", "say --json-response auto"
+        why, fix = "--json-response always cannot carry questions", "use --json-response auto"
     return (
-        f"clients on 2025-11-25 and before, which most still are, cannot be asked, as {why}: a tool that asks them "
-        f"fails with an error, and each time is logged; to ask them, {cure}"
+        f"clients on 2025-11-25 and before, still the majority, cannot be asked, as {why}: a tool that asks them "
+        f"fails with an error, which is logged each time; to ask them, {fix}"
     )
 
 

@@ -1,4 +1,4 @@
-"""The program of a worker of `roundtrip serve`: TARGET SETTINGS CHANNEL SOCKET, the last two being descriptors."""
+"""Program of a worker of `roundtrip serve`: TARGET SETTINGS CHANNEL SOCKET, the last two being descriptors."""
 
 import socket
 import sys
@@ -11,7 +11,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Run the worker that the command line describes, and give its exit code."""
+    """Run the worker that the command line describes, and return its exit code."""
     target, settings, channel, listening = sys.argv[1:]
     return work(
         lambda: load_server(target),

@@ -1,4 +1,4 @@
-"""What a tool returns for people and models to see: images, sounds, files, and whole results."""
+"""Return values of tools for users and models: images, sounds, files, and whole results."""
 
 import base64
 from collections.abc import AsyncIterable, Awaitable, Iterable, Mapping
@@ -45,7 +45,7 @@ class Image(SdkImage):
     Args:
         path: The file, read when the result is sent; `~` is the home directory.
         data: The bytes instead. Without a `format` they are sent as PNG.
-        format: `png`, `jpg`, ... or a whole MIME type; by default the file's extension tells.
+        format: `png`, `jpg`, ... or a whole MIME type; by default from the file's extension.
         annotations: Hints for the client.
 
     Raises:
@@ -69,7 +69,7 @@ class Image(SdkImage):
     def to_image_content(
         self, mime_type: str | None = None, annotations: Annotations | Mapping[str, Any] | None = None
     ) -> ImageContent:
-        """The block that is sent. Arguments replace what the image says of itself."""
+        """Return the block to send. Arguments override those of the image."""
         return ImageContent(
             type="image",
             data=_encoded(self.path, self.data),
@@ -86,7 +86,7 @@ class Audio(SdkAudio):
     Args:
         path: The file, read when the result is sent; `~` is the home directory.
         data: The bytes instead. Without a `format` they are sent as WAV.
-        format: `wav`, `mp3`, ... or a whole MIME type; by default the file's extension tells.
+        format: `wav`, `mp3`, ... or a whole MIME type; by default from the file's extension.
         annotations: Hints for the client.
 
     Raises:
@@ -109,7 +109,7 @@ class Audio(SdkAudio):
     def to_audio_content(
         self, mime_type: str | None = None, annotations: Annotations | Mapping[str, Any] | None = None
     ) -> AudioContent:
-        """The block that is sent. Arguments replace what the sound says of itself."""
+        """Return the block to send. Arguments override those of the sound."""
         return AudioContent(
             type="audio",
             data=_encoded(self.path, self.data),
@@ -121,12 +121,12 @@ class Audio(SdkAudio):
 class File:
     """A file in a tool's result, sent whole as an embedded resource.
 
-    Its URI shows the client the file's own name, and nothing of the directories it lies in.
+    Its URI has the file's own name, without its directories.
 
     Args:
         path: The file, read when the result is sent; `~` is the home directory.
         data: The bytes instead.
-        format: `pdf`, `csv`, ... or a whole MIME type; by default the extension of the file or of the name tells.
+        format: `pdf`, `csv`, ... or a whole MIME type; by default from the extension of the file or name.
         name: The name to show in its URI, in place of the file's own.
         annotations: Hints for the client.
 
@@ -152,7 +152,7 @@ class File:
     def to_resource_content(
         self, mime_type: str | None = None, annotations: Annotations | Mapping[str, Any] | None = None
     ) -> EmbeddedResource:
-        """The block that is sent. Arguments replace what the file says of itself."""
+        """Return the block to send. Arguments override those of the file."""
         return _embedded(
             _encoded(self.path, self.data),
             name=self._shown_name(),
@@ -169,18 +169,18 @@ class File:
 
 
 class ToolResult:
-    """A tool's result as its author wants it sent, with nothing added.
+    """A tool's result, sent exactly as its author wrote it.
 
     Args:
-        content: What people and models see: text, a block, an `Image`, a list of those, or any value, as JSON text.
-            By default the structured content, as JSON text.
-        structured_content: What programs read.
-        meta: What the client's application may want to know about the call.
+        content: Content for users and models: text, a block, an `Image`, a list of those, or any value, as JSON
+            text. By default the structured content, as JSON text.
+        structured_content: Content for programs.
+        meta: Metadata for the client's application.
 
     Raises:
         ValueError: Neither content nor structured content is given.
-        TypeError: The structured content is no dict.
-        NotSendable: Something in it has no JSON form.
+        TypeError: The structured content is not a dict.
+        NotSendable: A value in it has no JSON form.
     """
 
     __slots__ = ("content", "meta", "structured_content")
@@ -195,8 +195,8 @@ class ToolResult:
             raise ValueError("a ToolResult needs content=, structured_content= or both; an empty one has content=[]")
         if structured_content is not None and not isinstance(cast("object", structured_content), dict):
             raise TypeError(
-                f"structured_content has to be a dict, not {type(structured_content).__name__}; "
-                "of a model pass model.model_dump(mode='json'), of a list {'items': [...]}"
+                f"structured_content must be a dict, got {type(structured_content).__name__}; "
+                "for a model pass model.model_dump(mode='json'), for a list {'items': [...]}"
             )
         self.structured_content: dict[str, Any] | None = (
             None if structured_content is None else as_json(structured_content)
@@ -205,7 +205,7 @@ class ToolResult:
         self.meta = meta
 
     def to_call_tool_result(self) -> CallToolResult:
-        """The result of the protocol."""
+        """Return the result as the protocol's model."""
         if self.structured_content is None:
             return CallToolResult(content=self.content, _meta=self.meta)
         return CallToolResult(content=self.content, structured_content=self.structured_content, _meta=self.meta)
@@ -215,7 +215,7 @@ _BYTES = (bytes, bytearray, memoryview)
 _DATA = frozenset((bool, int, float, str, dict))
 _BLOCKS: tuple[type, ...] = get_args(ContentBlock)
 CONTENT_TYPES: tuple[type, ...] = (*_BLOCKS, SdkImage, SdkAudio, File, ToolResult, *_BYTES)
-"""What is there to be seen and no data: a return annotation that mentions one gives no output schema."""
+"""Types of content, which is not data: a return annotation that mentions one gives no output schema."""
 
 
 _BLOCK_METHODS: dict[type, str] = {
@@ -226,10 +226,10 @@ _BLOCK_METHODS: dict[type, str] = {
 
 
 def as_blocks(value: Any) -> list[ContentBlock]:
-    """The content blocks of a value: of a list or tuple those of its items, of what is no content its JSON text.
+    """Return the content blocks of a value: those of each item for a list or tuple, JSON text for other data.
 
     Raises:
-        NotSendable: It has no JSON form.
+        NotSendable: The value has no JSON form.
     """
     if value is None:
         return []
@@ -249,7 +249,7 @@ def as_blocks(value: Any) -> list[ContentBlock]:
 
 
 def as_block(value: Any) -> ContentBlock | None:
-    """The block that an image, a sound, a file or bytes are sent as, or a block itself; None for anything else."""
+    """Return the block for an image, sound, file, bytes or block; None for other values."""
     # Each check below is slow on the SDK's models, and a list may have many items.
     if type(value) in _DATA:
         return None
@@ -269,10 +269,10 @@ def as_block(value: Any) -> ContentBlock | None:
 
 
 def as_text(value: Any) -> str:
-    """A value as JSON text, as the SDK writes it.
+    """Return a value as JSON text, as the SDK writes it.
 
     Raises:
-        NotSendable: It has no JSON form.
+        NotSendable: The value has no JSON form.
     """
     try:
         return pydantic_core.to_json(value, fallback=_stand_in, indent=2).decode()
@@ -281,13 +281,13 @@ def as_text(value: Any) -> str:
 
 
 def as_json(value: Any) -> Any:
-    """A value as JSON data.
+    """Return a value as JSON data.
 
     Raises:
-        NotSendable: It has no JSON form.
+        NotSendable: The value has no JSON form.
     """
     try:
-        # Not as null, which JSON has for it: the author would see it in the text and miss it in the data.
+        # Keep NaN and infinity, to reject them below: as null they would be in the text and missing in the data.
         data = pydantic_core.to_jsonable_python(value, fallback=_stand_in, inf_nan_mode="constants")
     except ValueError as error:
         raise unsendable(error) from error
@@ -296,7 +296,7 @@ def as_json(value: Any) -> Any:
 
 
 def _stand_in(value: Any) -> Any:
-    """What JSON shows for an object that it does not know."""
+    """Return the JSON form of an unknown object, or raise ValueError with advice."""
     for kind, method in _BLOCK_METHODS.items():
         if isinstance(value, kind):
             raise ValueError(
@@ -305,7 +305,7 @@ def _stand_in(value: Any) -> Any:
     if isinstance(value, ToolResult):
         raise ValueError("a ToolResult is a whole result; return it by itself")
     if isinstance(value, AsyncIterable | Awaitable):
-        raise ValueError(f"{type(cast('object', value)).__name__} has to be awaited; return what comes of it")
+        raise ValueError(f"{type(cast('object', value)).__name__} must be awaited; return its result")
     if is_marker(value):
         raise ValueError(
             f"{type(value).__name__} is a question, and a body that returns one asks nothing; write "
@@ -314,7 +314,7 @@ def _stand_in(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
     if type(value).__str__ is object.__str__:
-        # Its text would be its repr: an address in memory, or values that nobody meant to send.
+        # Its text would be its repr: an address in memory, or values not meant to be sent.
         kind = type(cast("object", value)).__qualname__
         raise ValueError(f"{kind} has none; return a dict, a dataclass or a model, or give it a __str__")
     return str(value)

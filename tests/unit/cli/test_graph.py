@@ -111,7 +111,7 @@ def test_a_function_is_called_for_the_server_that_it_makes(folder: Path, capsys:
     assert main(["graph", "graph_shop:make", "order", "--format", "text"]) == 0
     assert capsys.readouterr().out.startswith("order\n")
     for name, message in {
-        "of_keys": "has to be called with arguments",
+        "of_keys": "requires arguments",
         "later": "is an async function",
         "nothing": "returned something of type NoneType, not a roundtrip.Server; servers there: server",
         "broken": "failed: OSError: no shelf",

@@ -303,7 +303,7 @@ def test_a_whole_result_needs_content_or_structured_content() -> None:
 
 @pytest.mark.parametrize("wrong", [[1], "text", 3, Report(title="Q3")])
 def test_structured_content_has_to_be_a_dict(wrong: Any) -> None:
-    with pytest.raises(TypeError, match=r"structured_content has to be a dict, not \w+; .*model_dump"):
+    with pytest.raises(TypeError, match=r"structured_content must be a dict, got \w+; .*model_dump"):
         ToolResult(content="x", structured_content=wrong)
 
 

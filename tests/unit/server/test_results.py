@@ -278,7 +278,7 @@ async def later() -> AsyncIterator[int]:
     [
         ({"a": NOT_TEXT}, "bytes that are not UTF-8 text"),
         (Person(name="Ada", tags=[NOT_TEXT]), "bytes that are not UTF-8 text"),  # pyright: ignore[reportArgumentType]
-        (later(), "has to be awaited"),
+        (later(), "must be awaited"),
         ([{"a": ToolResult(content="x")}], "return it by itself"),
     ],
 )
