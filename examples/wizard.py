@@ -31,26 +31,26 @@ def quote(place: str, guests: int) -> int:
 @server.tool()
 async def book_holiday(ctx: Context) -> str:
     """Book a holiday together with the user."""
-    place = await ctx.ask("place", Elicit("Where would you like to go?", PLACES), unwrap=True)
+    place = await ctx.ask("place", "Where would you like to go?", PLACES)
 
     how_many = Elicit(f"How many of you go to the {place}?", Annotated[int, Field(ge=1, le=4)])
-    count: int = await ctx.ask("count", how_many, unwrap=True)
+    count: int = await ctx.ask("count", how_many)
 
     # A loop: each question needs a name of its own, and the number makes it one.
     guests: list[Guest] = []
     for number in range(1, count + 1):
         who = Elicit(f"Who is traveller {number} of {count}?", Guest)
-        guests.append(await ctx.ask(f"guest-{number}", who, unwrap=True))
+        guests.append(await ctx.ask(f"guest-{number}", who))
 
     # A branch: asked only where it matters.
     cot = False
     infants = [guest.name for guest in guests if guest.age < 3]
     if infants:
-        cot = await ctx.ask("cot", Elicit(f"A cot for {' and '.join(infants)}?", bool), unwrap=True)
+        cot = await ctx.ask("cot", f"A cot for {' and '.join(infants)}?", bool)
 
     # Without `step` each request would draw another price, and ask another question with it.
     price = await ctx.step("price", quote, place, count)
-    if not await ctx.ask("agree", Elicit(f"That will be {price} euros. Book it?", bool), unwrap=True):
+    if not await ctx.ask("agree", f"That will be {price} euros. Book it?", bool):
         return "Nothing is booked."
     names = ", ".join(guest.name for guest in guests)
     return f"Booked for {names}: the {place}, {'with' if cot else 'without'} a cot, {price} euros."

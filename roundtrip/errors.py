@@ -9,14 +9,14 @@
     ├── AnswerRejected       the user's answer was invalid too often
     │   └── GuessesSpent          the call sent more different answers than allowed
     ├── QuestionVolatile     a question that changes each time it is asked
-    ├── QuestionRefused      the user declined or cancelled, and the body wanted the value
+    ├── QuestionDeclined     the user declined or cancelled, and the body wanted the value
     ├── BodyMistake          a body asks in a way that cannot work
     │   ├── KeyUsedTwice          two questions or steps of one body share a name
     │   ├── QuestionsUnkeyed      two unnamed questions are pending at once
     │   ├── AskedTooLate          an asyncio task asks after its leg has ended
     │   ├── AskNotAwaited         a question was created and never awaited
     │   ├── UsedUnawaited         a question was used as if it were its answer
-    │   ├── OutcomeNotUnwrapped   an outcome was used as if it were its value
+    │   ├── OutcomeUsedAsValue    an outcome was used as if it were its value
     │   └── SuspensionSwallowed   a body caught the exception that ends its leg
     ├── CallOutlived         a live call still asks, or waits, after its maximum age
     ├── DependencyEndedCall  a cancel scope of a dependency cancelled the call
@@ -74,7 +74,7 @@ __all__ = [
     "LedgerUnavailable",
     "NotSendable",
     "OutcomeUnknown",
-    "QuestionRefused",
+    "QuestionDeclined",
     "QuestionVolatile",
     "QuestionsUnkeyed",
     "RejectionReason",
@@ -210,7 +210,7 @@ class QuestionVolatile(RoundtripError):
         self.changed = tuple(changed)
 
 
-class QuestionRefused(RoundtripError):
+class QuestionDeclined(RoundtripError):
     """The user declined or cancelled a question whose value a body wanted; let it propagate to end the call."""
 
     def __init__(self, key: str, action: str) -> None:
@@ -282,13 +282,13 @@ class UsedUnawaited(BodyMistake, AttributeError):
         self.what = what
 
 
-class OutcomeNotUnwrapped(BodyMistake):
+class OutcomeUsedAsValue(BodyMistake):
     """An outcome used as if it were the answered value."""
 
     def __init__(self, name: str, *, kind: str) -> None:
         super().__init__(
-            f"the outcome of a question has no {name!r}, got {kind}; ask with unwrap=True for the bare value, or look "
-            "at .action, and of an accepted one at .data"
+            f"the outcome of a question has no {name!r}, got {kind}; ask with ctx.ask for the bare value, or "
+            "look at .action, and of an accepted one at .data"
         )
         self.name = name
         self.kind = kind

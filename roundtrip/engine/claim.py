@@ -20,7 +20,7 @@ from roundtrip.errors import (
     CallTakenOver,
     CannotAsk,
     GuessUncounted,
-    QuestionRefused,
+    QuestionDeclined,
     ToolTimedOut,
 )
 from roundtrip.machine.call import Call
@@ -31,7 +31,7 @@ __all__ = ["Claim", "Recalled", "answers_digest", "record_outcome"]
 
 T = TypeVar("T")
 
-_ENDS_NO_CALL: Final = (QuestionRefused, CannotAsk, AnswerRejected, CallTakenOver, GuessUncounted)
+_ENDS_NO_CALL: Final = (QuestionDeclined, CannotAsk, AnswerRejected, CallTakenOver, GuessUncounted)
 """Errors that a body's questions raise: another answer, client or time may get further."""
 _DIGEST_BYTES: Final = 16
 _LAST_WORDS_SECONDS: Final = 15.0

@@ -10,7 +10,7 @@ from typing import Final, TypeVar, cast
 import anyio
 import anyio.lowlevel
 
-from roundtrip.errors import QuestionRefused, ToolTimedOut
+from roundtrip.errors import QuestionDeclined, ToolTimedOut
 from roundtrip.resolvers.cancelling import cancel_requests
 
 __all__ = [
@@ -38,7 +38,7 @@ class Revision(BaseException):
     """End of a run of a body whose user changed an earlier answer. The body runs again from its top."""
 
 
-_ENDINGS: Final = (QuestionRefused, Revision, Suspension)
+_ENDINGS: Final = (QuestionDeclined, Revision, Suspension)
 
 
 def verdict_on(raised: BaseException) -> BaseException:

@@ -27,10 +27,9 @@ from roundtrip.engine.interruptions import (
 from roundtrip.engine.leg import DONE, Authored, Declined, Finished, Leg, LegEnd, Suspended
 from roundtrip.engine.rounds import Rounds
 from roundtrip.engine.teardown import TeardownStack
-from roundtrip.errors import BodyMistake, CannotAsk, QuestionRefused, RoundtripError, ToolTimedOut
+from roundtrip.errors import BodyMistake, CannotAsk, QuestionDeclined, RoundtripError, ToolTimedOut
 from roundtrip.machine.call import Call
 from roundtrip.machine.facts import BodyBegan
-from roundtrip.machine.journal import Action
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
@@ -159,11 +158,11 @@ class LegRun:
             return end
         except Suspension:
             return self._suspend()
-        except (QuestionRefused, BaseExceptionGroup) as raised:
+        except (QuestionDeclined, BaseExceptionGroup) as raised:
             verdict = verdict_on(raised)
             if isinstance(verdict, Suspension):
                 return self._suspend()
-            if isinstance(verdict, QuestionRefused):
+            if isinstance(verdict, QuestionDeclined):
                 rounds.end_abandoned()
                 call.apply(Event.DECLINE, reason=str(verdict))
                 return Declined(str(verdict))
@@ -223,12 +222,11 @@ class LegRun:
         """Have the call confirmed.
 
         Raises:
-            QuestionRefused: The user did not accept.
+            QuestionDeclined: The user did not accept.
         """
         while (outcome := self.answers.settle((key,), marker)) is None:
             await self.rounds.ask([self.answers.open[key]])
-        if outcome.action is not Action.ACCEPT:
-            raise QuestionRefused(key, outcome.word)
+        outcome.require_value(key)
 
     async def _run_once(self, enter: Enter) -> Finished | Declined:
         """Resolve, and run the body."""

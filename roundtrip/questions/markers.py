@@ -22,7 +22,7 @@ from mcp_types import (
     Tool,
     ToolChoice,
 )
-from typing_extensions import TypedDict, TypeForm, TypeVar
+from typing_extensions import TypedDict, TypeForm, TypeVar, Unpack
 
 from roundtrip.questions.samples import instruction_for
 
@@ -31,11 +31,13 @@ __all__ = [
     "NOTHING",
     "Elicit",
     "ElicitUrl",
+    "FormOptions",
     "ListRoots",
     "Marker",
     "Otherwise",
     "Sample",
     "SampleOptions",
+    "Schema",
     "SdkElicit",
     "SdkListRoots",
     "SdkSample",
@@ -57,8 +59,19 @@ NOTHING = _Nothing.NOTHING
 Otherwise: TypeAlias = T | Callable[[], T | Awaitable[T]] | Literal[_Nothing.NOTHING]
 """What stands in for an answer that cannot be asked for."""
 
+Schema: TypeAlias = type[T] | Mapping[T, str]
+"""The type of a form's answer, or the titles of the values that its user chooses from."""
+
 ATTEMPTS = 3
 """How often a question is put before an invalid answer ends the call."""
+
+
+class FormOptions(TypedDict, total=False):
+    """Options of a form besides its message, its schema and the value that stands in for an answer."""
+
+    attempts: int
+    guesses: int | None
+    volatile_ok: bool
 
 
 class Elicit(SdkElicit[Any], Generic[T]):
@@ -87,25 +100,7 @@ class Elicit(SdkElicit[Any], Generic[T]):
 
     @overload
     def __init__(
-        self,
-        message: str,
-        schema: type[T],
-        *,
-        attempts: int = ...,
-        guesses: int | None = ...,
-        otherwise: Otherwise[T] = ...,
-        volatile_ok: bool = ...,
-    ) -> None: ...
-    @overload
-    def __init__(
-        self,
-        message: str,
-        schema: Mapping[T, str],
-        *,
-        attempts: int = ...,
-        guesses: int | None = ...,
-        otherwise: Otherwise[T] = ...,
-        volatile_ok: bool = ...,
+        self, message: str, schema: Schema[T], *, otherwise: Otherwise[T] = ..., **options: Unpack[FormOptions]
     ) -> None: ...
     @overload
     def __init__(
@@ -113,10 +108,8 @@ class Elicit(SdkElicit[Any], Generic[T]):
         message: str,
         schema: list[Mapping[ChoiceT, str]],
         *,
-        attempts: int = ...,
-        guesses: int | None = ...,
         otherwise: Otherwise[list[ChoiceT]] = ...,
-        volatile_ok: bool = ...,
+        **options: Unpack[FormOptions],
     ) -> None: ...
     @overload
     def __init__(
@@ -124,21 +117,12 @@ class Elicit(SdkElicit[Any], Generic[T]):
         message: str,
         schema: TypeForm[ChoiceT],
         *,
-        attempts: int = ...,
-        guesses: int | None = ...,
         otherwise: None,
-        volatile_ok: bool = ...,
+        **options: Unpack[FormOptions],
     ) -> None: ...
     @overload
     def __init__(
-        self,
-        message: str,
-        schema: TypeForm[T],
-        *,
-        attempts: int = ...,
-        guesses: int | None = ...,
-        otherwise: Otherwise[T] = ...,
-        volatile_ok: bool = ...,
+        self, message: str, schema: TypeForm[T], *, otherwise: Otherwise[T] = ..., **options: Unpack[FormOptions]
     ) -> None: ...
     def __init__(
         self,

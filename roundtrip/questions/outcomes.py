@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from mcp.server.elicitation import CancelledElicitation, DeclinedElicitation
 
+from roundtrip.errors import QuestionDeclined
 from roundtrip.machine.journal import Action
 
 if TYPE_CHECKING:
@@ -46,6 +47,16 @@ class Outcome:
     def word(self) -> str:
         """The protocol's word for the action."""
         return _WORDS[self.action]
+
+    def require_value(self, key: str) -> Any:
+        """Return the value of the answer to a question.
+
+        Raises:
+            QuestionDeclined: The user declined or cancelled.
+        """
+        if self.action is not Action.ACCEPT:
+            raise QuestionDeclined(key, self.word)
+        return self.value
 
     def as_result(self) -> "ElicitationResult[Any]":
         """The SDK's outcome class, for a consumer that branches on it."""

@@ -13,7 +13,7 @@ from mcp.server.mcpserver import Context as SdkContext
 from mcp_types import InputRequiredResult
 
 from roundtrip.engine.leg import DONE, Limits
-from roundtrip.errors import BodyMistake, InvalidSignature, OutcomeNotUnwrapped, UsedUnawaited
+from roundtrip.errors import BodyMistake, InvalidSignature, OutcomeUsedAsValue, UsedUnawaited
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
 from roundtrip.resolvers.markers import Marker, SdkResolve
 from roundtrip.resolvers.plan import Plan
@@ -37,7 +37,7 @@ Kind = Literal["tool", "prompt", "resource"]
 
 _METHODS: Final[Mapping[Kind, str]] = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
 _WAITING_THREADS: Final = 128
-_ASKING: Final = frozenset(f"Context.{name}" for name in ("elicit", "elicit_url", "sample", "list_roots"))
+_ASKING: Final = frozenset(f"AskingContext.{name}" for name in ("elicit", "elicit_url", "sample", "list_roots"))
 """Methods of a context that give a plain coroutine."""
 
 
@@ -256,7 +256,7 @@ def _mistake_in(error: AttributeError) -> BodyMistake | None:
         return UsedUnawaited(f"ctx.{used.__name__}()")
     if isinstance(used, AcceptedElicitation | DeclinedElicitation | CancelledElicitation):
         kind = type(cast("object", used)).__name__.partition("[")[0]
-        return OutcomeNotUnwrapped(str(error.name), kind=kind)
+        return OutcomeUsedAsValue(str(error.name), kind=kind)
     return None
 
 

@@ -18,7 +18,6 @@ from typing import Any, Final
 from mcp.server.mcpserver.exceptions import ToolError
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.questions.markers import Elicit
 from roundtrip.server.context import Context
 from roundtrip.server.effects import Effects
 from roundtrip.server.identity import Identity
@@ -116,7 +115,7 @@ class Probe:
             return await self._facts(ctx, claim=claim, look=look)
         began = await ctx.step("began", self._own_name)
         question = f"A probe by `roundtrip doctor`, which answers by itself. It began on instance {began}"
-        await ctx.ask(_QUESTION, Elicit(question, bool), unwrap=True)
+        await ctx.ask(_QUESTION, question, bool)
         return {"instance": self.instance, "began": began}
 
     def _own_name(self) -> str:

@@ -120,8 +120,8 @@ def in_body(agency: Agency) -> Feature:
 
     async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
         del filled
-        guest = await ctx.ask("guest", Elicit("Who else travels?", Traveller, attempts=1), unwrap=True)
-        if guest.age < 12 and not await ctx.ask("child", Elicit("Is a child's bed needed?", bool), unwrap=True):
+        guest = await ctx.ask("guest", "Who else travels?", Traveller, attempts=1)
+        if guest.age < 12 and not await ctx.ask("child", "Is a child's bed needed?", bool):
             return f"with {guest.name}"
         return f"with {guest.name} in a small bed"
 
@@ -136,7 +136,7 @@ def ask_all(agency: Agency) -> Feature:
 
     async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
         del filled
-        got = await ctx.ask_all(
+        got = await ctx.ask_all_outcomes(
             {
                 "luggage": Elicit("How many bags?", Bags),
                 "cots": Elicit("Is a cot needed?", {0: "no", 1: "yes"}),
@@ -185,7 +185,7 @@ def page(agency: Agency) -> Feature:
             return ElicitUrl("Please pay.", link_of(ctx, traveller), **options)
 
     async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
-        receipt = await ctx.ask("pay", question(ctx, filled["traveller"]), unwrap=True)
+        receipt = await ctx.ask("pay", question(ctx, filled["traveller"]))
         return "paid" if receipt == agency.secret_receipt else "not paid"
 
     return Feature(passage=ask, answers={PAGE: ACCEPT}, visits={PAGE: agency.visit})
@@ -202,8 +202,8 @@ def review(agency: Agency) -> Feature:
 
     async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
         del filled
-        payer = await ctx.ask("payer", Elicit("Who pays?", Traveller), unwrap=True)
-        address = await ctx.ask("address", Elicit(f"Where to send the bill of {payer.name}?", str), unwrap=True)
+        payer = await ctx.ask("payer", "Who pays?", Traveller)
+        address = await ctx.ask("address", f"Where to send the bill of {payer.name}?", str)
         await ctx.review("right", "Is this right?", of=["payer"])
         return f"billed to {payer.name} at {address}"
 
@@ -239,7 +239,7 @@ def step(agency: Agency) -> Feature:
 
     async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
         held = await ctx.step("reserve", reserve, filled["nights"])
-        label = await ctx.ask("label", Elicit("What to call it?", str), unwrap=True)
+        label = await ctx.ask("label", "What to call it?", str)
         return f"{label} for {held['nights']}"
 
     return Feature(passage=ask, answers={re.compile("^What to call it"): agency.plant("answer")})

@@ -12,7 +12,7 @@ from mcp.server.auth.settings import AuthSettings
 from mcp_types import LoggingLevel, LoggingMessageNotificationParams
 from pydantic import AnyHttpUrl, BaseModel
 
-from roundtrip import Context, Elicit, Server
+from roundtrip import Context, Server
 from roundtrip.testing import Era, LegByLeg, User, served
 from roundtrip.testing.networks.fleet import Instance
 from roundtrip.testing.tap import Tap
@@ -81,7 +81,7 @@ def desk(**options: Any) -> Server[Any]:
     @server.tool()
     async def talk_and_ask(ctx: Context) -> str:
         await ctx.info("before")
-        answer = await ctx.ask("sure", Elicit("Sure?", Choice), unwrap=True)
+        answer = await ctx.ask("sure", "Sure?", Choice)
         await ctx.info("after")
         return str(answer.ok)
 

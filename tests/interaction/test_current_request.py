@@ -12,7 +12,6 @@ from mcp.server.auth.provider import AccessToken
 from roundtrip import (
     Context,
     Depends,
-    Elicit,
     Server,
     get_access_token,
     get_context,
@@ -65,7 +64,7 @@ async def test_current_context_is_that_of_the_body_and_can_ask(era: Era) -> None
     async def order(ctx: Context, same: Context = Depends(get_context)) -> str:
         assert ctx is same
         assert ctx is get_context()
-        return str(await get_context().ask("sure", Elicit("Sure?", bool), unwrap=True))
+        return str(await get_context().ask("sure", "Sure?", bool))
 
     assert (await User(server, {"sure": {"value": True}}, era=era).call("order")).text == "True"
 
@@ -132,7 +131,7 @@ async def test_current_context_asks_on_both_revisions(era: Era) -> None:
 
     @server.tool
     async def order(ctx: Context) -> str:
-        asking = get_context().ask("copies", Elicit("How many?", int), unwrap=True)
+        asking = get_context().ask("copies", "How many?", int)
         return str(await asking)
 
     assert (await User(server, {"copies": {"value": 3}}, era=era).call("order")).text == "3"

@@ -333,7 +333,7 @@ async def test_client_answers_questions(connected: Connected) -> None:
 
     @server.tool
     async def order(title: str, copies: Annotated[int, Resolve(how_many)], ctx: Context) -> Book:
-        sure = await ctx.ask("sure", Elicit(f"{copies}, really?", bool), unwrap=True)
+        sure = await ctx.ask("sure", f"{copies}, really?", bool)
         return Book(title=title, author=HERBERT, tags=[str(copies), str(sure)])
 
     async def answer(message: str, response_type: Any, params: Any, context: Any) -> Any:

@@ -62,7 +62,7 @@ def hotel(place: str) -> Server[Any]:
         return f"{stay.guest}, {stay.nights} nights"
 
     async def by_body(ctx: Context) -> str:
-        answer = await ctx.ask("stay", await stay(), unwrap=True)
+        answer = await ctx.ask("stay", await stay())
         return f"{answer.guest}, {answer.nights} nights"
 
     server.add_tool(by_resolver if place == "resolver" else by_body, name="book")
@@ -159,7 +159,7 @@ async def test_rules_of_the_whole_form_show_fields_that_fit(
 
     @server.tool()
     async def book(ctx: Context) -> str:
-        await ctx.ask("asked", Elicit("?", schema))
+        await ctx.ask("asked", "?", schema)
         return "done"
 
     person, text = await answered(server, era, wrong, right)
@@ -180,7 +180,7 @@ async def test_titled_choices_of_an_invalid_form_come_back(era: Era) -> None:
 
     @server.tool()
     async def book(ctx: Context) -> str:
-        return (await ctx.ask("order", Elicit("Which?", Order), unwrap=True)).size
+        return (await ctx.ask("order", "Which?", Order)).size
 
     person, text = await answered(
         server, era, {"size": "l", "extras": ["ice", "lemon"], "count": 0}, {"size": "l", "count": 1}
@@ -194,8 +194,8 @@ async def test_review_keeps_valid_changes_when_it_is_asked_again(era: Era) -> No
 
     @server.tool()
     async def book(ctx: Context, stay: Annotated[Stay, Resolve(stay)]) -> str:
-        seats = await ctx.ask("seats", Elicit("Seats?", int), unwrap=True)
-        agreed = await ctx.review("all", "Right?", ["stay", "seats"])
+        seats = await ctx.ask("seats", "Seats?", int)
+        agreed = await ctx.review_outcome("all", "Right?", ["stay", "seats"])
         return f"{stay.view}, {stay.nights}, {seats}, {agreed.action}"
 
     changed = {"stay.view": "garden", "stay.nights": 99, "seats": 5}

@@ -15,7 +15,6 @@ from mcp.shared.exceptions import MCPError
 from roundtrip import (
     Context,
     Depends,
-    Elicit,
     Server,
 )
 from roundtrip.testing import Era
@@ -67,7 +66,7 @@ async def _with_sessions(era: Era, log: list[str], *replies: Any) -> AsyncGenera
 
     @server.tool(enabled=slowly)
     async def ask(ctx: Context) -> str:
-        sure = await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True)
+        sure = await ctx.ask("sure", "Sure?", bool)
         return f"{sure} {current.get()}"
 
     @server.tool(enabled=pro, timeout=0.25)

@@ -12,7 +12,7 @@ import anyio.lowlevel
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from roundtrip import Context, Depends, Elicit, Resolve, Server, get_context
+from roundtrip import Context, Depends, Resolve, Server, get_context
 from roundtrip.testing import Era, LegByLeg, User, served
 from tests.players import connect, text_of
 
@@ -52,7 +52,7 @@ async def test_fixed_call_value_is_not_taken_from_a_gate() -> None:
 
     @server.tool(enabled=draw)
     async def lottery(number: Annotated[int, Resolve(draw, once=True)], ctx: Context) -> str:
-        await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True)
+        await ctx.ask("sure", "Sure?", bool)
         return str(number)
 
     hopper = LegByLeg([server])
@@ -70,7 +70,7 @@ async def test_gate_context_is_absent_from_the_body(era: Era) -> None:
 
     @server.tool(enabled=Depends(anyone, get_context))
     async def order(ctx: Context = Depends(get_context)) -> str:
-        return str(await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True))
+        return str(await ctx.ask("sure", "Sure?", bool))
 
     assert (await User(server, {"sure": {"value": True}}, era=era).call("order")).text == "True"
 

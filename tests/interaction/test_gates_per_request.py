@@ -139,7 +139,7 @@ async def test_a_gate_that_shuts_during_a_call_ends_it() -> None:
 
     @server.tool(enabled=switch)
     async def order(ctx: Context) -> str:
-        return f"{await ctx.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
+        return f"{await ctx.ask('sure', 'Sure?', bool)}"
 
     hopper = LegByLeg([server])
     await hopper.leg("order")
@@ -249,7 +249,7 @@ async def asks_live(ctx: Context) -> bool:
 
 
 async def asks_by_name(ctx: Context) -> bool:
-    return await ctx.ask("member", Elicit("Are you a member?", bool), unwrap=True)
+    return await ctx.ask("member", "Are you a member?", bool)
 
 
 class Plain(BaseModel):

@@ -26,7 +26,7 @@ from mcp.server.subscriptions import (
 from mcp_types import InputRequiredResult
 from pydantic import BaseModel
 
-from roundtrip import Context, Elicit, Resolve, Server
+from roundtrip import Context, Resolve, Server
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import Era, LegByLeg, served
 from roundtrip.testing.networks.fleet import Instance
@@ -110,7 +110,7 @@ def shop(bus: Bus | None = None, **options: Any) -> Server[Any]:
     @server.tool()
     async def change_and_ask(tag: str, ctx: Context) -> str:
         server.disable(tags=tag)
-        answer = await ctx.ask("sure", Elicit("Sure?", Choice), unwrap=True)
+        answer = await ctx.ask("sure", "Sure?", Choice)
         return f"{tag} {answer.ok}"
 
     @server.tool()

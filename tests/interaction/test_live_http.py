@@ -8,7 +8,7 @@ from mcp.server.streamable_http import EventCallback, EventStore
 from mcp_types import JSONRPCMessage
 from starlette.requests import Request
 
-from roundtrip import Context, Elicit, Event, Server, State, Transition
+from roundtrip import Context, Event, Server, State, Transition
 from roundtrip.testing import served
 from tests.hosts import WAIT
 from tests.live_wire import HEADERS, session
@@ -43,7 +43,7 @@ async def test_live_call_ends_when_its_client_leaves_the_question() -> None:
     @server.tool()
     async def order(ctx: Context) -> str:
         try:
-            return str(await ctx.ask("sure", Elicit("Sure?", bool)))
+            return str(await ctx.ask_outcome("sure", "Sure?", bool))
         finally:
             closed.set()
 
@@ -75,7 +75,7 @@ async def test_live_call_asking_a_departed_client_ends_at_once() -> None:
                 if await request.is_disconnected():
                     break
                 await anyio.sleep(0.01)
-        return str(await ctx.ask("sure", Elicit("Sure?", bool)))
+        return str(await ctx.ask_outcome("sure", "Sure?", bool))
 
     async with served(server) as url, session(url) as client:
         async with client.calling("order") as progress:
@@ -118,7 +118,7 @@ async def test_live_call_continues_where_its_stream_is_resumable() -> None:
         request = ctx.request_context.request
         assert request is not None
         requests.append(request)
-        return str(await ctx.ask("sure", Elicit("Sure?", bool)))
+        return str(await ctx.ask_outcome("sure", "Sure?", bool))
 
     async with served(server, event_store=Kept()) as url, session(url) as client:
         async with client.calling("order") as question:

@@ -339,7 +339,7 @@ async def outcome_of(body: Callable[..., Any], era: Era) -> str:
 
 
 async def forgets_await(ctx: Context) -> str:
-    return ctx.ask("seat", Elicit("Seat?", Seat), unwrap=True).row  # type: ignore[attr-defined]
+    return ctx.ask("seat", "Seat?", Seat).row  # type: ignore[attr-defined]
 
 
 async def indexes_too_early(ctx: Context) -> str:
@@ -347,11 +347,11 @@ async def indexes_too_early(ctx: Context) -> str:
 
 
 async def branches_too_early(ctx: Context) -> str:
-    return "yes" if ctx.ask("seat", Elicit("Seat?", Seat)) else "no"
+    return "yes" if ctx.ask("seat", "Seat?", Seat) else "no"
 
 
 def asks_in_a_plain_function(ctx: Context) -> str:
-    return ctx.ask("seat", Elicit("Seat?", Seat), unwrap=True).row  # type: ignore[attr-defined]
+    return ctx.ask("seat", "Seat?", Seat).row  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("body", [forgets_await, indexes_too_early, branches_too_early, asks_in_a_plain_function])
@@ -379,7 +379,7 @@ async def test_coroutine_used_before_it_is_awaited_says_so(era: Era, body: Calla
 
 async def test_blocking_in_an_async_function_says_so(era: Era) -> None:
     async def blocks(ctx: Context) -> str:
-        return ctx.blocking.ask("seat", Elicit("Seat?", Seat), unwrap=True).row
+        return ctx.blocking.ask("seat", "Seat?", Seat).row
 
     assert await outcome_of(blocks, era) == (
         "Error executing tool book: ctx.blocking must be used in a plain `def` function, got an `async def` one; "
@@ -398,12 +398,12 @@ async def test_question_returned_from_a_body_says_so(era: Era) -> None:
 
 
 async def test_outcome_taken_for_its_value_says_so(era: Era) -> None:
-    async def forgets_unwrap(ctx: Context) -> str:
-        return (await ctx.ask("seat", Elicit("Seat?", Seat))).row  # type: ignore[union-attr]
+    async def takes_the_outcome(ctx: Context) -> str:
+        return (await ctx.ask_outcome("seat", "Seat?", Seat)).row  # type: ignore[union-attr]
 
-    assert await outcome_of(forgets_unwrap, era) == (
+    assert await outcome_of(takes_the_outcome, era) == (
         "Error executing tool book: the outcome of a question has no 'row', got AcceptedElicitation; ask with "
-        "unwrap=True for the bare value, or look at .action, and of an accepted one at .data"
+        "ctx.ask for the bare value, or look at .action, and of an accepted one at .data"
     )
 
 
@@ -416,7 +416,7 @@ async def test_other_attribute_errors_stay_what_they_are(era: Era) -> None:
 
 async def test_question_stored_in_a_variable_can_still_be_awaited(era: Era) -> None:
     async def book(ctx: Context) -> str:
-        asked = ctx.ask("seat", Elicit("Seat?", Seat), unwrap=True)
+        asked = ctx.ask("seat", "Seat?", Seat)
         assert not hasattr(asked, "row")
         return (await asked).row
 

@@ -9,7 +9,7 @@ from mcp.client import Client
 from mcp.client.session import ClientRequestContext
 from mcp_types import ElicitRequestParams, ElicitResult
 
-from roundtrip import Context, Elicit, Server
+from roundtrip import Context, Server
 from roundtrip.errors import CallOutlived
 from roundtrip.testing import Era
 from tests.hosts import WAIT
@@ -36,14 +36,14 @@ async def told(body: Callable[..., Any]) -> str:
 
 async def test_a_call_ends_at_its_whole_age() -> None:
     async def order(ctx: Context[Any, Any]) -> str:
-        return str(await ctx.ask("how_many", Elicit("How many?", int)))
+        return str(await ctx.ask_outcome("how_many", "How many?", int))
 
     assert "the call is over its max_age and still has to ask 'how_many'" in await told(order)
 
 
 async def test_a_thread_is_given_back() -> None:
     def order(ctx: Context[Any, Any]) -> str:
-        return str(ctx.blocking.ask("how_many", Elicit("How many?", int)))
+        return str(ctx.blocking.ask_outcome("how_many", "How many?", int))
 
     assert "the call is over its max_age" in await told(order)
 
@@ -51,7 +51,7 @@ async def test_a_thread_is_given_back() -> None:
 async def test_a_body_may_go_on_without_the_answer() -> None:
     async def order(ctx: Context[Any, Any]) -> str:
         try:
-            await ctx.ask("how_many", Elicit("How many?", int))
+            await ctx.ask("how_many", "How many?", int)
         except CallOutlived as error:
             return f"without {', '.join(error.keys)}"
         return "with it"

@@ -84,7 +84,7 @@ async def test_resolver_question_exits_dependencies_and_its_answer_reenters_them
 
 async def test_body_question_exits_dependencies_and_its_answer_reenters_them(era: Era) -> None:
     async def order(ctx: Context, session: str = Depends(session)) -> str:
-        return f"{session} {await ctx.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
+        return f"{session} {await ctx.ask('sure', 'Sure?', bool)}"
 
     assert await play(server_of(order), era, {"sure": True}) == "session on connection True"
     retried = ended_by("Suspension") if era is Era.RETRY else []
@@ -93,7 +93,7 @@ async def test_body_question_exits_dependencies_and_its_answer_reenters_them(era
 
 async def test_question_in_a_body_thread_exits_dependencies(era: Era) -> None:
     def order(ctx: Context, session: str = Depends(session)) -> str:
-        return f"{session} {ctx.blocking.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
+        return f"{session} {ctx.blocking.ask('sure', 'Sure?', bool)}"
 
     assert await play(server_of(order), era, {"sure": True}) == "session on connection True"
     retried = ended_by("Suspension") if era is Era.RETRY else []
@@ -146,12 +146,12 @@ async def test_decline_is_raised_inside_the_body(era: Era) -> None:
     trace = Steps()
 
     async def order(ctx: Context, session: str = Depends(session)) -> str:
-        return str(await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True))
+        return str(await ctx.ask("sure", "Sure?", bool))
 
     assert "decline" in await play(server_of(order, trace=trace), era, {"sure": DECLINE})
     assert trace.events[-1] is Event.DECLINE
     retried = ended_by("Suspension") if era is Era.RETRY else []
-    assert [*retried, *ended_by("QuestionRefused")] == LOG
+    assert [*retried, *ended_by("QuestionDeclined")] == LOG
 
 
 async def test_revision_exits_all_and_the_next_run_reenters(era: Era) -> None:
@@ -283,7 +283,7 @@ async def test_client_leaving_during_a_question_cancels_its_dependencies() -> No
             over.set()
 
     async def order(ctx: Context, told: None = Depends(told), session: str = Depends(session)) -> str:
-        return str(await ctx.ask("sure", Elicit("Sure?", bool)))
+        return str(await ctx.ask_outcome("sure", "Sure?", bool))
 
     with anyio.fail_after(WAIT):
         async with connect(server_of(order), Era.LIVE, Away()) as client:

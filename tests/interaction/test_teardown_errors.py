@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import anyio
 import pytest
 
-from roundtrip import Context, Depends, Elicit, Event, Resolve
+from roundtrip import Context, Depends, Event, Resolve
 from roundtrip.testing import DECLINE, Era, Steps, User
 from tests.hosts import WAIT
 from tests.interaction.held import (
@@ -62,7 +62,7 @@ async def test_exit_error_does_not_hide_the_call_error(era: Era, caplog: pytest.
 
 async def test_exit_error_does_not_hide_a_question(era: Era, caplog: pytest.LogCaptureFixture) -> None:
     async def order(ctx: Context, session: str = Depends(session), value: str = Depends(breaks)) -> str:
-        return f"{value} {await ctx.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
+        return f"{value} {await ctx.ask('sure', 'Sure?', bool)}"
 
     assert await play(server_of(order), era, {"sure": True}) == "value True"
     retried = ended_by("Suspension") if era is Era.RETRY else []
@@ -133,7 +133,7 @@ async def test_swallowed_error_does_not_become_a_success(era: Era, swallows: Cal
 @SWALLOWING
 async def test_swallowed_suspension_does_not_end_the_call(era: Era, swallows: Callable[..., Any]) -> None:
     async def order(ctx: Context, value: Annotated[str, Depends(swallows)]) -> str:
-        return f"{value} {await ctx.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
+        return f"{value} {await ctx.ask('sure', 'Sure?', bool)}"
 
     assert await play(server_of(order), era, {"sure": True}) == "value True"
     assert ["swallowed"] * (2 if era is Era.RETRY else 1) == LOG

@@ -119,7 +119,7 @@ async def test_context_is_restored_however_the_leg_ends(
     era: Era, locale: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def order(ctx: Context, fails: bool, locale: Annotated[str, Depends(locale)]) -> str:
-        await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True)
+        await ctx.ask("sure", "Sure?", bool)
         if fails:
             raise ValueError(LOCALE.get())
         return LOCALE.get()
@@ -334,7 +334,7 @@ async def test_a_deadline_passes_while_a_live_client_thinks(limit: Callable[...,
         return str(sure)
 
     async def in_body(ctx: Context, limit: Annotated[None, Depends(limit)]) -> str:
-        return str(await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True))
+        return str(await ctx.ask("sure", "Sure?", bool))
 
     trace = Steps()
     with anyio.fail_after(WAIT):
@@ -415,7 +415,7 @@ async def test_crashing_child_task_ends_an_asking_body(group: Callable[..., Any]
 
     async def order(ctx: Context, start: Annotated[Start, Depends(group)]) -> str:
         start(crashes)
-        return str(await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True))
+        return str(await ctx.ask("sure", "Sure?", bool))
 
     with anyio.fail_after(WAIT):
         async with connect(server_of(order), Era.LIVE, Slow()) as client:
@@ -469,7 +469,7 @@ async def test_question_ends_child_tasks_and_the_next_leg_restarts_them(era: Era
     async def order(ctx: Context, start: Annotated[Start, Depends(group)]) -> str:
         start(background)
         await anyio.lowlevel.checkpoint()
-        return str(await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True))
+        return str(await ctx.ask("sure", "Sure?", bool))
 
     trace = Steps()
     assert await play(server_of(order, trace=trace), era, {"value": True}) == "True"
@@ -482,7 +482,7 @@ async def test_decline_propagates_through_a_task_group(era: Era, group: Callable
     trace = Steps()
 
     async def order(ctx: Context, start: Annotated[Start, Depends(group)]) -> str:
-        return str(await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True))
+        return str(await ctx.ask("sure", "Sure?", bool))
 
     assert "decline" in await play(server_of(order, trace=trace), era, "decline")
     assert trace.events[-1] is Event.DECLINE
@@ -505,7 +505,7 @@ async def test_a_child_that_asks_suspends_the_leg(era: Era, group: Callable[...,
         answered = anyio.Event()
 
         async def ask() -> None:
-            LOG.append(str(await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True)))
+            LOG.append(str(await ctx.ask("sure", "Sure?", bool)))
             answered.set()
 
         start(ask)

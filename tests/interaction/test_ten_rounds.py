@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roundtrip import Context, Elicit, Server
+from roundtrip import Context, Server
 from roundtrip.testing import Era, User
 
 pytestmark = pytest.mark.anyio
@@ -17,7 +17,7 @@ def asking(rounds: int) -> Server[Any]:
     @server.tool()
     async def chat(ctx: Context) -> str:
         for number in range(rounds):
-            await ctx.ask(f"item-{number}", Elicit("More?", bool))
+            await ctx.ask(f"item-{number}", "More?", bool)
         return "done"
 
     return server

@@ -165,11 +165,11 @@ def test_a_time_that_cannot_be_is_rejected_at_registration(timeout: float) -> No
 
 
 async def in_body(ctx: Context[Any, Any]) -> int:
-    return await ctx.ask("left", LEFT, unwrap=True)
+    return await ctx.ask("left", LEFT)
 
 
 def in_thread(ctx: Context[Any, Any]) -> int:
-    return ctx.blocking.ask("left", LEFT, unwrap=True)
+    return ctx.blocking.ask("left", LEFT)
 
 
 async def left() -> Elicit[int]:
@@ -293,7 +293,7 @@ async def test_waiting_for_a_page_counts_for_nothing(era: Era) -> None:
     @server.tool(timeout=LONG)
     async def export(ctx: Context[Any, Any]) -> str:
         page = ElicitUrl[str]("Log in.", "https://bookshop.example/login", done=done, wait=WAIT)
-        return await ctx.ask("login", page, unwrap=True)
+        return await ctx.ask("login", page)
 
     with anyio.fail_after(WAIT):
         async with visiting(server, era, Visitor()) as client:
@@ -312,7 +312,7 @@ async def test_looking_whether_a_page_is_done_is_work(era: Era, plain: bool, hel
     async def export(ctx: Context[Any, Any]) -> str:
         done = held.__call__ if plain else hangs
         page = ElicitUrl[str]("Log in.", "https://bookshop.example/login", done=done, wait=WAIT)
-        return await ctx.ask("login", page, unwrap=True)
+        return await ctx.ask("login", page)
 
     async with few_threads(40):
         with anyio.fail_after(WAIT):
@@ -650,7 +650,7 @@ async def test_timed_out_body_can_ask_nothing(era: Era, caplog: pytest.LogCaptur
     def ask(ctx: Context[Any, Any]) -> int:
         release.wait(WAIT)
         try:
-            return ctx.blocking.ask("left", LEFT, unwrap=True)
+            return ctx.blocking.ask("left", LEFT)
         except BaseException as error:
             raised.append(error)
             raise

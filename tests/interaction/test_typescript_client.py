@@ -39,10 +39,8 @@ def make_server(bodies: list[str]) -> Server:
     @server.tool(exactly_once=True, confirm="Book {film}?")
     async def book(film: str, seat: Annotated[Seat, Resolve(choose_seat)], ctx: Context) -> str:
         few = Annotated[int, Field(le=5)]
-        party: dict[str, Any] = await ctx.ask_all(
-            {"adults": Elicit("Adults?", few), "children": Elicit("Children?", few)}
-        )
-        adults, children = (accepted.data for accepted in party.values())
+        party = await ctx.ask_all({"adults": Elicit("Adults?", few), "children": Elicit("Children?", few)})
+        adults, children = party.values()
         bodies.append(ctx.call.id)
         return f"{film}, {seat.row}: {adults} and {children}."
 

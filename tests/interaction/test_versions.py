@@ -6,7 +6,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, InputRequiredResult
 
-from roundtrip import Context, Elicit, Server, State
+from roundtrip import Context, Server, State
 from roundtrip.testing import Era, LegByLeg, Steps
 from tests.players import Person, connect, text_of
 
@@ -26,7 +26,7 @@ def shop(*versions: str | int | None, **options: Any) -> Server:
 def add_quote(server: Server, version: str | int | None, **options: Any) -> None:
     @server.tool(name="quote", version=version, **options)
     async def quote(title: str, ctx: Context) -> str:
-        sure = await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True)
+        sure = await ctx.ask("sure", "Sure?", bool)
         return f"{title} by {version}, {sure}"
 
 

@@ -151,7 +151,7 @@ class Built:
                 raise Boom("boom")
             text = " ".join(shown(filled[name]) for name in sorted(filled))
             if case.body is Body.ASKS:
-                answer = await ctx.ask("body", Elicit(f"{len(case.functions)}?", Answer), unwrap=True)
+                answer = await ctx.ask("body", f"{len(case.functions)}?", Answer)
                 return f"{text} {answer.value}"
             return text
 
@@ -272,7 +272,7 @@ class Built:
 
 # The interpreter.
 
-DONE, ASKED, FAILED, REFUSED, REFUSED_IN_BODY = "done", "Suspension", "Boom", "RoundtripError", "QuestionRefused"
+DONE, ASKED, FAILED, REFUSED, REFUSED_IN_BODY = "done", "Suspension", "Boom", "RoundtripError", "QuestionDeclined"
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,9 @@ FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
             "a question has other words each time it is asked, so that no answer to it counts",
             "fix what varies for the call with Resolve(fn, once=True) or ctx.step(), or keep it out of the question",
         ),
-        "QuestionRefused": Advice(
+        "QuestionDeclined": Advice(
             "the user declined or cancelled a question whose answer it needs",
-            "nothing is to be mended; to go on without the answer, ask without unwrap=True and look at the outcome",
+            "nothing is to be mended; to go on without the answer, use ctx.ask_outcome",
         ),
         "KeyUsedTwice": Advice(
             "two questions or steps of its body have one name",
@@ -247,5 +247,5 @@ def _cure_of_decline(serving: Serving) -> str:
     if serving.began is not None and not_given[-1:] == [f"confirm:{serving.began.tool}"]:
         return "nothing is to be mended: without a yes, confirm= lets nothing run"
     if _state_before_end(serving) is State.EXECUTING:
-        return FAILURES["QuestionRefused"].cure
+        return FAILURES["QuestionDeclined"].cure
     return _DECLINED.cure

@@ -18,7 +18,8 @@ __all__ = ["FunctionTracer", "Trace", "Tracers", "tracers_of"]
 
 logger = logging.getLogger("roundtrip")
 
-OneTrace = str | os.PathLike[str] | Tracer | Callable[[Any], None]
+TraceFunction = Callable[[Transition], None] | Callable[[Transition | TokenRejection], None]
+OneTrace = str | os.PathLike[str] | Tracer | TraceFunction
 Trace = OneTrace | Sequence[OneTrace] | Literal[False] | None
 
 

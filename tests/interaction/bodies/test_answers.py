@@ -1,4 +1,4 @@
-"""Answers in bodies: renamed, invalid, unwrapped, in loops."""
+"""Answers in bodies: renamed, invalid, declined, in loops."""
 
 from typing import Any
 
@@ -19,11 +19,11 @@ class Copies(BaseModel):
 
 async def test_a_renamed_question_keeps_the_answers_of_calls_in_flight() -> None:
     async def before(ctx: Context[Any, Any]) -> int:
-        return await ctx.ask("left", LEFT, unwrap=True) + await ctx.ask("right", RIGHT, unwrap=True)
+        return await ctx.ask("left", LEFT) + await ctx.ask("right", RIGHT)
 
     async def after(ctx: Context[Any, Any]) -> int:
-        left = await ctx.ask("port", LEFT, was=["larboard", "left"], unwrap=True)
-        return left + await ctx.ask("starboard", RIGHT, was=["right"], unwrap=True)
+        left = await ctx.ask("port", LEFT, was=["larboard", "left"])
+        return left + await ctx.ask("starboard", RIGHT, was=["right"])
 
     # One answer is recorded under the old name, the other arrives under it.
     instances = [shop(before), shop(before), shop(after)]
@@ -34,10 +34,10 @@ async def test_a_renamed_question_keeps_the_answers_of_calls_in_flight() -> None
 
 async def test_a_renamed_question_of_other_words_is_asked_again() -> None:
     async def before(ctx: Context[Any, Any]) -> int:
-        return await ctx.ask("left", LEFT, unwrap=True)
+        return await ctx.ask("left", LEFT)
 
     async def after(ctx: Context[Any, Any]) -> int:
-        return await ctx.ask("port", Elicit("Port?", int), was=["left"], unwrap=True)
+        return await ctx.ask("port", "Port?", int, was=["left"])
 
     hopper = LegByLeg([shop(before), shop(after)])
     await hopper.leg("order")
@@ -48,7 +48,7 @@ async def test_a_renamed_question_of_other_words_is_asked_again() -> None:
 async def test_numbered_questions_in_a_loop_stop_when_the_user_does(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> list[int]:
         items: list[int] = []
-        while (answer := await ctx.ask(f"item-{len(items)}", Elicit("Another?", Copies))).action == "accept":
+        while (answer := await ctx.ask_outcome(f"item-{len(items)}", "Another?", Copies)).action == "accept":
             items.append(answer.data.copies)
         return items
 
@@ -62,7 +62,7 @@ async def test_numbered_questions_in_a_loop_stop_when_the_user_does(era: Era) ->
 async def test_only_the_invalid_answer_is_asked_again_with_its_reason(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         answers = await ctx.ask_all({"copies": Elicit("How many?", Copies), "left": LEFT})
-        return f"{answers['copies'].data.copies} {answers['left'].data}"
+        return f"{answers['copies'].copies} {answers['left']}"
 
     trace = Steps()
     made = await User(
@@ -80,7 +80,7 @@ async def test_only_the_invalid_answer_is_asked_again_with_its_reason(era: Era) 
 
 async def test_too_many_invalid_answers_end_the_call_naming_the_question(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
-        await ctx.ask("copies", Elicit("How many?", Copies, attempts=2))
+        await ctx.ask("copies", "How many?", Copies, attempts=2)
         return "never"
 
     result = await User(shop(body), {"copies": [{"copies": 10}, {"copies": 0}]}, era=era).call("order")
@@ -94,7 +94,7 @@ async def test_declined_question_ends_the_asking_call(era: Era, action: str) -> 
 
     async def body(ctx: Context[Any, Any]) -> str:
         try:
-            copies = await ctx.ask("copies", Elicit("How many?", Copies), unwrap=True)
+            copies = await ctx.ask("copies", "How many?", Copies)
         finally:
             cleaned.append("up")
         return f"{copies.copies}"
@@ -107,12 +107,12 @@ async def test_declined_question_ends_the_asking_call(era: Era, action: str) -> 
     assert cleaned
 
 
-async def test_an_unwrapped_question_that_is_not_answered_can_be_caught(era: Era) -> None:
+async def test_body_can_catch_that_its_question_was_declined(era: Era) -> None:
     trace = Steps()
 
     async def body(ctx: Context[Any, Any]) -> str:
         try:
-            await ctx.ask("left", LEFT, unwrap=True)
+            await ctx.ask("left", LEFT)
         except RoundtripError as error:
             return f"no: {error}"
         return "yes"
@@ -122,9 +122,9 @@ async def test_an_unwrapped_question_that_is_not_answered_can_be_caught(era: Era
     assert trace.states[-1] is State.COMPLETED
 
 
-async def test_a_wrapped_question_gives_the_outcome(era: Era) -> None:
+async def test_outcome_of_a_question_can_be_asked_for(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
-        answer = await ctx.ask("copies", Elicit("How many?", Copies))
+        answer = await ctx.ask_outcome("copies", "How many?", Copies)
         return f"{answer.action} {answer.data.copies if answer.action == 'accept' else 0}"
 
     assert (await User(shop(body), {"copies": {"copies": 2}}, era=era).call("order")).text == "accept 2"
@@ -132,11 +132,32 @@ async def test_a_wrapped_question_gives_the_outcome(era: Era) -> None:
     assert (await User(shop(body), {"copies": CANCEL}, era=era).call("order")).text == "cancel 0"
 
 
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_declined_question_of_a_round_ends_its_call(era: Era, action: str) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        return f"{await ctx.ask_all({'left': LEFT, 'right': RIGHT})}"
+
+    trace = Steps()
+    user = User(shop(body, trace=trace), {"left": {"value": 1}, "right": UserAction(action)}, era=era)
+    result = await user.call("order")
+    assert result.text == f"Error executing tool order: Question 'right' was not answered: elicitation was {action}"
+    assert trace.events[-1] is Event.DECLINE
+
+
+async def test_outcomes_of_a_round_can_be_asked_for(era: Era) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        got = await ctx.ask_all_outcomes({"left": LEFT, "right": RIGHT, "roots": ListRoots()})
+        return f"{got['left'].data} {got['right'].action} {len(got['roots'].roots)}"
+
+    answers: Answers = {"left": {"value": 1}, "right": DECLINE}
+    assert (await User(shop(body), answers, era=era, roots=[]).call("order")).text == "1 decline 0"
+
+
 async def test_answers_come_in_the_order_of_their_questions(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         got = await ctx.ask_all({"adults": Elicit("Adults?", Copies), "children": Elicit("Children?", Copies)})
         adults, children = got.values()
-        return f"{list(got)} {adults.data.copies} adults, {children.data.copies} children"
+        return f"{list(got)} {adults.copies} adults, {children.copies} children"
 
     answers: Answers = {"adults": [{"copies": 0}, {"copies": 2}], "children": {"copies": 5}}
     call = await User(shop(body), answers, era=era).call("order")

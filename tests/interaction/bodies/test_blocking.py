@@ -26,9 +26,11 @@ async def test_a_plain_body_asks_computes_and_asks_together(era: Era) -> None:
         return left * 100
 
     def body(ctx: Context[Any, Any]) -> str:
-        left = ctx.blocking.ask("left", LEFT, unwrap=True)
+        left = ctx.blocking.ask("left", LEFT)
         cost = ctx.blocking.step("price", price, left)
-        answers = ctx.blocking.ask_all({"right": Elicit(f"Right, at {cost}?", int), "third": Elicit("Third?", int)})
+        answers = ctx.blocking.ask_all_outcomes(
+            {"right": Elicit(f"Right, at {cost}?", int), "third": Elicit("Third?", int)}
+        )
         return f"{left} {cost} {answers['right'].data} {answers['third'].action}"
 
     trace = Steps()
@@ -45,7 +47,7 @@ async def test_a_plain_body_asks_computes_and_asks_together(era: Era) -> None:
 async def test_a_plain_body_is_resumed_on_another_server() -> None:
     def body(ctx: Context[Any, Any]) -> int:
         try:
-            return ctx.blocking.ask("left", LEFT, unwrap=True) + ctx.blocking.ask("right", RIGHT, unwrap=True)
+            return ctx.blocking.ask("left", LEFT) + ctx.blocking.ask("right", RIGHT)
         except Exception:  # noqa: BLE001 - as careful code does
             return -1
 
@@ -57,7 +59,7 @@ async def test_a_plain_body_that_is_declined_ends(era: Era) -> None:
     trace = Steps()
 
     def body(ctx: Context[Any, Any]) -> int:
-        return ctx.blocking.ask("left", LEFT, unwrap=True)
+        return ctx.blocking.ask("left", LEFT)
 
     result = await User(shop(body, trace=trace), {"left": DECLINE}, era=era).call("order")
     assert result.text == "Error executing tool order: Question 'left' was not answered: elicitation was decline"
@@ -77,7 +79,7 @@ async def test_waiting_plain_bodies_do_not_starve_other_calls() -> None:
             return answer
 
     def body(ctx: Context[Any, Any]) -> int:
-        return ctx.blocking.ask("left", LEFT, unwrap=True)
+        return ctx.blocking.ask("left", LEFT)
 
     server = shop(body)
     threads: list[str] = []

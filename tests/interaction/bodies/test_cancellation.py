@@ -45,14 +45,14 @@ async def test_cancelling_a_call_cancels_its_waiting_body(blocking: bool) -> Non
 
     async def waits(ctx: Context[Any, Any]) -> int:
         try:
-            return await ctx.ask("left", LEFT, unwrap=True)
+            return await ctx.ask("left", LEFT)
         except BaseException as error:
             ended.append(type(error).__name__)
             raise
 
     def blocks(ctx: Context[Any, Any]) -> int:
         try:
-            return ctx.blocking.ask("left", LEFT, unwrap=True)
+            return ctx.blocking.ask("left", LEFT)
         except BaseException as error:
             ended.append(type(error).__name__)
             raise
@@ -83,7 +83,7 @@ async def test_cancelled_body_releases_its_resources() -> None:
     async def body(ctx: Context[Any, Any]) -> int:
         log.append("open")
         try:
-            return await ctx.ask("left", LEFT, unwrap=True)
+            return await ctx.ask("left", LEFT)
         finally:
             log.append("close")
             closed.set()
@@ -105,7 +105,7 @@ async def _wait_for_nothing() -> int:
 
 
 GOES_ON: dict[str, Callable[[Context[Any, Any]], Any]] = {
-    "ask": lambda ctx: ctx.blocking.ask("left", LEFT, unwrap=True),
+    "ask": lambda ctx: ctx.blocking.ask("left", LEFT),
     "step": lambda ctx: ctx.blocking.step("computed", lambda: 1),
     "async step": lambda ctx: ctx.blocking.step("computed", _wait_for_nothing),
 }

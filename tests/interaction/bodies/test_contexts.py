@@ -28,7 +28,7 @@ async def who() -> Elicit[Name]:
 
 
 async def order_for(ctx: Context[Any, Any], name: Annotated[Name, Resolve(who)]) -> str:
-    sure = await ctx.ask("sure", Elicit(f"Sure, {name.name}?", Choice), unwrap=True)
+    sure = await ctx.ask("sure", f"Sure, {name.name}?", Choice)
     return f"{name.name} {sure.ok} {ctx.call.leg}"
 
 
@@ -54,7 +54,7 @@ async def test_body_annotated_with_the_sdk_context_gets_the_asking_context(era: 
     async def body(ctx: SdkContext[Any, Any]) -> str:
         if not isinstance(ctx, Context):
             return "the SDK's"
-        answer = await ctx.ask("sure", Elicit("Sure?", Choice), unwrap=True)
+        answer = await ctx.ask("sure", "Sure?", Choice)
         return f"asking, {answer.ok}"
 
     assert (await User(shop(body), {"sure": {"ok": True}}, era=era).call("order")).text == "asking, True"
@@ -80,14 +80,14 @@ async def test_a_body_without_a_context_annotation_has_an_optional_one(era: Era)
     async def body(ctx: Context[Any, Any] | None = None) -> str:
         if ctx is None:
             return "none"
-        return (await ctx.ask("sure", Elicit("Sure?", Choice))).action
+        return (await ctx.ask_outcome("sure", "Sure?", Choice)).action
 
     assert (await User(shop(body), {"sure": {"ok": True}}, era=era).call("order")).text == "accept"
 
 
 async def test_resolver_asking_through_its_context_gets_advice(era: Era) -> None:
     async def sure(ctx: Context[Any, Any]) -> Choice:
-        return await ctx.ask("sure", Elicit("Sure?", Choice), unwrap=True)
+        return await ctx.ask("sure", "Sure?", Choice)
 
     async def body(choice: Annotated[Choice, Resolve(sure)]) -> str:
         return "never"

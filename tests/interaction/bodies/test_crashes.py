@@ -28,7 +28,7 @@ def shop(trace: Steps | None = None) -> Server[Any]:
 
     async def ask(ctx: Context[Any, Any], asking: anyio.Event) -> bool:
         asking.set()
-        return await ctx.ask("sure", SURE, unwrap=True)
+        return await ctx.ask("sure", SURE)
 
     async def crash(asking: anyio.Event) -> None:
         try:
@@ -83,7 +83,7 @@ def shop(trace: Steps | None = None) -> Server[Any]:
 
     @server.tool()
     async def fine(ctx: Context[Any, Any]) -> bool:
-        return await ctx.ask("sure", SURE, unwrap=True)
+        return await ctx.ask("sure", SURE)
 
     return server
 

@@ -37,7 +37,7 @@ async def in_a_while() -> Choice:
 )
 async def test_value_or_function_result_stands_in_for_a_form(era: Era, otherwise: Any, note: str) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
-        answer = await ctx.ask("sure", Elicit("Sure?", Choice, otherwise=otherwise))
+        answer = await ctx.ask_outcome("sure", "Sure?", Choice, otherwise=otherwise)
         return f"{answer.action} {answer.data.note}" if answer.action == "accept" else answer.action
 
     assert (await User(shop(body), era=era, lacks=["elicitation"]).call("order")).text == f"accept {note}"
@@ -57,7 +57,7 @@ async def test_model_question_and_form_fallback_reach_a_client_without_forms(era
                 "roots": ListRoots(otherwise=ListRootsResult(roots=[])),
             }
         )
-        return f"{answers['sure'].data.note}, {answers['blurb'].content.text}, {len(answers['roots'].roots)}"
+        return f"{answers['sure'].note}, {answers['blurb'].content.text}, {len(answers['roots'].roots)}"
 
     trace = Steps()
     user = User(shop(body, trace=trace), {"blurb": "great"}, era=era, lacks=["elicitation"])
@@ -72,7 +72,7 @@ async def test_fallback_is_computed_once_and_sealed() -> None:
         return Choice(ok=True, note=f"SECRET-NUMBER-{next(numbers)}")
 
     async def body(ctx: Context[Any, Any]) -> str:
-        choice = await ctx.ask("sure", Elicit("Sure?", Choice, otherwise=note), unwrap=True)
+        choice = await ctx.ask("sure", "Sure?", Choice, otherwise=note)
         first = await ctx.sample("One", key="one")
         second = await ctx.sample(f"Two, after {choice.note[-1]}", key="two")
         return f"{choice.note} {first.text} {second.text}"
@@ -90,9 +90,7 @@ async def test_fallback_is_computed_once_and_sealed() -> None:
 
 async def test_fallback_holds_when_a_later_client_could_be_asked() -> None:
     async def body(ctx: Context[Any, Any]) -> str:
-        choice = await ctx.ask(
-            "sure", Elicit("Sure?", Choice, otherwise=Choice(ok=False, note="fallback")), unwrap=True
-        )
+        choice = await ctx.ask("sure", "Sure?", Choice, otherwise=Choice(ok=False, note="fallback"))
         said = await ctx.sample("One", key="one")
         return f"{choice.note} {said.text}"
 
@@ -111,7 +109,7 @@ def wrong() -> Any:
 @pytest.mark.parametrize("otherwise", [wrong, "neither"])
 async def test_invalid_fallback_is_a_clear_error(era: Era, otherwise: Callable[[], Any]) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
-        await ctx.ask("sure", Elicit("Sure?", Choice, otherwise=otherwise))
+        await ctx.ask("sure", "Sure?", Choice, otherwise=otherwise)
         return "never"
 
     call = await User(shop(body), era=era, lacks=["elicitation"]).call("order")
@@ -122,7 +120,7 @@ async def test_invalid_fallback_is_a_clear_error(era: Era, otherwise: Callable[[
 async def test_older_client_without_a_channel_gets_fallback_or_explained_error() -> None:
     async def body(ctx: Context[Any, Any], fallback: bool) -> int:
         question = Elicit("Left?", int, otherwise=0) if fallback else LEFT
-        return await ctx.ask("left", question, unwrap=True)
+        return await ctx.ask("left", question)
 
     async with served(shop(body), json_response=True) as url:
         user = User(url, era=Era.LIVE)
@@ -137,7 +135,7 @@ async def test_a_fallback_that_fails_fails_the_call(era: Era) -> None:
 
     async def body(ctx: Context[Any, Any]) -> str:
         try:
-            await ctx.ask("sure", Elicit("Sure?", Choice, otherwise=broken))
+            await ctx.ask("sure", "Sure?", Choice, otherwise=broken)
         except ValueError as error:
             return f"caught: {error}"
         return "never"

@@ -131,7 +131,7 @@ async def test_invalid_arguments_are_rejected_before_the_question(era: Era) -> N
 
 async def test_body_asks_after_its_confirmation_on_both_eras() -> None:
     async def body(path: str, ctx: Context[Any, Any]) -> str:
-        return (await ctx.ask("reason", Elicit(f"Why {path}?", Reason), unwrap=True)).reason
+        return (await ctx.ask("reason", f"Why {path}?", Reason)).reason
 
     paths: list[Any] = []
     for era in ERAS:

@@ -1,6 +1,7 @@
 """Bodies that ask in a way that cannot work: an error that names the tool and the question, and says what to do."""
 
 import re
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import anyio
@@ -9,7 +10,7 @@ from mcp.client.session import ClientRequestContext
 from mcp_types import ElicitRequestParams, ElicitResult
 from pydantic import BaseModel
 
-from roundtrip import Context, Elicit, Event, Resolve
+from roundtrip import Context, Elicit, Event, ListRoots, Resolve, Sample
 from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, User
 from tests.hosts import WAIT
 from tests.interaction.bodies.shops import LEFT, RIGHT, shop
@@ -25,7 +26,7 @@ class Choice(BaseModel):
 async def test_swallowed_suspension_error_names_the_tool_and_question() -> None:
     async def body(ctx: Context[Any, Any]) -> int:
         try:
-            return await ctx.ask("left", LEFT, unwrap=True)
+            return await ctx.ask("left", LEFT)
         except BaseException:  # noqa: BLE001 - what a body must not do
             return 0
 
@@ -52,10 +53,32 @@ async def test_a_suspension_swallowed_in_a_group_is_an_error_too() -> None:
     assert "swallowed the suspension that 'left'" in text_of(result)
 
 
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda ctx: ctx.ask_outcome("it", ListRoots()), "must be given a form or a page, got ListRoots"),
+        (lambda ctx: ctx.ask_outcome("it", Sample("Praise it", max_tokens=9)), "a form or a page, got Sample"),
+        (lambda ctx: ctx.ask("it", "Left?"), "a message and a schema, or one question, got str;"),
+        (lambda ctx: ctx.ask("it", LEFT, int), "a message and a schema, or one question, got Elicit, a schema;"),
+        (lambda ctx: ctx.ask_outcome("it", LEFT, attempts=2), "or one question, got Elicit, attempts;"),
+        (lambda ctx: ctx.ask("it", 7, int), "a message and a schema, or one question, got int, a schema;"),
+    ],
+)
+async def test_question_given_in_parts_that_do_not_fit_is_named(
+    era: Era, ask: Callable[[Any], Awaitable[Any]], told: str
+) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        return f"{await ask(ctx)}"
+
+    result = await User(shop(body), {}, era=era).call("order")
+    assert re.match(r"Error executing tool order: ctx.ask(_outcome)?\('it', ...\) must be given ", result.text)
+    assert told in result.text
+
+
 async def test_the_live_era_raises_nothing_that_could_be_swallowed() -> None:
     async def body(ctx: Context[Any, Any]) -> int:
         try:
-            return await ctx.ask("left", LEFT, unwrap=True)
+            return await ctx.ask("left", LEFT)
         except BaseException:  # noqa: BLE001 - what a body must not do
             return 0
 
@@ -78,7 +101,7 @@ async def test_question_awaited_after_its_body_is_rejected() -> None:
     kept: list[Any] = []
 
     async def body(ctx: Context[Any, Any]) -> str:
-        kept.append(ctx.ask("left", LEFT))
+        kept.append(ctx.ask_outcome("left", LEFT))
         return "done"
 
     result = await LegByLeg([shop(body)]).leg("order")
@@ -250,7 +273,7 @@ async def test_named_questions_in_one_round_are_asked_at_once(era: Era) -> None:
     """Shows S3."""
 
     async def body(ctx: Context[Any, Any]) -> str:
-        answers = await ctx.ask_all({"left": LEFT, "right": RIGHT})
+        answers = await ctx.ask_all_outcomes({"left": LEFT, "right": RIGHT})
         return f"{answers['left'].data} {answers['right'].action}"
 
     trace = Steps()

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from roundtrip import Context, Elicit, Resolve, State
+from roundtrip import Context, Elicit, Event, Resolve, State
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import DECLINE, Answers, AskedQuestion, Era, Restart, Steps, User
 from roundtrip.testing.scripts import UserAction
@@ -49,22 +49,35 @@ async def by_resolvers(
     hotel: Annotated[Hotel, Resolve(which_hotel, key="hotel")],
     seat: Annotated[Seat, Resolve(which_seat, key="seat")],
 ) -> str:
-    reviewed = await ctx.review("review", "All right?", ["city", "hotel", "seat"])
+    reviewed = await ctx.review_outcome("review", "All right?", ["city", "hotel", "seat"])
     return f"{reviewed.action}: {city.city}, {hotel.hotel}, {seat.seat}"
 
 
 async def by_body(ctx: Context[Any, Any]) -> str:
-    seat = await ctx.ask("seat", Elicit("Which seat?", Seat), unwrap=True)
-    city = await ctx.ask("city", Elicit("Where to?", City), unwrap=True)
+    seat = await ctx.ask("seat", "Which seat?", Seat)
+    city = await ctx.ask("city", "Where to?", City)
     fare = await ctx.step("fare", fare_to, city.city)
-    hotel = await ctx.ask("hotel", Elicit(f"Which hotel in {city.city}?", Hotel), unwrap=True)
-    reviewed = await ctx.review("review", "All right?", ["city", "hotel", "seat"])
+    hotel = await ctx.ask("hotel", f"Which hotel in {city.city}?", Hotel)
+    reviewed = await ctx.review_outcome("review", "All right?", ["city", "hotel", "seat"])
     return f"{reviewed.action}: {city.city}, {hotel.hotel}, {seat.seat}, {fare}"
 
 
 def fare_to(city: str) -> int:
     RAN[city] += 1
     return len(city) * 100
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_declined_review_ends_its_call(era: Era, action: str) -> None:
+    async def body(ctx: Context[Any, Any]) -> str:
+        await ctx.ask("city", "Where to?", City)
+        return f"{await ctx.review('review', 'All right?', ['city'])}"
+
+    trace = Steps()
+    user = User(shop(body, trace=trace), {"city": {"city": "Rome"}, "review": UserAction(action)}, era=era)
+    result = await user.call("order")
+    assert result.text == f"Error executing tool order: Question 'review' was not answered: elicitation was {action}"
+    assert trace.events[-1] is Event.DECLINE
 
 
 BODIES = [by_resolvers, by_body]
@@ -191,9 +204,9 @@ async def test_a_review_is_resumed_on_other_servers() -> None:
 
 async def test_the_outcome_holds_the_answers_by_their_names(era: Era) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
-        await ctx.ask("copies", Elicit("How many?", int))
-        await ctx.ask("city", Elicit("Where to?", City))
-        reviewed = await ctx.review("review", "All right?", ["copies", "city"])
+        await ctx.ask("copies", "How many?", int)
+        await ctx.ask("city", "Where to?", City)
+        reviewed = await ctx.review_outcome("review", "All right?", ["copies", "city"])
         if reviewed.action != "accept":
             return reviewed.action
         return f"{reviewed.data['copies']} {reviewed.data['city'].city}"
@@ -207,7 +220,7 @@ async def test_the_outcome_holds_the_answers_by_their_names(era: Era) -> None:
 @pytest.mark.parametrize("name", ["unknown", "declined", "later"])
 async def test_reviewing_an_unanswered_question_names_it_in_the_error(era: Era, name: str) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
-        await ctx.ask("declined", Elicit("Where to?", City))
+        await ctx.ask_outcome("declined", "Where to?", City)
         await ctx.review("review", "All right?", [name])
         return "never"
 

@@ -19,7 +19,7 @@ async def test_once_answer_can_be_reviewed(era: Era) -> None:
 
     @server.tool()
     async def order(copies: Annotated[int, Resolve(how_many, once=True)], ctx: Context) -> str:
-        kept = await ctx.ask("wrap", Elicit(f"Wrap {copies}?", bool), unwrap=True)
+        kept = await ctx.ask("wrap", f"Wrap {copies}?", bool)
         await ctx.review("check", "Is this right?", of=["how_many"])
         return f"{copies}, {'wrapped' if kept else 'bare'}"
 

@@ -94,7 +94,7 @@ async def test_failed_step_fails_the_call_and_reruns_if_caught(era: Era) -> None
             price = await ctx.step("shaky", shaky)
         except ToolError:
             price = 5
-        return price + await ctx.ask("left", LEFT, unwrap=True)
+        return price + await ctx.ask("left", LEFT)
 
     assert (await User(shop(fails), era=era).call("order")).text == "Error executing tool order: the supplier is away"
     runs.clear()

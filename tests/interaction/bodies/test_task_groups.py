@@ -31,7 +31,7 @@ async def test_except_exception_does_not_see_that_a_leg_ends(era: Era) -> None:
     @server.tool()
     async def order(ctx: Context[Any, Any]) -> int:
         try:
-            return await ctx.ask("left", LEFT, unwrap=True)
+            return await ctx.ask("left", LEFT)
         except Exception as error:  # noqa: BLE001 - as careful code does
             caught.append(error)
             return 0
@@ -47,7 +47,7 @@ async def test_except_base_exception_may_look_if_it_raises_on(era: Era) -> None:
     @server.tool()
     async def order(ctx: Context[Any, Any]) -> int:
         try:
-            return await ctx.ask("left", LEFT, unwrap=True)
+            return await ctx.ask("left", LEFT)
         except BaseException as error:
             seen.append(type(error).__name__)
             raise
@@ -74,7 +74,7 @@ async def test_finally_and_async_with_run_on_every_entering_leg(era: Era) -> Non
     async def order(ctx: Context[Any, Any]) -> int:
         async with connection():
             try:
-                return await ctx.ask("left", LEFT, unwrap=True)
+                return await ctx.ask("left", LEFT)
             finally:
                 log.append("finally")
 
@@ -90,9 +90,9 @@ async def test_question_in_finally_is_asked_beside_the_suspending_question(era: 
     async def order(ctx: Context[Any, Any]) -> str:
         left = right = 0
         try:
-            left = await ctx.ask("left", LEFT, unwrap=True)
+            left = await ctx.ask("left", LEFT)
         finally:
-            right = await ctx.ask("right", RIGHT, unwrap=True)
+            right = await ctx.ask("right", RIGHT)
         return f"{left} {right}"
 
     call = await User(server, BOTH, era=era).call("order")
@@ -110,7 +110,7 @@ async def test_asks_of_an_anyio_task_group_end_the_leg_cleanly(era: Era) -> None
         answers: dict[str, int] = {}
 
         async def put(key: str, question: Elicit[int]) -> None:
-            answers[key] = await ctx.ask(key, question, unwrap=True)
+            answers[key] = await ctx.ask(key, question)
 
         async with anyio.create_task_group() as group:
             group.start_soon(put, "left", LEFT)
@@ -245,8 +245,8 @@ async def test_genuine_cancellation_ends_a_body_with_an_asyncio_task_group(era: 
 
 
 async def _left(ctx: Context[Any, Any]) -> int:
-    return await ctx.ask("left", LEFT, unwrap=True)
+    return await ctx.ask("left", LEFT)
 
 
 async def _right(ctx: Context[Any, Any]) -> int:
-    return await ctx.ask("right", RIGHT, unwrap=True)
+    return await ctx.ask("right", RIGHT)

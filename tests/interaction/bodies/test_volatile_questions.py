@@ -27,7 +27,7 @@ def stamps() -> Callable[[], str]:
 
 def keyed(message: Callable[[], str], **options: Any) -> Server[Any]:
     async def body(ctx: Context[Any, Any]) -> str:
-        return (await ctx.ask("sure", Elicit(message(), Choice))).action
+        return (await ctx.ask_outcome("sure", message(), Choice)).action
 
     return shop(body, **options)
 
@@ -60,7 +60,7 @@ async def test_a_step_cures_it() -> None:
     clock = stamps()
 
     async def body(ctx: Context[Any, Any]) -> str:
-        return (await ctx.ask("sure", Elicit(await ctx.step("clock", clock), Choice))).action
+        return (await ctx.ask_outcome("sure", await ctx.step("clock", clock), Choice)).action
 
     call = await User(lambda: shop(body), {"sure": {"ok": True}}, network=Restart()).call("order")
     assert call.text == "accept"
@@ -74,8 +74,8 @@ async def test_the_live_era_asks_it_once(era: Era) -> None:
 
 async def test_question_depending_on_another_answer_is_not_volatile() -> None:
     async def body(ctx: Context[Any, Any]) -> str:
-        await ctx.ask("left", Elicit("Left?", int), unwrap=True)
-        again = await ctx.ask_all({"right": Elicit("Right?", int), "sum": Elicit(said[0], Choice)})
+        await ctx.ask("left", "Left?", int)
+        again = await ctx.ask_all_outcomes({"right": Elicit("Right?", int), "sum": Elicit(said[0], Choice)})
         return again["sum"].action
 
     said = ["Sum 1?"]

@@ -52,29 +52,25 @@ class Books:
 
         @server.tool()
         async def book(ctx: Context[Any, Any]) -> str:
-            trip = await ctx.ask("trip", Elicit("Where to, and how many?", Trip), unwrap=True)
+            trip = await ctx.ask("trip", "Where to, and how many?", Trip)
             names: list[str] = []
             for number in range(trip.travellers):
-                traveller = await ctx.ask(
-                    f"traveller-{number}", Elicit(f"Who is traveller {number + 1}?", Traveller), unwrap=True
-                )
+                traveller = await ctx.ask(f"traveller-{number}", f"Who is traveller {number + 1}?", Traveller)
                 names.append(traveller.name)
             quote = await ctx.step("quote", self.quote, trip.city, trip.travellers)
-            payment = await ctx.ask(
-                "payment", Elicit(f"{quote.price} for {' and '.join(names)}. How to pay?", Payment), unwrap=True
-            )
+            payment = await ctx.ask("payment", f"{quote.price} for {' and '.join(names)}. How to pay?", Payment)
             if payment.how == "card":
-                to = f"card {await ctx.ask('card', Elicit('Which card?', {'a': 'Amex', 'v': 'Visa'}), unwrap=True)}"
+                to = f"card {await ctx.ask('card', 'Which card?', {'a': 'Amex', 'v': 'Visa'})}"
             else:
-                to = await ctx.ask("address", Elicit(f"Bill {quote.price} to which address?", str), unwrap=True)
+                to = await ctx.ask("address", f"Bill {quote.price} to which address?", str)
             reservation = await ctx.step("reserve", self.reserve, quote.price)
-            sure = await ctx.ask("sure", Elicit(f"Charge {quote.price} for {reservation} to {to}?", bool), unwrap=True)
+            sure = await ctx.ask("sure", f"Charge {quote.price} for {reservation} to {to}?", bool)
             return f"{reservation}: {', '.join(names)} to {trip.city} for {quote.price}, {to}: {sure}"
 
         @server.tool()
         async def compare(ctx: Context[Any, Any]) -> str:
             answers = await ctx.ask_all({"left": Elicit("Left?", int), "right": Elicit("Right?", int)})
-            third = await ctx.ask("third", Elicit("Third?", int), unwrap=True)
-            return f"{answers['left'].data} {answers['right'].data} {third}"
+            third = await ctx.ask("third", "Third?", int)
+            return f"{answers['left']} {answers['right']} {third}"
 
         return server

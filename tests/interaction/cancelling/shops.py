@@ -197,7 +197,7 @@ def asking_body() -> Shop:
         ) -> str:
             with logged("body"):
                 await ctx.step("first", number)
-                sure = await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True)
+                sure = await ctx.ask("sure", "Sure?", bool)
                 await ctx.step("second", number)
                 both = await ctx.ask_all({"a": Elicit("A?", bool), "b": Elicit("B?", bool)})
                 return f"{sure} {len(both)} {drawn} {said.content.text}"
@@ -214,7 +214,7 @@ def grouped_body() -> Shop:
 
             async def ask(key: str) -> None:
                 await pause()
-                said.append(await ctx.ask(key, Elicit(f"{key}?", bool), unwrap=True))
+                said.append(await ctx.ask(key, f"{key}?", bool))
 
             with logged("body"):
                 async with anyio.create_task_group() as group:
@@ -235,7 +235,7 @@ def threads() -> Shop:
         @server.tool()
         def order(ctx: Context[Any, Any], x: Annotated[int, Resolve(looked_up)]) -> str:
             with logged("body"):
-                return f"{x} {ctx.blocking.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
+                return f"{x} {ctx.blocking.ask('sure', 'Sure?', bool)}"
 
     return Shop(add, "7 True", {"sure": True}, has_threads=True)
 
@@ -248,7 +248,7 @@ def threads_left() -> Shop:
 
         @server.tool(timeout=WAIT)
         def order(ctx: Context[Any, Any], x: Annotated[int, Resolve(looked_up)]) -> str:
-            return f"{x} {ctx.blocking.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
+            return f"{x} {ctx.blocking.ask('sure', 'Sure?', bool)}"
 
     return Shop(add, "7 True", {"sure": True}, has_threads=True, leaves_threads=True)
 
@@ -301,7 +301,7 @@ def once_asking() -> Shop:
         async def order(ctx: Context[Any, Any]) -> str:
             with logged("body"):
                 drawn = await ctx.step("drawn", number)
-                sure = await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True)
+                sure = await ctx.ask("sure", "Sure?", bool)
                 return f"{drawn} {sure}"
 
     return Shop(add, "7 True", {"sure": True}, (Era.RETRY,), once=True)

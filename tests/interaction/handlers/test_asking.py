@@ -78,14 +78,14 @@ def by_resolvers(kind: str, trace: Steps | None = None, *, plain: bool = False) 
 
 def by_body(kind: str, trace: Steps | None = None, *, plain: bool = False) -> Server[Any]:
     async def praise(title: str, ctx: Context) -> str:
-        tone = await ctx.ask("ask_tone", Elicit(f"Praise {title} in what tone?", Tone), unwrap=True)
+        tone = await ctx.ask("ask_tone", f"Praise {title} in what tone?", Tone)
         shop = await ctx.step("shop", shop_name)
-        length = await ctx.ask("ask_length", Elicit(f"And how long, if {tone.tone}?", Length), unwrap=True)
+        length = await ctx.ask("ask_length", f"And how long, if {tone.tone}?", Length)
         return f"{shop} praises {title}: {tone.tone}, {length.words}"
 
     def praise_plainly(title: str, ctx: Context) -> str:
-        tone = ctx.blocking.ask("ask_tone", Elicit(f"Praise {title} in what tone?", Tone), unwrap=True)
-        length = ctx.blocking.ask("ask_length", Elicit(f"And how long, if {tone.tone}?", Length), unwrap=True)
+        tone = ctx.blocking.ask("ask_tone", f"Praise {title} in what tone?", Tone)
+        length = ctx.blocking.ask("ask_length", f"And how long, if {tone.tone}?", Length)
         return f"the shop praises {title}: {tone.tone}, {length.words}"
 
     return add(Server("shop", keys=[NEW], trace=trace), kind, praise_plainly if plain else praise)
@@ -164,7 +164,7 @@ async def test_handler_asks_the_client_software_several_questions_at_once(kind: 
         answers = await ctx.ask_all({"tone": Elicit("Tone?", Tone), "roots": ListRoots()})
         text = (await ctx.sample(f"Praise {title}", key="text")).text
         found: ListRootsResult = answers["roots"]
-        return f"{answers['tone'].data.tone}, {len(found.roots)}, {text}"
+        return f"{answers['tone'].tone}, {len(found.roots)}, {text}"
 
     server = add(Server("shop"), kind, praise)
     async with connect(
@@ -195,7 +195,7 @@ async def test_its_token_is_good_for_nothing_else(kind: str, way: Any) -> None:
         return "the template"
 
     async def body_fn(title: str, ctx: Context) -> str:
-        await ctx.ask("ask_tone", Elicit(f"Praise {title} in what tone?", Tone))
+        await ctx.ask("ask_tone", f"Praise {title} in what tone?", Tone)
         return "the template"
 
     legs = Legs(make, kind)

@@ -38,7 +38,7 @@ def nested(place: str, reached: list[str]) -> Server[Any]:
         return f"{title}: {tone.tone}"
 
     async def by_body(title: str, ctx: Context) -> str:
-        tone = await ctx.ask("tone", Elicit(f"Praise {title} in what tone?", Tone), unwrap=True)
+        tone = await ctx.ask("tone", f"Praise {title} in what tone?", Tone)
         return f"{title}: {tone.tone}"
 
     server.resource("praise://{title}")(by_resolver if place == "resolver" else by_body)
@@ -83,7 +83,7 @@ async def test_template_without_open_questions_is_read_inside_a_tool(era: Era) -
 
     @server.tool()
     async def collect(ctx: Context) -> str:
-        sure = await ctx.ask("sure", Elicit("In what tone?", Tone), unwrap=True)
+        sure = await ctx.ask("sure", "In what tone?", Tone)
         (part,) = await ctx.read_resource("praise://Dune")
         return f"{part.content}, {sure.tone}"
 

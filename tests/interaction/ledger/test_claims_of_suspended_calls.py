@@ -40,7 +40,7 @@ async def test_a_claim_is_taken_back_though_noting_is_cut_short(monkeypatch: pyt
     shop = Shop(ledger)
 
     async def ask(ctx: Context[Any, Any], drawn: Annotated[int, Resolve(number, once=True)]) -> str:
-        return f"{drawn} {await ctx.ask('sure', Elicit('Sure?', bool), unwrap=True)}"
+        return f"{drawn} {await ctx.ask('sure', 'Sure?', bool)}"
 
     shop.add(ask)
     legs = LegByLeg(shop)

@@ -8,7 +8,7 @@ import pytest
 from mcp.client import Client
 from mcp_types import Implementation
 
-from roundtrip import Context, Elicit, InvalidSignature, Server
+from roundtrip import Context, InvalidSignature, Server
 from roundtrip.ledger import MemoryLedger
 from roundtrip.machine.facts import BodyBegan
 from roundtrip.testing import LegByLeg
@@ -39,7 +39,7 @@ class Bank:
         @self.server.tool(exactly_once=exactly_once)
         async def order(ctx: Context[Any, Any]) -> str:
             """Order."""
-            agreed = await ctx.ask("agreed", Elicit("Sure?", bool), unwrap=True)
+            agreed = await ctx.ask("agreed", "Sure?", bool)
             self.ran.append("order")
             return f"ordered {agreed} {len(self.ran)}"
 

@@ -227,8 +227,8 @@ async def test_a_result_is_recalled_to_the_letter(shop: Shop) -> None:
 
 async def test_a_body_that_asks_takes_its_claim_back(shop: Shop, network: Sequence[Network]) -> None:
     async def order(ctx: Context[Any, Any]) -> str:
-        size = await ctx.ask("size", Elicit("How many?", int), unwrap=True)
-        agreed = await ctx.ask("agreed", Elicit(f"{size}?", bool), unwrap=True)
+        size = await ctx.ask("size", "How many?", int)
+        agreed = await ctx.ask("agreed", f"{size}?", bool)
         shop.ran.append("order")
         return f"{size} {agreed} no. {len(shop.ran)}"
 
@@ -249,7 +249,7 @@ async def test_repeated_leg_reuses_steps_and_fixed_values(shop: Shop) -> None:
         ctx: Context[Any, Any],
     ) -> str:
         stepped = await ctx.step("step", draw)
-        agreed = await ctx.ask("agreed", Elicit(f"{fixed} and {stepped}?", bool), unwrap=True)
+        agreed = await ctx.ask("agreed", f"{fixed} and {stepped}?", bool)
         return f"{fixed} {stepped} {agreed}"
 
     shop.add(order)
@@ -428,7 +428,7 @@ async def test_notes_of_a_call_stay_bounded_however_often_it_repeats(
 
     async def order(name: Annotated[str, Resolve(named)], ctx: Context[Any, Any]) -> str:
         await ctx.step("quote", quote)
-        return str(await ctx.ask("agreed", Elicit("Sure?", bool), unwrap=True))
+        return str(await ctx.ask("agreed", "Sure?", bool))
 
     shop.add(order)
     legs = LegByLeg(shop)

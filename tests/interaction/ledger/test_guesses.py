@@ -56,7 +56,7 @@ class Safe:
         @server.tool(exactly_once=self._once)
         async def by_body(ctx: Context[Any, Any]) -> str:
             minted = await ctx.step("minted", self.minted)
-            sent = await ctx.ask("code", Elicit("The code?", str, guesses=self._guesses), unwrap=True)
+            sent = await ctx.ask("code", "The code?", str, guesses=self._guesses)
             if sent != minted:
                 return "shut"
             self.opened.append(sent)
@@ -205,7 +205,7 @@ async def test_another_question_s_answers_do_not_smuggle_a_guess_in() -> None:
         both = {"name": Elicit("Name?", str), "code": Elicit("Code?", exactly("1234"), guesses=1)}
         if ctx.call.leg == 2:
             await ctx.ask("name", both["name"])
-            await ctx.ask("more", Elicit("More?", bool))
+            await ctx.ask("more", "More?", bool)
         got = await ctx.ask_all(both)
         return f"open {len(got)}"
 
@@ -228,7 +228,7 @@ async def test_an_answer_that_is_counted_cannot_be_reviewed() -> None:
 
     @server.tool
     async def review(ctx: Context[Any, Any]) -> str:
-        await ctx.ask("code", Elicit("Code?", exactly("1234"), guesses=1))
+        await ctx.ask("code", "Code?", exactly("1234"), guesses=1)
         await ctx.review("all", "All right?", ["code"])
         return "done"
 
@@ -242,7 +242,7 @@ async def test_possibly_replicated_server_is_advised_to_share_a_ledger(caplog: p
 
     @server.tool
     async def enter(ctx: Context[Any, Any]) -> str:
-        await ctx.ask("code", Elicit("Code?", str, guesses=1))
+        await ctx.ask("code", "Code?", str, guesses=1)
         return "done"
 
     for _ in range(2):
@@ -266,7 +266,7 @@ async def test_loop_of_single_guesses_bounds_a_call_with_replays() -> None:
         @server.tool
         async def unlock(ctx: Context[Any, Any]) -> str:
             for attempt in range(1, 3):
-                sent = await ctx.ask(f"sent-{attempt}", Elicit("Code?", str, guesses=1), unwrap=True)
+                sent = await ctx.ask(f"sent-{attempt}", "Code?", str, guesses=1)
                 if sent == "right":
                     opened.append(sent)
                     return "open"

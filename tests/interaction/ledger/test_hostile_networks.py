@@ -2,7 +2,7 @@
 
 import pytest
 
-from roundtrip import Context, Elicit
+from roundtrip import Context
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import User
 from tests.interaction.ledger.shops import Shop
@@ -32,8 +32,8 @@ async def test_a_body_that_asks() -> None:
     shop = Shop(MemoryLedger())
 
     async def order(ctx: Context) -> str:
-        size = await ctx.ask("size", Elicit("How many?", int), unwrap=True)
-        agreed = await ctx.ask("agreed", Elicit(f"{size}?", bool), unwrap=True)
+        size = await ctx.ask("size", "How many?", int)
+        agreed = await ctx.ask("agreed", f"{size}?", bool)
         shop.ran.append("order")
         return f"{size} {agreed}"
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from mcp_types import CreateMessageResult, TextContent
 
-from roundtrip import Context, Elicit, ElicitUrl
+from roundtrip import Context, ElicitUrl
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import LegByLeg
 from tests.interaction.ledger.shops import Shop, text_of
@@ -50,7 +50,7 @@ async def test_answer_of_another_kind_ends_no_call_and_logs_nothing(
 
     async def order(ctx: Context[Any, Any]) -> str:
         if asks == "form":
-            await ctx.ask("sure", Elicit("Sure?", bool))
+            await ctx.ask("sure", "Sure?", bool)
         else:
             await ctx.ask("sure", ElicitUrl("Sign in", "https://example.com/in", done=done))
         shop.ran.append("order")

@@ -39,7 +39,7 @@ class Trips:
 
     async def book(self, ctx: Context[Any, Any]) -> str:
         """Book a trip."""
-        chosen = await ctx.ask("city", Elicit("Where to?", City), unwrap=True)
+        chosen = await ctx.ask("city", "Where to?", City)
         fare = await ctx.step("fare", self.fare_to, chosen.city)
         await ctx.review("review", "All right?", ["city"])
         if self.dies:
@@ -79,7 +79,7 @@ async def test_fixed_value_computed_before_a_review_is_unchanged() -> None:
         number: Annotated[int, Resolve(draw, once=True)],
     ) -> str:
         await ctx.review("review", "All right?", ["city"])
-        agreed = await ctx.ask("agreed", Elicit(f"{city.city}, {number}?", bool), unwrap=True)
+        agreed = await ctx.ask("agreed", f"{city.city}, {number}?", bool)
         return f"{city.city} {number} {agreed}"
 
     shop = Shop(MemoryLedger())

@@ -9,7 +9,7 @@ import pytest
 from mcp.server.request_state import RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 
-from roundtrip import Context, Elicit, Server, ToolError
+from roundtrip import Context, Server, ToolError
 from roundtrip.ledger import SqliteLedger
 from roundtrip.testing import LegByLeg
 from tests.interaction.ledger.shops import KEY, Shop, text_of
@@ -37,7 +37,7 @@ class Vault:
     async def draw(self, ctx: Context[Any, Any]) -> str:
         """Draw a number."""
         number = await ctx.step("number", self.secret)
-        agreed = await ctx.ask("agreed", Elicit("Show it?", bool), unwrap=True)
+        agreed = await ctx.ask("agreed", "Show it?", bool)
         return f"{number} {agreed}"
 
     async def fail(self) -> str:

@@ -142,7 +142,7 @@ async def test_a_page_and_a_form_go_out_in_one_round(era: Era) -> None:
         answers = await ctx.ask_all(
             {"login": ElicitUrl("Log in.", URL, done=lambda: "ada"), "sure": Elicit("Sure?", Choice)}
         )
-        return f"{answers['login'].data} {answers['sure'].data.ok}"
+        return f"{answers['login']} {answers['sure'].ok}"
 
     visitor = Visitor(form={"ok": True})
     async with visiting(server, era, visitor) as client:

@@ -240,7 +240,7 @@ async def test_exactly_once_page_passes_every_hostile_network(place: str) -> Non
             return f"paid by {account}"
 
         async def by_body(ctx: Context) -> str:
-            return f"paid by {await ctx.ask('login', await login(), unwrap=True)}"
+            return f"paid by {await ctx.ask('login', await login())}"
 
         server.add_tool(by_resolver if place == "resolver" else by_body, name="pay", exactly_once=True)
         return server
@@ -259,7 +259,7 @@ async def test_unread_answer_of_another_kind_is_no_consent(kind: str) -> None:
     @server.tool()
     async def pay(ctx: Context) -> str:
         if builds.pop(0):
-            await ctx.ask("first", Elicit("Who?", str))
+            await ctx.ask("first", "Who?", str)
         await ctx.ask("terms", question)
         return "paid"
 

@@ -170,9 +170,9 @@ def shop_with_login(
         return f"{account.name} {sure.ok}"
 
     async def by_body(ctx: Context) -> str:
-        account = await ctx.ask("login", ElicitUrl("Log in.", URL, done=done, wait=0), unwrap=True)
+        account = await ctx.ask("login", ElicitUrl("Log in.", URL, done=done, wait=0))
         got.append(account)
-        sure = await ctx.ask("sure", Elicit(f"Go on as {account.name}?", Choice), unwrap=True)
+        sure = await ctx.ask("sure", f"Go on as {account.name}?", Choice)
         return f"{account.name} {sure.ok}"
 
     server.add_tool(by_resolver if place == "resolver" else by_body, name="export")
@@ -267,7 +267,7 @@ async def test_outcome_consumer_sees_the_end(place: str, era: Era, action: str, 
         return "done"
 
     async def by_body(ctx: Context) -> str:
-        got.append(await ctx.ask("login", ElicitUrl("Log in.", URL, done=lambda: "ada")))
+        got.append(await ctx.ask_outcome("login", ElicitUrl("Log in.", URL, done=lambda: "ada")))
         return "done"
 
     server.add_tool(by_resolver if place == "resolver" else by_body, name="export")

@@ -42,7 +42,7 @@ async def test_secret_form_of_a_body_is_rejected_before_it_shows(
 
     @server.tool()
     async def export(ctx: Context) -> str:
-        await ctx.ask("login", Elicit("Log in.", schema))
+        await ctx.ask("login", "Log in.", schema)
         return "done"
 
     person = Person()
@@ -87,7 +87,7 @@ async def test_secret_typed_on_a_page_bypasses_the_client(place: str, era: Era) 
 
     async def by_body(ctx: Context) -> str:
         question = ElicitUrl("Type your password.", "https://bookshop.example/login", done=done)
-        ready = await ctx.ask("login", question, unwrap=True)
+        ready = await ctx.ask("login", question)
         used.append(typed[0])
         return f"logged in: {ready}"
 

@@ -88,7 +88,7 @@ def add_export(server: Server[Any], place: str, make: Callable[[Context], Elicit
         return f"{title} for {account}"
 
     async def by_body(title: str, ctx: Context) -> str:
-        return f"{title} for {await ctx.ask('login', make(ctx), unwrap=True)}"
+        return f"{title} for {await ctx.ask('login', make(ctx))}"
 
     server.add_tool(by_resolver if place == "resolver" else by_body, name="export")
     return server

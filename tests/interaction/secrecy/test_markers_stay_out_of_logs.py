@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from roundtrip import Context, Elicit, Recorder, Server
+from roundtrip import Context, Recorder, Server
 from roundtrip.testing import Era, User
 from roundtrip.trace.writing.redaction import REVEALABLE
 from tests.interaction.secrecy.markers import Markers, Spans, everything_logged, text_of_files
@@ -98,7 +98,7 @@ async def _told_of_a_value_of(length: int) -> str:
     @server.tool()
     async def keep(ctx: Context) -> str:
         await ctx.step("pin", lambda: "7" * length)
-        await ctx.ask("go", Elicit("Go on?", bool))
+        await ctx.ask("go", "Go on?", bool)
         return "never"
 
     return (await User(server, era=Era.RETRY).call("keep")).text

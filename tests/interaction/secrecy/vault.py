@@ -83,7 +83,7 @@ def make_vault(plant: Markers, **options: Any) -> Server[Any]:
     async def pay(amount: Annotated[str, Field(max_length=30)], owner_of: str, ctx: Context) -> str:
         """Run once."""
         await ctx.step("receipt", lambda: secret_of_step)
-        await ctx.ask("ok", Elicit(f"Pay {amount} to {owner_of}?", Owner))
+        await ctx.ask("ok", f"Pay {amount} to {owner_of}?", Owner)
         return f"paid {amount}"
 
     async def ask_place(box: str) -> Elicit[Place]:
@@ -136,7 +136,7 @@ def make_vault(plant: Markers, **options: Any) -> Server[Any]:
     async def too_much(box: str, ctx: Context) -> str:
         """Keep more than a token holds."""
         await ctx.step("large", lambda: secret_of_step * 60_000)
-        await ctx.ask("go", Elicit(f"{box}?", bool))
+        await ctx.ask("go", f"{box}?", bool)
         return "never"
 
     @server.tool()
@@ -178,13 +178,13 @@ def make_vault(plant: Markers, **options: Any) -> Server[Any]:
     @server.tool()
     async def restless(box: str, ctx: Context) -> str:
         """Ask something else each time."""
-        await ctx.ask("when", Elicit(f"{box} {plant('question')}?", Place))
+        await ctx.ask("when", f"{box} {plant('question')}?", Place)
         return "never"
 
     @server.tool()
     async def with_header(box: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Box"})], ctx: Context) -> str:
         """Have a header repeat an argument."""
-        await ctx.ask("go", Elicit(f"{box}?", Place))
+        await ctx.ask("go", f"{box}?", Place)
         return "done"
 
     async def leaving() -> AsyncGenerator[str]:

@@ -54,42 +54,42 @@ def cinema() -> Server[Any]:
 
     @server.tool()
     async def leave(ctx: Context) -> str:
-        stay = await ctx.ask("stay", Elicit("Would you stay?", bool))
+        stay = await ctx.ask_outcome("stay", "Would you stay?", bool)
         if stay.action != "decline":
             return stay.action
-        why = await ctx.ask("why", Elicit("Why not?", str))
+        why = await ctx.ask_outcome("why", "Why not?", str)
         return f"left: {why.action}"
 
     @server.tool()
     async def nag(ctx: Context) -> str:
         for number in count(1):
             try:
-                await ctx.ask(f"sure-{number}", Elicit("Are you sure?", bool))
+                await ctx.ask_outcome(f"sure-{number}", "Are you sure?", bool)
             except MCPError:
                 continue
         return "never"
 
     @server.tool()
     async def trap(ctx: Context) -> str:
-        first = await ctx.ask("first", Elicit("One?", bool))
-        second = await ctx.ask("second", Elicit("Two?", bool))
+        first = await ctx.ask_outcome("first", "One?", bool)
+        second = await ctx.ask_outcome("second", "Two?", bool)
         return {"accept": "fine", "decline": "well"}[second.action] if first.action == "decline" else "good"
 
     @server.tool()
     async def survey(ctx: Context) -> str:
-        page = await ctx.ask("page", ElicitUrl("Rate us", "https://rate.example/1"))
-        praise = await ctx.ask("praise", Sample("Praise it", max_tokens=9), unwrap=True)
-        roots = await ctx.ask("films", ListRoots(), unwrap=True)
+        page = await ctx.ask_outcome("page", ElicitUrl("Rate us", "https://rate.example/1"))
+        praise = await ctx.ask("praise", Sample("Praise it", max_tokens=9))
+        roots = await ctx.ask("films", ListRoots())
         text = getattr(praise.content, "text", None)
         return f"{page.action}, {text}, {len(roots.roots)} root"
 
     @server.tool()
     async def unlock(ctx: Context) -> str:
-        return (await ctx.ask("code", Elicit("Which code?", Code, attempts=99), unwrap=True)).code
+        return (await ctx.ask("code", "Which code?", Code, attempts=99)).code
 
     @server.tool()
     async def once(ctx: Context) -> str:
-        await ctx.ask("go", Elicit("Go?", bool))
+        await ctx.ask_outcome("go", "Go?", bool)
         if not loops["left"]:
             raise ToolError("it has run already")
         loops["left"] -= 1
@@ -98,12 +98,12 @@ def cinema() -> Server[Any]:
     @server.tool()
     async def fickle(ctx: Context) -> str:
         loops["left"] += 1
-        await ctx.ask(f"name-{loops['left'] // 2}", Elicit("Who?", str))
+        await ctx.ask_outcome(f"name-{loops['left'] // 2}", "Who?", str)
         return "done"
 
     @server.tool()
     async def hang(ctx: Context) -> str:
-        if (await ctx.ask("wait", Elicit("Wait?", bool))).action == "cancel":
+        if (await ctx.ask_outcome("wait", "Wait?", bool)).action == "cancel":
             await anyio.sleep_forever()
         return "done"
 

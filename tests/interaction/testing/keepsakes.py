@@ -88,7 +88,7 @@ def shop() -> Server[Any]:
     @server.tool()
     async def order(paid: Annotated[Any, Resolve(pay_order)], ctx: Context) -> Order:
         number = await ctx.step("number", lambda: str(uuid.uuid4()))
-        await ctx.ask("confirm", Elicit(f"Send order {number} today?", bool))
+        await ctx.ask("confirm", f"Send order {number} today?", bool)
         now = datetime.now(UTC)
         return Order(
             id=number,

@@ -9,7 +9,7 @@ from mcp.server.mcpserver import Elicit as SdkElicit
 from mcp.server.mcpserver import Resolve as SdkResolve
 from mcp_types import InputRequiredResult
 
-from roundtrip import Context, Elicit, ElicitationResult, Server
+from roundtrip import Context, ElicitationResult, Server
 from roundtrip.testing import Breach, Era, LegDelivery, LegRequest, PathAction, PathOutcome, Route, paths, served
 from roundtrip.testing.chosen import CHOSEN, UserDefaults
 from tests.hosts import stdio
@@ -58,7 +58,7 @@ def mortal() -> Server[Any]:
 
     @server.tool()
     async def risk(ctx: Context) -> str:
-        if (await ctx.ask("jump", Elicit("Jump?", bool))).action == "decline":
+        if (await ctx.ask_outcome("jump", "Jump?", bool)).action == "decline":
             os._exit(3)
         return "alive"
 
@@ -101,7 +101,7 @@ def hostile() -> Server[Any]:
 
     @server.tool()
     async def lie(ctx: Context) -> str:
-        await ctx.ask("\x1b[2J" + "long" * 20, Elicit("\x1b]0;x\x07", bool))
+        await ctx.ask_outcome("\x1b[2J" + "long" * 20, "\x1b]0;x\x07", bool)
         raise KeyError("\x1b[31m\u202e\n" + "x" * 500)
 
     return server

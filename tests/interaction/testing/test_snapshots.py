@@ -87,8 +87,8 @@ async def survey(question: str, *, most: int = 5, name: str = "stars") -> str:
 
     @server.tool()
     async def rate(ctx: Context) -> str:
-        await ctx.ask(name, Elicit(question, Stars))
-        await ctx.ask("why", Elicit("Why?", str))
+        await ctx.ask(name, question, Stars)
+        await ctx.ask("why", "Why?", str)
         return "Thank you."
 
     return call_text(await User(server, {name: {"stars": 3}, "why": "It is long"}).call("rate"))

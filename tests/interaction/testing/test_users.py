@@ -66,8 +66,8 @@ def cinema() -> Server[Any]:
 
     @server.tool()
     async def survey(ctx: Context) -> dict[str, Any]:
-        stars = await ctx.ask("stars", Elicit("How many stars?", int), unwrap=True)
-        page = await ctx.ask("page", ElicitUrl("Rate us", "https://rate.example/1"))
+        stars = await ctx.ask("stars", "How many stars?", int)
+        page = await ctx.ask_outcome("page", ElicitUrl("Rate us", "https://rate.example/1"))
         return {"stars": stars, "page": page.action}
 
     @server.tool()
@@ -219,7 +219,7 @@ async def test_unaskable_client_gets_the_substitute_for_its_answer() -> None:
 
     @server.tool()
     async def rate(ctx: Context) -> int:
-        return await ctx.ask("stars", Elicit("How many stars?", int, otherwise=3), unwrap=True)
+        return await ctx.ask("stars", "How many stars?", int, otherwise=3)
 
     assert (await User(server, {"stars": 5}).call("rate")).value == 5
     assert (await User(server, lacks={"elicitation"}).call("rate")).value == 3
@@ -319,7 +319,7 @@ async def test_call_reports_everything_shown_and_returned() -> None:
     @server.tool()
     async def pay(ctx: Context) -> str:
         page = f"https://pay.example/?ticket={ctx.call.ticket('pay', unbound=True)}&lang=en"
-        await ctx.ask("pay", ElicitUrl("Pay here", page), unwrap=True)
+        await ctx.ask("pay", ElicitUrl("Pay here", page))
         return "paid"
 
     call = await User(server, {"seat": {"row": "back"}, "snack": DECLINE}).call("book", film="Solaris")

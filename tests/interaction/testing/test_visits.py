@@ -53,13 +53,13 @@ def cinema(
     @server.tool(exactly_once=once)
     async def buy(row: int, ctx: Context) -> str:
         page = f"https://cinema.example/pay?ticket={ctx.call.ticket('pay')}"
-        number = await ctx.ask("pay", ElicitUrl("Please pay.", page, done=receipt, wait=wait), unwrap=True)
+        number = await ctx.ask("pay", ElicitUrl("Please pay.", page, done=receipt, wait=wait))
         till.bookings.append(number)
         return f"Row {row}, receipt {number}."
 
     @server.tool()
     async def read(ctx: Context) -> str:
-        return (await ctx.ask("terms", ElicitUrl("Read the terms.", "https://cinema.example/terms"))).action
+        return (await ctx.ask_outcome("terms", ElicitUrl("Read the terms.", "https://cinema.example/terms"))).action
 
     @server.custom_route("/pay", methods=["GET", "POST"])
     async def pay(request: Request) -> Response:

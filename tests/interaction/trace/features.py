@@ -217,28 +217,28 @@ def serve(ledger: Ledger, effect: Effect, bus: Heard | None = None, **options: A
     @server.tool()
     async def body(hotel: str, ctx: Context) -> str:
         effect.append("body")
-        party = await ctx.ask("guests", guests(hotel), unwrap=True)
-        suite = await ctx.ask("room", Elicit(f"Which room for {party.adults}?", Room), unwrap=True)
+        party = await ctx.ask("guests", guests(hotel))
+        suite = await ctx.ask("room", f"Which room for {party.adults}?", Room)
         return f"{party.adults}+{party.children} in {suite.name}"
 
     @server.tool()
     async def all_at_once(hotel: str, ctx: Context) -> str:
         effect.append("all")
         got = await ctx.ask_all({"guests": guests(hotel), "room": Elicit("Which room?", Room)})
-        party, suite = got["guests"].data, got["room"].data
+        party, suite = got["guests"], got["room"]
         return f"{party.adults}+{party.children} in {suite.name}"
 
     @server.tool()
     async def mixed(hotel: str, guests: Party, room: Suite, ctx: Context) -> str:
         effect.append("mixed")
-        await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True)
+        await ctx.ask("sure", "Sure?", bool)
         return f"{guests.adults}+{guests.children} in {room.name}"
 
     @server.tool()
     async def step(hotel: str, ctx: Context) -> str:
         effect.append("step body")
         number = await ctx.step("clock", clock)
-        await ctx.ask("guests", Elicit(f"At {number}, who?", Guests), unwrap=True)
+        await ctx.ask("guests", f"At {number}, who?", Guests)
         return f"priced {number}"
 
     @server.tool()
@@ -268,7 +268,7 @@ def serve(ledger: Ledger, effect: Effect, bus: Heard | None = None, **options: A
     @server.tool()
     async def page_body(hotel: str, ctx: Context) -> str:
         effect.append("page body")
-        await ctx.ask("pay", pay(), unwrap=True)
+        await ctx.ask("pay", pay())
         return "paid"
 
     @server.tool(confirm="Clear {hotel}?")
@@ -279,7 +279,7 @@ def serve(ledger: Ledger, effect: Effect, bus: Heard | None = None, **options: A
     @server.tool()
     async def review(hotel: str, guests: Party, ctx: Context) -> str:
         effect.append("review")
-        suite = await ctx.ask("room", Elicit("Which room?", Room), unwrap=True)
+        suite = await ctx.ask("room", "Which room?", Room)
         await ctx.review("check", "Right?", of=["guests"])
         return f"{guests.adults}+{guests.children} in {suite.name}"
 
@@ -320,14 +320,14 @@ def serve(ledger: Ledger, effect: Effect, bus: Heard | None = None, **options: A
     @server.tool(exactly_once=True)
     async def exactly_once_body(hotel: str, ctx: Context) -> str:
         effect.append("exactly once body")
-        party = await ctx.ask("guests", guests(hotel), unwrap=True)
-        await ctx.ask("room", Elicit("Which room?", Room), unwrap=True)
+        party = await ctx.ask("guests", guests(hotel))
+        await ctx.ask("room", "Which room?", Room)
         return f"booked {party.adults}"
 
     @server.tool(exactly_once=True)
     async def exactly_once_both(hotel: str, guests: Party, ctx: Context) -> str:
         effect.append("exactly once both")
-        await ctx.ask("room", Elicit("Which room?", Room), unwrap=True)
+        await ctx.ask("room", "Which room?", Room)
         return f"booked {guests.adults}"
 
     @server.tool(exactly_once=True)

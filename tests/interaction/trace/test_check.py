@@ -339,7 +339,7 @@ ASKING_BODY: list[Change] = [
     ("import Elicit", "import Context, Elicit"),
     (
         "    sure: Annotated[Sure, Resolve(sure)],\n) -> str:\n",
-        "    ctx: Context,\n) -> str:\n    await ctx.ask('tip', Elicit('A tip?', Sure))\n",
+        "    ctx: Context,\n) -> str:\n    await ctx.ask_outcome('tip', 'A tip?', Sure)\n",
     ),
 ]
 

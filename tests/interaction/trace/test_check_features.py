@@ -9,7 +9,7 @@ import anyio
 import pytest
 from mcp_types import CallToolResult
 
-from roundtrip import Context, Elicit, Resolve, Server
+from roundtrip import Context, Resolve, Server
 from roundtrip.checking.checking import check_calls
 from roundtrip.checking.playable import ServerName, write_test
 from roundtrip.checking.recorded import NotReplayable, recorded_call
@@ -181,7 +181,7 @@ def test_call_that_failed_in_its_body_is_checked_until_there(site: Site) -> None
         @server.tool()
         async def hurry(hotel: str, ctx: Context) -> str:
             site.effect.append(hotel)
-            await ctx.ask("ready", Elicit(f"Second {next(seconds)}. Ready?", bool))
+            await ctx.ask("ready", f"Second {next(seconds)}. Ready?", bool)
             return "ready"
 
         return server

@@ -202,8 +202,8 @@ async def test_unfinished(shop: Shop) -> None:
 
 async def test_revised(shop: Shop, era: Era) -> None:
     async def order(title: str, ctx: Context[Any, Any]) -> str:
-        city = await ctx.ask("city", Elicit("Where to?", City), unwrap=True)
-        await ctx.ask("sure", Elicit(f"{city.city}, sure?", Choice))
+        city = await ctx.ask("city", "Where to?", City)
+        await ctx.ask("sure", f"{city.city}, sure?", Choice)
         await ctx.review("review", "All right?", ["city", "sure"])
         return title
 

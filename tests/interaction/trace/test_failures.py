@@ -54,7 +54,7 @@ def cinema(transcript: Path) -> Server[Any]:
 
     @server.tool()
     async def charge(ctx: Context) -> str:
-        await ctx.ask("seat", Elicit("Which row?", Seat))
+        await ctx.ask("seat", "Which row?", Seat)
         await ctx.step("charge", no_card)
         return "charged"
 
@@ -64,7 +64,7 @@ def cinema(transcript: Path) -> Server[Any]:
 
     @server.tool()
     async def reserve(ctx: Context) -> str:
-        await ctx.ask("seat", Elicit("Which row?", Seat), unwrap=True)
+        await ctx.ask("seat", "Which row?", Seat)
         return "reserved"
 
     return server
@@ -101,7 +101,7 @@ async def test_failed_call_says_where_and_why(tmp_path: Path, tool: str, answer:
     ("tool", "arguments", "question", "cure"),
     [
         ("book", {}, "seat", "to go on without the answer, take ElicitationResult[T]"),
-        ("reserve", {}, "seat", "to go on without the answer, ask without unwrap=True"),
+        ("reserve", {}, "seat", "to go on without the answer, use ctx.ask_outcome"),
         ("empty", {"hall": "2"}, "confirm:empty", "without a yes, confirm= lets nothing run"),
     ],
 )

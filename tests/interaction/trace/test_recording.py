@@ -58,7 +58,7 @@ def shop(path: Path | None, instance: str = "a", *, reveal: Any = (), **options:
         price: Annotated[int, Resolve(price)],
         ctx: Context,
     ) -> str:
-        note = await ctx.ask("note", Elicit("A note?", Note), unwrap=True)
+        note = await ctx.ask("note", "A note?", Note)
         code = await ctx.step("code", lambda: 42)
         return f"{title} for {price}, {note.note}: {code}"
 
@@ -535,7 +535,7 @@ def marked_server(path: Path) -> Server[Any]:
         kept: Annotated[str, Resolve(secret, once=True)],
     ) -> str:
         await ctx.step("step", lambda: MARKERS["step"])
-        await ctx.ask("second", Elicit(f"{MARKERS['message']}: {note.note}?", Note))
+        await ctx.ask("second", f"{MARKERS['message']}: {note.note}?", Note)
         return MARKERS["result"]
 
     @server.tool()

@@ -77,7 +77,7 @@ BODY: list[Change] = [
     ("import Elicit", "import Context, Elicit"),
     (
         ") -> str:\n",
-        "    ctx: Context,\n) -> str:\n    tip = await ctx.ask('tip', Elicit('A tip?', Sure), unwrap=True)\n",
+        "    ctx: Context,\n) -> str:\n    tip = await ctx.ask('tip', 'A tip?', Sure)\n",
     ),
     ("x {title}", "x {title}, {tip.ok}"),
 ]
@@ -204,25 +204,25 @@ async def need(size: Annotated[int, Resolve(size)], colour: Annotated[str, Resol
 
 @server.tool()
 async def talk(ctx: Context) -> str:
-    one = await ctx.ask("one", Elicit("One?", bool))
-    two = await ctx.ask("two", Elicit("Two?", bool))
+    one = await ctx.ask_outcome("one", "One?", bool)
+    two = await ctx.ask_outcome("two", "Two?", bool)
     return f"{one.action}, {two.action}"
 
 
 @server.tool()
 async def pay(ctx: Context) -> str:
     page = f"https://pay.example/?ticket={ctx.call.ticket('pay', unbound=True)}"
-    return (await ctx.ask("page", ElicitUrl("Pay here", page))).action
+    return (await ctx.ask_outcome("page", ElicitUrl("Pay here", page))).action
 
 
 @server.tool()
 async def fall_back(ctx: Context) -> int:
-    return await ctx.ask("stars", Elicit("Stars?", int, otherwise=3), unwrap=True)
+    return await ctx.ask("stars", "Stars?", int, otherwise=3)
 
 
 @server.tool()
 async def end(ctx: Context) -> str:
-    await ctx.ask("one", Elicit("One?", bool))
+    await ctx.ask("one", "One?", bool)
     raise MCPError(code=-32050, message="out of film")
 
 
@@ -281,12 +281,12 @@ OTHERWISE: dict[str, tuple[Change, set[str]]] = {
     "another_order": (
         (
             """\
-    one = await ctx.ask("one", Elicit("One?", bool))
-    two = await ctx.ask("two", Elicit("Two?", bool))
+    one = await ctx.ask_outcome("one", "One?", bool)
+    two = await ctx.ask_outcome("two", "Two?", bool)
 """,
             """\
-    two = await ctx.ask("two", Elicit("Two?", bool))
-    one = await ctx.ask("one", Elicit("One?", bool))
+    two = await ctx.ask_outcome("two", "Two?", bool)
+    one = await ctx.ask_outcome("one", "One?", bool)
 """,
         ),
         {"retry_talks", "live_talks", "retry_left"},
@@ -294,21 +294,21 @@ OTHERWISE: dict[str, tuple[Change, set[str]]] = {
     "another_round": (
         (
             """\
-    one = await ctx.ask("one", Elicit("One?", bool))
-    two = await ctx.ask("two", Elicit("Two?", bool))
+    one = await ctx.ask_outcome("one", "One?", bool)
+    two = await ctx.ask_outcome("two", "Two?", bool)
 """,
             """\
-    one, two = (await ctx.ask_all({"one": Elicit("One?", bool), "two": Elicit("Two?", bool)})).values()
+    one, two = (await ctx.ask_all_outcomes({"one": Elicit("One?", bool), "two": Elicit("Two?", bool)})).values()
 """,
         ),
         {"retry_talks", "live_talks", "retry_left"},
     ),
     "a_question_more": (
-        ('    return f"{one.action}', '    await ctx.ask("three", Elicit("Three?", bool))\n    return f"{one.action}'),
+        ('    return f"{one.action}', '    await ctx.ask_outcome("three", "Three?", bool)\n    return f"{one.action}'),
         {"retry_talks", "live_talks"},
     ),
     "a_question_less": (
-        ('    two = await ctx.ask("two", Elicit("Two?", bool))', "    two = one"),
+        ('    two = await ctx.ask_outcome("two", "Two?", bool)', "    two = one"),
         {"retry_talks", "live_talks", "retry_left"},
     ),
     "another_page": (("pay.example", "pay.invalid"), {"retry_pays", "live_pays"}),

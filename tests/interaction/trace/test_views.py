@@ -58,7 +58,7 @@ def shop(path: Path, *, instance: str = "one", reveal: Any = "all", **options: A
     @server.tool()
     async def order(title: str, name: Annotated[Name, Resolve(name)], ctx: Context[Any, Any]) -> str:
         await ctx.step("reserve", lambda: 17)
-        await ctx.ask("gift", Elicit("A gift?", Choice))
+        await ctx.ask("gift", "A gift?", Choice)
         return f"{title} for {name.name}"
 
     return server
@@ -141,7 +141,7 @@ async def test_abandoned_question_is_not_reported_as_answered(
     @server.tool()
     async def order(ctx: Context[Any, Any]) -> str:
         with patience:
-            await ctx.ask("late", Elicit("Sure?", bool))
+            await ctx.ask("late", "Sure?", bool)
         given_up.set()
         return "without you"
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
-from typing import Any, Literal, assert_type
+from typing import Annotated, Any, Literal, assert_type
 
 from mcp.server.elicitation import UrlElicitationResult
 from mcp.server.mcpserver.resolve import Elicit as SdkElicit
 from mcp_types import CreateMessageResult, ListRootsResult
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from roundtrip import (
     AcceptedElicitation,
@@ -50,6 +50,10 @@ async def paid(ctx: Context) -> bool:
     return True
 
 
+def default_seat() -> Seat:
+    return Seat(row="a")
+
+
 async def quote(film: str) -> float:
     return 9.5
 
@@ -71,42 +75,55 @@ assert_type(ElicitUrl("Read.", "https://cinema.example"), ElicitUrl[bool])
 
 
 async def forms(ctx: Context) -> None:
-    outcome = await ctx.ask("seat", Elicit("Which row?", Seat))
+    outcome = await ctx.ask_outcome("seat", "Which row?", Seat)
     assert_type(outcome, ElicitationResult[Seat])
     if isinstance(outcome, AcceptedElicitation):
         assert_type(outcome.data, Seat)
-    assert_type(await ctx.ask("seat", Elicit("Which row?", Seat), was=["row"], unwrap=True), Seat)
-    assert_type(await ctx.ask("meal", Elicit("Which dish?", Meal), unwrap=True), Meal)
-    assert_type(await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True), bool)
-    assert_type(await ctx.ask("count", Elicit("How many?", int), unwrap=True), int)
-    assert_type(await ctx.ask("day", Elicit("When?", date), unwrap=True), date)
-    assert_type(await ctx.ask("size", Elicit("Which size?", Size), unwrap=True), Size)
-    assert_type(await ctx.ask("sizes", Elicit("Which sizes?", list[Size]), unwrap=True), list[Size])
-    assert_type(await ctx.ask("one", Elicit("Which?", {1: "One"}), unwrap=True), int)
-    assert_type(await ctx.ask("many", Elicit("Which?", [{1: "One"}]), unwrap=True), list[int])
-    assert_type(await ctx.ask("sure", Elicit("Sure?", bool)), ElicitationResult[bool])
-    assert_type(await ctx.ask("row", Elicit("Which row?", Row)), ElicitationResult[Row])
-    assert_type(await ctx.ask("row", Elicit("Which row?", Row), unwrap=True), Row)
+    assert_type(await ctx.ask("seat", "Which row?", Seat, was=["row"]), Seat)
+    assert_type(await ctx.ask("meal", "Which dish?", Meal), Meal)
+    assert_type(await ctx.ask("sure", "Sure?", bool), bool)
+    assert_type(await ctx.ask("count", "How many?", int), int)
+    assert_type(await ctx.ask("day", "When?", date), date)
+    assert_type(await ctx.ask("size", "Which size?", Size), Size)
+    assert_type(await ctx.ask("sizes", "Which sizes?", list[Size]), list[Size])
+    assert_type(await ctx.ask("one", "Which?", {1: "One"}), int)
+    assert_type(await ctx.ask("many", "Which?", [{1: "One"}]), list[int])
+    assert_type(await ctx.ask_outcome("sure", "Sure?", bool), ElicitationResult[bool])
+    assert_type(await ctx.ask_outcome("row", "Which row?", Row), ElicitationResult[Row])
+    assert_type(await ctx.ask("row", "Which row?", Row), Row)
+    assert_type(await ctx.ask("ten", "How many?", Annotated[int, Field(le=10)], guesses=2), int)
+    assert_type(await ctx.ask("count", "How many?", int, otherwise=1, attempts=2), int)
+    assert_type(await ctx.ask("count", "How many?", int, otherwise=None), int | None)
+    assert_type(await ctx.ask("seat", "Which row?", Seat, otherwise=default_seat, volatile_ok=True), Seat)
+    assert_type(await ctx.ask("seat", Elicit("Which row?", Seat), was=["row"]), Seat)
+    assert_type(await ctx.ask("row", Elicit("Which row?", Row)), Row)
+    assert_type(await ctx.ask("many", Elicit("Which?", [{1: "One"}])), list[int])
+    assert_type(await ctx.ask_outcome("one", "Which?", {1: "One"}, was=["two"]), ElicitationResult[int])
+    assert_type(await ctx.ask_outcome("many", "Which?", [{1: "One"}]), ElicitationResult[list[int]])
+    assert_type(await ctx.ask_outcome("count", "How many?", int, otherwise=None), ElicitationResult[int | None])
+    assert_type(await ctx.ask_outcome("row", Elicit("Which row?", Row)), ElicitationResult[Row])
     assert_type(await ctx.elicit("Which row?", Seat), ElicitationResult[Seat])
     assert_type(await ctx.elicit("Sure?", bool), ElicitationResult[bool])
     assert_type(await ctx.elicit("Which row?", Row), ElicitationResult[Row])
     assert_type(await ctx.elicit("Which?", {1: "One"}), ElicitationResult[int])
     assert_type(await ctx.elicit("Which?", [{1: "One"}]), ElicitationResult[list[int]])
-    assert_type(await ctx.ask("seat", SdkElicit("Which row?", Seat)), ElicitationResult[Seat])
-    assert_type(await ctx.ask("seat", SdkElicit("Which row?", Seat), unwrap=True), Seat)
-    assert_type(await ctx.review("review", "All right?", of=["seat"]), ElicitationResult[dict[str, Any]])
+    assert_type(await ctx.ask_outcome("seat", SdkElicit("Which row?", Seat)), ElicitationResult[Seat])
+    assert_type(await ctx.ask("seat", SdkElicit("Which row?", Seat)), Seat)
+    assert_type(await ctx.review("review", "All right?", of=["seat"]), dict[str, Any])
+    assert_type(await ctx.review_outcome("review", "All right?", of=["seat"]), ElicitationResult[dict[str, Any]])
 
 
 async def others(ctx: Context) -> None:
     login = ElicitUrl("Log in.", "https://cinema.example", done=account)
-    assert_type(await ctx.ask("login", login, unwrap=True), Seat)
-    assert_type(await ctx.ask("login", login), ElicitationResult[Seat])
+    assert_type(await ctx.ask("login", login), Seat)
+    assert_type(await ctx.ask_outcome("login", login), ElicitationResult[Seat])
     assert_type(await ctx.elicit_url("Read.", "https://cinema.example"), UrlElicitationResult)
     assert_type(await ctx.elicit_url("Log in.", "https://cinema.example", done=account), ElicitationResult[Seat])
     assert_type(await ctx.ask("blurb", Sample("Praise it.", max_tokens=9)), CreateMessageResult)
     assert_type(await ctx.ask("roots", ListRoots()), ListRootsResult)
     assert_type(await ctx.list_roots(), ListRootsResult)
     assert_type(await ctx.ask_all({"seat": Elicit("Which row?", Seat), "login": login}), dict[str, Any])
+    assert_type(await ctx.ask_all_outcomes({"seat": Elicit("Which row?", Seat), "login": login}), dict[str, Any])
     assert_type(await ctx.sample("Praise it.", result_type=Seat), Sampled[Seat])
     assert_type((await ctx.sample("Praise it.")).text, str)
     assert_type((await ctx.sample("Praise it.")).result, str)
@@ -122,19 +139,28 @@ async def others(ctx: Context) -> None:
 
 def waiting(ctx: Context) -> None:
     login = ElicitUrl("Log in.", "https://cinema.example", done=account)
-    assert_type(ctx.blocking.ask("seat", Elicit("Which row?", Seat)), ElicitationResult[Seat])
-    assert_type(ctx.blocking.ask("seat", Elicit("Which row?", Seat), unwrap=True), Seat)
-    assert_type(ctx.blocking.ask("sure", Elicit("Sure?", bool), unwrap=True), bool)
-    assert_type(ctx.blocking.ask("sure", Elicit("Sure?", bool)), ElicitationResult[bool])
+    assert_type(ctx.blocking.ask_outcome("seat", "Which row?", Seat), ElicitationResult[Seat])
+    assert_type(ctx.blocking.ask("seat", "Which row?", Seat, was=["row"], attempts=2), Seat)
+    assert_type(ctx.blocking.ask("row", "Which row?", Row), Row)
+    assert_type(ctx.blocking.ask("one", "Which?", {1: "One"}), int)
+    assert_type(ctx.blocking.ask("many", "Which?", [{1: "One"}]), list[int])
+    assert_type(ctx.blocking.ask("count", "How many?", int, otherwise=None), int | None)
+    assert_type(ctx.blocking.ask("seat", Elicit("Which row?", Seat)), Seat)
+    assert_type(ctx.blocking.ask("sure", "Sure?", bool), bool)
+    assert_type(ctx.blocking.ask_outcome("sure", "Sure?", bool), ElicitationResult[bool])
     assert_type(ctx.blocking.elicit("Sure?", bool), ElicitationResult[bool])
     assert_type(ctx.blocking.elicit_url("Read.", "https://cinema.example"), UrlElicitationResult)
     assert_type(ctx.blocking.elicit_url("Log in.", "https://c.example", done=account), ElicitationResult[Seat])
     assert_type(ctx.blocking.sample("Praise it.").result, str)
     assert_type(ctx.blocking.sample("Praise it.", result_type=Seat).result, Seat)
-    assert_type(ctx.blocking.ask("login", login, unwrap=True), Seat)
-    assert_type(ctx.blocking.ask("login", login), ElicitationResult[Seat])
+    assert_type(ctx.blocking.ask("login", login), Seat)
+    assert_type(ctx.blocking.ask_outcome("login", login), ElicitationResult[Seat])
     assert_type(ctx.blocking.ask("blurb", Sample("Praise it.", max_tokens=9)), CreateMessageResult)
     assert_type(ctx.blocking.ask_all({"seat": Elicit("Which row?", Seat)}), dict[str, Any])
+    assert_type(ctx.blocking.review("review", "All right?", of=["seat"]), dict[str, Any])
+    assert_type(ctx.blocking.review_outcome("review", "All right?", ["seat"]), ElicitationResult[dict[str, Any]])
+    assert_type(ctx.blocking.list_roots(), ListRootsResult)
+    assert_type(ctx.blocking.ask_all_outcomes({"seat": Elicit("Which row?", Seat)}), dict[str, Any])
     assert_type(ctx.blocking.step("quote", quote, "Solaris"), float)
     assert_type(ctx.blocking.step("quote", quote_now, "Solaris"), float)
 

@@ -69,7 +69,7 @@ def shop(server: Server[Any]) -> Server[Any]:
 
     @server.tool()
     async def page(ctx: Context) -> str:
-        answer = await ctx.ask("page", ElicitUrl("Rate us", "https://rate.example/1"))
+        answer = await ctx.ask_outcome("page", ElicitUrl("Rate us", "https://rate.example/1"))
         return answer.action
 
     @server.tool()
@@ -80,8 +80,8 @@ def shop(server: Server[Any]) -> Server[Any]:
 
     @server.tool()
     async def survey(ctx: Context) -> str:
-        given = await ctx.ask("stars", Elicit("How many stars?", Stars), unwrap=True)
-        sure = await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True)
+        given = await ctx.ask("stars", "How many stars?", Stars)
+        sure = await ctx.ask("sure", "Sure?", bool)
         return f"{given.value} {sure}"
 
     @server.tool()
@@ -175,7 +175,7 @@ async def test_eavesdropper_knows_the_frozen_format() -> None:
         @server.tool()
         async def pay(film: str, order: Annotated[str, Resolve(order, once=True)], ctx: Context) -> str:
             # What was fixed once becomes the name of a question, which anybody can read.
-            sure = await ctx.ask(order, Elicit("Sure?", bool), unwrap=True)
+            sure = await ctx.ask(order, "Sure?", bool)
             return f"{order} {sure}"
 
         return server
@@ -220,8 +220,8 @@ async def test_interleave_finds_state_shared_between_calls() -> None:
     @server.tool()
     async def book(ctx: Context) -> str:
         if "sure" not in kept:
-            kept["sure"] = await ctx.ask("sure", Elicit("Sure?", bool), unwrap=True)
-        more = await ctx.ask("more", Elicit("More?", bool), unwrap=True)
+            kept["sure"] = await ctx.ask("sure", "Sure?", bool)
+        more = await ctx.ask("more", "More?", bool)
         return f"{kept['sure']} {more}"
 
     assert (await User(server, {"sure": True, "more": True}).call("book")).text == "True True"

@@ -1,0 +1,483 @@
+"""Questions and steps of a running body, as methods of a context."""
+
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Never, ParamSpec, TypeVar, cast, overload
+
+from mcp.server.context import LifespanContextT, RequestT
+from mcp.server.elicitation import AcceptedUrlElicitation, UrlElicitationResult
+from mcp.server.mcpserver import Context as SdkContext
+from mcp_types import (
+    CreateMessageResult,
+    ListRootsResult,
+    SamplingMessage,
+)
+from pydantic import BaseModel
+from typing_extensions import TypeForm, Unpack
+
+from roundtrip.engine.body import Body
+from roundtrip.engine.interruptions import clock_paused
+from roundtrip.errors import AskedTooLate, BodyMistake, UsedUnawaited
+from roundtrip.machine.journal import Action
+from roundtrip.questions.markers import (
+    WEB,
+    Elicit,
+    ElicitUrl,
+    FormOptions,
+    ListRoots,
+    Marker,
+    Otherwise,
+    Sample,
+    SampleOptions,
+    Schema,
+    SdkElicit,
+    SdkListRoots,
+    SdkSample,
+    is_marker,
+    require_scheme,
+)
+from roundtrip.questions.outcomes import ElicitationResult
+from roundtrip.questions.samples import Sampled, read_structured, text_of
+
+__all__ = ["AskingContext"]
+
+T = TypeVar("T")
+P = ParamSpec("P")
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+_NO_SCHEMA: Final = object()
+
+
+class AskOptions(FormOptions, total=False):
+    """Options of a question that is asked with a message and a schema."""
+
+    was: Sequence[str]
+
+
+class Asking(Awaitable[T]):
+    """Question or step of a body, whose result awaiting yields; one that is never awaited fails the call."""
+
+    __slots__ = ("_body", "_key", "_run")
+
+    def __init__(self, body: Body, key: str, run: Callable[[], Awaitable[T]]) -> None:
+        self._body = body
+        self._key = key
+        self._run = run
+        body.make(key)
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        self._body.put(self._key)
+        return (yield from self._run().__await__())
+
+    # Type checkers see none of these, so that they complain of the same mistakes.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Never:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise UsedUnawaited(repr(self._key))
+
+        def __getitem__(self, place: object) -> Never:
+            raise UsedUnawaited(repr(self._key))
+
+        def __iter__(self) -> Never:
+            raise UsedUnawaited(repr(self._key))
+
+        def __bool__(self) -> Never:
+            raise UsedUnawaited(repr(self._key))
+
+
+class AskingContext(SdkContext[LifespanContextT, RequestT]):
+    """Context of the SDK with questions and steps by name."""
+
+    _body: Body | None
+
+    def __init__(self, *, body: Body | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self._body = body
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the body that it was made for has ended."""
+        return self._body is not None and self._body.is_over
+
+    def _asks(self, key: str) -> Body:
+        if self.is_over:
+            raise AskedTooLate(key)
+        if self._body is None or not self._body.is_running:
+            raise BodyMistake(
+                f"{key!r} is asked outside of a tool's body. A resolver asks by returning its question; in a body, "
+                "annotate a parameter with Context"
+            )
+        return self._body
+
+    def _refuse_outside_a_body(self, what: str) -> None:
+        if self._body is not None and not self._body.is_live:
+            raise BodyMistake(
+                f"ctx.{what}() in a resolver cannot wait on this protocol revision; return the question instead: "
+                "`return Elicit(message, schema)`"
+            )
+
+    @overload
+    def ask(
+        self, key: str, message: str, schema: TypeForm[T], /, *, otherwise: None, **options: Unpack[AskOptions]
+    ) -> Asking[T | None]: ...
+    @overload
+    def ask(
+        self,
+        key: str,
+        message: str,
+        schema: Schema[T],
+        /,
+        *,
+        otherwise: Otherwise[T] = ...,
+        **options: Unpack[AskOptions],
+    ) -> Asking[T]: ...
+    @overload
+    def ask(
+        self,
+        key: str,
+        message: str,
+        schema: list[Mapping[T, str]],
+        /,
+        *,
+        otherwise: Otherwise[list[T]] = ...,
+        **options: Unpack[AskOptions],
+    ) -> Asking[list[T]]: ...
+    @overload
+    def ask(
+        self,
+        key: str,
+        message: str,
+        schema: TypeForm[T],
+        /,
+        *,
+        otherwise: Otherwise[T] = ...,
+        **options: Unpack[AskOptions],
+    ) -> Asking[T]: ...
+    @overload
+    def ask(self, key: str, question: Elicit[T] | ElicitUrl[T], /, *, was: Sequence[str] = ...) -> Asking[T]: ...
+    @overload
+    def ask(self, key: str, question: SdkElicit[ModelT], /, *, was: Sequence[str] = ...) -> Asking[ModelT]: ...
+    @overload
+    def ask(self, key: str, question: SdkSample, /, *, was: Sequence[str] = ...) -> Asking[CreateMessageResult]: ...
+    @overload
+    def ask(self, key: str, question: SdkListRoots, /, *, was: Sequence[str] = ...) -> Asking[ListRootsResult]: ...
+    @overload
+    def ask(self, key: str, question: Marker, /, *, was: Sequence[str] = ...) -> Asking[Any]: ...
+    def ask(
+        self, key: str, question: Any, schema: Any = _NO_SCHEMA, /, *, was: Sequence[str] = (), **options: Any
+    ) -> Asking[Any]:
+        """Ask one question and yield the value of its answer; a decline or a cancellation ends the call.
+
+        Args:
+            key: The question's name, the same on every leg and after a redeploy. In a loop, number it: `f"item-{i}"`.
+            question: The message above a form, with the form's schema after it; or a whole question, as `ElicitUrl`.
+            schema: The type of the answer, or the choices, as `Elicit` takes them.
+            was: Names that the question had in earlier versions, so that a rename does not ask again.
+            **options: For a message with a schema: `attempts`, `guesses`, `otherwise` and `volatile_ok` of `Elicit`.
+
+        Raises:
+            QuestionDeclined: The user declined or cancelled; let it pass to end the call.
+            BodyMistake: The question cannot be asked this way.
+        """
+        body, marker = self._asks(key), _question("ask", key, question, schema, options)
+
+        async def run() -> Any:
+            return (await body.ask(key, marker, was=tuple(was))).require_value(key)
+
+        return Asking(body, key, run)
+
+    @overload
+    def ask_outcome(
+        self, key: str, message: str, schema: TypeForm[T], /, *, otherwise: None, **options: Unpack[AskOptions]
+    ) -> Asking[ElicitationResult[T | None]]: ...
+    @overload
+    def ask_outcome(
+        self,
+        key: str,
+        message: str,
+        schema: Schema[T],
+        /,
+        *,
+        otherwise: Otherwise[T] = ...,
+        **options: Unpack[AskOptions],
+    ) -> Asking[ElicitationResult[T]]: ...
+    @overload
+    def ask_outcome(
+        self,
+        key: str,
+        message: str,
+        schema: list[Mapping[T, str]],
+        /,
+        *,
+        otherwise: Otherwise[list[T]] = ...,
+        **options: Unpack[AskOptions],
+    ) -> Asking[ElicitationResult[list[T]]]: ...
+    @overload
+    def ask_outcome(
+        self,
+        key: str,
+        message: str,
+        schema: TypeForm[T],
+        /,
+        *,
+        otherwise: Otherwise[T] = ...,
+        **options: Unpack[AskOptions],
+    ) -> Asking[ElicitationResult[T]]: ...
+    @overload
+    def ask_outcome(
+        self, key: str, question: Elicit[T] | ElicitUrl[T], /, *, was: Sequence[str] = ...
+    ) -> Asking[ElicitationResult[T]]: ...
+    @overload
+    def ask_outcome(
+        self, key: str, question: SdkElicit[ModelT], /, *, was: Sequence[str] = ...
+    ) -> Asking[ElicitationResult[ModelT]]: ...
+    def ask_outcome(
+        self, key: str, question: Any, schema: Any = _NO_SCHEMA, /, *, was: Sequence[str] = (), **options: Any
+    ) -> Asking[ElicitationResult[Any]]:
+        """Ask the user one question, as `ask` does, and yield its outcome: accepted, declined or cancelled.
+
+        Raises:
+            BodyMistake: The question cannot be asked this way, or no user answers it.
+        """
+        body, marker = self._asks(key), _question("ask_outcome", key, question, schema, options)
+        if not isinstance(marker, SdkElicit | ElicitUrl):
+            raise BodyMistake(
+                f"ctx.ask_outcome({key!r}, ...) must be given a form or a page, got {type(marker).__name__}; no user "
+                "can decline that, so its result is all there is: use ctx.ask"
+            )
+
+        async def run() -> ElicitationResult[Any]:
+            return (await body.ask(key, marker, was=tuple(was))).as_result()
+
+        return Asking(body, key, run)
+
+    def ask_all(self, questions: Mapping[str, Marker]) -> Asking[dict[str, Any]]:
+        """Ask several questions in one round and yield the values of their answers by name.
+
+        Raises:
+            QuestionDeclined: The user declined or cancelled one of them; let it pass to end the call.
+        """
+        label = ", ".join(questions)
+        body = self._asks(label)
+
+        async def run() -> dict[str, Any]:
+            return {key: outcome.require_value(key) for key, outcome in (await body.ask_all(questions)).items()}
+
+        return Asking(body, label, run)
+
+    def ask_all_outcomes(self, questions: Mapping[str, Marker]) -> Asking[dict[str, Any]]:
+        """Ask several questions in one round and yield their outcomes by name; of a sample and of roots the result."""
+        label = ", ".join(questions)
+        body = self._asks(label)
+
+        async def run() -> dict[str, Any]:
+            return {
+                key: outcome.as_result() if isinstance(questions[key], SdkElicit | ElicitUrl) else outcome.value
+                for key, outcome in (await body.ask_all(questions)).items()
+            }
+
+        return Asking(body, label, run)
+
+    def review(self, key: str, message: str, of: Sequence[str]) -> Asking[dict[str, Any]]:
+        """Show earlier answers of this call in one form, let the user change them, and yield them by name.
+
+        Everything that depends on a changed answer is asked and computed again: the resolvers that need it, and the
+        rest of the body after it.
+
+        Args:
+            key: The review's name.
+            message: The text above the form.
+            of: The names of the form questions to show, of this body or of resolvers.
+
+        Raises:
+            QuestionDeclined: The user declined or cancelled the review; let it pass to end the call.
+            BodyMistake: One of the names is not a form that was answered before.
+        """
+        body = self._asks(key)
+
+        async def run() -> dict[str, Any]:
+            return (await body.review(key, message, of)).require_value(key)
+
+        return Asking(body, key, run)
+
+    def review_outcome(self, key: str, message: str, of: Sequence[str]) -> Asking[ElicitationResult[dict[str, Any]]]:
+        """Show earlier answers, as `review` does, and yield the review's outcome: accepted, declined or cancelled."""
+        body = self._asks(key)
+
+        async def run() -> ElicitationResult[dict[str, Any]]:
+            return (await body.review(key, message, of)).as_result()
+
+        return Asking(body, key, run)
+
+    @overload
+    def step(self, key: str, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Asking[T]: ...
+    @overload
+    def step(self, key: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Asking[T]: ...
+    def step(self, key: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Asking[Any]:
+        """Run a function once for the whole call; later legs get the same result.
+
+        The result must have a JSON form; a return annotation tells how to read it back. It travels sealed in the
+        token, so it exists once a response has carried it: a leg that is lost or replayed runs the function again.
+        """
+        body = self._asks(key)
+
+        async def run() -> Any:
+            return await body.step(key, fn, args, kwargs)
+
+        return Asking(body, key, run)
+
+    @overload
+    async def elicit(self, message: str, schema: Schema[T], *, key: str | None = ...) -> ElicitationResult[T]: ...
+    @overload
+    async def elicit(
+        self, message: str, schema: list[Mapping[T, str]], *, key: str | None = ...
+    ) -> ElicitationResult[list[T]]: ...
+    @overload
+    async def elicit(self, message: str, schema: TypeForm[T], *, key: str | None = ...) -> ElicitationResult[T]: ...
+    async def elicit(self, message: str, schema: Any, *, key: str | None = None) -> ElicitationResult[Any]:
+        """Ask the user to fill in a form; as `ask`, with a name made of the question if none is given."""
+        if self._body is None or not self._body.is_running:
+            self._refuse_outside_a_body("elicit")
+            with clock_paused():
+                return cast("ElicitationResult[Any]", await super().elicit(message, schema))
+        return (await self._body.ask(key, Elicit(message, schema))).as_result()
+
+    @overload
+    async def sample(
+        self,
+        messages: str | Sequence[SamplingMessage],
+        *,
+        result_type: TypeForm[T],
+        max_tokens: int = ...,
+        key: str | None = ...,
+        **options: Unpack[SampleOptions],
+    ) -> Sampled[T]: ...
+    @overload
+    async def sample(
+        self,
+        messages: str | Sequence[SamplingMessage],
+        *,
+        max_tokens: int = ...,
+        key: str | None = ...,
+        **options: Unpack[SampleOptions],
+    ) -> Sampled[str]: ...
+    async def sample(
+        self,
+        messages: str | Sequence[SamplingMessage],
+        *,
+        result_type: Any = None,
+        max_tokens: int = 1024,
+        key: str | None = None,
+        **options: Unpack[SampleOptions],
+    ) -> Sampled[Any]:
+        """Ask the client's model to complete a conversation.
+
+        Args:
+            messages: The conversation; a string is one message of the user's.
+            result_type: Have the model answer with JSON of this type, read into `.result`.
+            max_tokens: How long the answer may be.
+            key: The question's name; by default made of what it says.
+            **options: Those of `Sample`.
+        """
+        body = self._asks(key or "sample")
+        question = Sample(messages, max_tokens=max_tokens, result_type=result_type, **options)
+        message = cast("CreateMessageResult", (await body.ask(key, question)).value)
+        text = text_of(message)
+        return Sampled(text, text if result_type is None else read_structured(result_type, text), message)
+
+    @overload
+    async def elicit_url(
+        self,
+        message: str,
+        url: str,
+        elicitation_id: str | None = ...,
+        *,
+        key: str | None = ...,
+        done: None = ...,
+        wait: float = ...,
+        schemes: Collection[str] = ...,
+    ) -> UrlElicitationResult: ...
+    @overload
+    async def elicit_url(
+        self,
+        message: str,
+        url: str,
+        elicitation_id: str | None = ...,
+        *,
+        key: str | None = ...,
+        done: Callable[..., Awaitable[T | None]],
+        wait: float = ...,
+        schemes: Collection[str] = ...,
+    ) -> ElicitationResult[T]: ...
+    @overload
+    async def elicit_url(
+        self,
+        message: str,
+        url: str,
+        elicitation_id: str | None = ...,
+        *,
+        key: str | None = ...,
+        done: Callable[..., T | None],
+        wait: float = ...,
+        schemes: Collection[str] = ...,
+    ) -> ElicitationResult[T]: ...
+    async def elicit_url(
+        self,
+        message: str,
+        url: str,
+        elicitation_id: str | None = None,
+        *,
+        key: str | None = None,
+        done: Callable[..., Any] | None = None,
+        wait: float = 20.0,
+        schemes: Collection[str] = WEB,
+    ) -> UrlElicitationResult | ElicitationResult[Any]:
+        """Send the user to a page; as `ask` with an `ElicitUrl`.
+
+        Args:
+            message: Why.
+            url: The page.
+            elicitation_id: The page's id for its client; without one it gets its own.
+            key: The question's name; by default made of what it says.
+            done: Decides whether the user has finished; without it, agreeing to go there is the whole answer.
+            wait: Seconds a leg waits for `done` before it asks again.
+            schemes: The schemes that the URL may have, as `ElicitUrl` takes them.
+        """
+        require_scheme(url, schemes)
+        if self._body is None or not self._body.is_running:
+            self._refuse_outside_a_body("elicit_url")
+            if done is not None:
+                raise BodyMistake(
+                    "ctx.elicit_url(done=...) outside of a body cannot wait for the page; return the question instead: "
+                    "`return ElicitUrl(message, url, done=...)`"
+                )
+            if elicitation_id is None:
+                raise BodyMistake("ctx.elicit_url() outside of a body needs an elicitation_id")
+            with clock_paused():
+                return await super().elicit_url(message, url, elicitation_id)
+        outcome = await self._body.ask(
+            key, ElicitUrl(message, url, done=done, wait=wait, elicitation_id=elicitation_id, schemes=schemes)
+        )
+        if done is None and outcome.action is Action.ACCEPT:
+            return AcceptedUrlElicitation()
+        return outcome.as_result()
+
+    async def list_roots(self, *, key: str | None = None) -> ListRootsResult:
+        """Ask the client for its roots."""
+        body = self._asks(key or "list_roots")
+        return cast("ListRootsResult", (await body.ask(key, ListRoots())).value)
+
+
+def _question(method: str, key: str, question: Any, schema: Any, options: Mapping[str, Any]) -> Marker:
+    if schema is _NO_SCHEMA:
+        if is_marker(question) and not options:
+            return question
+    elif isinstance(question, str):
+        return Elicit(question, schema, **options)
+    given = [type(question).__name__, *([] if schema is _NO_SCHEMA else ["a schema"]), *options]
+    raise BodyMistake(
+        f"ctx.{method}({key!r}, ...) must be given a message and a schema, or one question, got {', '.join(given)}; "
+        f"write ctx.{method}({key!r}, 'How many?', int) or ctx.{method}({key!r}, Elicit('How many?', int))"
+    )
