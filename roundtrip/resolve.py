@@ -86,7 +86,7 @@ async def resolve_arguments(
     """
     server = context.mcp_server
     codec = server.journal_codec if isinstance(server, Server) else JournalCodec(None)
-    if plans.plan.seals and not codec.can_seal:
+    if plans.plan.may_carry_secrets and not codec.can_seal:
         raise InvalidSignature(
             f"{', '.join(resolved_params)}: once=True keeps values in the token, and this server has no key to seal "
             "them with; run the function on roundtrip.Server"

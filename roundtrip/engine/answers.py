@@ -32,6 +32,7 @@ from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.reviews import Review
 from roundtrip.questions.wire import FormQuestion, PendingQuestion, Question, UrlQuestion, question_of
 from roundtrip.resolvers.plan import Node
+from roundtrip.resolvers.scheduler import NodeOutcomes
 
 __all__ = ["Answers"]
 
@@ -41,7 +42,7 @@ _VOLATILE_AFTER_LEGS: Final = 2
 _ELICITATION_ID_BYTES: Final = 12
 
 
-class Answers:
+class Answers(NodeOutcomes):
     """Answers of one call on one leg, and the questions that are still open."""
 
     __slots__ = (
@@ -106,7 +107,7 @@ class Answers:
 
     # Settling a question.
 
-    def settle_node(self, node: Node, marker: Marker) -> Outcome | None:
+    def settle(self, node: Node, marker: Marker) -> Outcome | None:
         """Return the outcome of a node's question; None leaves it in `open`.
 
         Raises:
@@ -116,9 +117,11 @@ class Answers:
         """
         if node.once:
             _check_restorable(node, marker)
-        return self.settle(node.names, marker, decisive=node.consumer is not None)
+        return self.settle_question(node.names, marker, decisive=node.consumer is not None)
 
-    def settle(self, names: tuple[str, ...], marker: Marker | Review, *, decisive: bool = False) -> Outcome | None:
+    def settle_question(
+        self, names: tuple[str, ...], marker: Marker | Review, *, decisive: bool = False
+    ) -> Outcome | None:
         """Return the outcome of a question known by its key and its former keys; None leaves it in `open`.
 
         Raises:

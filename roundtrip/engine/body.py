@@ -303,7 +303,7 @@ class Body:
         while True:
             for key, marker in questions.items():
                 if key not in outcomes:
-                    outcome = self._answers.settle((key, *was), marker)
+                    outcome = self._answers.settle_question((key, *was), marker)
                     if outcome is not None:
                         outcomes[key] = outcome
             waiting = [self._answers.open[key] for key in questions if key not in outcomes]

@@ -35,7 +35,7 @@ from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.cancelling import cancel_requests, is_cancelled, strayed
 from roundtrip.resolvers.plan import Node, Plan
-from roundtrip.resolvers.scheduler import Enter, Scheduler, enter_nothing
+from roundtrip.resolvers.scheduler import Enter, NodeOutcomes, Scheduler, enter_nothing
 from roundtrip.revisions import is_retry_era
 
 __all__ = ["serve"]
@@ -72,6 +72,19 @@ async def serve(
     run = LegRun(leg, arguments, make_context, body_cannot_ask, execute)
     leg.offer(run.context)
     return await run.serve()
+
+
+class _NoQuestions(NodeOutcomes):
+    """Outcomes of the nodes behind a `done` function, which must not ask."""
+
+    def settle(self, node: Node, marker: Marker) -> Outcome | None:
+        """Reject a question.
+
+        Raises:
+            BodyMistake: Always.
+        """
+        del marker
+        raise BodyMistake(f"{node.label} decides whether a page is done with, and cannot ask a question of its own")
 
 
 class LegRun:
@@ -224,7 +237,7 @@ class LegRun:
         Raises:
             QuestionDeclined: The user did not accept.
         """
-        while (outcome := self.answers.settle((key,), marker)) is None:
+        while (outcome := self.answers.settle_question((key,), marker)) is None:
             await self.rounds.ask([self.answers.open[key]])
         outcome.require_value(key)
 
@@ -260,24 +273,21 @@ class LegRun:
             leg.plan,
             arguments=self._arguments,
             context=self.context,
-            settle=answers.settle_node,
-            recall=answers.recall,
-            keeps=answers.keeps,
-            remember=answers.remember,
+            outcomes=answers,
             run_in_thread=leg.run_in_thread,
             enter=enter,
             known=leg.known,
             watch=self.call.watch,
         )
         await scheduler.advance()
-        while scheduler.refusal is None and scheduler.waiting:
+        while scheduler.declined is None and scheduler.waiting:
             if leg.journal is None or not answers.adopt(scheduler.is_blocked):
-                await self.rounds.ask([answers.open[node.key] for node, _ in scheduler.order()])
-            scheduler.answered()
+                await self.rounds.ask([answers.open[node.key] for node in scheduler.waiting_nodes()])
+            scheduler.settle_waiting()
             await scheduler.advance()
-        if scheduler.refusal is None:
+        if scheduler.declined is None:
             scheduler.fill(values)
-        return Declined(str(scheduler.refusal)) if scheduler.refusal is not None else None
+        return Declined(str(scheduler.declined)) if scheduler.declined is not None else None
 
     async def _call_done(self, done: Callable[..., Any]) -> Any:
         """Call the `done` function of a page, which a waiting leg does again and again."""
@@ -295,7 +305,7 @@ class LegRun:
             plan,
             arguments=self._arguments,
             context=self.context,
-            settle=_reject_question,
+            outcomes=_NoQuestions(),
             run_in_thread=self.leg.run_in_thread,
             enter=enter,
         )
@@ -390,8 +400,3 @@ def _exception_of(end: Finished | Declined) -> BaseException | None:
         return RoundtripError(end.reason)
     # A body that asks by hand ends the leg as any other question does.
     return Suspension() if isinstance(end.value, InputRequiredResult) else None
-
-
-def _reject_question(node: Node, marker: Marker) -> Outcome | None:
-    del marker
-    raise BodyMistake(f"{node.label} decides whether a page is done with, and cannot ask a question of its own")

@@ -1,4 +1,4 @@
-"""Telling the cancellation of a leg from one that its own code has come upon."""
+"""Tell a cancellation of a leg from one that its own code runs into."""
 
 import asyncio
 import math
@@ -24,7 +24,7 @@ def innermost_scope() -> object:
 
 
 def cancel_requests() -> int:
-    """How often the running task was asked to end, and has not taken that back; 0 on another loop than asyncio's."""
+    """Count the cancellation requests of the running task that were not taken back; 0 outside of asyncio."""
     try:
         task = asyncio.current_task()
     except RuntimeError:
@@ -33,10 +33,10 @@ def cancel_requests() -> int:
 
 
 def is_cancelled(before: int) -> bool:
-    """Whether somebody has cancelled the running code since `cancel_requests` was `before`."""
+    """Return True if the running code has been cancelled since `cancel_requests` was `before`."""
     return cancel_requests() > before or anyio.current_effective_deadline() == -math.inf
 
 
 def strayed() -> RuntimeError:
-    """What a cancellation is to a call that nobody has cancelled: a failure of its code like any other."""
+    """Return the error for a cancellation in a call that was not cancelled: a failure of its code like any other."""
     return RuntimeError("it came upon a cancellation that was not its own: what it awaited had been cancelled")

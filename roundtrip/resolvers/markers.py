@@ -19,7 +19,7 @@ class Resolve(SdkResolve):
         fn: A function, coroutine function, method, class, callable object or partial.
         key: The question's name on the wire and in calls in flight. By default the function's name.
         was: Names this question had in earlier versions, so that a rename does not ask again.
-        once: Keep what `fn` yields first for the whole call: it is not run again on later legs.
+        once: Keep the first value of `fn` for the whole call: it does not run again on later legs.
 
     Example:
         ```python
@@ -48,7 +48,7 @@ class Resolve(SdkResolve):
 
 
 class Dependency:
-    """What `Depends` makes: a function, what goes into it by position, and whether its value is shared."""
+    """Marker that `Depends` makes: a function, its dependencies by position, and True if its value is shared."""
 
     __slots__ = ("fn", "subs", "use_cache")
 
@@ -67,13 +67,14 @@ class Dependency:
 def Depends(fn: Callable[..., Any], *subs: "Callable[..., Any] | Marker", use_cache: bool = True) -> Any:
     """Fill a parameter by running `fn`: `account: Account = Depends(current_account)`.
 
-    Another spelling of `Resolve`, as a default or in `Annotated`, for what a request needs rather than what it asks. A
-    generator function, or a class that is a context manager, is entered before the body and left when the leg ends.
+    It is another spelling of `Resolve`, as a default or in `Annotated`, for values that a request needs and does not
+    ask for. A generator function, or a class of context managers, is entered before the body and exited when the leg
+    ends.
 
     Args:
         fn: A function, coroutine function, generator function, method, class, callable object or partial.
         *subs: Functions, or other `Depends`, whose values `fn` receives as its first positional arguments.
-        use_cache: Run it once, however many ask for it. False runs it for each.
+        use_cache: Run it once for all its consumers. False runs it for each.
 
     Returns:
         A marker; for type checkers anything, so that it may be the default of a parameter of any type.

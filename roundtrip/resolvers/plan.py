@@ -1,7 +1,7 @@
-"""The plan of a tool, as values: which functions fill its parameters, in which order, under which names.
+"""Values of a plan: the functions that fill a tool's parameters, their order and their names.
 
-A plan is a list of nodes in which each comes after all it needs. `planner.py` makes it, once, at registration; a leg
-walks it (see `walk.py`).
+A plan is a list of nodes in which each comes after all it needs. `planner` makes it once, at registration, and a
+`Scheduler` runs it on each leg.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -15,7 +15,7 @@ __all__ = ["EMPTY", "Input", "Node", "Plan", "Source"]
 
 
 class Source(Enum):
-    """Where a node's parameter gets its value."""
+    """Source of a parameter's value."""
 
     CONTEXT = "context"
     ARGUMENT = "argument"
@@ -24,9 +24,9 @@ class Source(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One parameter of a node, or of the tool itself, and what fills it.
+    """One parameter of a node, or of the tool itself, and the source that fills it.
 
-    `name` is the argument's name for ARGUMENT. `outcome` says that the consumer wants the outcome, not the value.
+    `name` is the argument's name for ARGUMENT. `outcome` is True if the consumer takes the outcome, not the value.
     """
 
     parameter: str
@@ -39,74 +39,72 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One function of the graph. `index` is its place in the plan; what it needs comes before it."""
+    """One function of a plan. `index` is its place there; the nodes that it needs come before it."""
 
     index: int
     who: Hashable
-    """What makes it the same node in another plan of the same request."""
+    """Identifies the same node in another plan of the same request."""
     fn: Callable[..., Any]
     label: str
     key: str
     bare_key: str
+    """Its key without the path that tells it from nodes of the same name."""
     was: tuple[str, ...]
     names: tuple[str, ...]
-    """Its key, then its former ones: under any of them an answer may be on its way."""
+    """Its key, then its former ones. An answer may be on its way under any of them."""
     once: bool
     is_async: bool
     enters: bool
-    """Whether what it makes is entered before what needs it runs, and left when the leg ends."""
+    """True for a context manager, entered before its consumers run and exited when the leg ends."""
     inputs: tuple[Input, ...]
     needs: tuple[int, ...]
     dependents: tuple[int, ...]
     path: str
     consumer: str | None
-    """The first parameter that takes its bare value: what a declined question is reported for."""
+    """The first parameter that takes its bare value. The report of a declined question names it."""
     computed: TypeAdapter[Any] | None
     """Turns a value into JSON and back, for `once`."""
     asked: Any
-    """The schema or result type that its annotation says it asks for, for `once`."""
+    """The schema or result type of the question in its annotation, for `once`."""
     asks_page: bool = False
-    """Whether its annotation says that it sends the user to a page; `asked` is what that yields."""
+    """True if its annotation says that it sends the user to a page; `asked` is the type of the page's value."""
     must_ask: bool = False
     """True if its annotation names questions alone, and its parameter does not take None."""
 
     @property
     def shared_as(self) -> Hashable:
-        """By what its value is known in other plans of the same request."""
-        # What is entered is another value than what is not.
+        """Return the key of its value in other plans of the same request."""
+        # An entered context manager is another value than the manager itself.
         return (self.who, self.enters)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All nodes of one tool, and which of them fill its own parameters."""
+    """Nodes of one tool, and those of them that fill its own parameters."""
 
     owner: str
     nodes: tuple[Node, ...]
     roots: tuple[Input, ...]
     fingerprint: str
     names: Mapping[str, int]
-    """Every name a node answers to (its key and its former keys)."""
+    """Each key and former key, with the index of its node."""
     bare_names: Mapping[str, tuple[int, ...]]
-    steady: list[bool]
-    """Per node, whether it has so far finished without ever waiting. Advice: a wrong entry costs time only."""
+    never_suspended: list[bool]
+    """For each node, True if it has so far finished without suspending. A wrong entry costs time only."""
     functions: Mapping[Hashable, Callable[..., Any]]
-    """Every function that was asked for, by what identifies it, whatever runs in its place."""
+    """Every function that fills a parameter, by its identity, even where a test replaces it."""
     enters: bool
-    """Whether a leg has something to leave when it ends."""
+    """True if a leg has a context manager to exit when it ends."""
+    may_carry_secrets: bool = False
+    """True if a call may have to carry a value that the client must not read."""
 
     def downstream(self, index: int) -> tuple[int, ...]:
-        """The nodes that need a node, directly or through others."""
+        """Return the nodes that need a node, directly or through others."""
         found: set[int] = set()
         for node in self.nodes[index + 1 :]:
             if not found.isdisjoint(node.needs) or index in node.needs:
                 found.add(node.index)
         return tuple(sorted(found))
-
-    @property
-    def seals(self) -> bool:
-        """Whether a call may have to carry something the client must not read."""
-        return any(node.once for node in self.nodes)
 
 
 EMPTY: Final = Plan("", (), (), "", {}, {}, [], {}, enters=False)

@@ -1,4 +1,4 @@
-"""Making plans: reading the author's functions, naming their nodes, and refusing at registration what cannot work."""
+"""Make plans: read the author's functions, name their nodes, and reject graphs that cannot work."""
 
 import functools
 import hashlib
@@ -14,36 +14,32 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from roundtrip.errors import InvalidSignature
 from roundtrip.questions.forms import form_of
 from roundtrip.questions.markers import ElicitUrl, is_marker
-from roundtrip.resolvers.fitting import asking_arms, elicited, misfit, require_no_bare_resolver
+from roundtrip.resolvers.annotations import asking_arms, elicited, marker_of, misfit, read_marker
 from roundtrip.resolvers.markers import Dependency, Marker, Resolve
 from roundtrip.resolvers.plan import EMPTY, Input, Node, Plan, Source
 from roundtrip.resolvers.signatures import (
     arms_of,
     display_name,
-    enters,
     given_by_partials,
     hints_of,
     identity,
     is_async,
-    makes_manager,
-    marker_of,
-    require_annotated,
-    require_top_level,
+    is_generator_function,
+    is_manager_class,
     wants_outcome,
 )
 
 __all__ = ["Replacements", "ResolvedParameters", "find_resolved", "make_plan"]
 
 ResolvedParameters = Mapping[str, tuple[Marker, bool]]
-"""A function's parameters that are filled: the marker, and whether the consumer wants the outcome."""
-
+"""The parameters of a function that are filled, each with its marker, and True if the consumer takes the outcome."""
 
 Replacements = Mapping[Hashable, Callable[..., Any]]
-"""What runs in the place of some functions, by what identifies those."""
+"""Functions that run in the place of others, by the identities of those."""
 
 
 def find_resolved(fn: Callable[..., Any], *, owner: str | None = None) -> dict[str, tuple[Marker, bool]]:
-    """The parameters of a function that a `Resolve` or a `Dependency` fills.
+    """Return the parameters of a function that a `Resolve` or a `Dependency` fills.
 
     Raises:
         InvalidSignature: A marker is written where it would be ignored.
@@ -52,11 +48,7 @@ def find_resolved(fn: Callable[..., Any], *, owner: str | None = None) -> dict[s
     given = given_by_partials(fn)
     found: dict[str, tuple[Marker, bool]] = {}
     for name, parameter in inspect.signature(fn).parameters.items():
-        annotation = hints.get(name)
-        require_annotated(annotation, parameter.default, parameter=name, function=display_name(fn), owner=owner)
-        require_no_bare_resolver(annotation, parameter=name, function=display_name(fn), owner=owner)
-        marker, filled = marker_of(annotation, parameter.default)
-        require_top_level(filled, parameter=name, function=display_name(fn), owner=owner)
+        marker, filled = read_marker(parameter, hints.get(name), function=fn, owner=owner)
         if marker is not None and name not in given:
             found[name] = (marker, wants_outcome(filled))
     return found
@@ -64,7 +56,7 @@ def find_resolved(fn: Callable[..., Any], *, owner: str | None = None) -> dict[s
 
 @dataclass(slots=True)
 class _Draft:
-    """A node while the plan is being made."""
+    """Node while the plan is being made."""
 
     who: Hashable
     base: Hashable
@@ -79,12 +71,12 @@ class _Draft:
     filled: Any
     inputs: list[Input] = field(default_factory=list[Input])
     mentions: dict[str, "_Mention"] = field(default_factory=dict[str, "_Mention"])
-    """By the parameter it fills, each node that this one needs."""
+    """The nodes that this one needs, by the parameters they fill."""
     consumer: str | None = None
 
 
 class _Mention(NamedTuple):
-    """A place where a node is asked for."""
+    """Place where a node is needed."""
 
     who: Hashable
     marker: Marker
@@ -138,12 +130,13 @@ class _Planner:
             fingerprint=_fingerprint(nodes),
             names=self._index_names(nodes),
             bare_names=_group(nodes),
-            steady=[False] * len(nodes),
+            never_suspended=[False] * len(nodes),
             functions=self._functions,
             enters=any(node.enters for node in nodes),
+            may_carry_secrets=any(node.once for node in nodes),
         )
 
-    # Reading the functions. Depth first with a stack of our own: graphs may be deeper than Python's.
+    # Reading the functions, depth first, without recursion: graphs may be deeper than Python's stack.
 
     def _visit(self, mention: _Mention, path: tuple[str, ...]) -> None:
         open_: dict[Hashable, str] = {}
@@ -177,7 +170,7 @@ class _Planner:
         return _Mention(base if shared else (base, _digest((consumer, parameter))), marker, filled)
 
     def _base_of(self, marker: Marker) -> Hashable:
-        """What makes two mentions the same function with the same values put in."""
+        """Return a key that is equal for two mentions of one function with the same values passed by position."""
         stack = [marker]
         while stack:
             last = stack[-1]
@@ -188,17 +181,17 @@ class _Planner:
                 continue
             stack.pop()
             who = identity(last.fn)
-            # Kept with the marker, whose id could be another's once it is gone.
+            # Kept with the marker, so that no other marker gets the same id.
             base = (who, _digest([self._bases[id(sub)][1] for sub in subs])) if subs else who
             self._bases[id(last)] = last, base
         return self._bases[id(marker)][1]
 
     def _needs(self, who: Hashable) -> dict[Hashable, None]:
-        """The nodes that one needs, each once."""
+        """Return the nodes that one needs, each once."""
         return dict.fromkeys(mention.who for mention in self._drafts[who].mentions.values())
 
     def _merge(self, draft: _Draft, marker: Marker) -> None:
-        """One function is one node: a second mention may repeat what the first said, not contradict it."""
+        """Merge a second mention of a function into its node. It may repeat options, not change them."""
         key, was, once = _options(marker)
         if key is not None and draft.key is not None and key != draft.key:
             raise InvalidSignature(
@@ -214,7 +207,7 @@ class _Planner:
         label = display_name(marker.fn)
         who_asked = identity(marker.fn)
         self._functions[who_asked] = marker.fn
-        # It keeps its name, and with it the answers in flight.
+        # A replacement keeps the name, and with it the answers in flight.
         fn = self._replacements.get(who_asked, marker.fn)
         is_replaced = fn is not marker.fn
         # An author may give anything, whatever the annotation of `Resolve` says.
@@ -253,7 +246,7 @@ class _Planner:
     def _place(
         self, draft: _Draft, marker: Dependency, parameters: list[inspect.Parameter], hints: Mapping[str, Any]
     ) -> list[inspect.Parameter]:
-        """Have the first parameters filled by the marker's own dependencies; those that are left."""
+        """Fill the first parameters by the marker's own dependencies. Return the other parameters."""
         left = list(parameters)
         for number, sub in enumerate(marker.subs):
             first = left[0] if left else None
@@ -293,10 +286,7 @@ class _Planner:
     def _classify(self, draft: _Draft, parameter: inspect.Parameter, annotation: Any) -> None:
         name = parameter.name
         positional = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
-        require_annotated(annotation, parameter.default, parameter=name, function=draft.label, owner=self._owner)
-        require_no_bare_resolver(annotation, parameter=name, function=draft.label, owner=self._owner)
-        marker, filled = marker_of(annotation, parameter.default)
-        require_top_level(filled, parameter=name, function=draft.label, owner=self._owner)
+        marker, filled = read_marker(parameter, annotation, function=draft.label, owner=self._owner)
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             if marker is not None:
                 raise InvalidSignature(
@@ -345,10 +335,10 @@ class _Planner:
                 ) from error
 
     def _check_fit(self, mentions: Mapping[str, _Mention], consumer: str) -> None:
-        """Refuse a parameter whose resolver asks for something else than it takes."""
+        """Reject a parameter whose resolver asks for another type than it takes."""
         for parameter, mention in mentions.items():
             if identity(mention.marker.fn) in self._replacements:
-                # A test's own may return what it likes.
+                # A replacement in a test may return any type.
                 continue
             draft = self._drafts[mention.who]
             unfit = misfit(draft.returns, mention.filled)
@@ -378,7 +368,7 @@ class _Planner:
             self._drafts[who].path = path
 
     def _name(self) -> dict[Hashable, tuple[str, str]]:
-        """Each node's key, and its name without the path that may tell it from others."""
+        """Return each node's key, and its name without the path that may tell it from others."""
         by_name: dict[str, list[Hashable]] = {}
         for who in self._order:
             draft = self._drafts[who]
@@ -416,7 +406,7 @@ class _Planner:
         return names
 
     def _note_consumers(self, resolved: ResolvedParameters, roots: Mapping[str, _Mention]) -> None:
-        """Note who first takes each node's bare value, in the order in which a walk one by one would."""
+        """Note the first parameter that takes each node's bare value, as if the nodes ran one by one."""
         unread = iter(self._order)
         read: set[Hashable] = set()
         for parameter, (_, outcome) in resolved.items():
@@ -454,8 +444,8 @@ class _Planner:
         asking = asking_arms(draft.returns)
         if draft.once and draft.enters:
             raise InvalidSignature(
-                f"{self._owner}: Resolve({draft.label}, once=True) would keep what is left when the leg ends; "
-                "keep a plain value, and enter it in a function of its own"
+                f"{self._owner}: Resolve({draft.label}, once=True) must not make a context manager, which is exited "
+                "when the leg ends; keep a plain value, and enter it in another function"
             )
         computed = self._once_adapter(draft) if draft.once else None
         key, bare_key = keys[who]
@@ -483,7 +473,7 @@ class _Planner:
         )
 
     def _once_adapter(self, draft: _Draft) -> TypeAdapter[Any]:
-        """How a value of this node is kept, from its return annotation, else from what its consumer expects."""
+        """Return the adapter for keeping a node's value, by its return annotation, or else by its consumer's."""
         plain = [arm for arm in arms_of(draft.returns) if arm not in asking_arms(draft.returns)]
         if draft.returns is Any or not plain:
             plain = [Any] if wants_outcome(draft.filled) else list(arms_of(draft.filled))
@@ -509,14 +499,14 @@ def make_plan(
     resolved: ResolvedParameters | None = None,
     replacements: Replacements | None = None,
 ) -> Plan:
-    """The plan of a function.
+    """Return the plan of a function.
 
     Args:
         fn: The tool's function; may be left out when `resolved` is given.
         owner: What the function is registered as, for error messages: `tool 'order'`.
         arguments: Names by which resolvers may ask for the tool's arguments, each with the argument's own name.
         context_types: The classes whose annotation means "give me the request's context".
-        resolved: The parameters to fill, when the caller knows them already.
+        resolved: The parameters to fill, if the caller knows them already.
         replacements: Functions to run in the place of others.
 
     Raises:
@@ -534,12 +524,12 @@ def make_plan(
 
 
 def _digest(parts: object) -> bytes:
-    """Stands for what may be nested deeper, and in more ways, than a tuple of tuples can be compared."""
+    """Return a digest of parts that may be nested too deep for tuples to be compared."""
     return hashlib.sha256(repr(parts).encode()).digest()
 
 
 def _is_entered(marker: Marker, fn: Callable[..., Any]) -> bool:
-    return enters(fn) or (isinstance(marker, Dependency) and makes_manager(fn))
+    return is_generator_function(fn) or (isinstance(marker, Dependency) and is_manager_class(fn))
 
 
 def _options(marker: Marker) -> tuple[str | None, tuple[str, ...], bool]:
@@ -573,6 +563,6 @@ def _group(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
 
 
 def _fingerprint(nodes: Sequence[Node]) -> str:
-    """A short digest of the graph's shape; it changes when a node is added, removed or renamed, not when moved."""
+    """Return a short digest of the graph. It changes when a node is added, removed or renamed, not when moved."""
     shape = sorted((node.key, sorted(nodes[need].key for need in node.needs), node.once) for node in nodes)
     return hashlib.sha256(repr(shape).encode()).hexdigest()[:6]

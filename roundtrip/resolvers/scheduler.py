@@ -1,11 +1,11 @@
-"""One leg's walk over a plan: run what can run, side by side where it waits, until all is settled or asked.
+"""Run the nodes of a plan on one leg: side by side where they wait, until all are settled or asking.
 
-The walk awaits the author's functions and nothing else. Whether a question has an answer is not its business:
-it hands the question to `settle` and gets an outcome, or leaves the node waiting.
+The scheduler awaits the author's functions and nothing else. It hands a question to its `NodeOutcomes` and gets an
+outcome, or leaves the node waiting.
 
-Nodes that have never had to wait are awaited in place, one after the other, because a task costs more than they do.
-Which those are is learnt by watching whether a coroutine ever yields, so a wrong guess costs time, never correctness.
-No coroutine changes its task on the way: cancel scopes and context variables in it hold.
+Nodes that have never suspended are awaited in place, one after the other, because a task costs more than they do. The
+scheduler learns which those are by watching coroutines, so a wrong guess costs time, never correctness. No coroutine
+changes its task: cancel scopes and context variables in it hold.
 """
 
 import functools
@@ -28,12 +28,12 @@ from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.cancelling import cancel_requests, is_cancelled, strayed
 from roundtrip.resolvers.plan import Input, Node, Plan, Source
 
-__all__ = ["DeclinedParameter", "Enter", "RunInThread", "Scheduler", "enter_nothing"]
+__all__ = ["DeclinedParameter", "Enter", "NodeOutcomes", "RunInThread", "Scheduler", "enter_nothing"]
 
 
 @dataclass(frozen=True, slots=True)
 class DeclinedParameter:
-    """A parameter whose value the user would not give, and whose consumer did not ask for the outcome."""
+    """Parameter whose value the user declined, and whose consumer does not take the outcome."""
 
     parameter: str
     outcome: Outcome
@@ -42,33 +42,57 @@ class DeclinedParameter:
         return f"Resolver for parameter {self.parameter!r} could not resolve: elicitation was {self.outcome.word}"
 
 
-Settle = Callable[[Node, Marker], Outcome | None]
-"""The outcome of a node's question, or None while there is none."""
+class NodeOutcomes:
+    """Outcomes of nodes that come from elsewhere than their functions. This one has none."""
 
-Recall = Callable[[Node], Outcome | None]
-"""What a `once` node yielded on an earlier leg, if it did."""
+    __slots__ = ()
 
-Keeps = Callable[[Node], bool]
-"""Whether `recall` would give what a `once` node has yielded, which nobody may need to have restored."""
+    def settle(self, node: Node, marker: Marker) -> Outcome | None:
+        """Return the outcome of a node's question, or None while there is none."""
+        del node, marker
+        return None
 
-Remember = Callable[[Node, Any], None]
-"""Keep what a `once` node has computed."""
+    def recall(self, node: Node) -> Outcome | None:
+        """Return the outcome of a `once` node on an earlier leg, if it has one."""
+        del node
+        return None
+
+    def keeps(self, node: Node) -> bool:
+        """Return True if `recall` would give the value of a `once` node."""
+        del node
+        return False
+
+    def remember(self, node: Node, value: Any) -> None:
+        """Keep the value that a `once` node has computed."""
 
 
 RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a plain function in a worker thread."""
 
 Enter = Callable[[str, Any], Awaitable[Any]]
-"""Enters what a dependency of some name has made, and gives the value for those that need it."""
+"""Enters the context manager that a dependency of some name has made, and returns its value."""
 
 
 async def enter_nothing(label: str, made: Any) -> Any:
-    """Refuse what would have to be left again, where there is nobody to leave it."""
-    raise InvalidSignature(f"{label!r} is to be entered and left, and cannot be here (it made {type(made).__name__})")
+    """Reject a context manager, where nothing would exit it."""
+    raise InvalidSignature(f"{label!r} must not make a context manager here, got {type(made).__name__}")
 
 
 class Scheduler:
-    """The nodes of one leg. `advance` until it is quiet; what then waits is in `waiting`, in plan order."""
+    """Nodes of one leg. Call `advance` until it is quiet; then `waiting` has the questions.
+
+    Args:
+        plan: The plan.
+        arguments: The tool's arguments, by name.
+        context: Makes the value of parameters annotated as context.
+        outcomes: Knows the answers to questions, and the kept values of `once` nodes.
+        run_in_thread: As its type says.
+        enter: As its type says.
+        known: Outcomes of nodes that ran for this request already, in another plan.
+        is_isolated: Returns True for an error that ends only its node and those that need it. It is kept in `failed`.
+            By default none is.
+        watch: Takes the facts about nodes that run.
+    """
 
     __slots__ = (
         "_arguments",
@@ -77,18 +101,16 @@ class Scheduler:
         "_enter",
         "_entering",
         "_failure",
-        "_isolated",
+        "_is_isolated",
+        "_known",
         "_missing",
         "_outcomes",
         "_plan",
         "_ready",
-        "_recall",
-        "_remember",
         "_run_in_thread",
-        "_settle",
         "_watch",
+        "declined",
         "failed",
-        "refusal",
         "waiting",
     )
 
@@ -98,99 +120,77 @@ class Scheduler:
         *,
         arguments: Mapping[str, Any],
         context: Callable[[], Any],
-        settle: Settle,
-        recall: Recall = lambda node: None,
-        keeps: Keeps = lambda node: False,
-        remember: Remember = lambda node, value: None,
+        outcomes: NodeOutcomes,
         run_in_thread: RunInThread = anyio.to_thread.run_sync,
         enter: Enter = enter_nothing,
         known: Mapping[Hashable, Outcome] | None = None,
-        isolated: Callable[[BaseException], bool] | None = None,
+        is_isolated: Callable[[BaseException], bool] | None = None,
         watch: Watch | None = None,
     ) -> None:
-        """Prepare to walk a plan.
-
-        Args:
-            plan: The plan.
-            arguments: The tool's arguments, by name.
-            context: Makes what a parameter annotated as context receives.
-            settle: As its type says.
-            recall: As its type says.
-            keeps: As its type says.
-            remember: As its type says.
-            run_in_thread: As its type says.
-            enter: As its type says.
-            known: Outcomes of nodes that have run for this request already, in another plan.
-            isolated: Whether an error is a node's own, and takes only those with it that need the node; it is kept in
-                `failed`. By default none is.
-            watch: Told which nodes run.
-        """
         self._plan = plan
         self._arguments = arguments
         self._context = context
-        self._settle = settle
-        self._recall = recall
-        self._remember = remember
+        self._known = outcomes
         self._run_in_thread = run_in_thread
-        self._outcomes: list[Outcome | None] = [None] * len(plan.nodes)
-        self._missing = [len(node.needs) for node in plan.nodes]
-        # Heaps, so that of all that could run the first in plan order does. What is entered runs by itself: it has to
-        # be in the task of the leg, and not in one that is over when the body begins.
-        self._ready: list[int] = []
-        self._entering: list[int] = []
         self._enter = enter
-        self._isolated = isolated
+        self._is_isolated = is_isolated
         self._watch = watch
         self._cancelled = cancel_requests()
         self._failure: BaseException | None = None
+        self._outcomes: list[Outcome | None] = [None] * len(plan.nodes)
+        self._missing = [len(node.needs) for node in plan.nodes]
+        # Heaps, so that the first in plan order runs. Context managers are entered one at a time: that must happen in
+        # the leg's own task, and not in one that is over when the body begins.
+        self._ready: list[int] = []
+        self._entering: list[int] = []
         self.failed: dict[int, BaseException] = {}
         self.waiting: dict[int, Marker] = {}
-        self.refusal: DeclinedParameter | None = None
+        self.declined: DeclinedParameter | None = None
         if known:
             self._accept(known)
-        elif plan.seals:
-            self._spare(keeps)
+        elif plan.may_carry_secrets:
+            self._skip_unneeded()
         for node in plan.nodes:
             if not self._missing[node.index] and self._outcomes[node.index] is None:
                 self._push(node.index)
 
     async def advance(self) -> None:
-        """Run everything that can run.
+        """Run every node that can run.
 
-        Afterwards either `refusal` is set, or `waiting` holds the questions to ask, or every node is settled.
+        Afterwards `declined` is set, or `waiting` holds the questions to ask, or every node is settled.
 
         Raises:
-            Exception: Whatever the first failing node raised; those beside it are cancelled.
+            Exception: The error of the first failing node; those beside it are cancelled.
         """
-        while (self._ready or self._entering) and self.refusal is None:
+        while (self._ready or self._entering) and self.declined is None:
             if len(self._ready) > 1:
                 await self._run_together()
             else:
-                # There is nothing it could hold up, so it needs no task of its own.
+                # It can hold up no other node, so it needs no task of its own.
                 heap = self._ready or self._entering
                 await self._run(self._plan.nodes[heapq.heappop(heap)])
 
-    def answered(self) -> None:
-        """Look again for the outcomes of what waits, without running anything twice."""
+    def settle_waiting(self) -> None:
+        """Look again for the answers to the questions, without running any function twice."""
         for index, marker in sorted(self.waiting.items()):
             node = self._plan.nodes[index]
-            outcome = self._settle(node, marker)
+            outcome = self._known.settle(node, marker)
             if outcome is not None:
                 del self.waiting[index]
                 self._settled(node, outcome)
 
     def fill(self, values: dict[str, Any]) -> None:
-        """Put in the value of each of the tool's filled parameters; sets `refusal` if one was refused."""
+        """Add the value of each of the tool's filled parameters; sets `declined` if the user declined one."""
         for root in self._plan.roots:
             if not self._take(root, values):
                 return
 
     def is_blocked(self, index: int) -> bool:
-        """Whether a node has not come to run, as something it needs is still out."""
+        """Return True for a node that needs one which waits."""
         return self._outcomes[index] is None and index not in self.waiting
 
     def failure_of(self, index: int) -> BaseException | None:
-        """Why an isolated node has no value: its own failure, or that of one that it needs."""
+        """Return the error for which an isolated node has no value: its own, or that of a node it needs."""
         below = [index]
         while below:
             place = below.pop()
@@ -201,18 +201,18 @@ class Scheduler:
         return None
 
     def outcomes(self) -> dict[Hashable, Outcome]:
-        """What has been settled, by what the nodes are."""
+        """Return the outcomes so far, by the identities of the nodes."""
         found = zip(self._plan.nodes, self._outcomes, strict=True)
         return {node.shared_as: outcome for node, outcome in found if outcome is not None}
 
-    def order(self) -> list[tuple[Node, Marker]]:
-        """What waits, in the plan's order."""
-        return [(self._plan.nodes[index], self.waiting[index]) for index in sorted(self.waiting)]
+    def waiting_nodes(self) -> list[Node]:
+        """Return the nodes whose questions wait for an answer, in the plan's order."""
+        return [self._plan.nodes[index] for index in sorted(self.waiting)]
 
     def _accept(self, known: Mapping[Hashable, Outcome]) -> None:
-        """Take what is known, and keep from running what only that would need."""
+        """Take known outcomes, and do not run nodes that only those would need."""
         nodes = self._plan.nodes
-        # What takes arguments of the call, or is kept for it, is another value here than where there is no call.
+        # A node that takes the call's arguments, or is kept for the call, has another value here than outside of it.
         of_call: set[int] = set()
         for node in nodes:
             takes = node.once or any(entry.source is Source.ARGUMENT for entry in node.inputs)
@@ -234,17 +234,17 @@ class Scheduler:
                 # One more than will ever be settled.
                 self._missing[node.index] += 1
 
-    def _spare(self, keeps: Keeps) -> None:
-        """Restore of what is kept only what somebody needs who still has to run."""
+    def _skip_unneeded(self) -> None:
+        """Restore only those kept values that a node which still has to run needs."""
         nodes = self._plan.nodes
-        kept = {node.index for node in nodes if node.once and keeps(node)}
+        kept = {node.index for node in nodes if node.once and self._known.keeps(node)}
         roots = {root.node for root in self._plan.roots}
-        spared = {index for index in kept - roots if kept.issuperset(nodes[index].dependents)}
-        if not spared:
+        skipped = {index for index in kept - roots if kept.issuperset(nodes[index].dependents)}
+        if not skipped:
             return
-        recalled = {index: self._recall(nodes[index]) for index in sorted(kept - spared)}
+        recalled = {index: self._known.recall(nodes[index]) for index in sorted(kept - skipped)}
         if None in recalled.values():
-            # It has to run after all, and then needs what was to be spared.
+            # It has to run after all, and may need the skipped ones.
             return
         for index, outcome in recalled.items():
             self._outcomes[index] = outcome
@@ -252,14 +252,11 @@ class Scheduler:
                 self._watch(NodeBegan(nodes[index].key))
                 self._watch(NodeEnded(nodes[index].key, "recalled"))
         for node in nodes:
-            if node.index in spared:
+            if node.index in skipped:
                 # One more than will ever be settled.
                 self._missing[node.index] += 1
             elif node.index not in recalled:
                 self._missing[node.index] = sum(self._outcomes[need] is None for need in node.needs)
-
-    def _next(self) -> Node:
-        return self._plan.nodes[heapq.heappop(self._ready)]
 
     async def _run_together(self) -> None:
         async with anyio.create_task_group() as group:
@@ -268,14 +265,14 @@ class Scheduler:
             raise self._failure
 
     async def _drain(self, group: TaskGroup, node: Node | None = None) -> None:
-        """Run a node, then whatever is ready: in place what has never had to wait, the rest in tasks of its own."""
+        """Run a node, then all that are ready: in place those that never suspended, the rest in their own tasks."""
         try:
             if node is not None:
                 await self._run(node)
-            while self._ready and self.refusal is None:
-                node = self._next()
-                if self._plan.steady[node.index]:
-                    # Should it wait all the same, another task goes on with the rest: it may be waiting for that.
+            while self._ready and self.declined is None:
+                node = self._plan.nodes[heapq.heappop(self._ready)]
+                if self._plan.never_suspended[node.index]:
+                    # If it suspends all the same, another task goes on with the rest: it may be waiting for those.
                     await self._run(node, beside=group)
                 else:
                     group.start_soon(self._drain, group, node)
@@ -283,7 +280,7 @@ class Scheduler:
             if self._failure is None:
                 self._failure = error
             group.cancel_scope.cancel()
-        if self.refusal is not None:
+        if self.declined is not None:
             group.cancel_scope.cancel()
 
     async def _run(self, node: Node, beside: TaskGroup | None = None) -> None:
@@ -298,7 +295,7 @@ class Scheduler:
             self._watch(NodeEnded(node.key, how))
 
     async def _run_node(self, node: Node, beside: TaskGroup | None) -> NodeHow:
-        outcome = self._recall(node) if node.once else None
+        outcome = self._known.recall(node) if node.once else None
         how: NodeHow = "recalled"
         if outcome is None:
             named: dict[str, Any] = {}
@@ -310,18 +307,18 @@ class Scheduler:
                     placed.append(named.pop(entry.parameter))
             try:
                 if node.is_async and not node.enters:
-                    value = await self._noticing_waits(node.fn(*placed, **named), node, beside)
+                    value = await self._await_tracking_suspension(node.fn(*placed, **named), node, beside)
                 else:
                     value = await self._invoke(node, placed, named)
             except BaseException as error:
-                if self._isolated is None or not self._isolated(error):
+                if self._is_isolated is None or not self._is_isolated(error):
                     if isinstance(error, anyio.get_cancelled_exc_class()) and not is_cancelled(self._cancelled):
                         raise strayed() from error
                     raise
                 self.failed[node.index] = error
                 return "failed"
             if is_marker(value):
-                outcome = self._settle(node, value)
+                outcome = self._known.settle(node, value)
                 if outcome is None:
                     self.waiting[node.index] = value
                     return "asked"
@@ -333,25 +330,25 @@ class Scheduler:
                         "return it: `return Elicit(...)`"
                     )
                 if node.once:
-                    self._remember(node, value)
+                    self._known.remember(node, value)
                 outcome = Outcome(value)
                 how = "entered" if node.enters else "computed"
         self._settled(node, outcome)
         return how
 
     @types.coroutine
-    def _noticing_waits(
+    def _await_tracking_suspension(
         self, awaitable: Awaitable[Any], node: Node, beside: TaskGroup | None
     ) -> Generator[Any, Any, Any]:
-        """Await what a node made, in this very task; when it first has to wait, note that, and let the rest go on."""
-        steady = self._plan.steady
+        """Await a coroutine in this very task. When it first suspends, note that, and let the other nodes go on."""
+        never_suspended = self._plan.never_suspended
         steps = awaitable.__await__()
         try:
             pending = next(steps)
         except StopIteration as done:
-            steady[node.index] = True
+            never_suspended[node.index] = True
             return done.value
-        steady[node.index] = False
+        never_suspended[node.index] = False
         if beside is not None:
             beside.start_soon(self._drain, beside)
         while True:
@@ -360,7 +357,7 @@ class Scheduler:
             except GeneratorExit:
                 steps.close()
                 raise
-            except BaseException as error:  # noqa: BLE001 - thrown in from outside, and passed on to where it belongs
+            except BaseException as error:  # noqa: BLE001 - thrown in from outside, and passed on to the coroutine
                 try:
                     pending = steps.throw(error)
                 except StopIteration as done:
@@ -377,15 +374,15 @@ class Scheduler:
             value = await self._enter(node.label, await made if inspect.isawaitable(made) else made)
             if is_marker(value):
                 raise InvalidSignature(
-                    f"{node.label!r} is entered and left, and cannot ask; ask in a function it takes"
+                    f"{node.label!r} is a context manager, and must not ask; ask in a function that it takes"
                 )
             return value
         value = await self._run_in_thread(functools.partial(node.fn, *placed, **named))
-        # A plain function may hand back a coroutine: a lambda around an async function does.
+        # A plain function may return a coroutine: a lambda around an async function does.
         return await value if inspect.isawaitable(value) else value
 
     def _take(self, entry: Input, into: dict[str, Any]) -> bool:
-        """Put an input's value in place; False (and `refusal` set) if the user refused it."""
+        """Add an input's value; False (and `declined` set) if the user declined it."""
         if entry.source is Source.CONTEXT:
             into[entry.parameter] = self._context()
         elif entry.source is Source.ARGUMENT:
@@ -399,14 +396,14 @@ class Scheduler:
             elif outcome.action is Action.ACCEPT:
                 into[entry.parameter] = outcome.value
             else:
-                self.refusal = self.refusal or DeclinedParameter(entry.parameter, outcome)
+                self.declined = self.declined or DeclinedParameter(entry.parameter, outcome)
                 return False
         return True
 
     def _settled(self, node: Node, outcome: Outcome) -> None:
         self._outcomes[node.index] = outcome
         if outcome.action is not Action.ACCEPT and node.consumer is not None:
-            self.refusal = self.refusal or DeclinedParameter(node.consumer, outcome)
+            self.declined = self.declined or DeclinedParameter(node.consumer, outcome)
             return
         for index in node.dependents:
             self._missing[index] -= 1

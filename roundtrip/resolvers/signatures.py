@@ -1,50 +1,37 @@
-"""Reading functions: their parameters, annotations, names and identities, whatever kind of callable they are."""
+"""Read functions: their annotations, names and identities, whatever kind of callable they are."""
 
 import functools
 import inspect
 import types
 import typing
 from collections.abc import Callable, Hashable
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Final, get_args, get_origin
 
 from mcp_types import InputRequiredResult
 
-from roundtrip.errors import InvalidSignature
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
-from roundtrip.resolvers.markers import Dependency, Marker, SdkResolve
 
 __all__ = [
     "arms_of",
-    "buried_marker",
     "display_name",
-    "enters",
     "given_by_partials",
     "hints_of",
     "identity",
     "is_async",
-    "makes_manager",
-    "marker_of",
-    "require_annotated",
-    "require_top_level",
+    "is_generator_function",
+    "is_manager_class",
     "returns_input_required",
     "wants_outcome",
 ]
 
-_MANAGERS = (("__aenter__", "__aexit__"), ("__enter__", "__exit__"))
-_FOREIGN_MODULES = ("docket", "uncalled_for")
-_INSTEAD_OF_FOREIGN = {
-    "Timeout": "there are no background tasks yet: leave it out and write @server.tool(timeout=seconds)",
-    "Depends": "import Depends from roundtrip",
-    "CurrentContext": "annotate the parameter with roundtrip's Context",
-}
-_NO_TASKS = "there are no background tasks yet: leave it out"
-_OUTCOMES = (AcceptedElicitation, DeclinedElicitation, CancelledElicitation)
+_MANAGER_METHODS: Final = (("__aenter__", "__aexit__"), ("__enter__", "__exit__"))
+_OUTCOMES: Final = (AcceptedElicitation, DeclinedElicitation, CancelledElicitation)
 
 
 def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of a callable, evaluated where they can be.
+    """Return the annotations of a callable, evaluated, without those that cannot be.
 
-    One that cannot be evaluated (a name imported for type checking only) is left out; whoever needs it says so.
+    An example is a name that is imported for type checking only. The caller reports it, if it needs the annotation.
     """
     target = _annotated_part(fn)
     try:
@@ -54,13 +41,16 @@ def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _annotated_part(fn: Callable[..., Any]) -> Any:
-    while isinstance(fn, functools.partial):
-        fn = fn.func
+    fn = _without_partials(fn)
     if inspect.isclass(fn):
         return fn.__init__
-    if inspect.isroutine(fn):
-        return inspect.unwrap(fn)
-    return type(fn).__call__
+    return inspect.unwrap(fn) if inspect.isroutine(fn) else type(fn).__call__
+
+
+def _without_partials(fn: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return fn
 
 
 def _hints_one_by_one(target: Any) -> dict[str, Any]:
@@ -76,7 +66,7 @@ def _hints_one_by_one(target: Any) -> dict[str, Any]:
 
 
 def given_by_partials(fn: Callable[..., Any]) -> frozenset[str]:
-    """The parameters that partials have filled by name: they are the author's, and nothing else fills them."""
+    """Return the parameters that partials fill by name. They are the author's, so nothing else fills them."""
     given: set[str] = set()
     while isinstance(fn, functools.partial):
         given.update(fn.keywords)
@@ -85,16 +75,15 @@ def given_by_partials(fn: Callable[..., Any]) -> frozenset[str]:
 
 
 def display_name(fn: Callable[..., Any]) -> str:
-    """The name a person knows the callable by: of the wrapped function for a partial, of the type for an object."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
+    """Return the name by which a person knows a callable: of a partial's function, or of an object's type."""
+    fn = _without_partials(fn)
     return getattr(fn, "__name__", None) or type(fn).__name__
 
 
 def identity(fn: Callable[..., Any]) -> Hashable:
-    """What makes two mentions of a callable the same node.
+    """Return a key that is equal for two mentions of one callable.
 
-    A bound method is a new object at each access, so it is known by its function and its instance.
+    A bound method is a new object at each access, so its key is made of its function and its instance.
     """
     instance = getattr(fn, "__self__", None)
     if instance is None or inspect.ismodule(instance):
@@ -104,49 +93,27 @@ def identity(fn: Callable[..., Any]) -> Hashable:
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
-    """Whether calling it gives a coroutine."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
+    """Return True if calling it gives a coroutine."""
+    fn = _without_partials(fn)
     return inspect.iscoroutinefunction(fn) or (
         not inspect.isclass(fn) and not inspect.isroutine(fn) and inspect.iscoroutinefunction(type(fn).__call__)
     )
 
 
-def enters(fn: Callable[..., Any]) -> bool:
-    """Whether what it makes is entered and left: it is a generator function, or makes a context manager of one."""
+def is_generator_function(fn: Callable[..., Any]) -> bool:
+    """Return True for a generator function, or one that `contextmanager` has wrapped, sync or async."""
     target = _annotated_part(fn)
     return inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target)
 
 
-def makes_manager(fn: Callable[..., Any]) -> bool:
-    """Whether it is a class of context managers."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    if not inspect.isclass(fn):
-        return False
-    return any(hasattr(fn, enter) and hasattr(fn, leave) for enter, leave in _MANAGERS)
-
-
-def marker_of(annotation: Any, default: Any = None) -> tuple[Marker | None, Any]:
-    """What a parameter says that fills it, by its annotation's top level or as its default, and the type it takes."""
-    marker = default if isinstance(default, Dependency) else None
-    if get_origin(annotation) is not Annotated:
-        return marker, annotation
-    filled, *extras = get_args(annotation)
-    return next((extra for extra in extras if isinstance(extra, SdkResolve | Dependency)), marker), filled
-
-
-def buried_marker(annotation: Any) -> Marker | None:
-    """The marker that hides inside an annotation, where it would be ignored (`Annotated[T, Resolve(f)] | None`)."""
-    if get_origin(annotation) is Annotated:
-        inner, *extras = get_args(annotation)
-        found = next((extra for extra in extras if isinstance(extra, SdkResolve | Dependency)), None)
-        return found or buried_marker(inner)
-    return next((found for part in get_args(annotation) if (found := buried_marker(part)) is not None), None)
+def is_manager_class(fn: Callable[..., Any]) -> bool:
+    """Return True for a class of context managers."""
+    fn = _without_partials(fn)
+    return inspect.isclass(fn) and any(hasattr(fn, enter) and hasattr(fn, leave) for enter, leave in _MANAGER_METHODS)
 
 
 def wants_outcome(filled: Any) -> bool:
-    """Whether a consumer's type is `ElicitationResult[T]`, one of its members, or a union of members."""
+    """Return True if a parameter's type is `ElicitationResult[T]`, one of its members, or a union of members."""
     # The alias keeps its union on `__value__`, of itself when bare and of its origin when subscripted.
     alias = getattr(filled, "__value__", None) or getattr(get_origin(filled), "__value__", None)
     members = arms_of(alias if alias is not None else filled)
@@ -154,7 +121,7 @@ def wants_outcome(filled: Any) -> bool:
 
 
 def arms_of(annotation: Any) -> tuple[Any, ...]:
-    """The members of a union, through `Annotated` and type aliases; of anything else, itself."""
+    """Return the members of a union, through `Annotated` and type aliases, or the annotation itself."""
     if get_origin(annotation) is Annotated:
         return arms_of(get_args(annotation)[0])
     try:
@@ -164,60 +131,11 @@ def arms_of(annotation: Any) -> tuple[Any, ...]:
     if alias is not None:
         return arms_of(alias)
     if get_origin(annotation) in (typing.Union, types.UnionType):
-        arms = (arms_of(arm) for arm in get_args(annotation))
-        return tuple(arm for group in arms for arm in group)
+        return tuple(member for arm in get_args(annotation) for member in arms_of(arm))
     return (annotation,)
 
 
 def returns_input_required(fn: Callable[..., Any]) -> bool:
-    """Whether a function's return annotation says it asks by hand, with an `InputRequiredResult`."""
+    """Return True if a function's return annotation says that it asks by hand, with an `InputRequiredResult`."""
     arms = arms_of(hints_of(fn).get("return"))
     return any(isinstance(arm, type) and issubclass(arm, InputRequiredResult) for arm in arms)
-
-
-def require_top_level(annotation: Any, *, parameter: str, function: str, owner: str | None) -> None:
-    """Refuse a marker that would silently be ignored."""
-    marker = buried_marker(annotation)
-    if marker is not None:
-        name = "Depends" if isinstance(marker, Dependency) else "Resolve"
-        where = f"{owner}: " if owner is not None else ""
-        raise InvalidSignature(
-            f"{where}parameter {parameter!r} of {function!r} has its {name}(...) inside a union or another type; "
-            f"put it at the top: Annotated[T | None, {name}(fn)], not Annotated[T, {name}(fn)] | None"
-        )
-
-
-def _refuse_foreign(annotation: Any, default: Any, *, parameter: str, function: str, owner: str | None) -> None:
-    """Refuse a dependency of Docket's or FastMCP's, which nothing fills here."""
-    extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-    for given in (default, *extras):
-        # Known by where its classes come from: Docket need not be installed, and is not imported.
-        if not any(kind.__module__.partition(".")[0] in _FOREIGN_MODULES for kind in type(given).__mro__):
-            continue
-        name = type(given).__name__.lstrip("_")
-        library = "FastMCP" if type(given).__module__.startswith("fastmcp.") else "Docket"
-        where = f"{owner}: " if owner is not None else ""
-        raise InvalidSignature(
-            f"{where}parameter {parameter!r} of {function!r} must not have a dependency of {library}'s, got "
-            f"{name}(...), which roundtrip does not fill; {_INSTEAD_OF_FOREIGN.get(name, _NO_TASKS)}"
-        )
-
-
-def require_annotated(annotation: Any, default: Any, *, parameter: str, function: str, owner: str | None) -> None:
-    """Refuse a marker that is written where nothing reads it: a client could then fill the parameter."""
-    _refuse_foreign(annotation, default, parameter=parameter, function=function, owner=owner)
-    extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-    if isinstance(default, SdkResolve):
-        written = f"{parameter} = Resolve(...)"
-    elif isinstance(annotation, SdkResolve | Dependency):
-        written = f"{parameter}: {'Depends' if isinstance(annotation, Dependency) else 'Resolve'}(...)"
-    elif any(isinstance(extra, type) and issubclass(extra, SdkResolve) for extra in extras):
-        written = "Annotated[T, Resolve], without a function"
-    else:
-        return
-    where = f"{owner}: " if owner is not None else ""
-    name = "Depends" if isinstance(annotation, Dependency) else "Resolve"
-    raise InvalidSignature(
-        f"{where}parameter {parameter!r} of {function!r} is written {written}, which fills nothing; "
-        f"write {parameter}: Annotated[T, {name}(fn)]"
-    )

@@ -26,14 +26,13 @@ from mcp_types import CacheableResult, InputRequiredResult
 from roundtrip.engine.body import Body
 from roundtrip.engine.teardown import Report, TeardownStack
 from roundtrip.errors import BodyMistake, InvalidSignature
-from roundtrip.questions.markers import Marker as Question
 from roundtrip.questions.outcomes import Outcome
+from roundtrip.resolvers.annotations import asking_arms
 from roundtrip.resolvers.cancelling import cancel_requests, is_cancelled
-from roundtrip.resolvers.fitting import asking_arms
 from roundtrip.resolvers.markers import Dependency, Marker, SdkResolve
-from roundtrip.resolvers.plan import Node, Plan
+from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.planner import Replacements, make_plan
-from roundtrip.resolvers.scheduler import Scheduler
+from roundtrip.resolvers.scheduler import NodeOutcomes, Scheduler
 from roundtrip.resolvers.signatures import hints_of, returns_input_required
 from roundtrip.revisions import is_retry_era
 from roundtrip.server.context import Context
@@ -305,11 +304,11 @@ class GateEvaluator:
             round_.plan,
             arguments={},
             context=context,
-            settle=_leave_unanswered,
+            outcomes=NodeOutcomes(),
             run_in_thread=_run_for_gate,
             enter=managers.enter,
             known=known,
-            isolated=_its_own(),
+            is_isolated=_its_own(),
         )
         offered = offer(context)
         try:
@@ -428,7 +427,3 @@ def _is_true(value: object) -> bool:
 def _log_failure(gates: Sequence[Gate], error: BaseException) -> None:
     hidden = reduce(lambda names, gate: f"{names}, {gate.owner}", gates[1:], gates[0].owner)
     logger.warning("hidden from this request, as the gate failed: %s", hidden, exc_info=error)
-
-
-def _leave_unanswered(node: Node, question: Question) -> None:
-    del node, question

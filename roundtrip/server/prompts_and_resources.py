@@ -362,7 +362,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
 
     def _adopt(self, function: AskingFunction) -> None:
         """Refuse a function that this server could not serve, and have its graph follow what is overridden."""
-        if function.plan.seals and not self._protection.journals.can_seal:
+        if function.plan.may_carry_secrets and not self._protection.journals.can_seal:
             raise InvalidSignature(
                 f"{function.owner} has to keep something from the client's eyes (once=True), and "
                 "request_state_security= gives no key for that; add seal_keys="

@@ -124,7 +124,7 @@ async def test_a_dependency_that_is_held_open_cannot_ask(era: Era) -> None:
         raise AssertionError("the body must not run")
 
     assert await play(server_of(order), era) == (
-        "Error executing tool order: 'asks' is entered and left, and cannot ask; ask in a function it takes"
+        "Error executing tool order: 'asks' is a context manager, and must not ask; ask in a function that it takes"
     )
     assert LOG == ["open asks", "asks: InvalidSignature"]
 

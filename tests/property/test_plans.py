@@ -13,14 +13,14 @@ from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.plan import Node
 from roundtrip.resolvers.planner import make_plan
-from roundtrip.resolvers.scheduler import Scheduler
+from roundtrip.resolvers.scheduler import NodeOutcomes, Scheduler
 from tests.nightly import examples
 from tests.property.graphs import Answer, Built, Expected, Graph, graphs, interpret
 
 ANSWERS = st.one_of(st.integers(0, 99), st.sampled_from(["decline", "cancel"]))
 
 
-class Replies:
+class Replies(NodeOutcomes):
     """Answers that are known beforehand, for as many questions as are allowed to see theirs."""
 
     def __init__(self, answers: dict[str, int | str]) -> None:
@@ -48,19 +48,17 @@ class Replies:
 async def walked(built: Built, guess: list[bool], replies: Replies) -> tuple[Scheduler, dict[str, Any], Any]:
     tool = built.tool()
     plan = make_plan(tool, owner="tool", arguments={}, context_types=())
-    plan.steady[:] = [flag for flag, _ in zip(cycle(guess), plan.nodes, strict=False)]
+    plan.never_suspended[:] = [flag for flag, _ in zip(cycle(guess), plan.nodes, strict=False)]
     walk = Scheduler(
         plan,
         arguments={},
         context=lambda: None,
-        settle=replies.settle,
-        recall=replies.recall,
-        remember=replies.remember,
+        outcomes=replies,
     )
     values: dict[str, Any] = {}
     with anyio.fail_after(20):
         await walk.advance()
-        if walk.refusal is None and not walk.waiting:
+        if walk.declined is None and not walk.waiting:
             walk.fill(values)
     return walk, values, tool
 
@@ -82,13 +80,13 @@ def test_scheduler_agrees_with_the_interpreter_and_runs_nodes_once(
         expected = interpret(graph, known)
         assert all(count == 1 for count in built.runs.values())
         assert all(count == 1 for count in replies.given.values())
-        if walk.refusal is not None:
+        if walk.declined is not None:
             assert expected.end is Expected.REFUSED
             return
-        asked = [node.key for node, _ in walk.order()]
+        asked = [node.key for node in walk.waiting_nodes()]
         assert expected.end is (Expected.ASKED if asked else Expected.DONE)
         assert frozenset(asked) == expected.questions
-        assert asked == [node.key for node in sorted((node for node, _ in walk.order()), key=lambda node: node.index)]
+        assert asked == [node.key for node in sorted(walk.waiting_nodes(), key=lambda node: node.index)]
         assert set(built.runs) == expected.ran
         if not asked:
             assert await tool(**values) == expected.text

@@ -74,10 +74,10 @@ class Rounds:
         outcomes: dict[str, Outcome | None] = {}
         for key, marker in questions.items():
             node = self.node(key)
-            outcomes[key] = (answers.recall(node) if node.once else None) or answers.settle_node(node, marker)
+            outcomes[key] = (answers.recall(node) if node.once else None) or answers.settle(node, marker)
         while answers.open and answers.adopt(lambda index: False):
             for key in list(answers.open):
-                outcomes[key] = answers.settle_node(self.node(key), questions[key])
+                outcomes[key] = answers.settle(self.node(key), questions[key])
         answers.check_volatile()
         # Through the bytes and back: what a journal cannot hold does not count.
         codec = journals()

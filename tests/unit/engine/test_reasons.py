@@ -213,7 +213,7 @@ def test_revised_covers_dependents_of_a_changed_answer() -> None:
     answers = rounds.round({"confirm": SURE, "other": other()}, {"confirm": yes(ok=True), "other": yes(ok=True)})
     assert None not in answers.values()
     rounds.answers.revise({"confirm": {"ok": False}}, stale=["other"])
-    rounds.answers.settle_node(rounds.node("other"), other())
+    rounds.answers.settle(rounds.node("other"), other())
     assert put(rounds, "other").reason is Reason.REVISED
 
 
@@ -233,9 +233,9 @@ def test_each_answer_is_recorded_with_its_use() -> None:
     answers, facts = watched(plan, rounds)
     replies = {"confirm": yes(ok=True), "other": yes(ok=False), "measure": yes(size="?"), "stranger": yes()}
     answers.deliver(replies, rounds.journal.asked)
-    answers.settle_node(rounds.node("confirm"), SURE)
-    answers.settle_node(rounds.node("other"), Elicit("Otherwise?", Choice))
-    answers.settle_node(rounds.node("measure"), measure())
+    answers.settle(rounds.node("confirm"), SURE)
+    answers.settle(rounds.node("other"), Elicit("Otherwise?", Choice))
+    answers.settle(rounds.node("measure"), measure())
     assert facts == [
         AnswersIgnored(1),
         AnswerRead("confirm", "accept", "taken", {"ok": True}),
@@ -253,6 +253,6 @@ def test_token_answers_are_reported_as_reused_and_fresh_ones_not() -> None:
     answers, facts = watched(plan, rounds)
     answers.deliver({"other": yes(ok=True)}, rounds.journal.asked)
     for _ in range(2):
-        answers.settle_node(rounds.node("confirm"), SURE)
-        answers.settle_node(rounds.node("other"), other())
+        answers.settle(rounds.node("confirm"), SURE)
+        answers.settle(rounds.node("other"), other())
     assert [fact for fact in facts if isinstance(fact, AnswerReused)] == [AnswerReused("confirm")] * 2

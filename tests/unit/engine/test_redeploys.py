@@ -120,10 +120,10 @@ def test_answer_is_not_adopted_while_another_candidate_is_unseen() -> None:
     assert rounds.journal is not None
     answers = answers_of(rounds.plan, rounds.journal, build="b2")
     answers.deliver({"ask": yes(ok=True)}, rounds.journal.asked)
-    answers.settle_node(rounds.node("ask@a"), RED())
+    answers.settle(rounds.node("ask@a"), RED())
     assert not answers.adopt(lambda index: index == rounds.node("ask@b").index)
     assert answers.adopt(lambda index: False)
-    assert answers.settle_node(rounds.node("ask@a"), RED()) == YES
+    assert answers.settle(rounds.node("ask@a"), RED()) == YES
 
 
 def test_an_answer_that_no_longer_fits_is_not_adopted() -> None:

@@ -144,7 +144,7 @@ async def test_decline_cancels_concurrent_resolvers() -> None:
     one = start(plan_of(tool_of(beside, ask)), Memory(answers={"n1": Outcome(action=Action.DECLINE)}))
     with anyio.fail_after(BOUND):
         await one.advance()
-    assert one.refusal is not None
+    assert one.declined is not None
     assert cancelled == ["beside"]
 
 

@@ -26,11 +26,9 @@ def start(
         plan,
         arguments=arguments or {},
         context=lambda: None,
-        settle=memory.settle,
-        recall=memory.recall,
-        remember=memory.remember,
+        outcomes=memory,
         known=known,
-        isolated=isolated,
+        is_isolated=isolated,
     )
 
 
@@ -205,7 +203,7 @@ async def test_waiting_node_has_not_failed() -> None:
 
 
 async def test_scoped_dependency_is_rejected_where_nothing_exits_it() -> None:
-    with pytest.raises(InvalidSignature, match=r"'session' is to be entered and left, .*it made list"):
+    with pytest.raises(InvalidSignature, match="'session' must not make a context manager here, got list"):
         await enter_nothing("session", [])
 
 

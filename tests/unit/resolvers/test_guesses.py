@@ -23,9 +23,9 @@ async def test_plan_learns_nodes_that_never_wait() -> None:
         await anyio.lowlevel.checkpoint()
 
     plan = plan_of(tool_of(quick, waits))
-    assert plan.steady == [False, False]
+    assert plan.never_suspended == [False, False]
     await walk(plan)
-    assert plan.steady == [True, False]
+    assert plan.never_suspended == [True, False]
     await walk(plan)
     assert tasks[0] is not asyncio.current_task()
     assert tasks[1] is asyncio.current_task()
@@ -46,13 +46,13 @@ async def test_resolver_that_starts_waiting_still_works() -> None:
 
     plan = plan_of(tool_of(changing, other))
     await walk(plan)
-    assert plan.steady == [True, False]
+    assert plan.never_suspended == [True, False]
     waits = True
     assert await walk(plan) == {"p0": "changing", "p1": "other"}
-    assert plan.steady == [False, False]
+    assert plan.never_suspended == [False, False]
     waits = False
     assert await walk(plan) == {"p0": "changing", "p1": "other"}
-    assert plan.steady == [True, False]
+    assert plan.never_suspended == [True, False]
 
 
 async def test_misjudged_resolver_may_wait_for_a_later_one() -> None:
@@ -65,9 +65,9 @@ async def test_misjudged_resolver_may_wait_for_a_later_one() -> None:
         reached.set()
 
     plan = plan_of(tool_of(waits, reaches))
-    plan.steady[:] = [True, True]
+    plan.never_suspended[:] = [True, True]
     assert await walk(plan) == {"p0": None, "p1": None}
-    assert plan.steady == [False, True]
+    assert plan.never_suspended == [False, True]
 
 
 async def test_every_wrong_guess_gives_the_same_values() -> None:
@@ -84,7 +84,7 @@ async def test_every_wrong_guess_gives_the_same_values() -> None:
     tool = tool_of(quick, slow, threaded)
     for guess in range(8):
         plan = plan_of(tool)
-        plan.steady[:] = [bool(guess & 1), bool(guess & 2), bool(guess & 4)]
+        plan.never_suspended[:] = [bool(guess & 1), bool(guess & 2), bool(guess & 4)]
         assert await walk(plan) == {"p0": 1, "p1": 2, "p2": 3}
 
 

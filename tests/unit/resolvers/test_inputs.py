@@ -13,7 +13,7 @@ from roundtrip.questions.outcomes import CancelledElicitation
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.plan import EMPTY, Source
 from roundtrip.resolvers.planner import find_resolved
-from roundtrip.resolvers.signatures import arms_of, makes_manager, wants_outcome
+from roundtrip.resolvers.signatures import arms_of, is_manager_class, wants_outcome
 from tests.names import case
 from tests.unit.resolvers.walking import Request, plan_of, walk
 
@@ -290,8 +290,8 @@ def test_only_classes_with_both_halves_make_context_managers() -> None:
         async def __aenter__(self) -> None: ...
         async def __aexit__(self, *error: object) -> None: ...
 
-    assert [makes_manager(made) for made in (Both, Later, functools.partial(Both))] == [True, True, True]
-    assert [makes_manager(made) for made in (Half, plain, functools.partial(plain))] == [False, False, False]
+    assert [is_manager_class(made) for made in (Both, Later, functools.partial(Both))] == [True, True, True]
+    assert [is_manager_class(made) for made in (Half, plain, functools.partial(plain))] == [False, False, False]
 
 
 def test_fixed_value_serves_outcome_consumers_plainly() -> None:

@@ -294,7 +294,7 @@ def test_values_with_json_form_may_be_fixed() -> None:
         def order(price: Annotated[Any, Resolve(cast("Any", quote), once=True)]) -> None: ...
 
         quote.__annotations__["return"] = kept
-        assert plan_of(order).seals
+        assert plan_of(order).may_carry_secrets
 
 
 class Timeout(Dependency[Any]):

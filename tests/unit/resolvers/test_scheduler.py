@@ -12,7 +12,7 @@ from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import DeclinedElicitation, Outcome
 from roundtrip.resolvers.plan import Node
 from roundtrip.resolvers.planner import make_plan
-from roundtrip.resolvers.scheduler import Scheduler
+from roundtrip.resolvers.scheduler import NodeOutcomes, Scheduler
 from tests.unit.resolvers.walking import Memory, plan_of, start, walk
 
 pytestmark = pytest.mark.anyio
@@ -64,7 +64,7 @@ async def test_unanswered_question_holds_back_its_consumers() -> None:
     plan = plan_of(tool)
     one = start(plan)
     await one.advance()
-    assert [node.key for node, _ in one.order()] == ["confirm"]
+    assert [node.key for node in one.waiting_nodes()] == ["confirm"]
     assert [node.key for node in plan.nodes if one.is_blocked(node.index)] == ["after"]
 
 
@@ -86,7 +86,7 @@ async def test_questions_wait_in_plan_order() -> None:
     one = start(plan_of(tool))
     with anyio.fail_after(20):
         await one.advance()
-    assert [node.key for node, _ in one.order()] == ["first", "second", "confirm"]
+    assert [node.key for node in one.waiting_nodes()] == ["first", "second", "confirm"]
 
 
 async def test_an_answer_that_came_goes_on_without_running_anything_twice() -> None:
@@ -110,7 +110,7 @@ async def test_an_answer_that_came_goes_on_without_running_anything_twice() -> N
     one = start(plan_of(tool), memory)
     await one.advance()
     memory.answers["ask"] = Choice(ok=True)
-    one.answered()
+    one.settle_waiting()
     await one.advance()
     values: dict[str, Any] = {}
     one.fill(values)
@@ -125,15 +125,16 @@ async def test_answer_lookup_receives_the_same_question_each_time() -> None:
     def ask() -> Elicit[Choice]:
         return question
 
-    def settle(node: Node, marker: Marker) -> Outcome | None:
-        seen.append(marker)
-        return Outcome(Choice(ok=True)) if len(seen) > 1 else None
+    class SecondLook(NodeOutcomes):
+        def settle(self, node: Node, marker: Marker) -> Outcome | None:
+            seen.append(marker)
+            return Outcome(Choice(ok=True)) if len(seen) > 1 else None
 
     def tool(a: Annotated[Choice, Resolve(ask)]) -> None: ...
 
-    one = Scheduler(plan_of(tool), arguments={}, context=lambda: None, settle=settle)
+    one = Scheduler(plan_of(tool), arguments={}, context=lambda: None, outcomes=SecondLook())
     await one.advance()
-    one.answered()
+    one.settle_waiting()
     assert [marker is question for marker in seen] == [True, True]
     assert one.waiting == {}
 
@@ -147,7 +148,7 @@ async def test_declined_question_ends_the_value_consumers() -> None:
     for outcome, word in ((DECLINED, "decline"), (CANCELLED, "cancel")):
         one = start(plan_of(tool), Memory(answers={"confirm": outcome}))
         await one.advance()
-        assert str(one.refusal) == f"Resolver for parameter 'choice' could not resolve: elicitation was {word}"
+        assert str(one.declined) == f"Resolver for parameter 'choice' could not resolve: elicitation was {word}"
         assert one.waiting == {}
 
 
@@ -159,8 +160,8 @@ async def test_decline_names_the_value_parameter_and_not_the_outcome_one() -> No
 
     one = start(plan_of(tool), Memory(answers={"confirm": DECLINED}))
     await one.advance()
-    assert one.refusal is not None
-    assert one.refusal.parameter == "b"
+    assert one.declined is not None
+    assert one.declined.parameter == "b"
 
 
 async def test_outcome_consumer_gets_it_without_ending_the_call() -> None:

@@ -34,9 +34,7 @@ def watched(plan: Plan, seen: list[Any], memory: Memory | None = None, *, enter:
         plan,
         arguments={},
         context=lambda: None,
-        settle=known.settle,
-        recall=known.recall,
-        remember=known.remember,
+        outcomes=known,
         enter=enter,
         watch=seen.append,
     )
@@ -98,7 +96,7 @@ async def test_watched_misjudged_resolver_may_wait_for_a_later_one() -> None:
         reached.set()
 
     plan = plan_of(tool_of(waits, reaches))
-    plan.steady[:] = [True, True]
+    plan.never_suspended[:] = [True, True]
     seen: list[Any] = []
     with anyio.fail_after(10):
         await watched(plan, seen).advance()
@@ -188,7 +186,7 @@ async def test_entered_value_cannot_be_a_question() -> None:
 
     def tool(a: Any = Depends(session)) -> None: ...
 
-    with pytest.raises(InvalidSignature, match="'session' is entered and left, and cannot ask"):
+    with pytest.raises(InvalidSignature, match="'session' is a context manager, and must not ask"):
         await watched(plan_of(tool), [], enter=enter).advance()
 
 

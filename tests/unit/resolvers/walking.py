@@ -12,7 +12,7 @@ from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.plan import Node, Plan
 from roundtrip.resolvers.planner import make_plan
-from roundtrip.resolvers.scheduler import Scheduler
+from roundtrip.resolvers.scheduler import NodeOutcomes, Scheduler
 
 
 class Request:
@@ -41,7 +41,7 @@ def tool_of(*resolvers: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @dataclass
-class Memory:
+class Memory(NodeOutcomes):
     """What answers and kept values a walk finds, and what it was asked and told."""
 
     answers: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -72,9 +72,7 @@ def start(
         plan,
         arguments=arguments or {},
         context=lambda: context,
-        settle=known.settle,
-        recall=known.recall,
-        remember=known.remember,
+        outcomes=known,
     )
 
 
@@ -87,6 +85,6 @@ async def walk(
         await one.advance()
     values: dict[str, Any] = {}
     one.fill(values)
-    assert one.refusal is None, str(one.refusal)
+    assert one.declined is None, str(one.declined)
     assert one.waiting == {}
     return values

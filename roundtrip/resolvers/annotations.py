@@ -1,0 +1,194 @@
+"""Read annotations: the marker of a parameter, the question of a resolver, and the fit between the two.
+
+A marker that nothing would read is rejected, as a client could fill its parameter.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_origin
+
+from mcp_types import CreateMessageResult, CreateMessageResultWithTools, ListRootsResult
+
+from roundtrip.errors import InvalidSignature
+from roundtrip.questions.markers import ElicitUrl, SdkElicit, SdkListRoots, SdkSample
+from roundtrip.questions.outcomes import AcceptedElicitation
+from roundtrip.resolvers.markers import Dependency, Marker, SdkResolve
+from roundtrip.resolvers.signatures import arms_of, display_name, hints_of, is_async, wants_outcome
+
+__all__ = ["asking_arms", "elicited", "marker_of", "misfit", "read_marker"]
+
+_QUESTIONS: Final = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots)
+_TOWER: Final = ((bool, int), (int, float), (float, complex), (int, complex))
+"""Pairs of types: a value of the first is good where the second is annotated, though it is not a subclass."""
+
+_FOREIGN_MODULES: Final = ("docket", "uncalled_for")
+_FOREIGN_CURES: Final = {
+    "Timeout": "there are no background tasks yet: leave it out and write @server.tool(timeout=seconds)",
+    "Depends": "import Depends from roundtrip",
+    "CurrentContext": "annotate the parameter with roundtrip's Context",
+}
+_NO_TASKS: Final = "there are no background tasks yet: leave it out"
+
+
+def marker_of(annotation: Any, default: Any = None) -> tuple[Marker | None, Any]:
+    """Return the marker of a parameter, in its annotation's top level or its default, and the type it takes."""
+    marker = default if isinstance(default, Dependency) else None
+    if get_origin(annotation) is not Annotated:
+        return marker, annotation
+    filled, *extras = get_args(annotation)
+    return next((extra for extra in extras if isinstance(extra, SdkResolve | Dependency)), marker), filled
+
+
+def read_marker(
+    parameter: inspect.Parameter, annotation: Any, *, function: Callable[..., Any] | str, owner: str | None
+) -> tuple[Marker | None, Any]:
+    """Return the marker of a parameter, and the type it takes, after checking its spelling.
+
+    Raises:
+        InvalidSignature: A marker, or a dependency of another library, is written where nothing reads it.
+    """
+    name = function if isinstance(function, str) else display_name(function)
+    subject = f"{f'{owner}: ' if owner is not None else ''}parameter {parameter.name!r} of {name!r}"
+    extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    _check_not_foreign(parameter.default, extras, subject)
+    _check_spelling(parameter, annotation, extras, subject)
+    _check_not_bare(parameter, extras, subject)
+    marker, filled = marker_of(annotation, parameter.default)
+    buried = _buried_marker(filled)
+    if buried is not None:
+        kind = _kind_of(buried)
+        raise InvalidSignature(
+            f"{subject} has its {kind}(...) inside a union or another type; "
+            f"put it at the top: Annotated[T | None, {kind}(fn)], not Annotated[T, {kind}(fn)] | None"
+        )
+    return marker, filled
+
+
+def _kind_of(marker: Any) -> str:
+    return "Depends" if isinstance(marker, Dependency) else "Resolve"
+
+
+def _check_not_foreign(default: Any, extras: tuple[Any, ...], subject: str) -> None:
+    """Reject a dependency of Docket's or FastMCP's."""
+    for given in (default, *extras):
+        # Known by where its classes come from: Docket need not be installed, and is not imported.
+        if not any(kind.__module__.partition(".")[0] in _FOREIGN_MODULES for kind in type(given).__mro__):
+            continue
+        name = type(given).__name__.lstrip("_")
+        library = "FastMCP" if type(given).__module__.startswith("fastmcp.") else "Docket"
+        raise InvalidSignature(
+            f"{subject} must not have a dependency of {library}'s, got {name}(...), which roundtrip does not fill; "
+            f"{_FOREIGN_CURES.get(name, _NO_TASKS)}"
+        )
+
+
+def _check_spelling(parameter: inspect.Parameter, annotation: Any, extras: tuple[Any, ...], subject: str) -> None:
+    """Reject a marker that is the default, the annotation itself, or a class."""
+    if isinstance(parameter.default, SdkResolve):
+        written = f"{parameter.name} = Resolve(...)"
+    elif isinstance(annotation, SdkResolve | Dependency):
+        written = f"{parameter.name}: {_kind_of(annotation)}(...)"
+    elif any(isinstance(extra, type) and issubclass(extra, SdkResolve) for extra in extras):
+        written = "Annotated[T, Resolve], without a function"
+    else:
+        return
+    raise InvalidSignature(
+        f"{subject} is written {written}, which fills nothing; "
+        f"write {parameter.name}: Annotated[T, {_kind_of(annotation)}(fn)]"
+    )
+
+
+def _check_not_bare(parameter: inspect.Parameter, extras: tuple[Any, ...], subject: str) -> None:
+    """Reject a resolver that is written without `Resolve`. Other plain functions may have any purpose."""
+    for extra in extras:
+        if isinstance(extra, SdkResolve | Dependency) or not inspect.isroutine(extra):
+            continue
+        if is_async(extra) or asking_arms(hints_of(extra).get("return")):
+            name = display_name(extra)
+            raise InvalidSignature(
+                f"{subject} is written Annotated[T, {name}], which fills nothing; "
+                f"write {parameter.name}: Annotated[T, Resolve({name})]"
+            )
+
+
+def _buried_marker(annotation: Any) -> Marker | None:
+    """Return a marker inside of an annotation, as in `Annotated[T, Resolve(f)] | None`."""
+    if get_origin(annotation) is Annotated:
+        inner, *extras = get_args(annotation)
+        found = next((extra for extra in extras if isinstance(extra, SdkResolve | Dependency)), None)
+        return found or _buried_marker(inner)
+    return next((found for part in get_args(annotation) if (found := _buried_marker(part)) is not None), None)
+
+
+def asking_arms(returns: Any) -> list[Any]:
+    """Return the members of a return annotation that are questions."""
+    return [
+        arm
+        for arm in arms_of(returns)
+        if isinstance(kind := get_origin(arm) or arm, type) and issubclass(kind, _QUESTIONS)
+    ]
+
+
+def elicited(arm: Any) -> Any:
+    """Return the schema in `Elicit[Schema]`; None where the annotation does not tell."""
+    parameters = get_args(arm)
+    is_told = bool(parameters) and parameters[0] is not Any and not isinstance(parameters[0], TypeVar)
+    return parameters[0] if is_told else None
+
+
+def misfit(returns: Any, filled: Any) -> tuple[str, str] | None:
+    """Return the names of the type asked for and of the type taken, where certainly no answer can fit; else None.
+
+    Args:
+        returns: The return annotation of a resolver.
+        filled: The annotation of the parameter that it fills, without the marker.
+    """
+    asking = asking_arms(returns)
+    yielded = _yielded(asking[0]) if len(asking) == 1 else ()
+    taken = arms_of(_taken(filled))
+    if not yielded or not taken or any(_may_fit(one, other) for one in yielded for other in taken):
+        return None
+    return yielded[0].__name__, " | ".join("None" if one is type(None) else one.__name__ for one in taken)
+
+
+def _yielded(arm: Any) -> tuple[Any, ...]:
+    """Return the types that the answer to a question may have."""
+    kind = get_origin(arm) or arm
+    if issubclass(kind, SdkListRoots):
+        return (ListRootsResult,)
+    if issubclass(kind, SdkSample):
+        return (CreateMessageResult, CreateMessageResultWithTools)
+    schema = elicited(arm)
+    return arms_of(schema) if schema is not None else ()
+
+
+def _taken(filled: Any) -> Any:
+    """Return the type that a consumer takes of an accepted answer."""
+    if not wants_outcome(filled):
+        return filled
+    if hasattr(get_origin(filled), "__value__"):
+        return get_args(filled)[0]
+    for member in arms_of(filled):
+        if isinstance(member, type) and issubclass(member, AcceptedElicitation):
+            told = getattr(cast("object", member), "__pydantic_generic_metadata__", {}).get("args")
+            return told[0] if told else Any
+    return Any
+
+
+def _may_fit(asked: Any, taken: Any) -> bool:
+    """Return True unless both are classes that have nothing to do with each other."""
+    if not isinstance(asked, type) or not isinstance(taken, type) or get_origin(taken) or get_origin(asked):
+        return True
+    asked, taken = _unsubscripted(asked), _unsubscripted(taken)
+    if taken in (object, Any) or getattr(taken, "_is_protocol", False) or (asked, taken) in _TOWER:
+        return True
+    try:
+        return issubclass(asked, taken) or issubclass(taken, asked)
+    except TypeError:
+        # Some classes, such as a TypedDict, do not allow this check.
+        return True
+
+
+def _unsubscripted(kind: type[Any]) -> type[Any]:
+    generic = getattr(kind, "__pydantic_generic_metadata__", None)
+    return (generic.get("origin") if generic else None) or kind
