@@ -1,4 +1,4 @@
-"""`roundtrip doctor`: whether the instances of a service fit together."""
+"""`roundtrip doctor`: check that the instances of a service fit together."""
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from functools import partial
@@ -9,16 +9,16 @@ from roundtrip.cli.parsing import positive_seconds
 
 __all__ = ["COMMAND"]
 
-_SECONDS: Final = 10.0
+_TIMEOUT_SECONDS: Final = 10.0
 
 _DESCRIPTION: Final = """\
-Probe the instances of a service, and tell in plain words whether they fit together: whether they share keys,
-audience, build, clock and ledger, and whether a call that begins on one is finished on another."""
+Probe the instances of a service, and report in plain words if they fit together: if they share keys, audience,
+build, clock and ledger, and if a call that begins on one can end on another."""
 
 _MORE: Final = """\
-URL is the address of an instance (http://10.0.0.1:8000/mcp), or of a balancer: then requests are sent until no
-more instances are met behind it. The servers have to allow it: ROUNDTRIP_PROBE=1 in their environment, or
-Server(..., probe=True). It asks no person anything, and runs none of the service's tools.
+URL is the address of an instance (http://10.0.0.1:8000/mcp), or of a balancer: then the doctor sends requests
+until it meets no more instances. The servers must allow the probe: ROUNDTRIP_PROBE=1 in their environment, or
+Server(..., probe=True). The doctor asks no person and runs none of the service's tools.
 
 headers:
   Keep secrets out of the command line: --header 'Authorization: Bearer ${TOKEN}', in single quotes, reads the
@@ -37,24 +37,24 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--timeout",
         type=positive_seconds,
-        default=_SECONDS,
+        default=_TIMEOUT_SECONDS,
         metavar="SECONDS",
-        help="how long one request may take; default: %(default)g",
+        help="time limit of one request; default: %(default)g",
     )
     parser.add_argument(
-        "--expect", type=_number, metavar="N", help="how many instances there are; to meet fewer is a problem"
+        "--expect", type=_instance_count, metavar="N", help="the number of instances; meeting fewer is a problem"
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
-def _number(text: str) -> int:
+def _instance_count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is no number of instances")
+        raise ArgumentTypeError(f"the number of instances must be at least 1, got {text!r}")
     return int(text)
 
 
 def _run(arguments: Namespace) -> int:
-    # Other commands need none of this, and should not wait for it.
+    # Imported here, so that other commands do not wait for it.
     import anyio
 
     from roundtrip.cli.trace.sources import json_text
@@ -72,7 +72,7 @@ def _run(arguments: Namespace) -> int:
         raise CommandFailed(str(failure)) from failure
     for url, target in zip(urls, targets, strict=True):
         if target.url is None:
-            raise CommandFailed(f"{url!r} is no address of http(s); a command that serves stdio is one process alone")
+            raise CommandFailed(f"{url!r} is not an address of http(s); a command over stdio is a single process")
 
     seen = anyio.run(partial(observe, targets, patience=arguments.timeout, expected=arguments.expect))
     findings = findings_of(seen)

@@ -7,7 +7,7 @@ sends a leg and a function that answers questions.
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from mcp.client.session import ClientRequestContext, ElicitationFnT, ListRootsFnT, SamplingFnT
 from mcp_types import (
@@ -25,7 +25,7 @@ from mcp_types import (
     ListRootsResult,
 )
 
-from roundtrip.client.legs import LegRequest, LegResult
+from roundtrip.client.legs import LegRequest
 
 __all__ = ["AnswerLive", "AnswerRound", "ClientCallbacks", "SendLeg", "callbacks", "drive", "never_live", "within"]
 
@@ -36,7 +36,9 @@ T = TypeVar("T")
 ConnectionT = TypeVar("ConnectionT")
 ResponseT = TypeVar("ResponseT")
 
-SendLeg = Callable[[LegRequest], Awaitable[LegResult]]
+ResultT = TypeVar("ResultT")
+
+SendLeg: TypeAlias = Callable[[LegRequest], Awaitable[ResultT | InputRequiredResult]]
 AnswerRound = Callable[[InputRequiredResult], Awaitable[Mapping[str, InputResponse] | None]]
 """Answers the questions of a round by name; None leaves the call."""
 AnswerLive = Callable[[InputRequest], Awaitable[InputResponse | ErrorData | None]]
@@ -45,7 +47,9 @@ AnswerLive = Callable[[InputRequest], Awaitable[InputResponse | ErrorData | None
 _UNANSWERED: Final = ErrorData(code=-32000, message="the client has no answer")
 
 
-async def drive(leg: LegRequest, *, send: SendLeg, answer: AnswerRound, max_rounds: int | None = None) -> LegResult:
+async def drive(
+    leg: LegRequest, *, send: SendLeg[ResultT], answer: AnswerRound, max_rounds: int | None = None
+) -> ResultT | InputRequiredResult:
     """Send legs until one returns the final result, the client leaves, or there are too many rounds.
 
     Args:

@@ -35,10 +35,16 @@ class _NoAnswer(Exception):
 
 
 class PersonAtTerminal:
-    """Fills in forms, visits pages and answers for a model."""
+    """Fills in forms, visits pages and answers for a model.
 
-    def __init__(self, terminal: Terminal) -> None:
+    Args:
+        terminal: The terminal.
+        checks: Ask again for a field whose value does not fit the form. Without it, the server has to reject the value.
+    """
+
+    def __init__(self, terminal: Terminal, *, checks: bool = True) -> None:
         self._terminal = terminal
+        self._checks = checks
 
     async def fill_in(self, form: ElicitRequestFormParams) -> ElicitResult:
         """Ask for every field of a form."""
@@ -109,6 +115,8 @@ class PersonAtTerminal:
             try:
                 filled, value = field.read(typed)
             except FieldInvalid as invalid:
+                if not self._checks:
+                    return True, typed.strip()
                 self._complain(str(invalid))
                 continue
             if filled and field.kind in (FieldKind.ONE, FieldKind.SEVERAL):

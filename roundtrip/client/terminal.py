@@ -5,7 +5,6 @@ import os
 import sys
 from concurrent.futures import Future
 from threading import Thread
-from typing import Final
 
 from rich.console import Console
 from rich.text import Text
@@ -13,8 +12,6 @@ from rich.text import Text
 from roundtrip.safe_text import printable
 
 __all__ = ["Terminal"]
-
-_CHUNK_BYTES: Final = 4096
 
 
 class Terminal:
@@ -57,14 +54,15 @@ class Terminal:
 
 
 def _read_line(source: int, line: "Future[str | None]") -> None:
-    # Not through `sys.stdin`: its lock, held by a daemon thread, breaks the interpreter's shutdown.
+    # Not through `sys.stdin`: its lock, held by a daemon thread, breaks the interpreter's shutdown. One byte at a time:
+    # the rest of a pipe belongs to the next line.
     read = bytearray()
     while not read.endswith(b"\n"):
         try:
-            chunk = os.read(source, _CHUNK_BYTES)
+            byte = os.read(source, 1)
         except OSError:
-            chunk = b""
-        if not chunk:
+            byte = b""
+        if not byte:
             break
-        read += chunk
+        read += byte
     line.set_result(read.decode(sys.stdin.encoding or "utf-8", "replace").rstrip("\r\n") if read else None)

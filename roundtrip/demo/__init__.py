@@ -1,1 +1,1 @@
-"""The demo: one order, three stateless instances that share only a key, and another one for every leg."""
+"""The demo: one order, served by three stateless instances that share only a key, each leg by another process."""

@@ -1,4 +1,4 @@
-"""The instances of the demo as processes: started, listened to, killed and started again, and always ended."""
+"""The processes of the demo's instances: start them, read their reports, replace them, and always end them."""
 
 import os
 import queue
@@ -7,11 +7,9 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
-from types import TracebackType
 from typing import IO, Final
 
-from roundtrip.demo.instance import HOST, KEY_VARIABLE
-from roundtrip.demo.reports import Change, Ready, Report, read_report
+from roundtrip.demo.instance import HOST, KEY_VARIABLE, Change, Ready, Report, read_report
 
 __all__ = ["DemoFleet", "DemoInstance", "InstanceFailed"]
 
@@ -21,16 +19,16 @@ _END_SECONDS: Final = 5.0
 
 
 class InstanceFailed(Exception):
-    """An instance ended, or did not report in time; the message holds what it printed."""
+    """An instance ended, or did not report in time; the message has its last output."""
 
 
 class DemoInstance:
-    """One instance: a name, and the process that has it at present."""
+    """One instance: a name, and its present process."""
 
     def __init__(self, name: str, *, key: str) -> None:
         self.name = name
         self.used = False
-        """Whether its present process has served a leg."""
+        """True once its present process served a leg."""
         self._key = key
         self._start()
 
@@ -57,14 +55,14 @@ class DemoInstance:
 
     @property
     def pid(self) -> int:
-        """Its present process."""
+        """Return the id of the present process."""
         return self._process.pid
 
     def url(self) -> str:
-        """Where it serves, once it does.
+        """Wait until the instance serves, and return its address.
 
         Raises:
-            InstanceFailed: It does not.
+            InstanceFailed: It did not start.
         """
         if self._ready is None:
             report = self._next(_START_SECONDS)
@@ -74,10 +72,10 @@ class DemoInstance:
         return f"http://{HOST}:{self._ready.port}/mcp"
 
     def changes_of_leg(self) -> list[Change]:
-        """The changes of state of the leg that it has just served.
+        """Read the changes of state of the last leg.
 
         Raises:
-            InstanceFailed: It did not report them.
+            InstanceFailed: The instance did not report them.
         """
         changes: list[Change] = []
         while not changes or not changes[-1].ends_leg:
@@ -88,16 +86,16 @@ class DemoInstance:
         return changes
 
     def replace(self) -> None:
-        """Kill the process and start another one under the same name, without waiting for that to be ready."""
+        """Kill the process and start another one, without waiting for it to be ready."""
         self.end()
         self._start()
 
     def kill(self) -> None:
-        """Kill the process, without waiting for it to be gone."""
+        """Kill the process, without waiting for its end."""
         self._process.kill()
 
     def end(self) -> None:
-        """Kill the process and wait until it is gone."""
+        """Kill the process and wait for its end."""
         self.kill()
         self._process.wait(_END_SECONDS)
         for stream in (self._process.stdin, self._errors):
@@ -108,22 +106,22 @@ class DemoInstance:
         try:
             line = self._reports.get(timeout=seconds)
         except queue.Empty:
-            raise InstanceFailed(f"{self.name} has not reported for {seconds:.0f} s{self._complaint()}") from None
+            raise InstanceFailed(f"{self.name} has not reported for {seconds:.0f} s{self._errors_text()}") from None
         if line is None:
-            raise InstanceFailed(f"{self.name} (pid {self.pid}) has ended{self._complaint()}")
+            raise InstanceFailed(f"{self.name} (pid {self.pid}) has ended{self._errors_text()}")
         try:
             return read_report(line)
         except ValueError as error:
-            raise InstanceFailed(f"{self.name} printed what is no report: {line!r}") from error
+            raise InstanceFailed(f"{self.name} printed an invalid report: {line!r}") from error
 
-    def _complaint(self) -> str:
+    def _errors_text(self) -> str:
         self._errors.seek(0)
         text = self._errors.read().strip()
         return f":\n{text[-2000:]}" if text else ""
 
 
 class DemoFleet:
-    """All instances. Used with `with`: behind it none of their processes is left."""
+    """All instances. Leaving its `with` block ends every process."""
 
     def __init__(self, names: Sequence[str], *, key: str) -> None:
         self._names = names
@@ -139,13 +137,11 @@ class DemoFleet:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self._end()
 
     def _end(self) -> None:
-        # All first, so that waiting for one in vain leaves none of the others.
+        # Kill all first, so that a failed wait for one leaves none running.
         for instance in self.instances:
             instance.kill()
         for instance in self.instances:

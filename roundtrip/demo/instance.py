@@ -1,7 +1,7 @@
 """One instance of the demo's shop: `python -m roundtrip.demo.instance --name ash`, with the key in the environment.
 
-It serves stateless streamable HTTP on the loopback interface, reports to its standard output, and ends when its
-standard input does: an instance must not outlive the demo, however that ended.
+It serves stateless streamable HTTP on the loopback interface, and reports on standard output, one JSON object per line.
+It ends when its standard input ends, so that it never outlives the demo.
 """
 
 import argparse
@@ -10,50 +10,107 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final, Literal
 
 import uvicorn
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from roundtrip.demo.reports import Ready, change_of
 from roundtrip.demo.shop import make_shop
 from roundtrip.machine.call import Transition
+from roundtrip.machine.table import CALL_MACHINE, Event, State
 
-__all__ = ["HOST", "KEY_VARIABLE", "main"]
+__all__ = ["HOST", "KEY_VARIABLE", "Change", "Ready", "Report", "main", "read_report"]
 
 HOST: Final = "127.0.0.1"
 KEY_VARIABLE: Final = "ROUNDTRIP_DEMO_KEY"
 
 
+class Ready(BaseModel):
+    """Report: the instance takes requests."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["ready"] = "ready"
+    pid: int
+    port: int
+
+
+class Change(BaseModel):
+    """Report: a call changed its state."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["change"] = "change"
+    pid: int
+    source: State
+    event: Event
+    target: State
+    keys: tuple[str, ...] = ()
+    """The questions of a round."""
+    reasons: dict[str, str] = {}
+    """The reason for each question."""
+    remark: str | None = None
+    """The error or reason that ended the call."""
+
+    @property
+    def ends_leg(self) -> bool:
+        """Return True for the last change of a leg."""
+        return self.target is State.AWAITING_INPUT or self.target in CALL_MACHINE.final
+
+
+Report = Ready | Change
+
+_REPORT: TypeAdapter[Report] = TypeAdapter(Annotated[Report, Field(discriminator="kind")])
+
+
+def read_report(line: str) -> Report:
+    """Parse one line of an instance.
+
+    Raises:
+        ValueError: The line is not a report.
+    """
+    return _REPORT.validate_json(line)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until the process is ended or its standard input is."""
+    """Serve until the process or its standard input ends."""
     parser = argparse.ArgumentParser(prog="python -m roundtrip.demo.instance", description="One instance of the demo.")
-    parser.add_argument("--name", required=True, help="what the instance calls itself")
-    parser.add_argument("--port", type=int, default=0, help="by default a free one, which it reports")
+    parser.add_argument("--name", required=True, help="the name of the instance")
+    parser.add_argument("--port", type=int, default=0, help="default: a free port, which the instance reports")
     parsed = parser.parse_args(arguments)
     key = os.environ.get(KEY_VARIABLE)
     if key is None:
         parser.error(f"the environment variable {KEY_VARIABLE} must hold the key that all instances share")
     pid = os.getpid()
 
-    def trace(step: Transition) -> None:
-        _report(change_of(step, pid=pid))
+    def trace(transition: Transition) -> None:
+        detail = transition.detail
+        change = Change(
+            pid=pid,
+            source=transition.source,
+            event=transition.event,
+            target=transition.target,
+            keys=detail.get("keys", ()),
+            reasons=detail.get("reasons", {}),
+            remark=detail.get("reason") or detail.get("error"),
+        )
+        _print(change)
 
     shop = make_shop(parsed.name, key=key, trace=trace)
     app = shop.streamable_http_app(stateless_http=True, host=HOST)
     with socket.create_server((HOST, parsed.port)) as listening:
-        # Connections queue from here on, so it is ready although nothing is accepted yet.
-        _report(Ready(pid=pid, port=listening.getsockname()[1]))
+        # Connections queue from here on, before the server accepts any.
+        _print(Ready(pid=pid, port=listening.getsockname()[1]))
         threading.Thread(target=_end_with_input, daemon=True).start()
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
 
 
-def _report(report: BaseModel) -> None:
+def _print(report: Report) -> None:
     print(report.model_dump_json(exclude_none=True), flush=True)
 
 
 def _end_with_input() -> None:
-    # Not through `sys.stdin`: its lock, held by a daemon thread, would break a shutdown from elsewhere.
+    # Not through `sys.stdin`: its lock, held by a daemon thread, breaks the interpreter's shutdown.
     while os.read(sys.stdin.fileno(), 1024):
         pass
     os._exit(0)

@@ -45,20 +45,20 @@ class Quote(BaseModel):
 
 
 class Receipt(BaseModel):
-    """What became of the order."""
+    """The result of the order."""
 
     placed: bool
     summary: str
 
 
 def make_shop(instance: str, *, key: str, trace: Trace) -> Server[Any]:
-    """One instance's own server object; equal in all of them but for the name it puts under a quote."""
+    """Make the server of one instance; instances differ only in the name that they put under a quote."""
     server: Server[Any] = Server("demo-bookshop", keys=[key], trace=trace)
 
     def edition(title: str) -> Elicit[Edition]:
         return Elicit(f"Which edition of {title!r} would you like?", Edition)
 
-    # Kept for the whole call: the first leg looks it up, and whoever serves the last one charges that price.
+    # Fixed for the whole call: the first leg looks it up, and the instance of the last leg charges that price.
     def quote() -> Quote:
         return Quote(prices=_PRICES, given_by=f"{instance} (pid {os.getpid()})")
 

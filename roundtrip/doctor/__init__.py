@@ -1,1 +1,1 @@
-"""`roundtrip doctor`: whether the instances of a service fit together."""
+"""`roundtrip doctor`: compare the instances of a service."""

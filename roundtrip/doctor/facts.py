@@ -1,6 +1,6 @@
-"""What is seen of a service from outside: places, the instances behind them, and calls that went from one to the next.
+"""Observations of a service from outside: its places, the instances behind them, and calls between instances.
 
-What instances say of themselves comes from outside, and is read by a model that bounds it.
+The reports of instances are untrusted, and are parsed by a model that bounds every value.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,18 +24,17 @@ __all__ = [
     "Trouble",
 ]
 
-_WORD: Final = 200
-_LAST: Final = 1e11
-"""Seconds since 1970 that no clock shows."""
-_MOST_WORKERS: Final = 1024
-_INSTANCE: Final = r"^[0-9a-f]{12}$"
+_MAX_WORD_CHARS: Final = 200
+_MAX_CLOCK: Final = 1e11
+"""Seconds since 1970; no clock shows more."""
+_MAX_WORKERS: Final = 1024
 
-_Word = Annotated[str, StringConstraints(max_length=_WORD)]
-_Id = Annotated[str, StringConstraints(pattern=_INSTANCE)]
+_Word = Annotated[str, StringConstraints(max_length=_MAX_WORD_CHARS)]
+_Id = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
 
 
 class Facts(BaseModel):
-    """What an instance says of itself."""
+    """The report of an instance."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,29 +44,29 @@ class Facts(BaseModel):
     python: _Word
     name: _Word
     keys: Annotated[tuple[_Word, ...], Field(max_length=64)]
-    """The hints of its keys, the one that signs first; none where an SDK policy brought its own codec."""
+    """The hints of its keys, the signing key first; empty if an SDK policy brought its own codec."""
     own_key: bool
     audience: Annotated[str, StringConstraints(max_length=2000)]
     build: _Word
     """A digest of all tools, to compare."""
     builds: Annotated[tuple[_Word, ...], Field(max_length=64)] = ()
-    """The builds of its tools, as traces and tokens name them; none from an instance of an earlier version."""
+    """The builds of its tools, as traces and tokens name them; earlier versions report none."""
     tools: Annotated[dict[_Word, _Word], Field(max_length=5000)]
     ledger: _Word
     reach: Literal["process", "machine", "fleet"]
     exactly_once: bool
     caller: _Word | None
-    """A digest of whom it takes the doctor for."""
+    """A digest of the principal that the instance sees in the doctor's requests."""
     group: _Word | None = None
-    """What it has in common with the other workers of one `roundtrip serve`."""
-    workers: Annotated[int, Field(ge=1, le=_MOST_WORKERS)] | None = None
-    """How many workers those are."""
+    """An id that all workers of one `roundtrip serve` share."""
+    workers: Annotated[int, Field(ge=1, le=_MAX_WORKERS)] | None = None
+    """The number of those workers."""
 
 
 class Said(Facts):
-    """The same, and what belongs to the one answer."""
+    """A report, with the values that belong to one answer only."""
 
-    clock: Annotated[float, Field(ge=0, le=_LAST)]
+    clock: Annotated[float, Field(ge=0, le=_MAX_CLOCK)]
     mark: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")] | None = None
     marked: Literal["claimed", "busy", "down"] | None = None
     saw: _Id | None = None
@@ -75,14 +74,14 @@ class Said(Facts):
 
 
 class Began(BaseModel):
-    """How a call ended that went from one instance to another."""
+    """The result of a probing call: the instances that began and ended it."""
 
     instance: _Id
     began: _Id
 
 
 class Look(StrEnum):
-    """What an instance saw in its ledger of what another had put down in its own."""
+    """The result of looking in an instance's ledger for the mark of another instance."""
 
     SEEN = "seen"
     ABSENT = "absent"
@@ -91,21 +90,21 @@ class Look(StrEnum):
 
 @dataclass(slots=True)
 class ProbedInstance:
-    """One process, by what it said."""
+    """One process, by its report."""
 
     facts: Facts
     places: set[int]
-    """Behind which places it was met."""
+    """The places that led to it."""
     offset: float
-    """How far its clock is ahead of this machine's, in seconds."""
+    """Seconds by which its clock is ahead of this machine's."""
     uncertainty: float
-    """By how much that may be wrong."""
+    """The largest error of the offset, in seconds."""
     look: Look | None = None
-    """None where nobody has put anything down, or no tool runs exactly once."""
+    """None if no mark was set, or no tool runs exactly once."""
 
 
 class Trouble(StrEnum):
-    """Why a place could not be probed."""
+    """The reason that a place could not be probed."""
 
     UNREACHABLE = "unreachable"
     TLS = "tls"
@@ -114,14 +113,14 @@ class Trouble(StrEnum):
     NOT_FOUND = "not-found"
     NOT_MCP = "not-mcp"
     OLD = "old"
-    """It speaks no revision on which questions are returned."""
+    """It speaks no revision that returns questions."""
     NO_PROBE = "no-probe"
     STRANGE = "strange"
-    """It has something of the probe's name that is not the probe."""
+    """A tool of the probe's name answers unlike the probe."""
 
 
 class Live(StrEnum):
-    """Whether clients of the older revisions can be asked."""
+    """The result of asking a client of an older revision."""
 
     YES = "yes"
     NO = "no"
@@ -129,38 +128,38 @@ class Live(StrEnum):
 
 
 class Reached(StrEnum):
-    """How a journey ended."""
+    """The end of a probing call."""
 
     DONE = "done"
-    REFUSED = "refused"
+    REJECTED = "rejected"
     FAILED = "failed"
 
 
 @dataclass(slots=True)
 class Place:
-    """One address, and what is behind it."""
+    """One address of the service."""
 
     url: str
     trouble: Trouble | None = None
     detail: str = ""
-    """What it said, or what failed."""
+    """The server's message, or the error."""
     revisions: Sequence[str] = ()
-    """Of the protocol, as far as it names them."""
+    """The protocol revisions that it names."""
     live: Live = Live.UNTRIED
     live_detail: str = ""
     probes: int = 0
-    """How many requests went out to look around."""
+    """Requests sent to find instances."""
     quiet: int = 0
-    """How many of them, at last, met no instance that had not been met."""
+    """The last requests in a row that found no new instance."""
     failures: list[str] = field(default_factory=list[str])
-    """What became of those that failed."""
+    """The errors of failed requests."""
     ready: int | None = None
-    """The HTTP status of its readiness route; None where it has none."""
+    """The HTTP status of its readiness route; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbedCall:
-    """A call whose first leg went to one place, and whose second to another or the same."""
+    """A probing call: its first leg went to one place, the second to another or the same."""
 
     start: int
     end: int
@@ -168,26 +167,26 @@ class ProbedCall:
     began: str | None = None
     """The instance that served the first leg."""
     ended: str | None = None
-    """The instance that served the last, where it did."""
+    """The instance that served the last leg, if the call was done."""
     detail: str = ""
 
 
 @dataclass(slots=True)
 class Observed:
-    """All that was seen."""
+    """All observations of a service."""
 
     places: list[Place]
     instances: dict[str, ProbedInstance] = field(default_factory=dict[str, ProbedInstance])
-    """By their ids, in the order in which they were met."""
+    """By their ids, in the order of discovery."""
     journeys: list[ProbedCall] = field(default_factory=list[ProbedCall])
     expected: int | None = None
-    """How many instances there should be, if somebody has said so."""
+    """The number of instances that the user expects."""
     marker: str | None = None
-    """The instance that put something down in its ledger for the others to see."""
+    """The instance that set the mark in its ledger."""
 
     @property
     def announced(self) -> int:
-        """How many instances there are at least, by what those that were met say of their fellow workers."""
+        """Count the instances that exist at least, by the reports of their fellow workers."""
         groups: dict[str, list[ProbedInstance]] = {}
         for name, instance in self.instances.items():
             groups.setdefault(instance.facts.group or f"alone {name}", []).append(instance)
@@ -195,19 +194,19 @@ class Observed:
 
     @property
     def sought(self) -> int:
-        """How many instances are looked for."""
+        """Return the number of instances to look for."""
         return max(self.announced, self.expected or 0)
 
     def label(self, instance: str | None) -> str:
-        """What an instance is called in this report."""
+        """Return the short name of an instance in this report."""
         ids = list(self.instances)
         return f"#{ids.index(instance) + 1}" if instance is not None and instance in ids else "an instance not met"
 
     def labels(self, instances: Iterable[str]) -> str:
-        """Several of them: `#1, #2 and #4`."""
+        """List several instances: `#1, #2 and #4`."""
         names = [self.label(instance) for instance in instances]
         return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "none"
 
     def behind(self, place: int) -> list[str]:
-        """The instances that were met behind a place."""
+        """Return the instances that a place led to."""
         return [instance.facts.instance for instance in self.instances.values() if place in instance.places]

@@ -1,22 +1,23 @@
-"""Drives the probe across the places of a service, and keeps what is seen.
+"""Drive the probe across the places of a service, and collect the observations.
 
-Every request has a connection of its own, as a balancer may choose anew for each; some go out at once, as instances
-that share a socket would otherwise leave all the work to one of them.
+Every request has a connection of its own, so that a balancer may choose an instance for each. Some requests are sent at
+once: otherwise instances that share a socket would leave all the work to one of them.
 """
 
 import re
 import ssl
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import chain, repeat
 from typing import Any, Final, TypeVar
 from urllib.parse import urljoin
 
 import anyio
 import httpx2
 from mcp.client import Client
-from mcp.client.session import ClientRequestContext, ClientSession
+from mcp.client.session import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -24,16 +25,17 @@ from mcp_types import (
     CallToolRequestParams,
     CallToolResult,
     ElicitRequest,
-    ElicitRequestParams,
     ElicitResult,
+    InputRequest,
     InputRequiredResult,
     InputResponse,
     TextContent,
 )
 from pydantic import TypeAdapter, ValidationError
 
+from roundtrip.client.driver import callbacks, drive, within
 from roundtrip.client.failures import innermost, quiet
-from roundtrip.client.legs import Era
+from roundtrip.client.legs import Era, LegRequest
 from roundtrip.client.targets import UNCOMPRESSED, Target, TooLarge, limit_size
 from roundtrip.doctor.facts import (
     Began,
@@ -54,60 +56,63 @@ __all__ = ["observe"]
 
 T = TypeVar("T")
 
-_AT_ONCE: Final = 8
-_MOST_AT_ONCE: Final = 32
-_MOST: Final = 256
-"""Requests to one place, however many instances it shows."""
-_LONE_PATIENCE: Final = 16
-_PATIENCE: Final = 8
-_PATIENCE_PER_INSTANCE: Final = 8
-_EXPECTED_PATIENCE: Final = 128
+_REQUESTS_AT_ONCE: Final = 8
+_MAX_REQUESTS_AT_ONCE: Final = 32
+_MAX_REQUESTS: Final = 256
+"""Requests to one place."""
+_QUIET_REQUESTS_ALONE: Final = 16
+"""Requests in a row without a new instance that end the search at the only place."""
+_QUIET_REQUESTS: Final = 8
+_QUIET_REQUESTS_PER_INSTANCE: Final = 8
+_QUIET_REQUESTS_WHILE_MISSING: Final = 128
 _JOURNEYS_PER_INSTANCE: Final = 6
-_MOST_BYTES: Final = 8 * 1024 * 1024
-"""Of one answer."""
+_MAX_RESPONSE_BYTES: Final = 8 * 1024 * 1024
 _MARK_SECONDS: Final = 40.0
-"""How long after it was made a mark is looked for; the ledger keeps it a little longer."""
-_ROUNDS: Final = 3
-_DETAIL: Final = 300
-_BEGAN: Final = re.compile(r"instance ([0-9a-f]{12})$", re.ASCII)
+"""The age at which a mark is no longer looked for; the ledger keeps it a little longer."""
+_MAX_ROUNDS: Final = 3
+_MAX_DETAIL_CHARS: Final = 300
+_MAX_REVISIONS: Final = 32
+_BEGAN_PATTERN: Final = re.compile(r"instance ([0-9a-f]{12})$", re.ASCII)
 
 _RESULT: Final[TypeAdapter[CallToolResult | InputRequiredResult]] = TypeAdapter(CallToolResult | InputRequiredResult)
 _AGREED: Final = ElicitResult(action="accept", content={"value": True})
+_JOURNEY: Final = LegRequest(PROBE_TOOL, {"journey": True})
+"""The first leg of a probing call."""
 
 
 class _Failed(Exception):
-    """A request to a place came to nothing."""
+    """A request to a place failed."""
 
     def __init__(self, trouble: Trouble, detail: str = "") -> None:
         super().__init__(detail)
         self.trouble = trouble
-        self.detail = detail[:_DETAIL]
+        self.detail = detail[:_MAX_DETAIL_CHARS]
 
 
 class _TokenRejected(_Failed):
-    """An instance would not take the token of a call."""
+    """An instance rejected the token of a call."""
 
 
 async def observe(targets: Sequence[Target], *, patience: float, expected: int | None = None) -> Observed:
-    """Probe all places of a service, and each instance that is met behind them.
+    """Probe all places of a service, and each instance behind them.
 
     Args:
         targets: The places; addresses, not commands.
         patience: Seconds that one request may take.
-        expected: How many instances there should be; fewer are looked for longer.
+        expected: The number of instances; the search takes longer while some are missing.
     """
     with quiet():
         return await _Observer(targets, patience, expected).observe()
 
 
 class _Observer:
-    """Observes once."""
+    """One run of the probe."""
 
     def __init__(self, targets: Sequence[Target], timeout: float, expected: int | None) -> None:
         self._targets = targets
         self._timeout = timeout
         self._seen = Observed([Place(target.url or "") for target in targets], expected=expected)
-        # Made once: to read all authorities for each client would take longer than the requests.
+        # Made once: reading all certificate authorities for each client takes longer than the requests.
         self._tls = httpx2.create_ssl_context()
         self._status: dict[int, int] = {}
         self._mark: str | None = None
@@ -116,9 +121,9 @@ class _Observer:
     async def observe(self) -> Observed:
         places = range(len(self._targets))
         await _all(partial(self._greet, place) for place in places)
-        await self._put_down_a_mark()
+        await self._set_mark()
         await _all(partial(self._look_around, place) for place in self._answering)
-        # As the places were given, and not as the answers came.
+        # In the order of the places, not of the answers.
         self._seen.instances = dict(sorted(self._seen.instances.items(), key=lambda item: min(item[1].places)))
         await self._travel()
         if self._strangers:
@@ -132,11 +137,9 @@ class _Observer:
 
     @property
     def _strangers(self) -> set[str]:
-        """Instances that have served a leg of a journey, and were not met before."""
+        """Return the instances that served a leg of a journey and were not met before."""
         met = {name for journey in self._seen.journeys for name in (journey.began, journey.ended) if name is not None}
         return met - self._seen.instances.keys()
-
-    # Meeting instances.
 
     async def _greet(self, number: int) -> None:
         place = self._seen.places[number]
@@ -150,7 +153,7 @@ class _Observer:
             return
         place.ready = await self._readiness(number)
 
-    async def _put_down_a_mark(self) -> None:
+    async def _set_mark(self) -> None:
         for number in self._answering:
             try:
                 said = await self._facts(number, claim=True)
@@ -165,8 +168,8 @@ class _Observer:
     async def _look_around(self, number: int) -> None:
         place = self._seen.places[number]
         sent = quiet = 0
-        at_once = _AT_ONCE
-        while quiet < self._patience(number) and sent < _MOST:
+        at_once = _REQUESTS_AT_ONCE
+        while quiet < self._quiet_requests(number) and sent < _MAX_REQUESTS:
             before = len(self._seen.behind(number))
             failures = await _all(partial(self._look, number) for _ in range(at_once))
             place.failures += failures
@@ -175,18 +178,18 @@ class _Observer:
             if len(failures) == at_once:
                 break
             if quiet and len(self._seen.instances) < self._seen.sought:
-                # Of workers that accept from one socket, the others get what the first is too busy for.
-                at_once = min(at_once * 2, _MOST_AT_ONCE)
+                # Workers that share a socket get the requests for which the first is too busy.
+                at_once = min(at_once * 2, _MAX_REQUESTS_AT_ONCE)
         place.probes += sent
         place.quiet = quiet
 
-    def _patience(self, number: int) -> int:
-        """How many requests in a row must bring nothing new."""
+    def _quiet_requests(self, number: int) -> int:
+        """Return the number of requests in a row without a new instance that end the search."""
         if len(self._seen.instances) < self._seen.sought:
-            return _EXPECTED_PATIENCE
+            return _QUIET_REQUESTS_WHILE_MISSING
         met = len(self._seen.behind(number))
-        least = _LONE_PATIENCE if len(self._targets) == 1 else _PATIENCE
-        return max(least, _PATIENCE_PER_INSTANCE * met if met > 1 else 0)
+        least = _QUIET_REQUESTS_ALONE if len(self._targets) == 1 else _QUIET_REQUESTS
+        return max(least, _QUIET_REQUESTS_PER_INSTANCE * met if met > 1 else 0)
 
     async def _look(self, number: int) -> str | None:
         fresh = anyio.current_time() - self._marked_at < _MARK_SECONDS
@@ -201,7 +204,7 @@ class _Observer:
 
         async def ask(session: ClientSession) -> tuple[Said, float, float]:
             sent_at, started = time.time(), time.perf_counter()
-            result = await _send(session, arguments)
+            result = await _send(session, LegRequest(PROBE_TOOL, arguments))
             took = time.perf_counter() - started
             return _read(Said, result), sent_at + took / 2, took / 2
 
@@ -218,12 +221,10 @@ class _Observer:
             known.look = Look.ABSENT if foreign else Look(said.looked)
         return said
 
-    # Calls that go from one instance to another.
-
     async def _travel(self) -> None:
         places = self._answering
         ring = list(zip(places, places[1:] + places[:1], strict=True))
-        # A token that one can read may be signed with a key that the other has not: both ways.
+        # Both ways: one instance may read the tokens of another, and not the other way round.
         pairs = dict.fromkeys([*ring, *((end, start) for start, end in ring)])
         for start, end in pairs:
             self._seen.journeys.append(await self._journey(start, end))
@@ -231,14 +232,14 @@ class _Observer:
             await self._travel_within(place)
 
     async def _travel_within(self, place: int) -> None:
-        """Send calls to one place until each instance behind it has begun one that another has ended."""
+        """Send calls to one place until each instance behind it began one that another ended."""
         met = set(self._seen.behind(place))
         if len(met) < 2:
             return
-        left = min(_JOURNEYS_PER_INSTANCE * len(met), _MOST)
+        left = min(_JOURNEYS_PER_INSTANCE * len(met), _MAX_REQUESTS)
         while left > 0 and not met <= self._travelled():
-            left -= _AT_ONCE
-            self._seen.journeys += await _all(partial(self._journey, place, place) for _ in range(_AT_ONCE))
+            left -= _REQUESTS_AT_ONCE
+            self._seen.journeys += await _all(partial(self._journey, place, place) for _ in range(_REQUESTS_AT_ONCE))
 
     def _travelled(self) -> set[str]:
         return {
@@ -249,26 +250,28 @@ class _Observer:
 
     async def _journey(self, start: int, end: int) -> ProbedCall:
         began: str | None = None
+        places = chain([start], repeat(end))
+
+        async def send_leg(leg: LegRequest) -> CallToolResult | InputRequiredResult:
+            return await self._on(next(places), Era.RETRY, partial(_send, leg=leg))
+
+        async def agree(asked: InputRequiredResult) -> Mapping[str, InputResponse]:
+            nonlocal began
+            began = _began(asked)
+            return dict.fromkeys(asked.input_requests or {}, _AGREED)
+
         try:
-            asked = await self._on(start, Era.RETRY, partial(_send, arguments={"journey": True}))
-            for _ in range(_ROUNDS):
-                if not isinstance(asked, InputRequiredResult):
-                    break
-                began = _began(asked)
-                asked = await self._on(end, Era.RETRY, partial(_answer, asked=asked))
-            reached = _read(Began, asked)
+            reached = _read(Began, await drive(_JOURNEY, send=send_leg, answer=agree, max_rounds=_MAX_ROUNDS))
         except _TokenRejected:
-            return ProbedCall(start, end, Reached.REFUSED, began)
+            return ProbedCall(start, end, Reached.REJECTED, began)
         except _Failed as failure:
             return ProbedCall(start, end, Reached.FAILED, began, detail=failure.detail or failure.trouble.value)
         return ProbedCall(start, end, Reached.DONE, reached.began, reached.instance)
 
-    # What else a place offers.
-
     async def _ask_live(self, number: int) -> None:
         place = self._seen.places[number]
         try:
-            result = await self._on(number, Era.LIVE, partial(_send, arguments={"journey": True}))
+            result = await self._on(number, Era.LIVE, partial(_send, leg=_JOURNEY))
             _read(Began, result)
         except _Failed as failure:
             place.live, place.live_detail = Live.NO, failure.detail or failure.trouble.value
@@ -285,13 +288,11 @@ class _Observer:
             return None
         return status if status in (200, 503) else None
 
-    # The wire.
-
     def _carrier(self, number: int) -> httpx2.AsyncClient:
         async def note(response: httpx2.Response) -> None:
             if response.status_code >= 300:
                 self._status[number] = response.status_code
-            limit_size(response, max_bytes=_MOST_BYTES)
+            limit_size(response, max_bytes=_MAX_RESPONSE_BYTES)
 
         return httpx2.AsyncClient(
             headers={**UNCOMPRESSED, **self._targets[number].headers},
@@ -309,45 +310,43 @@ class _Observer:
             Client(
                 streamable_http_client(url, http_client=carrier),
                 mode=era.value,
-                elicitation_callback=_agree,
                 cache=None,
+                **callbacks(_agree_live, sample=False, list_roots=False).options,
             ) as client,
         ):
             yield client.session
 
     async def _on(self, number: int, era: Era, work: Callable[[ClientSession], Awaitable[T]]) -> T:
-        """What comes of some work on a session with a place.
+        """Run some work on a session with a place.
 
         Raises:
-            _Failed: Nothing.
-            _Refused: An instance would not take a token.
+            _Failed: The work failed.
+            _TokenRejected: An instance rejected a token.
         """
         self._status.pop(number, None)
         done: list[T] = []
-        failure: Exception | None = None
-        try:
-            with anyio.fail_after(self._timeout):
-                async with self._session(number, era) as session:
-                    try:
-                        done.append(await work(session))
-                    except Exception as error:  # noqa: BLE001  # raised in here it would come out inside a group
-                        failure = error
-        except Exception as error:  # noqa: BLE001  # whatever a transport raises is told, never traced
-            failure = failure or innermost(error)
-        if done:
-            return done[0]
-        raise self._told(number, failure)
 
-    def _told(self, number: int, error: Exception | None) -> Exception:
+        async def run(session: ClientSession) -> None:
+            done.append(await work(session))
+
+        try:
+            await within(self._session(number, era), run, scope=anyio.fail_after(self._timeout))
+        except Exception as error:
+            # A result counts, even if the connection could not be closed.
+            if not done:
+                raise self._failed(number, innermost(error)) from error
+        return done[0]
+
+    def _failed(self, number: int, error: Exception) -> _Failed:
         status = self._status.get(number)
         said = f"HTTP status {status}" if status is not None else ""
         match error:
             case _Failed():
                 return error
-            case TimeoutError() | httpx2.TimeoutException() | None:
+            case TimeoutError() | httpx2.TimeoutException():
                 return _Failed(Trouble.TIMEOUT, f"no answer within {self._timeout:g} s")
             case MCPError() if is_token_rejection(error):
-                return _TokenRejected(Trouble.STRANGE, "it refuses what carries no token")
+                return _TokenRejected(Trouble.STRANGE, "it rejects requests without a token")
             case _ if status in (401, 403):
                 return _Failed(Trouble.FORBIDDEN, said)
             case _ if status in (404, 405):
@@ -359,7 +358,7 @@ class _Observer:
             case _ if status is not None:
                 return _Failed(Trouble.NOT_MCP, said)
             case ValidationError():
-                return _Failed(Trouble.NOT_MCP, "its answer is not one of the protocol")
+                return _Failed(Trouble.NOT_MCP, "its answer is not valid MCP")
             case _:
                 return _Failed(Trouble.NOT_MCP, f"{error}" or type(error).__name__)
 
@@ -367,35 +366,29 @@ class _Observer:
 async def _revisions(session: ClientSession) -> Sequence[str]:
     discovered = session.discover_result
     if discovered is not None:
-        return [revision[:_DETAIL] for revision in discovered.supported_versions[: _AT_ONCE * 4]]
+        return [revision[:_MAX_DETAIL_CHARS] for revision in discovered.supported_versions[:_MAX_REVISIONS]]
     return [session.protocol_version] if session.protocol_version is not None else []
 
 
-async def _send(
-    session: ClientSession,
-    arguments: dict[str, Any],
-    *,
-    responses: dict[str, InputResponse] | None = None,
-    state: str | None = None,
-) -> CallToolResult | InputRequiredResult:
-    # Not `call_tool`, which lists the tools first or last, to hold the result against a schema.
-    params = CallToolRequestParams(name=PROBE_TOOL, arguments=arguments, input_responses=responses, request_state=state)
+async def _send(session: ClientSession, leg: LegRequest) -> CallToolResult | InputRequiredResult:
+    # Not `call_tool`, which lists the tools to check the result against a schema.
+    params = CallToolRequestParams(
+        name=leg.name,
+        arguments=dict(leg.arguments),
+        input_responses=dict(leg.answers) if leg.answers is not None else None,
+        request_state=leg.state,
+    )
     return await session.send_request(CallToolRequest(params=params), _RESULT)
 
 
-async def _answer(session: ClientSession, *, asked: InputRequiredResult) -> CallToolResult | InputRequiredResult:
-    responses: dict[str, InputResponse] = dict.fromkeys(asked.input_requests or {}, _AGREED)
-    return await _send(session, {"journey": True}, responses=responses, state=asked.request_state)
-
-
-async def _agree(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-    del context, params
+async def _agree_live(request: InputRequest) -> InputResponse:
+    del request
     return _AGREED
 
 
 def _began(asked: InputRequiredResult) -> str | None:
     for request in (asked.input_requests or {}).values():
-        if isinstance(request, ElicitRequest) and (found := _BEGAN.search(request.params.message)):
+        if isinstance(request, ElicitRequest) and (found := _BEGAN_PATTERN.search(request.params.message)):
             return found[1]
     return None
 
@@ -405,7 +398,7 @@ ModelT = TypeVar("ModelT", Said, Began)
 
 def _read(model: type[ModelT], result: CallToolResult | InputRequiredResult) -> ModelT:
     if isinstance(result, InputRequiredResult):
-        raise _Failed(Trouble.STRANGE, "it asks where it should answer")
+        raise _Failed(Trouble.STRANGE, "it asks a question where it should answer")
     if result.is_error:
         text = " ".join(block.text for block in result.content if isinstance(block, TextContent))
         raise _Failed(Trouble.NO_PROBE if PROBE_TOOL in text else Trouble.STRANGE, text)
@@ -426,7 +419,7 @@ def _is_tls(error: Exception) -> bool:
 
 
 async def _all(works: Iterator[Callable[[], Awaitable[T | None]]]) -> list[T]:
-    """Do all of it at once; what came of it, without the Nones."""
+    """Run all at once; return their results without the Nones."""
     done: list[T] = []
 
     async def do(work: Callable[[], Awaitable[T | None]]) -> None:

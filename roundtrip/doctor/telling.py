@@ -1,6 +1,7 @@
-"""Tells what was found, for people and for programs."""
+"""The report of a run, for people and for programs."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from roundtrip.doctor.facts import Observed
@@ -9,16 +10,16 @@ from roundtrip.doctor.findings import Finding, Level, builds_text
 __all__ = ["as_data", "as_lines"]
 
 Part = str | tuple[str, str]
-"""Some text, perhaps with a style."""
+"""Text, or text with a style."""
 
 Line = tuple[int, tuple[Part, ...]]
-"""How far it is indented, and what it says."""
+"""The indent, and the parts."""
 
 _STYLES: Final = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "bold red"}
 
 
 def as_lines(seen: Observed, findings: Sequence[Finding]) -> Iterator[Line]:
-    """The report, line by line. Much of it is what servers say, and nobody has made that safe yet."""
+    """Return the lines of the report; text of servers in them is not escaped."""
     for instance in seen.instances.values():
         facts = instance.facts
         places = ", ".join(seen.places[number].url for number in sorted(instance.places))
@@ -42,16 +43,14 @@ def as_lines(seen: Observed, findings: Sequence[Finding]) -> Iterator[Line]:
 
 def _summary(seen: Observed, findings: Sequence[Finding]) -> str:
     problems = sum(finding.level is Level.PROBLEM for finding in findings)
-    met = f"{len(seen.instances)} instance{'s' if len(seen.instances) != 1 else ''} met"
-    if len(seen.instances) < seen.sought:
-        met = f"{len(seen.instances)} of {seen.sought} instances met"
-    if not problems:
-        return f"{met}: no problems"
-    return f"{met}: {problems} problem{'s' if problems != 1 else ''}"
+    count = len(seen.instances)
+    met = f"{count} of {seen.sought}" if count < seen.sought else str(count)
+    plural = "" if met == "1" else "s"
+    return f"{met} instance{plural} met: {problems or 'no'} problem{'' if problems == 1 else 's'}"
 
 
 def as_data(seen: Observed, findings: Sequence[Finding]) -> dict[str, Any]:
-    """The same as JSON would have it."""
+    """Return the report as JSON data."""
     return {
         "met": len(seen.instances),
         "sought": seen.sought,
@@ -82,23 +81,8 @@ def as_data(seen: Observed, findings: Sequence[Finding]) -> dict[str, Any]:
             for instance in seen.instances.values()
         ],
         "journeys": [
-            {
-                "start": seen.places[journey.start].url,
-                "end": seen.places[journey.end].url,
-                "reached": journey.reached.value,
-                "began": journey.began,
-                "ended": journey.ended,
-                "detail": journey.detail,
-            }
+            {**asdict(journey), "start": seen.places[journey.start].url, "end": seen.places[journey.end].url}
             for journey in seen.journeys
         ],
-        "findings": [
-            {
-                "level": finding.level.value,
-                "topic": finding.topic,
-                "text": finding.text,
-                "advice": finding.advice,
-            }
-            for finding in findings
-        ],
+        "findings": [asdict(finding) for finding in findings],
     }

@@ -189,7 +189,7 @@ def test_invalid_terminal_answer_is_asked_again_on_another_instance() -> None:
 def test_an_order_that_the_person_declines_does_not_go_through() -> None:
     with demo("--ask") as running:
         running.type("hardcover")
-        running.type("decline")
+        running.type(":decline")
         printed = running.end()
     assert printed.exit_code == 1, printed.text
     assert printed.path[-1] is State.DECLINED

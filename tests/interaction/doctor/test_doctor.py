@@ -134,7 +134,7 @@ def test_other_audience_is_a_problem_and_printed_safely(
 def test_caller_differing_between_instances_explains_the_rejection(town: Town, doctor: Any) -> None:
     report = doctor(town.at(0, "other-principal"), town.at(1, "other-principal"))
     assert report.problems == {"caller", "calls"}
-    assert "the caller counts as somebody else there" in report.said("calls")
+    assert "the caller counts as another there" in report.said("calls")
 
 
 def test_another_build_is_only_a_note_that_names_the_tools(town: Town, doctor: Any) -> None:
@@ -190,7 +190,7 @@ def test_redis_shared_by_two_processes_counts_as_one_ledger(town: Town, doctor: 
 def test_ledgers_that_are_not_shared_are_a_problem(town: Town, doctor: Any, shop: str, advice: str) -> None:
     report = doctor(town.at(0, "paying"), town.at(1, shop))
     assert report.problems == {"ledger"}
-    assert "#2: what #1 puts down in its ledger is not there" in report.said("ledger")
+    assert "#2: a mark that #1 sets in its ledger is not there" in report.said("ledger")
     assert advice in report.said("ledger")
 
 
@@ -270,4 +270,4 @@ def test_older_clients_are_askable_with_sessions(town: Town, doctor: Any) -> Non
 
 def test_only_addresses_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "python server.py"]) == 2
-    assert "is no address" in capsys.readouterr().err
+    assert "is not an address" in capsys.readouterr().err

@@ -140,11 +140,11 @@ def test_unseen_ledger_is_not_reported_as_shared() -> None:
 
 def test_unexplained_rejection_says_where_to_look() -> None:
     observed = seen(facts(1), facts(2))
-    observed.journeys.append(ProbedCall(0, 1, Reached.REFUSED, facts(1).instance))
+    observed.journeys.append(ProbedCall(0, 1, Reached.REJECTED, facts(1).instance))
     finding = only("calls", observed)
     assert finding.level is Level.PROBLEM
-    assert finding.text.endswith("were refused: from #1 to #2")
-    assert "see the log of the one that refused" in finding.advice
+    assert finding.text.endswith("were rejected: from #1 to #2")
+    assert "read the log of the instance that rejected" in finding.advice
 
 
 def test_calls_that_never_changed_their_instance_show_nothing() -> None:
