@@ -1,4 +1,4 @@
-"""The time of day of this process, under a test's control."""
+"""A clock of this process under a test's control."""
 
 import time
 from collections.abc import Generator
@@ -8,25 +8,25 @@ __all__ = ["Clock"]
 
 
 class Clock:
-    """The time of day, standing still until it is moved, while it is set.
+    """A time of day that stands still until a test moves it.
 
-    It takes the place of `time.time` for this whole process, servers that exist already included.
+    While set, it replaces `time.time` for the whole process, including existing servers.
     """
 
     def __init__(self) -> None:
         self.now = time.time()
 
     def __call__(self) -> float:
-        """The time, in seconds since the epoch."""
+        """Return the time, in seconds since the epoch."""
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Move the clock forward."""
         self.now += seconds
 
     @contextmanager
     def set(self) -> Generator["Clock"]:
-        """Have everybody in this process go by it inside a `with` block."""
+        """Replace the process's clock inside a `with` block."""
         before = time.time
         time.time = self
         try:

@@ -1,9 +1,8 @@
-"""Answers made from a form's schema: a simple one, another one, and ones that break a rule each.
+"""Derive answers from a form's schema: a simple one, another one, and one for each broken rule.
 
-A form says less than its server checks: a pattern, an exclusive bound or a date in the past are not in it. So the
-samples are the plainest that fit (`text`, `1`, the first choice), and a check that a form cannot say may still refuse
-them. Invalid answers are such that no conversion makes them valid, and such that an `ElicitResult` can carry: a nested
-object never gets as far as the form.
+A server may check more than its form says, such as a pattern or a date in the past. The samples are therefore the
+simplest that fit (`text`, `1`, the first choice), and the server may still reject them. No conversion makes an invalid
+answer valid, and an `ElicitResult` can carry each of them, so none is a nested object.
 """
 
 import math
@@ -27,8 +26,8 @@ __all__ = [
     "valid_answer",
 ]
 
-_LONGEST: Final = 100_000
-"""The longest text, and the longest list, that is made."""
+_MAX_SAMPLE_SIZE: Final = 100_000
+"""The most characters of a text, or items of a list."""
 _WORDS: Final = ("text", "other")
 _FORMATTED: Final[Mapping[str, tuple[str, ...]]] = {
     "email": ("ada@example.com", "eve@example.com"),
@@ -39,46 +38,46 @@ _FORMATTED: Final[Mapping[str, tuple[str, ...]]] = {
 _SHORT: Final[Mapping[str, tuple[str, ...]]] = {"email": ("a@b.co", "e@b.co"), "uri": ("urn:a", "urn:b")}
 _PADDED: Final[Mapping[str, tuple[str, str]]] = {"email": ("", "@example.com"), "uri": ("https://example.com/", "")}
 _PATTERN_LETTERS: Final = "aA1"
-_PATTERN_LENGTH: Final = 12
+_MAX_PATTERN_CHARS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class FieldSamples:
-    """What a field may and may not be filled in with, the simplest first."""
+    """Valid and invalid values of a field, the simplest first."""
 
     field: FormField
     shape: Mapping[str, Any]
     fits: Callable[[Any], bool]
-    """Whether the field's schema accepts a value."""
+    """Checks a value against the field's schema."""
     valid: tuple[Any, ...]
     invalid: tuple[Any, ...]
 
     @property
     def filled_in(self) -> bool:
-        """Whether the simplest answer has the field."""
+        """True if the simplest answer has the field."""
         return self.field.required or (self.field.has_default and self.fits(self.field.default))
 
     @property
     def missed(self) -> bool:
-        """Whether an answer without the field is invalid."""
-        # A required field with a default is one that some servers fill in.
+        """True if an answer without the field is invalid."""
+        # Some servers fill in a required field that has a default.
         return self.field.required and not self.field.has_default
 
 
 def valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The simplest content that a form accepts: the defaults, and a sample of what else is required.
+    """Return the simplest content that a form accepts: the defaults, and samples for other required fields.
 
     Raises:
-        ValueError: The schema is no form, or no answer to it is known.
+        ValueError: The schema is not a form, or no valid answer is known.
     """
     return {samples.field.name: samples.valid[0] for samples in samples_of(schema) if samples.filled_in}
 
 
 def other_valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A second content that a form accepts, with another value in every field that has one; None if there is none.
+    """Return a second content that a form accepts, with other values if possible; None if no other is known.
 
     Raises:
-        ValueError: The schema is no form, or no answer to it is known.
+        ValueError: The schema is not a form, or no valid answer is known.
     """
     first: dict[str, Any] = {}
     other: dict[str, Any] = {}
@@ -93,10 +92,10 @@ def other_valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any] | Non
 
 
 def invalid_answers(schema: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Contents that a form refuses, each for one reason; a form without fields refuses none.
+    """Return contents that a form rejects, each for one reason; a form without fields rejects none.
 
     Raises:
-        ValueError: The schema is no form, or no valid answer to it is known.
+        ValueError: The schema is not a form, or no valid answer is known.
     """
     fields = samples_of(schema)
     valid = valid_answer(schema)
@@ -106,25 +105,25 @@ def invalid_answers(schema: Mapping[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def samples_of(schema: Mapping[str, Any] | None) -> list[FieldSamples]:
-    """The fields of a form with samples of their values.
+    """Return the fields of a form with samples of their values.
 
     Raises:
-        ValueError: The schema is no form, or no valid value of a required field is known.
+        ValueError: The schema is not a form, or no valid value of a required field is known.
     """
     return [_samples(field, shape) for field, shape in _checked(schema)]
 
 
 def _checked(schema: Mapping[str, Any] | None) -> list[tuple[FormField, Mapping[str, Any]]]:
     if schema is None:
-        raise ValueError("there is no form: only a question with a schema has one")
+        raise ValueError("the question has no form: only a question with a schema has one")
     try:
         Draft202012Validator.check_schema(dict(schema))
     except SchemaError as error:
         where = ".".join(str(part) for part in error.absolute_path) or "schema"
-        raise ValueError(printable(f"this is no JSON schema: {where}: {error.message}")) from error
+        raise ValueError(printable(f"the schema is not a JSON schema: {where}: {error.message}")) from error
     shapes = cast("Mapping[str, Any] | None", schema.get("properties"))
     if schema.get("type") != "object" or shapes is None:
-        raise ValueError("this is no form: a form has type 'object', and its fields in 'properties'")
+        raise ValueError("the schema is not a form: a form has type 'object', and its fields in 'properties'")
     strangers = [name for name in schema.get("required", ()) if name not in shapes]
     if strangers:
         raise ValueError(f"the form requires {strangers[0]!r}, which is not among its fields")
@@ -132,8 +131,8 @@ def _checked(schema: Mapping[str, Any] | None) -> list[tuple[FormField, Mapping[
     for field in fields:
         if field.kind is FieldKind.JSON:
             raise ValueError(
-                f"field {field.name!r} is none of a form's: those hold a string, a number, a boolean, a choice of "
-                "strings or a list of such choices"
+                f"field {field.name!r} does not fit a form: its type must be a string, a number, a boolean, a choice "
+                "of strings or a list of such choices"
             )
     return [(field, shapes[field.name]) for field in fields]
 
@@ -146,7 +145,7 @@ def _samples(field: FormField, shape: Mapping[str, Any]) -> FieldSamples:
     if field.required and not valid:
         raise ValueError(
             f"no valid value of the required field {field.name!r} is known; its schema: {dict(shape)!r}. "
-            "If there is one, write the answer out instead"
+            "If you know one, write the answer out instead"
         )
     invalid = [value for value in _INVALID[field.kind](field, shape) if not fits(value)]
     return FieldSamples(field, shape, fits, valid, _distinct(invalid))
@@ -160,7 +159,7 @@ def _formats() -> FormatChecker:
 
 
 def _of_texts(check: Callable[[str], bool]) -> Callable[[object], bool]:
-    # A format says nothing about what is no text.
+    # A format restricts texts only.
     return lambda value: not isinstance(value, str) or check(value)
 
 
@@ -173,8 +172,8 @@ def _distinct(values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _texts(field: FormField, shape: Mapping[str, Any]) -> Iterator[str]:
-    least, most = field.least or 0, _LONGEST if field.most is None else field.most
-    if least > _LONGEST:
+    least, most = field.least or 0, _MAX_SAMPLE_SIZE if field.most is None else field.most
+    if least > _MAX_SAMPLE_SIZE:
         return
     if field.format is not None:
         usual = _FORMATTED[field.format]
@@ -188,7 +187,7 @@ def _texts(field: FormField, shape: Mapping[str, Any]) -> Iterator[str]:
         repeated = word * (math.ceil(least / len(word)) or 1)
         yield repeated[: math.floor(min(most, max(least, len(word))))]
     if "pattern" in shape:
-        yield from (letter * n for n in range(1, _PATTERN_LENGTH + 1) for letter in _PATTERN_LETTERS)
+        yield from (letter * n for n in range(1, _MAX_PATTERN_CHARS + 1) for letter in _PATTERN_LETTERS)
 
 
 def _not_texts(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any]:
@@ -197,9 +196,9 @@ def _not_texts(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any]:
         yield f"not a {field.format}"
     if "pattern" in shape:
         yield from ("!", *_WORDS)
-    if field.least is not None and 1 <= field.least <= _LONGEST:
+    if field.least is not None and 1 <= field.least <= _MAX_SAMPLE_SIZE:
         yield ("text" * math.ceil(field.least / 4))[: math.ceil(field.least) - 1]
-    if field.most is not None and field.most < _LONGEST:
+    if field.most is not None and field.most < _MAX_SAMPLE_SIZE:
         head, tail = _PADDED.get(field.format or "", ("", ""))
         yield head + "a" * (math.floor(field.most) + 1) + tail
 
@@ -207,7 +206,7 @@ def _not_texts(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any]:
 def _numbers(field: FormField, shape: Mapping[str, Any]) -> Iterator[float]:
     low, high = range_of(shape)
     step = shape.get("multipleOf")
-    # Above zero is the commonest bound that a form cannot say.
+    # The most common check that a form cannot express is "above zero".
     candidates: list[float] = [1, 2, 0]
     if step is not None:
         candidates += [step * math.ceil((low or 0) / step), step * (math.ceil((low or 0) / step) + 1)]
@@ -234,27 +233,27 @@ def _not_numbers(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def clearance(field: FormField, bound: float) -> float:
-    """How far beyond its bound a number is no longer one that rounding takes for the bound."""
+    """Return a distance from a bound that rounding cannot bridge."""
     return max(1, abs(bound) // 1000) if field.kind is FieldKind.NUMBER else 1
 
 
 def range_of(shape: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """The bounds of a number, exclusive ones as if they were not."""
+    """Return the bounds of a number; exclusive bounds count as inclusive."""
     low = max(_bounds(shape, "minimum", "exclusiveMinimum"), default=None)
     return low, min(_bounds(shape, "maximum", "exclusiveMaximum"), default=None)
 
 
 def _bounds(shape: Mapping[str, Any], *names: str) -> list[float]:
-    # JSON's 1e999 is read as infinity.
+    # Python reads JSON's 1e999 as infinity.
     return [shape[name] for name in names if name in shape and -math.inf < shape[name] < math.inf]
 
 
 def _several(field: FormField, shape: Mapping[str, Any]) -> Iterator[list[str]]:
     choices = [choice.value for choice in field.choices]
     least = math.ceil(field.least or 0)
-    if least > _LONGEST:
+    if least > _MAX_SAMPLE_SIZE:
         return
-    # A list with the same choice twice is one that a server may read as a set: only where it has to be that long.
+    # Repeat a choice only if the list must be that long: a server may read it as a set.
     enough = choices if least <= len(choices) else choices * math.ceil(least / len(choices))
     yield enough[: max(least, 1)]
     yield enough[-max(least, 1) :]

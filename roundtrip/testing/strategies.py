@@ -1,4 +1,4 @@
-"""Hypothesis strategies for the answers to a form: what it accepts, what it refuses, and all else a person may do."""
+"""Hypothesis strategies for the answers to a form, valid and invalid, and for its outcomes."""
 
 import datetime
 import math
@@ -20,24 +20,24 @@ except ImportError as missing:
 
 __all__ = ["answers", "outcomes"]
 
-_LONGER: Final = 20
-"""How much longer a text is than it has to be."""
-_DRAWN: Final = 200
-"""The longest text that is drawn letter by letter: hypothesis has no room for much more."""
+_MAX_EXTRA_CHARS: Final = 20
+"""Characters of a text beyond its minimum length."""
+_MAX_DRAWN_CHARS: Final = 200
+"""The longest text to draw letter by letter: hypothesis limits the size of an example."""
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
-_LOCAL_PART: Final = 64
-"""The longest name in front of an @."""
+_MAX_LOCAL_PART_CHARS: Final = 64
+"""The longest name before the @ of an email address."""
 _DOMAIN: Final = "@example.com"
 _SITE: Final = "https://example.com/"
 
 
 def answers(schema: Mapping[str, Any] | None, *, valid: bool = True) -> st.SearchStrategy[dict[str, Any]]:
-    """Contents that a form accepts, or that it refuses for one reason.
+    """Draw contents that a form accepts, or that it rejects for one reason.
 
-    They shrink to the samples of `roundtrip.testing.forms`, without the fields that may be left out.
+    They shrink to the samples of `roundtrip.testing.forms` without optional fields.
 
     Raises:
-        ValueError: The schema is no form, no valid answer to it is known, or it has no invalid one.
+        ValueError: The schema is not a form, no valid answer is known, or no answer is invalid.
 
     Example:
         ```python
@@ -56,7 +56,7 @@ def answers(schema: Mapping[str, Any] | None, *, valid: bool = True) -> st.Searc
     if valid:
         return accepted
     if not fields:
-        raise ValueError("a form without fields refuses no answer")
+        raise ValueError("a form without fields rejects no answer")
     missing = [accepted.map(_without(samples.field.name)) for samples in fields if samples.missed]
     return st.one_of(
         *missing, *(st.tuples(accepted, _invalid(samples)).map(_with(samples.field.name)) for samples in fields)
@@ -64,10 +64,10 @@ def answers(schema: Mapping[str, Any] | None, *, valid: bool = True) -> st.Searc
 
 
 def outcomes(schema: Mapping[str, Any] | None) -> st.SearchStrategy[ElicitResult]:
-    """What a person may do with a form: accept it with a valid or an invalid content, decline, cancel.
+    """Draw outcomes of a form: accepted with valid or invalid content, declined, cancelled.
 
     Raises:
-        ValueError: The schema is no form, or no valid answer to it is known.
+        ValueError: The schema is not a form, or no valid answer is known.
     """
     contents = [answers(schema)]
     if samples_of(schema):
@@ -92,7 +92,7 @@ def _with(name: str) -> Callable[[tuple[dict[str, Any], Any]], dict[str, Any]]:
 
 
 def _valid(samples: FieldSamples) -> st.SearchStrategy[Any]:
-    # The samples come first: hypothesis shrinks to them.
+    # Samples first: hypothesis shrinks to them.
     more = [values.filter(samples.fits) for values in _fitting(samples)]
     return st.one_of(st.sampled_from(samples.valid), *more)
 
@@ -112,7 +112,7 @@ def _fitting(samples: FieldSamples) -> Iterator[st.SearchStrategy[Any]]:
             choices = samples.field.choices
             yield from _choices(samples, *_size(samples, most=len(choices)))
         case _:
-            # The samples are all there is.
+            # The samples are all valid values.
             return
 
 
@@ -138,21 +138,23 @@ def _misfits(samples: FieldSamples) -> Iterator[st.SearchStrategy[Any]]:
             yield st.integers(max_value=math.ceil(low - clearance(field, low)))
         if high is not None:
             yield st.integers(min_value=math.floor(high + clearance(field, high)))
-    yield st.lists(st.text(max_size=_LONGER), max_size=3)
+    yield st.lists(st.text(max_size=_MAX_EXTRA_CHARS), max_size=3)
 
 
 def _strangers() -> st.SearchStrategy[str]:
-    """Texts that nobody takes for a number, a yes, a date or an address."""
-    return st.text(max_size=_LONGER).map("not {}".format)
+    """Draw texts that are not a number, a yes, a date or an address."""
+    return st.text(max_size=_MAX_EXTRA_CHARS).map("not {}".format)
 
 
 def _texts(samples: FieldSamples) -> Iterator[st.SearchStrategy[str]]:
     least, most = _size(samples, most=sys.maxsize)
-    if least > min(most, _DRAWN):
+    if least > min(most, _MAX_DRAWN_CHARS):
         return
     match samples.field.format:
         case "email":
-            yield from _padded("", _DOMAIN, max(least, len(_DOMAIN) + 1), min(most, _LOCAL_PART + len(_DOMAIN)))
+            yield from _padded(
+                "", _DOMAIN, max(least, len(_DOMAIN) + 1), min(most, _MAX_LOCAL_PART_CHARS + len(_DOMAIN))
+            )
         case "uri":
             yield from _padded(_SITE, "", max(least, len(_SITE)), most)
         case "date":
@@ -162,22 +164,22 @@ def _texts(samples: FieldSamples) -> Iterator[st.SearchStrategy[str]]:
         case _ if "pattern" in samples.shape:
             yield st.from_regex(samples.shape["pattern"])
         case _:
-            yield st.text(min_size=least, max_size=min(most, least + _LONGER))
+            yield st.text(min_size=least, max_size=min(most, least + _MAX_EXTRA_CHARS))
 
 
 def _padded(head: str, tail: str, least: int, most: int) -> Iterator[st.SearchStrategy[str]]:
     around = len(head) + len(tail)
     if least <= most:
-        letters = st.text(_LETTERS, min_size=least - around, max_size=min(most, least + _LONGER) - around)
+        letters = st.text(_LETTERS, min_size=least - around, max_size=min(most, least + _MAX_EXTRA_CHARS) - around)
         yield letters.map(lambda drawn: head + drawn + tail)
 
 
 def _lengths_that_misfit(samples: FieldSamples) -> Iterator[st.SearchStrategy[str]]:
-    least, most = _size(samples, most=_DRAWN)
-    if 1 <= least <= _DRAWN:
+    least, most = _size(samples, most=_MAX_DRAWN_CHARS)
+    if 1 <= least <= _MAX_DRAWN_CHARS:
         yield st.text(max_size=least - 1)
-    if most < _DRAWN:
-        yield st.text(min_size=most + 1, max_size=most + _LONGER)
+    if most < _MAX_DRAWN_CHARS:
+        yield st.text(min_size=most + 1, max_size=most + _MAX_EXTRA_CHARS)
 
 
 def _numbers(samples: FieldSamples) -> Iterator[st.SearchStrategy[float]]:
@@ -186,7 +188,7 @@ def _numbers(samples: FieldSamples) -> Iterator[st.SearchStrategy[float]]:
     most = math.floor(high) if high is not None else None
     if least is None or most is None or least <= most:
         yield st.integers(min_value=least, max_value=most)
-    # Bounds beyond those of a float are for integers.
+    # A float cannot hold larger bounds.
     if samples.field.kind is FieldKind.NUMBER and all(
         abs(bound) < sys.float_info.max for bound in (low, high) if bound is not None
     ):
@@ -199,13 +201,13 @@ def _numbers(samples: FieldSamples) -> Iterator[st.SearchStrategy[float]]:
 
 
 def _choices(samples: FieldSamples, least: int, most: int) -> Iterator[st.SearchStrategy[list[str]]]:
-    """Lists of different choices, as a person would tick them."""
+    """Draw lists of different choices."""
     values = [choice.value for choice in samples.field.choices]
     if 0 <= least <= most <= len(values):
         yield st.lists(st.sampled_from(values), unique=True, min_size=least, max_size=most)
 
 
 def _size(samples: FieldSamples, *, most: int) -> tuple[int, int]:
-    """How long a text or a list has to be, and may be; `most` is for what may be any length."""
+    """Return the minimum and maximum size of a text or list; `most` limits unlimited ones."""
     field = samples.field
     return math.ceil(field.least or 0), min(math.floor(field.most), most) if field.most is not None else most

@@ -1,4 +1,4 @@
-"""Visits of pages: the scripted user's browser, played by functions of the test."""
+"""Visits of pages: functions of the test play the scripted user's browser."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,23 +18,22 @@ from roundtrip.testing.scripts import MatcherT, fits, is_sequence, matcher_text
 
 __all__ = ["PageUnfinished", "Visit", "VisitFn", "Visits", "VisitsBy", "pay_visit"]
 
-# A failing test shows where the test failed, and not the way through here.
+# A failing test shows its own frames only.
 __tracebackhide__ = True
 
-_VISIT_TAKES: Final = 30.0
-"""Seconds that one visit may take."""
+_VISIT_SECONDS: Final = 30.0
 
 
 class PageUnfinished(AssertionError):
-    """The user agreed to go to a page, and the call does not go on: `done=` never found the page finished."""
+    """A page that the user agreed to open, and that `done=` never found finished."""
 
     def __init__(self, question: AskedQuestion, *, visits: int, waited: str) -> None:
         page = f"{question} (at {TICKET.sub('<ticket>', question.url or '')})"
         if visits:
             was = f"was visited {'once' if visits == 1 else f'{visits} times'}"
             cure = (
-                "look at what the visit got back (did the page refuse it?), and whether done= reads what the page "
-                "writes, under the same ctx.call.id"
+                "check the page's response to the visit, and that done= reads what the page writes, under the same "
+                "ctx.call.id"
             )
         else:
             was = "was never visited"
@@ -53,9 +52,9 @@ class Visit:
     url: str
     """The link, as the client showed it."""
     message: str
-    """What the question said."""
+    """The message of the question."""
     key: str | None
-    """The name of the question, where it is known."""
+    """The name of the question, if it is known."""
     _server: object
 
     @property
@@ -64,13 +63,13 @@ class Visit:
         return dict(parse_qsl(urlsplit(self.url).query, keep_blank_values=True))
 
     def browser(self, **options: Any) -> httpx2.AsyncClient:
-        """Make a browser. Use it in an `async with`, with links in full, as `url` is.
+        """Make a browser for an `async with`. Its links must be full, like `url`.
 
-        It opens the pages that a roundtrip server of this process has with `server.custom_route`, whatever the host in
-        the link; in front of any other server it goes out to the network.
+        For a roundtrip server of this process, it opens the pages of `server.custom_route` under any host. For another
+        server, it uses the network.
 
         Args:
-            **options: Those of an `httpx2.AsyncClient`, such as `cookies=`.
+            **options: Options of `httpx2.AsyncClient`, such as `cookies=`.
         """
         server: object = self._server
         if isinstance(server, Server) and "transport" not in options:
@@ -81,14 +80,14 @@ class Visit:
 
 
 VisitFn = Callable[[Visit], Awaitable[object]] | Callable[[Visit], object]
-"""Plays the browser; may be plain, and then runs in a thread."""
+"""Plays the browser. A plain function runs in a thread."""
 
 VisitsBy: TypeAlias = Mapping[MatcherT, VisitFn | Sequence[VisitFn]]
-"""What to do on pages, by a question's name, by a pattern of its message, or by a function; a list is used in order."""
+"""Visits by a question's name, a pattern of its message, or a function; the visits of a list are used in order."""
 
 
 class Visits:
-    """The visits of one call, and what of them has not been made."""
+    """The visits of one call, made or not."""
 
     def __init__(self, visits: Mapping[Any, VisitFn | Sequence[VisitFn]]) -> None:
         self._entries: list[tuple[Any, list[VisitFn], bool]] = [
@@ -102,7 +101,7 @@ class Visits:
         self._used: set[int] = set()
 
     def visit_for(self, question: AskedQuestion, *, again: bool) -> VisitFn | None:
-        """The visit that is to be made now; a page that has been visited is visited again only if a list says so."""
+        """Return the next visit of a page, if one is due. Only a list has a page visited again."""
         for place, (matcher, visits, in_order) in enumerate(self._entries):
             if visits and fits(matcher, question):
                 if in_order:
@@ -116,7 +115,7 @@ class Visits:
 
     @property
     def unused(self) -> list[str]:
-        """The pages that nobody was sent to."""
+        """The pages that no question sent the user to."""
         return [
             f"the page {matcher_text(matcher)}" + (f" ({len(visits)} visits left)" if in_order else "")
             for place, (matcher, visits, in_order) in enumerate(self._entries)
@@ -129,17 +128,17 @@ async def pay_visit(visit: VisitFn, question: AskedQuestion, *, server: object) 
 
     Raises:
         AssertionError: It takes too long.
-        Exception: What the visit raised.
+        Exception: The visit raised it.
     """
     seen = Visit(question.url or "", question.message, question.key, server)
-    with anyio.move_on_after(_VISIT_TAKES) as patience:
+    with anyio.move_on_after(_VISIT_SECONDS) as patience:
         if inspect.iscoroutinefunction(visit) or inspect.iscoroutinefunction(getattr(visit, "__call__", None)):  # noqa: B004
             returned = visit(seen)
         else:
-            # It may wait for what this very loop serves.
+            # The function may wait for a response from this event loop.
             returned = await anyio.to_thread.run_sync(visit, seen, abandon_on_cancel=True)
         if inspect.isawaitable(returned):
             await returned
         return
     if patience.cancelled_caught:
-        raise AssertionError(f"the visit of the page of {question} did not end within {_VISIT_TAKES:g} s")
+        raise AssertionError(f"the visit of the page of {question} did not end within {_VISIT_SECONDS:g} s")

@@ -1,1 +1,1 @@
-"""What is between a user and the instances of a server: honest, or hostile."""
+"""Networks between a user and the instances of a server, honest or hostile."""

@@ -1,4 +1,4 @@
-"""Networks that also send what a hostile client would: it must be refused, and change nothing."""
+"""Networks that also send the legs of a hostile client, which the server must reject without effect."""
 
 import base64
 import binascii
@@ -35,45 +35,44 @@ from roundtrip.tokens.token import read_unverified
 
 __all__ = ["Delay", "Eavesdrop", "Garble", "Interleave", "Invent", "Strip", "Swap", "Tamper"]
 
-# A failing test shows where the test failed, and not the way through here.
+# A failing test shows its own frames only.
 __tracebackhide__ = True
 
-_DAY: Final = 86400.0
-_OTHER_TOOLS: Final = 3
-_NOBODY_ASKED: Final = "roundtrip.testing: nobody asked"
-_TIME_OF_DAY: Final = (
+_DAY_SECONDS: Final = 86400.0
+_MAX_OTHER_TOOLS: Final = 3
+_NOT_ASKED: Final = "roundtrip.testing: nobody asked"
+_CLOCK_HINT: Final = (
     " (its clock is `time.time`, looked up when it is called; for tokens that live longer there is Delay(seconds=...))"
 )
-_SHORTEST_SECRET: Final = 6
-"""Characters below which a text may be in a token by chance."""
+_MIN_SECRET_CHARS: Final = 6
+"""A shorter text may be in a token by chance."""
 
-_LAYERS: Final = 4
-_MOST_READINGS: Final = 2000
-_MOST_BYTES: Final = 1_000_000
-_HEADER: Final = 5
-"""Bytes that may come before what is compressed."""
-_ZLIB_OR_GZIP: Final = 32
-_LETTERS: Final = re.compile(rb"[A-Za-z0-9+/_-]{8,}")
+_MAX_LAYERS: Final = 4
+_MAX_READINGS: Final = 2000
+_MAX_INFLATED_BYTES: Final = 1_000_000
+_MAX_HEADER_BYTES: Final = 5
+_ZLIB_OR_GZIP_WBITS: Final = 32
+_BASE64: Final = re.compile(rb"[A-Za-z0-9+/_-]{8,}")
 _HEXADECIMAL: Final = re.compile(rb"[0-9A-Fa-f]{8,}")
 
 
 class Delay:
-    """Every leg that brings a token also arrives a day later, when it must be refused.
+    """A network that also delivers every token a day late, when the server must reject it.
 
     Args:
-        seconds: How much later.
+        seconds: The delay.
     """
 
     name = "delay"
 
-    def __init__(self, seconds: float = _DAY) -> None:
+    def __init__(self, seconds: float = _DAY_SECONDS) -> None:
         self._seconds = seconds
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send it late, and in time."""
+        """Send the leg late, and in time."""
         if not route.fleet.is_in_this_process:
             raise Inapplicable("the clock can be turned for servers in this process only: User(server), not User(url)")
-        # There is one clock for all, also for what is sent at the same time.
+        # Concurrent legs share one clock.
         async with route.notes.setdefault("turning", anyio.Lock()):
             return await self._late_and_in_time(leg, route)
 
@@ -83,68 +82,68 @@ class Delay:
             clock.advance(self._seconds)
             with clock.set():
                 late = await route.aside(leg)
-            _require_refusal(late, f"a token arrived {self._seconds:g} s late", _TIME_OF_DAY)
+            _require_rejection(late, f"a token arrived {self._seconds:g} s late", _CLOCK_HINT)
         return await route.onward(leg)
 
 
 class Tamper:
-    """Every token also arrives changed, in a dozen ways. All must be refused, and with the same words."""
+    """A network that also changes every token in a dozen ways. The server must reject all with the same error."""
 
     name = "tamper"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send it changed, and as it is."""
+        """Send changed copies of the token, and then the leg."""
         if leg.state is not None:
             told: dict[str, str] = {}
             for what, state in _tampered(leg.state):
                 delivery = await route.aside(replace(leg, state=state))
-                _require_refusal(delivery, f"a token with {what} arrived")
+                _require_rejection(delivery, f"a token with {what} arrived")
                 told.setdefault(delivery.told, what)
             if len(told) > 1:
                 texts = "; ".join(f"with {what}: {answer}" for answer, what in told.items())
-                raise Breach(f"bad tokens are told apart, which tells an attacker what to try next: {texts}")
+                raise Breach(f"bad tokens get different errors, which help an attacker to choose the next try: {texts}")
         return await route.onward(leg)
 
 
 class Swap:
-    """Every token also arrives with another request than its own: other arguments, another tool, another user."""
+    """A network that also delivers every token with another request: other arguments, another tool, another user."""
 
     name = "swap"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send it with other requests, and with its own."""
+        """Send the token with other requests, and then the leg."""
         if route.fleet.principal is not None and not route.fleet.is_in_memory:
-            raise Inapplicable("somebody else than the principal= can send a request in memory only")
+            raise Inapplicable("a user other than principal= can send requests in memory only")
         if leg.state is not None:
             tools = await route.fleet.tools() if leg.method == "tools/call" else {}
             for name, others in _other_arguments(leg.arguments, tools.get(leg.name, {})):
                 for value in others:
                     delivery = await route.aside(replace(leg, arguments={**leg.arguments, name: value}))
                     _require_no_use(delivery, f"a token arrived with another {name!r}")
-                    if delivery.is_refused:
+                    if delivery.is_rejected:
                         break
-                    # It failed for a reason of its own, as no such value exists. That proves nothing; another may.
+                    # The tool failed for its own reason, such as an unknown value. Try the next value.
             if leg.method == "tools/call":
-                for name in [name for name in tools if name != leg.name][:_OTHER_TOOLS]:
+                for name in [name for name in tools if name != leg.name][:_MAX_OTHER_TOOLS]:
                     delivery = await route.aside(replace(leg, name=name))
                     _require_no_use(delivery, f"a token of {leg.name!r} arrived at {name!r}")
             if leg.method == "resources/read":
                 other = replace(leg, name=f"{leg.name}x")
                 _require_no_use(await route.aside(other), f"a token of {leg.name!r} arrived at {other.name!r}")
             if route.fleet.principal is not None:
-                with acting_as("roundtrip.testing: somebody else"):
+                with acting_as("roundtrip.testing: another user"):
                     delivery = await route.aside(leg)
-                _require_refusal(delivery, "a user's token arrived from somebody else")
+                _require_rejection(delivery, "a user's token arrived from another user")
         return await route.onward(leg)
 
 
 class Strip:
-    """One answer of every round is lost on the way. It must be asked for again, and the others be kept (S7)."""
+    """A network that loses one answer of every round. The server must ask only that question again (S7)."""
 
     name = "strip"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send it without one answer, and that one when it is asked for again."""
+        """Send the leg without one answer, and that answer when the server asks again."""
         before = route.before(leg)
         expected = _keys(before) if before is not None else set[str]()
         lost = next((key for key in leg.answers or {} if key in expected), None)
@@ -161,9 +160,9 @@ class Strip:
             return delivery
         answers = {key: leg.answers[key] for key in leg.answers if key in asked}
         again = await route.onward(replace(leg, state=delivery.asks.request_state, answers=answers))
-        # What is asked for even now was no good answer, and is rightly asked for again.
+        # The server rightly repeats questions whose answers were invalid.
         forgotten = (asked & answers.keys()) - {lost} - _keys(again)
-        if forgotten and not again.is_refused:
+        if forgotten and not again.is_rejected:
             raise Breach(
                 f"the answer to {lost!r} was lost, and {_names(sorted(forgotten))} asked for again, "
                 "whose answers had come with that request: they must be kept"
@@ -172,22 +171,22 @@ class Strip:
 
 
 class Invent:
-    """Answers arrive that nobody asked for: without a token, before their question, and to questions that do not exist.
+    """A network that adds answers without a token, before their question, or to unknown questions.
 
-    None may count (S8).
+    The server must not use them (S8).
     """
 
     name = "invent"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send answers too early, and then in time with others added."""
+        """Send answers too early, and then the leg with an unknown answer."""
         past = route.history(leg)
         if leg.answers and past:
             known: dict[str, InputResponse] = {}
             for one in past:
                 known.update(one.leg.answers or {})
             known.update(leg.answers)
-            known.pop(_NOBODY_ASKED, None)
+            known.pop(_NOT_ASKED, None)
             delivery = await route.aside(replace(past[0].leg, answers=known))
             what = f"answers to {_names(known)} came without a token, where {_names(_keys(past[0]))} should be asked"
             _require_no_trust(delivery, _keys(past[0]), what)
@@ -198,23 +197,23 @@ class Invent:
                 delivery = await route.aside(replace(before, answers=answers))
                 what = f"answers to {_names(sorted(early))} came before they were asked for"
                 _require_no_trust(delivery, _keys(past[-1]), what)
-        extra = ElicitResult(action="accept", content={"value": _NOBODY_ASKED})
-        delivery = await route.onward(replace(leg, answers={**(leg.answers or {}), _NOBODY_ASKED: extra}))
+        extra = ElicitResult(action="accept", content={"value": _NOT_ASKED})
+        delivery = await route.onward(replace(leg, answers={**(leg.answers or {}), _NOT_ASKED: extra}))
         if delivery.error is not None and (honest := await route.onward(leg)).error is None:
             raise Breach(
-                f"an answer to what nobody asked came besides, and was answered with {delivery.told} "
+                f"an answer to an unknown question came besides, and was answered with {delivery.told} "
                 f"instead of {honest.told}: it must be ignored"
             )
         return delivery
 
 
 class Garble:
-    """Every answer also arrives as nonsense: of another type or kind, with fields missing. None may be taken."""
+    """A network that also sends invalid answers: of another type or kind, or with missing fields."""
 
     name = "garble"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send nonsense, and the answer."""
+        """Send invalid answers, and then the leg."""
         before = route.before(leg)
         asks = before.asks if before is not None else None
         for key, request in ((asks.input_requests if asks is not None else None) or {}).items():
@@ -225,21 +224,21 @@ class Garble:
 
 
 class Interleave:
-    """Another call of the same function goes on at the same time, in which the user answers otherwise.
+    """A network that plays another call of the same function at the same time, with other answers.
 
-    It is played up to where the genuine one has got, and never to its end. It must be asked the same at first.
+    That call stops where the user's call is, and never ends. Its first questions must be the same.
     """
 
     name = "interleave"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Play the other call, and send."""
+        """Play the other call, and send the leg."""
         history = route.history(leg)
         past = [one.leg for one in history]
         if past:
             other = await route.aside(past[0])
             begun, genuine = _keys(other), _keys(history[0])
-            if not other.is_refused and begun != genuine:
+            if not other.is_rejected and begun != genuine:
                 raise Breach(
                     f"another call of {leg.name!r} was begun meanwhile, and asked {_names(sorted(begun)) or 'nothing'} "
                     f"where this one had been asked {_names(sorted(genuine))}: is something kept from one call to the "
@@ -254,9 +253,9 @@ class Interleave:
 
 
 class Eavesdrop:
-    """Every token is read by somebody who has no key. What the server computed must not be in it.
+    """A network that reads every token without a key. Computed values must not be readable in it.
 
-    What roundtrip's servers compute is known; of other servers, it has to be said.
+    roundtrip's servers report their computed values. For other servers, name them.
 
     Args:
         secrets: Texts that must not be readable in any token.
@@ -268,39 +267,36 @@ class Eavesdrop:
         self._secrets = (secrets,) if isinstance(secrets, str) else tuple(map(str, secrets))
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send, and read the token that comes back."""
+        """Send the leg, and read the token of the response."""
         delivery = await route.onward(leg)
         token = delivery.asks.request_state if delivery.asks is not None else None
         if token is not None:
             if delivery.steps is None and not self._secrets:
-                raise Inapplicable("this server does not tell what it computes: name it, as in secrets=['4711']")
+                raise Inapplicable("this server does not report computed values: name them, as in secrets=['4711']")
             said = json.dumps(_plain([leg.arguments, leg.answers, *[past.leg.answers for past in route.carried]]))
-            computed = [
-                text for text in _texts(delivery.computed) if len(text) >= _SHORTEST_SECRET and text not in said
-            ]
+            texts = (text for text in _texts(delivery.computed) if len(text) >= _MIN_SECRET_CHARS and text not in said)
             readable = list(_readings(token))
-            for secret in (*self._secrets, *computed):
-                if any(
-                    secret.encode() in reading or json.dumps(secret)[1:-1].encode() in reading for reading in readable
-                ):
-                    raise Breach(f"the token can be read without a key, and in it is {secret!r}")
+            for secret in (*self._secrets, *texts):
+                spellings = (secret.encode(), json.dumps(secret)[1:-1].encode())
+                if any(spelling in reading for reading in readable for spelling in spellings):
+                    raise Breach(f"the token is readable without a key, and contains {secret!r}")
         return delivery
 
 
-def _require_refusal(delivery: LegDelivery, what: str, hint: str = "") -> None:
-    if not delivery.is_refused:
-        raise Breach(f"{what}, and was answered with {delivery.told}, where it must be refused{hint}")
+def _require_rejection(delivery: LegDelivery, what: str, hint: str = "") -> None:
+    if not delivery.is_rejected:
+        raise Breach(f"{what}, and was answered with {delivery.told}: the server must reject it{hint}")
 
 
 def _require_no_use(delivery: LegDelivery, what: str) -> None:
-    """What came with a request that is not its own may fail with the request, but must not get it on."""
+    """Require that the server rejects a token of another request, or that the tool fails."""
     final = delivery.final
-    if not delivery.is_refused and not (isinstance(final, CallToolResult) and final.is_error):
-        raise Breach(f"{what}, and was answered with {delivery.told}, where it must be refused")
+    if not delivery.is_rejected and not (isinstance(final, CallToolResult) and final.is_error):
+        raise Breach(f"{what}, and was answered with {delivery.told}: the server must reject it")
 
 
 def _require_no_trust(delivery: LegDelivery, keys: Iterable[str], what: str) -> None:
-    """Answers that must not count: what they claim to answer is asked again, or all is refused."""
+    """Require that the server asks the questions again, or rejects the leg."""
     if delivery.crashed:
         raise Breach(f"{what}, and the server crashed: {delivery.told}")
     asks = delivery.asks
@@ -339,12 +335,12 @@ def _tampered(token: str) -> Iterator[tuple[str, str]]:
 
 
 def _flip(character: str) -> str:
-    """The neighbour of a character in base64: of the last one of a text, it is a bit that may mean nothing."""
+    """Change one bit of a base64 character, which has no meaning in some last characters."""
     return {"A": "B", "_": "-", "-": "_", "9": "8", "z": "y", "Z": "Y"}.get(character, chr(ord(character) ^ 1))
 
 
 def _other_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """For each argument, and each that was left out, what might stand there instead."""
+    """Yield other values for each argument, and values for each omitted one."""
     properties = cast("Mapping[str, Any]", schema.get("properties") or {})
     for name in dict.fromkeys([*arguments, *properties]):
         shape = cast("Mapping[str, Any]", properties.get(name) or {})
@@ -373,7 +369,7 @@ def _others(value: Any) -> list[Any]:
 
 
 def _samples(shape: Mapping[str, Any]) -> list[Any]:
-    """Values for an argument that was left out."""
+    """Return values for an omitted argument."""
     if "default" in shape:
         return _others(shape["default"])
     samples: dict[str, Any] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True}
@@ -382,7 +378,7 @@ def _samples(shape: Mapping[str, Any]) -> list[Any]:
 
 def _garbage(request: InputRequest) -> Iterator[tuple[str, InputResponse]]:
     if isinstance(request, ListRootsRequest):
-        yield "the form of another question", ElicitResult(action="accept", content={"value": _NOBODY_ASKED})
+        yield "the form of another question", ElicitResult(action="accept", content={"value": _NOT_ASKED})
     else:
         yield "the list of roots of another question", ListRootsResult(roots=[])
     params = asking(request)
@@ -398,7 +394,7 @@ def _garbage(request: InputRequest) -> Iterator[tuple[str, InputResponse]]:
 def _other_answers(
     requests: Mapping[str, InputRequest], answers: Mapping[str, InputResponse]
 ) -> dict[str, InputResponse]:
-    """What somebody else might answer, who agrees where the user did."""
+    """Return another user's answers, with the same actions."""
     others: dict[str, InputResponse] = {}
     for key, request in requests.items():
         params, answer = asking(request), answers.get(key)
@@ -427,19 +423,19 @@ def _texts(values: object) -> Iterator[str]:
 
 
 def _readings(token: str) -> Iterator[bytes]:
-    """Everything that a token can be read as without a key, packed several times over as well."""
+    """Yield every reading of a token without a key, through several layers of encoding."""
     yield from _open_text(token)
     read, layer = {token.encode()}, {token.encode()}
-    for _ in range(_LAYERS):
+    for _ in range(_MAX_LAYERS):
         layer = {inner for outer in layer for inner in _unpacked(outer)} - read
         read |= layer
-        if len(read) > _MOST_READINGS:
+        if len(read) > _MAX_READINGS:
             break
     yield from read
 
 
 def _open_text(token: str) -> Iterator[bytes]:
-    """What is not sealed in one of roundtrip's own tokens, which may be deflated somewhere in its middle."""
+    """Yield the unsealed text of one of roundtrip's tokens, whose middle may be compressed."""
     try:
         payload = read_unverified(token).payload
         if payload is None:
@@ -453,8 +449,8 @@ def _open_text(token: str) -> Iterator[bytes]:
 
 
 def _unpacked(packed: bytes) -> Iterator[bytes]:
-    for run in _LETTERS.findall(packed):
-        # What comes before it may not fill whole groups of four.
+    for run in _BASE64.findall(packed):
+        # Other letters may precede the base64 text.
         for start in range(4):
             text = run[start:]
             try:
@@ -463,10 +459,10 @@ def _unpacked(packed: bytes) -> Iterator[bytes]:
                 continue
     for run in _HEXADECIMAL.findall(packed):
         yield bytes.fromhex(run[: len(run) // 2 * 2].decode())
-    for start in range(_HEADER):
-        for bits in (zlib.MAX_WBITS | _ZLIB_OR_GZIP, -zlib.MAX_WBITS):
+    for start in range(_MAX_HEADER_BYTES):
+        for bits in (zlib.MAX_WBITS | _ZLIB_OR_GZIP_WBITS, -zlib.MAX_WBITS):
             try:
-                yield zlib.decompressobj(bits).decompress(packed[start:], _MOST_BYTES)
+                yield zlib.decompressobj(bits).decompress(packed[start:], _MAX_INFLATED_BYTES)
             except zlib.error:
                 continue
 

@@ -1,4 +1,4 @@
-"""Networks on which everything that is sent arrives, but elsewhere, twice, late, or at another build."""
+"""Networks that deliver every leg, but elsewhere, twice, late, or to another build."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from roundtrip.testing.networks.network import Route
 
 __all__ = ["Deploy", "Drop", "Duplicate", "Hop", "Reorder", "Restart", "Rotate"]
 
-# A failing test shows where the test failed, and not the way through here.
+# A failing test shows its own frames only.
 __tracebackhide__ = True
 
 _SAME_KEYS: Final = (
@@ -24,36 +24,36 @@ _OLDER_KEYS: Final = "does it verify with each of its keys=, and sign with the f
 
 
 class Hop:
-    """Every leg reaches another instance than the one before: of two, if the user has a function that makes them."""
+    """A network that sends each leg to another instance: of two, if the user has a function that makes them."""
 
     name = "hop"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Change the instance, and send."""
+        """Change the instance, and send the leg."""
         if route.number > 1:
             await route.fleet.hop()
         return _resumed(await route.onward(leg), "another instance")
 
 
 class Restart:
-    """Between two legs the server is started anew, so nothing is left of what it kept to itself."""
+    """A network that restarts the server between two legs, so that its memory is lost."""
 
     name = "restart"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Make a new instance, and send."""
+        """Make a new instance, and send the leg."""
         if route.number > 1:
             await route.fleet.restart()
         return _resumed(await route.onward(leg), "the restarted server")
 
 
 class Rotate:
-    """Keys are rotated in three phases, one with each leg: `[old, new]`, `[new, old]`, `[new]`, and so on."""
+    """A network that rotates keys in three phases, one per leg: `[old, new]`, `[new, old]`, `[new]`, and so on."""
 
     name = "rotate"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Go one phase on, and send."""
+        """Begin the next phase, and send the leg."""
         past = route.history(leg)
         if past or leg.state is None:
             rotation, phase = divmod(len(past), 3)
@@ -63,11 +63,11 @@ class Rotate:
 
 
 class Deploy:
-    """Another build takes over after the first leg.
+    """A network that sends all legs after the first to another build.
 
     Args:
-        make: Makes an instance of that build; it must have the same keys.
-        rolling: Whether legs reach the old build and the new one in turn, as while a deploy goes on.
+        make: Makes an instance of that build, with the same keys.
+        rolling: Alternate between the old build and the new one, as during a rolling deploy.
     """
 
     def __init__(self, make: Make, *, rolling: bool = False) -> None:
@@ -76,7 +76,7 @@ class Deploy:
         self.name = "deploy-rolling" if rolling else "deploy"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Change the build, and send."""
+        """Change the build, and send the leg."""
         past = len(route.history(leg))
         if past and (past % 2 or not self._rolling):
             await route.fleet.deploy(self._make)
@@ -86,9 +86,9 @@ class Deploy:
 
 
 class Duplicate:
-    """Every leg is delivered twice, one after the other or at once. The answers must not differ.
+    """A network that delivers every leg twice, in turn or at once, and compares the responses.
 
-    A tool whose body has an effect is run twice by that: what it did, only the test can count.
+    A tool's body then runs twice: only the test can count its effects.
     """
 
     def __init__(self, *, at_once: bool = False) -> None:
@@ -96,7 +96,7 @@ class Duplicate:
         self.name = "duplicate-at-once" if at_once else "duplicate"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send twice, and compare."""
+        """Send the leg twice, and compare."""
         answered: list[LegDelivery] = []
         failed: list[Exception] = []
 
@@ -120,10 +120,10 @@ class Duplicate:
 
 
 class Drop:
-    """The response of a leg is lost, after the server has done everything, and the client sends the leg again.
+    """A network that loses the response of a leg after the server has served it. The client sends the leg again.
 
     Args:
-        leg: Which one, from 1; by default each.
+        leg: The number of the leg, from 1; by default every leg.
     """
 
     def __init__(self, leg: int | None = None) -> None:
@@ -131,7 +131,7 @@ class Drop:
         self.name = "drop" if leg is None else f"drop-leg-{leg}"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send, lose the response, and send again."""
+        """Send the leg, lose the response, and send it again."""
         lost = await route.onward(leg)
         if self._leg not in (None, len(route.history(leg)) + 1):
             return lost
@@ -142,12 +142,12 @@ class Drop:
 
 
 class Reorder:
-    """After each leg the one before it arrives once more, late; and answers come in another order."""
+    """A network that delivers the previous leg again after each leg, and reorders answers."""
 
     name = "reorder"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send, and then the leg before."""
+        """Send the leg, and then the previous one."""
         answers = dict(reversed(list(leg.answers.items()))) if leg.answers is not None else None
         delivery = await route.onward(replace(leg, answers=answers))
         before = route.before(leg)
@@ -161,7 +161,7 @@ class Reorder:
 
 
 def _resumed(delivery: LegDelivery, where: str, hint: str = _SAME_KEYS) -> LegDelivery:
-    """A delivery to somebody else, who must be able to go on with the call."""
+    """Check that another instance went on with the call."""
     if delivery.leg.state is not None and delivery.error is not None:
         raise Breach(f"{where} did not go on with the call: {delivery.told}; {hint}")
     return delivery

@@ -1,4 +1,4 @@
-"""All networks that a test can be run under, by name, and how a mark chooses among them."""
+"""The networks by name, and the choice of a mark among them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, cast
@@ -11,7 +11,7 @@ from roundtrip.testing.networks.network import Network
 __all__ = ["NETWORKS", "Stack", "choose", "name_of", "stack_of"]
 
 Stack = tuple[Network, ...]
-"""Networks that a request goes through, the first one first."""
+"""Networks that requests go through, outermost first."""
 
 NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {
     "hop": Hop,
@@ -30,22 +30,22 @@ NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {
     "interleave": Interleave,
     "eavesdrop": Eavesdrop,
 }
-"""Those that need no more than their name; `Deploy` needs the other build."""
+"""The networks without arguments; `Deploy` needs the other build."""
 
 
 def choose(
     which: object, *, without: Iterable[str] = (), deploy: Make | None = None, secrets: str | Sequence[str] = ()
 ) -> list[Stack]:
-    """What a mark chooses.
+    """Return the stacks of networks that a mark names.
 
     Args:
-        which: True for all, or a list of names, networks, and tuples of those that are to be stacked.
-        without: The names of those to leave out; a stack's is that of its networks, joined by `+`.
+        which: True for all, or a list of names, networks, and tuples of networks to stack.
+        without: Names of stacks to leave out; a stack's name joins those of its networks with `+`.
         deploy: Makes an instance of another build, which takes over in the middle of each call.
         secrets: Texts that must not be readable in any token.
 
     Raises:
-        ValueError: There is no network of a name.
+        ValueError: A name or an option is invalid.
     """
     if which is False or which is None:
         return []
@@ -65,17 +65,16 @@ def choose(
 
 
 def stack_of(network: object) -> Stack:
-    """Networks as a user is given them: one, its name, or several, the outermost first.
+    """Return the stack for `User(network=...)`: a network, a name, or several of them, outermost first.
 
     Raises:
-        ValueError: There is no such network.
+        ValueError: A name is unknown, or an object is not a network.
     """
-    several = cast("Iterable[object]", network) if isinstance(network, list | tuple) else (network,)
-    return tuple(_network(one, None, ()) for one in several)
+    return _stack(tuple(cast("list[object]", network)) if isinstance(network, list) else network, None, ())
 
 
 def name_of(stack: Stack) -> str:
-    """What a test that runs under it is called by."""
+    """Return the stack's name in the ids of tests."""
     return "+".join(network.name for network in stack)
 
 
@@ -95,7 +94,7 @@ def _network(part: object, deploy: Make | None, secrets: str | Sequence[str]) ->
     if isinstance(part, type):
         raise ValueError(f"{part.__name__} is a class: give a network that is made of it, {part.__name__}(...)")
     if not hasattr(part, "carry") or not hasattr(part, "name"):
-        raise ValueError(f"{part!r} is no network: it has to have a name and carry(leg, route)")
+        raise ValueError(f"{part!r} is not a network: it must have a name and carry(leg, route)")
     return cast("Network", part)
 
 

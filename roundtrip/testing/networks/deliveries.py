@@ -1,4 +1,4 @@
-"""Legs as they were delivered: what came back, and what the server told of it."""
+"""The delivery of a leg: its response, and the facts that the server reported."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,49 +13,49 @@ __all__ = ["Breach", "Inapplicable", "LegDelivery", "is_bare_failure", "is_inter
 
 
 class Breach(AssertionError):
-    """A server did what it must not, whatever its network does."""
+    """A rule that a server broke, and must keep on any network."""
 
 
 class Inapplicable(Exception):
-    """A network cannot be had with what the user was given; the text says what it would take."""
+    """A network that does not fit the user or its server; the text names the missing part."""
 
 
 @dataclass(slots=True, eq=False)
 class LegDelivery:
-    """One leg that reached a server, and what came back."""
+    """A leg that reached a server, and the response."""
 
     leg: LegRequest
     result: LegResult | None = None
     error: MCPError | None = None
-    """The error of the protocol that it was answered with, if it was."""
+    """The protocol error of the response, if it is one."""
     steps: list[Transition] | None = None
-    """The states that the server went through for it; None where nobody tells."""
+    """The call's transitions during the leg; None if the server does not report facts, as other servers do not."""
     bodies: int = 0
-    """How often its function's body was begun, as far as somebody tells."""
+    """The number of started bodies, if the server reports facts."""
     crash: BaseException | None = None
-    """What ended it that nobody foresaw, as far as somebody tells."""
+    """The unexpected exception that ended the leg, if the server reports facts."""
     computed: list[Any] = field(default_factory=list[Any])
-    """What the server fixed, and the token must not show, as far as somebody tells."""
+    """Computed values that the token must hide, if the server reports facts."""
 
     @property
     def asks(self) -> InputRequiredResult | None:
-        """Its questions, if it was answered with some."""
+        """The questions of the response; None if it has none."""
         return self.result if isinstance(self.result, InputRequiredResult) else None
 
     @property
     def final(self) -> FinalResult | None:
-        """The result of the call, if it ended it."""
+        """The result of the call; None if the leg did not end it."""
         return None if isinstance(self.result, InputRequiredResult) else self.result
 
     @property
     def done(self) -> FinalResult | None:
-        """The result of the call, if it ended well."""
+        """The successful result of the call; None otherwise."""
         final = self.final
         return None if isinstance(final, CallToolResult) and final.is_error else final
 
     @property
     def crashed(self) -> bool:
-        """Whether the server ended it by accident."""
+        """True if the server ended the leg by accident."""
         if self.crash is not None:
             return True
         if self.error is not None:
@@ -65,13 +65,13 @@ class LegDelivery:
         return False
 
     @property
-    def is_refused(self) -> bool:
-        """Whether it was answered with an error of the protocol, and in earnest."""
+    def is_rejected(self) -> bool:
+        """True if the server answered with a protocol error on purpose."""
         return self.error is not None and not self.crashed
 
     @property
     def told(self) -> str:
-        """What came back, in a line."""
+        """The response in one line."""
         if self.crash is not None:
             return f"the crash {type(self.crash).__name__}: {self.crash}"
         if self.error is not None:
@@ -87,11 +87,11 @@ class LegDelivery:
 
 
 def is_internal(leg: LegRequest, error: MCPError) -> bool:
-    """Whether an error of the protocol is one that nobody foresaw."""
-    # What a prompt or a resource has to say in earnest has no other number.
+    """Return True for the protocol error of an unexpected exception."""
+    # The deliberate errors of prompts and resources have the same code.
     return error.code == INTERNAL_ERROR and leg.method == "tools/call"
 
 
 def is_bare_failure(leg: LegRequest, text: str) -> bool:
-    """Whether the text of a failure is what the SDK's servers say of what nobody foresaw, and of nothing else."""
+    """Return True if a failure has the text that the SDK's servers use only for unexpected exceptions."""
     return text == f"Error executing tool {leg.name}"

@@ -1,4 +1,4 @@
-"""The instances that a call can reach: making them, changing between them, and sending legs to them."""
+"""Make the instances of a server, connect to them, and send legs to them."""
 
 import inspect
 import itertools
@@ -52,20 +52,20 @@ Instance = MCPServer[Any] | LowLevelServer[Any] | StdioServerParameters | Transp
 """One server: an object in this process, a command that serves stdio, a transport, or a URL."""
 
 Make = Callable[..., MCPServer[Any] | LowLevelServer[Any]]
-"""Makes one more instance of a server; it is given `keys=` if it takes that."""
+"""Makes another instance of a server; receives `keys=` if it has that parameter."""
 
 Target = Instance | Make | Sequence[Instance]
-"""One server, a function that makes instances of it, or the instances that there are."""
+"""A server, a function that makes instances of it, or a sequence of instances."""
 
 KEYS: Final = tuple(f"roundtrip.testing: key {number}, which everybody knows".encode() for number in range(8))
-"""Keys for instances that are made with `keys=`: oldest first, as they follow each other in a rotation."""
+"""Keys for instances that are made with `keys=`, in the order of a rotation."""
 
 _SENDING: ContextVar[LegDelivery | None] = ContextVar("roundtrip_sending", default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """How the client answers over an open connection, and so what it declares it can answer."""
+    """The client's callbacks on the live era, which also determine its declared capabilities."""
 
     elicit: ElicitationFnT | None
     sample: SamplingFnT | None
@@ -73,7 +73,7 @@ class Callbacks:
 
 
 class Instances:
-    """What a target stands for: the instances that exist, and how to make more."""
+    """The instances of a target, and its function that makes more."""
 
     def __init__(self, target: Target) -> None:
         self._make: Make | None = None
@@ -94,33 +94,33 @@ class Instances:
 
     @property
     def takes_keys(self) -> bool:
-        """Whether instances can be made that have other keys."""
+        """True if instances with other keys can be made."""
         return self._make is not None and _takes_keys(self._make)
 
     def first(self) -> Instance:
-        """The one that a call begins on."""
+        """Return the instance that calls begin on."""
         if not self._all:
             self._all.append(self.make("an instance"))
         return self._all[0]
 
     def after(self, instance: Instance) -> Instance:
-        """Another one than that: the next of those that there are, or of two where they can be made."""
+        """Return the next of the instances, or of two if they are made."""
         if len(self._all) == 1:
             self._all.append(self.make("another instance"))
         place = next((place for place, one in enumerate(self._all) if one is instance), -1)
         return self._all[(place + 1) % len(self._all)]
 
     def in_turn(self) -> Iterator[Instance]:
-        """Those that there are, over and over; a new one each time where they can be made."""
+        """Yield the instances in a cycle, or a new one each time if they are made."""
         while self._make is not None:
             yield self.make("an instance")
         yield from itertools.cycle(self._all)
 
     def make(self, what: str, *, keys: Sequence[bytes] | None = None) -> Instance:
-        """A new instance.
+        """Make an instance.
 
         Raises:
-            Inapplicable: There is no telling how to make one.
+            Inapplicable: The target is not a function that makes instances.
         """
         if self._make is None:
             raise Inapplicable(f"{what} takes a function that makes the server: User(make_server), not User(server)")
@@ -128,12 +128,12 @@ class Instances:
 
 
 def makes_servers(target: object) -> TypeGuard[Make]:
-    """Whether a target is a function that makes servers, and no server itself."""
+    """Return True if a target is a function that makes servers."""
     return callable(target) and not isinstance(target, MCPServer | LowLevelServer | AbstractAsyncContextManager)
 
 
 def made(make: Make, *, keys: Sequence[bytes] | None = None) -> Instance:
-    """What a function makes, with the keys of the testing kit if it takes keys."""
+    """Make an instance, by default with the first of `KEYS` if the function takes keys."""
     return make(keys=list(keys or KEYS[:1])) if _takes_keys(make) else make()
 
 
@@ -145,9 +145,9 @@ def _takes_keys(make: Make) -> bool:
 
 
 class NetworkFleet:
-    """The way of one call's legs to the instances. Everything it opens is closed with the stack that it is given.
+    """The instances of one call, and the client's connection to each; also a tracer of the instances.
 
-    It has one connection to each instance, each in a task of its own, as who opens one has to close it.
+    Each connection is held by a task of its own, which opens and closes it. The caller's stack closes everything.
     """
 
     def __init__(
@@ -166,9 +166,9 @@ class NetworkFleet:
     ) -> None:
         self.instances = instances
         self.principal = principal
-        """Who is logged in, where somebody is."""
+        """The authenticated user, if there is one."""
         self.messages: list[tuple[Literal["client", "server"], dict[str, Any]]] = []
-        """What went over the wire, if it is kept."""
+        """The JSON-RPC messages, if the fleet keeps them."""
         self._callbacks = callbacks
         self._era = era
         self._stack = stack
@@ -186,19 +186,19 @@ class NetworkFleet:
 
     @property
     def at(self) -> Instance:
-        """The instance that legs go to now."""
+        """The current instance, which serves the next leg."""
         if self._at is None:
             raise RuntimeError("the fleet has not been started")
         return self._at
 
     @property
     def is_in_this_process(self) -> bool:
-        """Whether the instances are, so that they have this process's clock."""
+        """True if the instances run in this process and share its clock."""
         return isinstance(self.at, MCPServer | LowLevelServer)
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether requests reach the instances without a wire, so that they come from who sends them."""
+        """True if requests reach the instances in memory, with the sender's authentication."""
         return self.is_in_this_process and self._over == "memory" and not self._wired
 
     async def start(self) -> None:
@@ -209,33 +209,33 @@ class NetworkFleet:
         await self.go_to(self.instances.first())
 
     async def hop(self) -> None:
-        """Send what follows to another instance.
+        """Change to another instance.
 
         Raises:
-            Inapplicable: There is only one, and no telling how to make another.
+            Inapplicable: There is only one, and no function that makes instances.
         """
         await self.go_to(self.instances.after(self.at))
 
     async def restart(self) -> None:
-        """Send what follows to a new instance.
+        """Change to a new instance.
 
         Raises:
-            Inapplicable: There is no telling how to make one.
+            Inapplicable: The target is not a function that makes instances.
         """
         await self.go_to(self.instances.make("a restart"))
 
     async def rekey(self, keys: Sequence[bytes]) -> None:
-        """Send what follows to a new instance that has these keys.
+        """Change to a new instance with these keys.
 
         Raises:
-            Inapplicable: There is no telling how to make one.
+            Inapplicable: The target is not a function that takes keys.
         """
         if not self.instances.takes_keys:
             raise Inapplicable("other keys take a function that makes the server with them: def make_server(keys): ...")
         await self.go_to(self.instances.make("other keys", keys=keys))
 
     async def deploy(self, make: Make) -> None:
-        """Send what follows to an instance of another build, the same one each time."""
+        """Change to an instance of another build, the same one each time."""
         instance = self._deployed.get(make)
         if instance is None:
             if _takes_keys(make) and not self.instances.takes_keys:
@@ -247,13 +247,13 @@ class NetworkFleet:
         await self.go_to(instance)
 
     async def go_to(self, instance: Instance) -> None:
-        """Send what follows to an instance, which is connected to if it is not yet."""
+        """Change to an instance, and connect to it if necessary."""
         if all(one is not instance for one, _ in self._clients):
             self._clients.append((instance, await self._connect(instance)))
         self._at = instance
 
     async def send(self, leg: LegRequest) -> LegDelivery:
-        """Have the instance that legs go to now serve one, and tell what came of it."""
+        """Send a leg to the current instance, and return the delivery."""
         tells = isinstance(self.at, Server)
         delivery = LegDelivery(leg, steps=[] if tells else None)
         self._open.append(delivery)
@@ -262,7 +262,7 @@ class NetworkFleet:
             delivery.result = await send(self._client.session, leg)
         except MCPError as error:
             delivery.error = error
-        except Exception as error:  # noqa: BLE001  # what no client can read is the server's doing
+        except Exception as error:  # noqa: BLE001  # the server sent a response that the client cannot parse
             delivery.crash = error
         finally:
             _SENDING.reset(reset)
@@ -270,7 +270,7 @@ class NetworkFleet:
         return delivery
 
     async def tools(self) -> dict[str, Mapping[str, Any]]:
-        """The tools of the instance that legs go to now: their input schemas, by their names."""
+        """Return the input schemas of the current instance's tools, by name."""
         return {tool.name: tool.input_schema for tool in (await self._client.list_tools()).tools}
 
     @property
@@ -280,7 +280,7 @@ class NetworkFleet:
     async def _connect(self, instance: Instance) -> Client:
         if self._group is None:
             raise RuntimeError("the fleet has not been started")
-        # Legs that are out at once may each want to connect, so the connection is not held by who wants it.
+        # Concurrent legs may connect, and a leg must not close a connection that another leg uses.
         return cast("Client", await self._group.start(self._hold, instance))
 
     async def _hold(self, instance: Instance, *, task_status: TaskStatus[Client]) -> None:
@@ -307,13 +307,11 @@ class NetworkFleet:
             task_status.started(await stack.enter_async_context(client))
             await self._closing.wait()
 
-    # It is a tracer of the instances.
-
     def begin(self, beginning: Beginning) -> Watch:
-        """Watch what is served of a delivery, and not the calls within it."""
+        """Watch the leg of a delivery, but not the calls within it."""
         delivery = _SENDING.get()
         if delivery is None or delivery not in self._open:
-            # Over HTTP, servers have no context of ours. Legs that are out together are alike.
+            # Over HTTP, servers run in another context. Concurrent legs are copies of each other.
             delivery = next((one for one in self._open if one.steps == []), None)
         if beginning.within is not None or delivery is None or delivery.steps is None:
             return _ignore
@@ -334,7 +332,7 @@ class NetworkFleet:
         return watch
 
     def reject(self, rejection: TokenRejection) -> None:
-        """The client is told as well."""
+        """Do nothing: the client receives an error."""
 
 
 def _ignore(fact: object) -> None:
@@ -342,13 +340,13 @@ def _ignore(fact: object) -> None:
 
 
 def is_crash(error: BaseException) -> bool:
-    """Whether nobody foresaw what ended a leg."""
+    """Return True for an unexpected exception."""
     return isinstance(error, Exception) and isinstance(tool_failure("", error, mask=True), UnexpectedToolError)
 
 
 @contextmanager
 def acting_as(principal: AccessToken | str | None) -> Generator[None]:
-    """Have requests in memory come from somebody who is logged in; a text is their subject."""
+    """Authenticate requests in memory inside a `with` block; a text becomes the user's subject."""
     if principal is None:
         yield
         return

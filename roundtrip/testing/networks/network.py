@@ -1,4 +1,4 @@
-"""What a user's requests go through on their way to a server, one leg at a time: networks, and how they are stacked."""
+"""The interface of networks between users and servers, and stacks of networks."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,43 +10,43 @@ from roundtrip.testing.networks.fleet import NetworkFleet
 
 __all__ = ["Carry", "Network", "Route", "stacked"]
 
-# A failing test shows where the test failed, and not the way through here.
+# A failing test shows its own frames only.
 __tracebackhide__ = True
 
 Carry = Callable[[LegRequest], Awaitable[LegDelivery]]
-"""Takes a leg on its way, and brings what came back."""
+"""Sends a leg, and returns the delivery."""
 
 
 @dataclass(slots=True, eq=False)
 class Route:
-    """The way of one call: what a network may use of it."""
+    """One call's way through a network."""
 
     fleet: NetworkFleet
     onward: Carry
-    """Takes a leg through the networks further in, to the server."""
+    """Sends a leg through the inner networks to the server."""
     carried: list[LegDelivery]
-    """What this network has brought back of the call so far, in order."""
+    """The deliveries that this network returned for the call so far, in order."""
     notes: dict[str, Any] = field(default_factory=dict[str, Any])
-    """For the network to keep what it must remember of this call."""
+    """The network's own notes about this call."""
 
     @property
     def number(self) -> int:
-        """Which leg of the call is being carried, from 1."""
+        """The number of the current leg of the call, from 1."""
         return len(self.carried) + 1
 
     async def aside(self, leg: LegRequest) -> LegDelivery:
-        """Send what is not the user's straight to the server that legs go to now, past the networks further in."""
+        """Send a leg that the user did not send directly to the current server, past the inner networks."""
         return await self.fleet.send(leg)
 
     def before(self, leg: LegRequest) -> LegDelivery | None:
-        """The delivery that brought the questions and the token that a leg answers; None for the first of a call."""
+        """Return the delivery with the questions and the token that a leg answers; None for a first leg."""
         history = self.history(leg)
         return history[-1] if history else None
 
     def history(self, leg: LegRequest) -> list[LegDelivery]:
-        """The deliveries that led to a leg, the first of its call first; what was sent besides them is not in it."""
+        """Return the deliveries that led to a leg, in order, without other legs of the network."""
         history: list[LegDelivery] = []
-        # From the latest on, as a server may give the same token twice.
+        # Backwards, as a server may issue the same token twice.
         for earlier in reversed(self.carried):
             if leg.state is None and leg.answers is None:
                 break
@@ -57,28 +57,28 @@ class Route:
 
 
 class Network(Protocol):
-    """Something between a user and a server, on the retry era.
+    """A network between a user and a server, on the retry era.
 
-    One object serves all calls: what is of one, belongs on its route.
+    One object serves all calls. It keeps the notes of a call on the call's route.
     """
 
     @property
     def name(self) -> str:
-        """What tests that run under it are called by."""
+        """The network's name in the ids of tests."""
         ...
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Bring a leg to the server with `route.onward`, as often and in what shape it likes, and give one answer back.
+        """Send a leg with `route.onward`, any number of times and in any form, and return one delivery.
 
         Raises:
-            Breach: The server did what it must not.
-            Inapplicable: It needs something that it was not given.
+            Breach: The server broke a rule.
+            Inapplicable: The user or its server lacks something that the network needs.
         """
         ...
 
 
 def stacked(networks: Sequence[Network], fleet: NetworkFleet) -> Carry:
-    """Networks as one, the first outermost."""
+    """Stack networks, the first outermost."""
     carry: Carry = fleet.send
     for network in reversed(networks):
         carry = _through(network, Route(fleet, carry, []))

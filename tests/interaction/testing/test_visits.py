@@ -160,7 +160,7 @@ async def test_unfinished_page_fails_within_seconds(over: Any, wait: float) -> N
     assert said.startswith(
         "the page of 'pay': 'Please pay.' (at https://cinema.example/pay?ticket=<ticket>) was visited once"
     )
-    assert "whether done= reads what the page writes" in said
+    assert "that done= reads what the page writes" in said
     assert till.visits == 1
 
 

@@ -263,16 +263,19 @@ def test_form_without_fields_accepts_its_one_answer() -> None:
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        (None, "there is no form"),
+        (None, "the question has no form"),
         ({}, "has type 'object', and its fields in 'properties'"),
         ({"type": "object"}, "its fields in 'properties'"),
         ({"type": "string"}, "has type 'object'"),
         ({"type": "object", "properties": {}, "required": ["f"]}, "requires 'f', which is not among its fields"),
-        ({"type": "object", "properties": {"f": {"type": "object"}}}, "'f' is none of a form's"),
-        ({"type": "object", "properties": {"f": {"$ref": "#/$defs/F"}}}, "'f' is none of a form's"),
-        ({"type": "object", "properties": {"f": {"type": ["string", "null"]}}}, "'f' is none of a form's"),
-        ({"type": "object", "properties": {"f": {"type": "array", "items": {"type": "string"}}}}, "'f' is none of"),
-        ({"type": "object", "properties": {"f": True}}, "'f' is none of a form's"),
+        ({"type": "object", "properties": {"f": {"type": "object"}}}, "'f' does not fit a form"),
+        ({"type": "object", "properties": {"f": {"$ref": "#/$defs/F"}}}, "'f' does not fit a form"),
+        ({"type": "object", "properties": {"f": {"type": ["string", "null"]}}}, "'f' does not fit a form"),
+        (
+            {"type": "object", "properties": {"f": {"type": "array", "items": {"type": "string"}}}},
+            "'f' does not fit a form",
+        ),
+        ({"type": "object", "properties": {"f": True}}, "'f' does not fit a form"),
         ({"type": "object", "properties": {"f\x1b": {"minLength": "x"}}}, r"properties\.f\\x1b\.minLength: 'x' is not"),
     ],
 )

@@ -122,7 +122,7 @@ async def test_another_booking():
 """,
     )
     result.assert_outcomes(passed=3, failed=1)
-    result.stdout.fnmatch_lines(["*Breach: the token can be read without a key, and in it is 'seat'"])
+    result.stdout.fnmatch_lines(["*Breach: the token is readable without a key, and contains 'seat'"])
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ async def test_another_booking():
         ('hostile=True, without="hop"', "without= is a list of names: [[]'hop'[]]"),
         ('hostile="hop"', "hostile= is True, or a list of networks and their names"),
         ("hostile=[Hop]", "Hop is a class: give a network that is made of it, Hop(...)"),
-        ("hostile=[7]", "7 is no network: it has to have a name and carry(leg, route)"),
+        ("hostile=[7]", "7 is not a network: it must have a name and carry(leg, route)"),
         ('hostile=["deploy"]', "'deploy' takes a function that makes the other build: deploy=make_other"),
         ("hostile=True, deploy='make'", "deploy= is a function that makes an instance of the other build"),
         ("hostil=True", "hostil is no option of it; there are eras, hostile, without, deploy, secrets, over"),

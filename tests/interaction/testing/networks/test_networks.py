@@ -97,13 +97,15 @@ FINDS = [
     Find(Flaw.KNOWS_ITS_NEWEST_KEY_ONLY, Rotate(), "keys were rotated did not go on", tool="review"),
     Find(Flaw.TAKES_EXPIRED_TOKENS, Delay(), "arrived 86400 s late, and was answered with a question .*time.time"),
     Find(Flaw.TAKES_EXPIRED_TOKENS, Delay(601), "arrived 601 s late", tool="review"),
-    Find(Flaw.TAKES_UNSIGNED_TOKENS, Tamper(), "its last character changed arrived, .* must be refused"),
-    Find(Flaw.DECODES_LAXLY, Tamper(), "padding at its end arrived, .* must be refused"),
-    Find(Flaw.TELLS_FAULTS_APART, Tamper(), "bad tokens are told apart, .*signature is wrong.*foreign characters"),
+    Find(Flaw.TAKES_UNSIGNED_TOKENS, Tamper(), "its last character changed arrived, .* must reject it"),
+    Find(Flaw.DECODES_LAXLY, Tamper(), "padding at its end arrived, .* must reject it"),
+    Find(
+        Flaw.TELLS_FAULTS_APART, Tamper(), "bad tokens get different errors, .*signature is wrong.*foreign characters"
+    ),
     Find(Flaw.CRASHES_ON_BAD_TOKENS, Tamper(), "characters beyond ASCII arrived, .* the error -32603"),
     Find(Flaw.BINDS_NO_ARGUMENTS, Swap(), "a token arrived with another 'film', and was answered with a question"),
     Find(Flaw.BINDS_NO_TOOL, Swap(), "a token of 'book' arrived at 'book_for_club', and was answered with a question"),
-    Find(Flaw.BINDS_NO_USER, Swap(), "a user's token arrived from somebody else, and was answered with a question"),
+    Find(Flaw.BINDS_NO_USER, Swap(), "a user's token arrived from another user, and was answered with a question"),
     Find(Flaw.FAILS_ON_MISSING_ANSWERS, Strip(), "answer to 'seat' was lost; it was not asked for again, but .*-32602"),
     Find(Flaw.FORGETS_SIBLINGS, Strip(), "answer to 'stars' was lost, and 'words' asked for again", tool="review"),
     Find(
@@ -117,14 +119,14 @@ FINDS = [
         Invent(),
         "answers to 'snack' came before they were asked for, and it went on with the",
     ),
-    Find(Flaw.CRASHES_ON_UNKNOWN_ANSWERS, Invent(), "what nobody asked came besides, .* -32603 .* must be ignored"),
+    Find(Flaw.CRASHES_ON_UNKNOWN_ANSWERS, Invent(), "an unknown question came besides, .* -32603 .* must be ignored"),
     Find(Flaw.CRASHES_ON_GARBAGE, Garble(), "answer to 'seat' came as .*, and the server crashed"),
     Find(Flaw.TAKES_GARBAGE, Garble(), "answer to 'seat' came as .*, and it went on with a question .'snack'"),
     Find(Flaw.TAKES_GARBAGE, Garble(), "answer to 'stars' came as .*, and it went on with the result", tool="review"),
-    Find(Flaw.LEAKS_IN_BASE64, Eavesdrop([SECRET]), f"read without a key, and in it is '{SECRET}'"),
-    Find(Flaw.LEAKS_DEFLATED, Eavesdrop([SECRET]), f"read without a key, and in it is '{SECRET}'"),
-    Find(Flaw.LEAKS_NESTED, Eavesdrop([SECRET]), f"read without a key, and in it is '{SECRET}'"),
-    Find(Flaw.LEAKS_IN_HEXADECIMAL, Eavesdrop(SECRET), f"read without a key, and in it is '{SECRET}'"),
+    Find(Flaw.LEAKS_IN_BASE64, Eavesdrop([SECRET]), f"readable without a key, and contains '{SECRET}'"),
+    Find(Flaw.LEAKS_DEFLATED, Eavesdrop([SECRET]), f"readable without a key, and contains '{SECRET}'"),
+    Find(Flaw.LEAKS_NESTED, Eavesdrop([SECRET]), f"readable without a key, and contains '{SECRET}'"),
+    Find(Flaw.LEAKS_IN_HEXADECIMAL, Eavesdrop(SECRET), f"readable without a key, and contains '{SECRET}'"),
 ]
 
 

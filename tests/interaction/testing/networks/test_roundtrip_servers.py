@@ -181,7 +181,7 @@ async def test_eavesdropper_knows_the_frozen_format() -> None:
         return server
 
     user = User(leaking, {ORDER: True}, network=Eavesdrop())
-    with pytest.raises(Breach, match=f"can be read without a key, and in it is '{ORDER}'"):
+    with pytest.raises(Breach, match=f"is readable without a key, and contains '{ORDER}'"):
         await user.call("pay", film="Solaris")
 
 

@@ -67,7 +67,7 @@ def test_networks_of_one_mark_are_objects_of_their_own() -> None:
         (1, {}, "hostile= is True, or a list"),
         (["deploy"], {}, "'deploy' takes a function"),
         ([Tamper], {}, "Tamper is a class"),
-        ([("hop", None)], {}, "None is no network"),
+        ([("hop", None)], {}, "None is not a network"),
     ],
 )
 def test_a_mistake_says_what_there_is(which: object, options: dict[str, Any], error: str) -> None:
@@ -145,7 +145,7 @@ async def overheard(token: str, secret: str) -> LegDelivery:
 @pytest.mark.parametrize("secret", [SECRET, LOUD])
 @pytest.mark.parametrize("packing", PACKINGS)
 async def test_unencrypted_parts_are_read_in_any_packing(packing: str, secret: str) -> None:
-    with pytest.raises(Breach, match="can be read without a key"):
+    with pytest.raises(Breach, match="is readable without a key"):
         await overheard(PACKINGS[packing](secret), secret)
 
 
