@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from roundtrip.errors import CapabilityMissing, QuestionVolatile, ToolTimedOut
 from roundtrip.machine.facts import Reason
-from roundtrip.machine.journal import Action
+from roundtrip.machine.journal import ACTIONS, Action
 from roundtrip.machine.pins import PAGE, SAMPLE, SAMPLE_WITH_TOOLS, digest
 from roundtrip.questions.forms import digest_of_form
 from roundtrip.questions.markers import ListRoots
@@ -38,7 +38,6 @@ HOW_TO_REVEAL: Final = (
     'record with Server(trace=Recorder(path, reveal="all")), or with ROUNDTRIP_TRACE_REVEAL=all in the environment'
 )
 
-_ACTIONS: Final = {"accept": Action.ACCEPT, "decline": Action.DECLINE, "cancel": Action.CANCEL}
 _UNREPEATABLE: Final = frozenset({"CancelledError", ToolTimedOut.__name__, QuestionVolatile.__name__})
 """What ends a call that would have gone on at another time."""
 _NAMED: Final = 5
@@ -265,7 +264,7 @@ def _take_answers(round_: RecordedRound, answers: tuple[ReadAnswer, ...], *, kno
             question = next((other for other in _one(round_.questions) if other.key not in round_.answers), None)
         if question is None:
             continue
-        action = _ACTIONS[read.action] if read.action is not None else None
+        action = ACTIONS[read.action] if read.action is not None else None
         data = revealed(read.data) if read.data is not None else None
         round_.put(question.key, Answer(question, action, read.how, data))
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import anyio
 from mcp.client import Client
@@ -27,15 +27,13 @@ from pydantic import BaseModel, ValidationError
 
 from roundtrip.checking.recorded import Answer, Kind, NotReplayable, RecordedCall
 from roundtrip.client.legs import Era, LegRequest, Method, send
-from roundtrip.machine.journal import Action, Journal
+from roundtrip.machine.journal import Journal
 from roundtrip.machine.pins import Pinner
 from roundtrip.questions.wire import PendingQuestion
 from roundtrip.server.rehearsal import End, Rehearsal, rehearsing
 from roundtrip.server.server import Server
 
 __all__ = ["Played", "Stage", "open_stage"]
-
-_WORDS: Final = {Action.ACCEPT: "accept", Action.DECLINE: "decline", Action.CANCEL: "cancel"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +156,7 @@ def _response(answer: Answer) -> InputResponse | None:
     try:
         if kind in ("form", "page"):
             content: Any = answer.data
-            return ElicitResult(action=_WORDS[answer.action], content=content)  # type: ignore[arg-type]
+            return ElicitResult(action=answer.action.word, content=content)
         if kind == "roots":
             return ListRootsResult.model_validate(answer.data)
         result = CreateMessageResultWithTools if answer.question.with_tools else CreateMessageResult

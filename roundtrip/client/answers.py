@@ -36,13 +36,13 @@ from roundtrip.client.fields import FieldInvalid
 from roundtrip.client.forms import check_content
 from roundtrip.client.person import PersonAtTerminal, show_page
 from roundtrip.client.terminal import Terminal
+from roundtrip.machine.journal import ACTIONS
 from roundtrip.safe_text import printable
 
 __all__ = ["DECLINED", "NO_ANSWERS", "AnswerFile", "Answering", "kind_of_question", "read_answers"]
 
 DECLINED: Final = ErrorData(code=INVALID_REQUEST, message="The user declined to answer")
 
-_ACTIONS: Final = ("accept", "decline", "cancel")
 _ENTRY_KEYS: Final = frozenset({"key", "message", "answer"})
 _MAX_NAMED_FIELDS: Final = 10
 _MAX_FIELD_CHARS: Final = 60
@@ -233,4 +233,4 @@ def _written_message(answer: Any, name: str) -> CreateMessageResult | None:
 
 
 def _is_action(answer: Any) -> TypeGuard[str]:
-    return isinstance(answer, str) and answer in _ACTIONS
+    return isinstance(answer, str) and answer in ACTIONS

@@ -12,7 +12,7 @@ from mcp_types import ElicitResult, InputResponse
 from pydantic import ValidationError
 
 from roundtrip.machine.facts import Reason
-from roundtrip.machine.journal import Action, Asked, Entry, Journal
+from roundtrip.machine.journal import ACTIONS, Action, Asked, Entry, Journal
 from roundtrip.machine.pins import CallPins, has_form, is_by_software
 from roundtrip.questions.wire import PendingQuestion, Question
 from roundtrip.resolvers.plan import Plan
@@ -22,7 +22,6 @@ __all__ = ["KEY_GONE", "KnownAnswers", "seeds_of", "wording_reason"]
 KEY_GONE: Final = ("key",)
 """The change of a pin that no key verifies, and that shows no other difference."""
 
-_ACTIONS: Final = {"decline": Action.DECLINE, "cancel": Action.CANCEL}
 _UNANSWERED: Final = (Reason.NEW, Reason.RENAMED, Reason.OTHER_BUILD)
 """Reasons to ask a question that has no answer under its own name."""
 
@@ -142,7 +141,7 @@ class KnownAnswers:
             if isinstance(response, ElicitResult) is is_by_software(pin):
                 # The answer to another kind of question: kept, it could count as consent.
                 continue
-            entries[key] = Entry(_ACTIONS.get(wire.get("action", ""), Action.ACCEPT), pin, data)
+            entries[key] = Entry(ACTIONS.get(wire.get("action", ""), Action.ACCEPT), pin, data)
         return entries
 
     def foreign_asked(self) -> dict[str, Asked]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 __all__ = [
     "UNNAMED",
@@ -30,11 +30,25 @@ _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
 class Action(IntEnum):
-    """What the user did with a question, by the number that the journal writes."""
+    """A user's reaction to a question, by the number that the journal writes."""
 
     ACCEPT = 0
     DECLINE = 1
     CANCEL = 2
+
+    @property
+    def word(self) -> Literal["accept", "decline", "cancel"]:
+        """Return the protocol's word."""
+        return _ACTION_WORDS[self]
+
+
+_ACTION_WORDS: Final = ("accept", "decline", "cancel")
+
+ACTIONS: Final = {"accept": Action.ACCEPT, "decline": Action.DECLINE, "cancel": Action.CANCEL}
+"""Actions by the protocol's words."""
+
+OUTCOMES: Final = {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}
+"""Outcomes of questions, for people, by the protocol's words for the actions."""
 
 
 class Entry(NamedTuple):

@@ -32,8 +32,6 @@ __all__ = [
     "Outcome",
 ]
 
-_WORDS = {Action.ACCEPT: "accept", Action.DECLINE: "decline", Action.CANCEL: "cancel"}
-
 
 # Not frozen, as that makes it three times as slow to make, for each question and leg; nothing changes one all the same.
 @dataclass(slots=True)
@@ -43,11 +41,6 @@ class Outcome:
     value: Any = None
     action: Action = Action.ACCEPT
 
-    @property
-    def word(self) -> str:
-        """The protocol's word for the action."""
-        return _WORDS[self.action]
-
     def require_value(self, key: str) -> Any:
         """Return the value of the answer to a question.
 
@@ -55,7 +48,7 @@ class Outcome:
             QuestionDeclined: The user declined or cancelled.
         """
         if self.action is not Action.ACCEPT:
-            raise QuestionDeclined(key, self.word)
+            raise QuestionDeclined(key, self.action.word)
         return self.value
 
     def as_result(self) -> "ElicitationResult[Any]":

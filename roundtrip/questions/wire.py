@@ -36,7 +36,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from roundtrip.errors import CapabilityMissing
 from roundtrip.machine.facts import Reason
-from roundtrip.machine.journal import Action, Asked
+from roundtrip.machine.journal import ACTIONS, Action, Asked
 from roundtrip.machine.pins import LIST_ROOTS, PAGE, SAMPLE, SAMPLE_WITH_TOOLS, digest
 from roundtrip.questions.forms import AnswerInvalid, Form, form_of
 from roundtrip.questions.markers import (
@@ -69,8 +69,6 @@ __all__ = [
 
 _SENT = ("properties", "required", "type")
 """What 2026-07-28 has room for in a form's schema."""
-
-_ACTIONS = {"accept": Action.ACCEPT, "decline": Action.DECLINE, "cancel": Action.CANCEL}
 
 
 class FormQuestion(NamedTuple):
@@ -128,7 +126,7 @@ class FormQuestion(NamedTuple):
         """
         if not isinstance(response, ElicitResult):
             raise AnswerInvalid("it is not the answer to a form")
-        action = _ACTIONS[response.action]
+        action = ACTIONS[response.action]
         if action is not Action.ACCEPT:
             return Outcome(action=action), None
         return Outcome(self.form.parse(response.content)), response.content
@@ -267,7 +265,7 @@ class UrlQuestion:
         """
         if not isinstance(response, ElicitResult):
             raise AnswerInvalid("it is not the answer to a page")
-        return self.restore(_ACTIONS[response.action], None), None
+        return self.restore(ACTIONS[response.action], None), None
 
     def restore(self, action: Action, data: Any) -> Outcome:
         """The outcome of agreeing, or of a value that stands in for the page's.

@@ -39,7 +39,9 @@ class DeclinedParameter:
     outcome: Outcome
 
     def __str__(self) -> str:
-        return f"Resolver for parameter {self.parameter!r} could not resolve: elicitation was {self.outcome.word}"
+        return (
+            f"Resolver for parameter {self.parameter!r} could not resolve: elicitation was {self.outcome.action.word}"
+        )
 
 
 class NodeOutcomes:

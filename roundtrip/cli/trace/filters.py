@@ -10,6 +10,7 @@ from typing import Final
 
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
+from roundtrip.machine.journal import OUTCOMES
 from roundtrip.machine.table import State
 from roundtrip.trace.explaining.stories import outcomes_of
 from roundtrip.trace.reading.calls import TracedCall
@@ -19,7 +20,7 @@ __all__ = ["add_filters", "is_tool", "matching", "read_reason"]
 REASONS: Final = tuple(
     dict.fromkeys([*(reason.value for reason in Reason), *(reason.value for reason in RejectionReason)])
 )
-OUTCOMES: Final = ("accepted", "declined", "cancelled", "invalid", "lost")
+_QUESTION_ENDS: Final = (*OUTCOMES.values(), "invalid", "lost")
 
 _AGE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -47,7 +48,7 @@ def add_filters(parser: ArgumentParser) -> None:
         action="append",
         type=_outcome,
         metavar="OUTCOME",
-        help=f"calls with an answer that was {', '.join(OUTCOMES)}",
+        help=f"calls with an answer that was {', '.join(_QUESTION_ENDS)}",
     )
     parser.add_argument(
         "--reason",
@@ -98,9 +99,9 @@ def _passes(call: TracedCall, arguments: Namespace) -> bool:
 
 
 def _outcome(text: str) -> str:
-    name = {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}.get(text, text)
-    if name not in OUTCOMES:
-        raise ArgumentTypeError(f"there is no outcome {text!r}; outcomes: {', '.join(OUTCOMES)}")
+    name = OUTCOMES.get(text, text)
+    if name not in _QUESTION_ENDS:
+        raise ArgumentTypeError(f"there is no outcome {text!r}; outcomes: {', '.join(_QUESTION_ENDS)}")
     return name
 
 

@@ -15,7 +15,7 @@ from roundtrip.cli.parsing import add_json
 from roundtrip.cli.trace.sources import json_text
 from roundtrip.cli.trace.terminal import Part, Screen
 from roundtrip.errors import TokenRejected
-from roundtrip.machine.journal import Action, Journal
+from roundtrip.machine.journal import OUTCOMES, Journal
 from roundtrip.safe_text import build_text
 from roundtrip.tokens.binding import Claims
 from roundtrip.tokens.token import MAX_TOKEN_BYTES
@@ -28,7 +28,6 @@ _VARIABLE: Final = "ROUNDTRIP_KEYS"
 _MAX_KEYS_BYTES: Final = 64 * 1024
 _WIDTH: Final = 11
 _TOKENLIKE: Final = re.compile(r"(?:r[1-9][a-z]|v1|rt1)[A-Za-z0-9_-]{0,4}\.[A-Za-z0-9_-]{16}")
-_ACTIONS: Final = {Action.ACCEPT: "accepted", Action.DECLINE: "declined", Action.CANCEL: "cancelled"}
 _SIGNATURES: Final = {
     SignatureCheck.UNCHECKED: "bold yellow",
     SignatureCheck.VALID: "green",
@@ -179,7 +178,7 @@ def _show_journal(journal: Journal, screen: Screen) -> None:
     _line(screen, "answers", "" if journal.entries else "none")
     for key, entry in journal.entries.items():
         data = "" if entry.data is None else f" {_compact(entry.data)}"
-        screen.line(key, f": {_ACTIONS[entry.action]}{data}", indent=2)
+        screen.line(key, f": {OUTCOMES[entry.action.word]}{data}", indent=2)
     _line(screen, "asked", "" if journal.asked else "none")
     for key, asked in journal.asked.items():
         counts = f" (invalid answers: {asked.attempts}, answers lost to rewording: {asked.discards})"

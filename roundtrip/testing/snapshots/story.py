@@ -4,7 +4,7 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from mcp_types import (
     AudioContent,
@@ -27,7 +27,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from roundtrip.errors import TokenRejected
-from roundtrip.machine.journal import Action, Asked, Journal
+from roundtrip.machine.journal import OUTCOMES, Action, Asked, Journal
 from roundtrip.testing.conversations import AskedQuestion, Conversation
 from roundtrip.testing.snapshots.redaction import SnapshotRedaction
 from roundtrip.trace.explaining.wording import count_text
@@ -36,8 +36,6 @@ from roundtrip.trace.reading.tokens import Sealed, view_token
 __all__ = ["Story", "bytes_in", "story_of"]
 
 Story = dict[str, Any]
-
-_DONE: Final = {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}
 
 
 def story_of(call: Conversation, redaction: SnapshotRedaction) -> Story:
@@ -92,7 +90,7 @@ def _answer(answer: InputResponse | None, redaction: SnapshotRedaction, *, hidde
     if isinstance(answer, ElicitResult):
         content = _plain(answer.content or {})
         shown = {name: redaction.held(content[name]) for name in content} if hidden else redaction.data(content)
-        return {"action": _DONE[answer.action], "content": shown}
+        return {"action": OUTCOMES[answer.action], "content": shown}
     if isinstance(answer, ListRootsResult):
         return {"action": "roots", "roots": [_plain(root)["uri"] for root in answer.roots]}
     if isinstance(answer, CreateMessageResult):
@@ -120,11 +118,13 @@ def _journal(journal: Journal, order: Mapping[str | None, int]) -> Story:
     def asked_at(item: tuple[str, Any]) -> tuple[int, str]:
         return order.get(item[0], len(order)), item[0]
 
-    said = {Action.ACCEPT: "", Action.DECLINE: " (declined)", Action.CANCEL: " (cancelled)"}
+    def entry_text(key: str, action: Action) -> str:
+        return key if action is Action.ACCEPT else f"{key} ({OUTCOMES[action.word]})"
+
     return {
         "version": journal.version,
         "asks": [f"{key}{_attempts(asked)}" for key, asked in sorted(journal.asked.items(), key=asked_at)],
-        "holds": [f"{key}{said[entry.action]}" for key, entry in sorted(journal.entries.items(), key=asked_at)],
+        "holds": [entry_text(key, entry.action) for key, entry in sorted(journal.entries.items(), key=asked_at)],
     }
 
 

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from roundtrip.machine.journal import OUTCOMES
 from roundtrip.trace.reading.calls import Round, Serving, TracedCall
 from roundtrip.trace.writing.lines import AskedLine, EndedLine, Line, ReadAnswer
 
 __all__ = ["outcomes_of", "story", "summary", "until"]
-
-_OUTCOMES = {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}
 
 
 def outcomes_of(call: TracedCall) -> frozenset[str]:
@@ -21,7 +20,7 @@ def outcome_of(answer: ReadAnswer) -> str:
     """What an answer was to its question."""
     if answer.how != "taken" or answer.action is None:
         return "invalid" if answer.how == "taken" else answer.how
-    return _OUTCOMES[answer.action]
+    return OUTCOMES[answer.action]
 
 
 def until(call: TracedCall) -> float | None:

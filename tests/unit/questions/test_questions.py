@@ -200,7 +200,7 @@ def test_an_outcome_is_shown_as_the_sdks_class() -> None:
     assert accepted.data == Choice(ok=True)
     assert isinstance(Outcome(action=Action.DECLINE).as_result(), DeclinedElicitation)
     assert isinstance(Outcome(action=Action.CANCEL).as_result(), CancelledElicitation)
-    assert [Outcome(action=action).word for action in Action] == ["accept", "decline", "cancel"]
+    assert [action.word for action in Action] == ["accept", "decline", "cancel"]
 
 
 # What a client must have declared.
