@@ -278,6 +278,7 @@ class LegRun:
             enter=enter,
             known=leg.known,
             watch=self.call.watch,
+            cancelled=self._cancelled,
         )
         await scheduler.advance()
         while scheduler.declined is None and scheduler.waiting:

@@ -77,16 +77,14 @@ class FormQuestion(NamedTuple):
     text: str
     form: Form | ReviewForm
     message: bytes
+    """The digest of its text."""
+    schema: bytes
+    """The digest of its schema."""
     attempts: int = ATTEMPTS
     volatile_ok: bool = False
     otherwise: Any = NOTHING
     guesses: int | None = None
     """How many different answers a call may be sent."""
-
-    @property
-    def schema(self) -> bytes:
-        """The digest of its schema."""
-        return self.form.digest
 
     @property
     def result_type(self) -> type[BaseModel]:
@@ -375,7 +373,8 @@ def question_of(marker: Marker | Review) -> Question:
         SchemaNotRenderable: The protocol cannot show its schema.
     """
     if isinstance(marker, Review):
-        return FormQuestion(marker.message, ReviewForm(marker.parts), digest(marker.message))
+        review = ReviewForm(marker.parts)
+        return FormQuestion(marker.message, review, digest(marker.message), review.digest)
     if isinstance(marker, SdkElicit):
         form = form_of(marker.schema)
         if isinstance(marker, Elicit):
@@ -383,12 +382,13 @@ def question_of(marker: Marker | Review) -> Question:
                 marker.message,
                 form,
                 digest(marker.message),
+                form.digest,
                 marker.attempts,
                 marker.volatile_ok,
                 marker.otherwise,
                 marker.guesses,
             )
-        return FormQuestion(marker.message, form, digest(marker.message))
+        return FormQuestion(marker.message, form, digest(marker.message), form.digest)
     if isinstance(marker, ElicitUrl):
         return UrlQuestion(
             marker.message,

@@ -94,6 +94,7 @@ class Scheduler:
         is_isolated: Returns True for an error that ends only its node and those that need it. It is kept in `failed`.
             By default none is.
         watch: Takes the facts about nodes that run.
+        cancelled: The number of cancellation requests when the leg began, if the caller has counted them.
     """
 
     __slots__ = (
@@ -128,6 +129,7 @@ class Scheduler:
         known: Mapping[Hashable, Outcome] | None = None,
         is_isolated: Callable[[BaseException], bool] | None = None,
         watch: Watch | None = None,
+        cancelled: int | None = None,
     ) -> None:
         self._plan = plan
         self._arguments = arguments
@@ -137,7 +139,7 @@ class Scheduler:
         self._enter = enter
         self._is_isolated = is_isolated
         self._watch = watch
-        self._cancelled = cancel_requests()
+        self._cancelled = cancel_requests() if cancelled is None else cancelled
         self._failure: BaseException | None = None
         self._outcomes: list[Outcome | None] = [None] * len(plan.nodes)
         self._missing = [len(node.needs) for node in plan.nodes]

@@ -31,25 +31,21 @@ class Build:
         given: What the author says it is.
     """
 
-    __slots__ = ("_functions", "_text")
+    __slots__ = ("_functions", "text")
 
     def __init__(self, functions: Iterable[Callable[..., Any]], given: str | None = None) -> None:
         self._functions = tuple(functions)
-        self._text = given
+        self.text = given
+        """The digest; None until `read` is called."""
         if given is None and (not _is_on_event_loop() or all(map(_is_known, self._functions))):
             self.read()
 
-    @property
-    def is_known(self) -> bool:
-        """Whether `read` reads no files any more."""
-        return self._text is not None
-
     def read(self) -> str:
-        """A short digest of the modules that define the functions."""
-        if self._text is None:
+        """Return a short digest of the modules that define the functions."""
+        if self.text is None:
             digests = sorted({_digest_of(function) for function in self._functions})
-            self._text = hashlib.sha256("".join(digests).encode()).hexdigest()[:6]
-        return self._text
+            self.text = hashlib.sha256("".join(digests).encode()).hexdigest()[:6]
+        return self.text
 
 
 def _is_on_event_loop() -> bool:

@@ -1,4 +1,4 @@
-"""A function of the author's that may ask: the body of a tool, a prompt or a resource template."""
+"""Run an author's function that may ask: the body of a tool, a prompt or a resource template."""
 
 # The function that `run` makes on each leg would evaluate its annotations each time.
 from __future__ import annotations
@@ -7,6 +7,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from mcp.server.mcpserver import Context as SdkContext
@@ -42,7 +43,7 @@ _ASKING: Final = frozenset(f"AskingContext.{name}" for name in ("elicit", "elici
 
 
 class FunctionSignature(NamedTuple):
-    """Which parameters of a function are not the client's: those that resolvers fill, and those for the context."""
+    """Function with its parameters that are not the client's: those that resolvers fill, and those for the context."""
 
     fn: Callable[..., Any]
     kind: Kind
@@ -50,16 +51,16 @@ class FunctionSignature(NamedTuple):
     resolved: ResolvedParameters
     contexts: tuple[str, ...]
     unpassed: frozenset[str] = frozenset()
-    """Of what is resolved, what is no parameter: it is run, and its value is nobody's."""
+    """The names in `resolved` that are no parameters: their functions run, and their values are dropped."""
 
     @property
     def owner(self) -> str:
-        """What it is registered as, for error messages: `tool 'order'`."""
+        """Return its kind and name for error messages: `tool 'order'`."""
         return f"{self.kind} {self.name!r}"
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """The parameters that no client sees."""
+        """Return the parameters that no client sees."""
         return (*self.contexts, *self.resolved)
 
     def bind(
@@ -71,11 +72,18 @@ class FunctionSignature(NamedTuple):
         timeout: float | None = None,
         version: str | None = None,
     ) -> AskingFunction:
-        """The function with its plan, given the names by which its resolvers may ask for the client's arguments.
+        """Return the function with its plan.
+
+        Args:
+            arguments: The client's arguments: the names by which resolvers may take them, and their own names.
+            limits: The time limits of its calls.
+            build: The build that the author gives; None for a digest of the source.
+            timeout: Seconds that the work of a leg may take.
+            version: The version of its tool.
 
         Raises:
             InvalidSignature: A graph of resolvers cannot work.
-            ValueError: No time can be so long.
+            ValueError: The timeout is not a time.
         """
         check_timeout(timeout, owner=self.owner)
         planned = Planned(
@@ -92,6 +100,7 @@ class FunctionSignature(NamedTuple):
             fn=self.fn,
             kind=self.kind,
             name=self.name,
+            owner=self.owner,
             is_async=is_async(self.fn),
             contexts=self.contexts,
             planned=planned,
@@ -107,28 +116,28 @@ class FunctionSignature(NamedTuple):
 
 
 def check_timeout(timeout: float | None, *, owner: str) -> None:
-    """Refuse what is no time at all.
+    """Check a timeout.
 
     Raises:
         ValueError: It is not a positive, finite number of seconds.
     """
     if timeout is None:
         return
-    number = isinstance(timeout, int | float) and not isinstance(timeout, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
-    if not number or not 0 < timeout < math.inf:
-        raise ValueError(f"{owner}: timeout= takes a positive, finite number of seconds, not {timeout!r}")
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_number or not 0 < timeout < math.inf:
+        raise ValueError(f"{owner}: timeout= must be a positive, finite number of seconds, got {timeout!r}")
 
 
 def read_signature(
     fn: Callable[..., Any], *, kind: Kind, name: str, dependencies: Sequence[Marker] = ()
 ) -> FunctionSignature:
-    """Tell a function's parameters apart.
+    """Read the parameters of a function.
 
     Args:
         fn: The function.
-        kind: What it is registered as.
+        kind: The kind of item that it is registered as.
         name: The name that it is registered under; of a resource, its URI or template.
-        dependencies: What is to run before it, though no parameter takes its value.
+        dependencies: Markers of functions that run before it, though no parameter takes their values.
 
     Raises:
         InvalidSignature: A marker would be ignored, or the function asks in two ways.
@@ -147,51 +156,49 @@ def read_signature(
     return FunctionSignature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed))
 
 
-class AskingFunction(NamedTuple):
-    """A function, what fills its parameters, and how long its calls live."""
+@dataclass(frozen=True, slots=True)
+class AskingFunction:
+    """Function that may ask, with the plan that fills its parameters and the time limits of its calls."""
 
     fn: Callable[..., Any]
     kind: Kind
     name: str
+    owner: str
+    """Its kind and name for error messages: `tool 'order'`."""
     is_async: bool
     contexts: tuple[str, ...]
     planned: Planned
     unpassed: frozenset[str]
     resolves: bool
-    """Whether a `Resolve` fills any of its parameters: then it is that which asks, and not the body by hand."""
+    """True if a `Resolve` fills any of its parameters: then resolvers ask, and not the body by hand."""
     limits: Limits
     source: Build
     arguments: Mapping[str, str]
-    """The names by which resolvers may ask for the client's arguments, with the names they are passed under."""
+    """The client's arguments: the names by which resolvers may take them, and their own names."""
     timeout: float | None
     """Seconds that the work of a leg may take."""
     version: str | None
-    """Which version of its tool it is."""
+    """The version of its tool."""
     threads: Pool
-    """For a plain body. Where it may wait for a person in its thread, those of the event loop are too few."""
-
-    @property
-    def owner(self) -> str:
-        """What it is registered as, for error messages: `tool 'order'`."""
-        return f"{self.kind} {self.name!r}"
-
-    @property
-    def build(self) -> str:
-        """The build it belongs to; where `source` is not known yet, files are read."""
-        return self.source.read()
+    """The threads for a plain body. If it may wait for a user there, those of the event loop are too few."""
 
     @property
     def plan(self) -> Plan:
-        """What fills its parameters."""
+        """Return the plan that fills its parameters."""
         return self.planned.plan
 
     @property
+    def build(self) -> str:
+        """Return the build it belongs to. Reads files where `source` has not been read yet."""
+        return self.source.read()
+
+    @property
     def subject(self) -> ServedFunction:
-        """What tracers are told it is."""
-        return subject_of(self.kind, self.name, self.version, self.build, self.plan.fingerprint)
+        """Return its description for tracers."""
+        return _subject_of(self.kind, self.name, self.version, self.build, self.plan.fingerprint)
 
     def plan_for(self, done: Callable[..., Any]) -> Plan:
-        """The plan of a page's `done` function, which may take what this function's resolvers may.
+        """Return the plan of a page's `done` function, which may take the same parameters as this function's resolvers.
 
         Raises:
             InvalidSignature: A parameter of it cannot be filled.
@@ -213,22 +220,22 @@ class AskingFunction(NamedTuple):
         run_in_thread: RunInPool = run_in_thread,
         convert: Callable[[Any], Any] | None = None,
     ) -> Any:
-        """Run it, and convert what it returned; a plain function in a worker thread, where files may be read too."""
+        """Run it, and convert its result: for a plain function in a worker thread, where files may be read too."""
         if self.unpassed:
             filled = {name: value for name, value in filled.items() if name not in self.unpassed}
         call = functools.partial(self.fn, **arguments, **filled, **dict.fromkeys(self.contexts, context))
 
-        def finish(result: Any) -> Any:
+        def converted(result: Any) -> Any:
             unfinished = isinstance(result, InputRequiredResult) or inspect.isawaitable(result)
             return result if unfinished or convert is None else convert(result)
 
         try:
             if self.is_async:
-                result = finish(await call())
+                result = converted(await call())
             else:
-                result = await run_in_thread(lambda: finish(call()), pool=self.threads)
+                result = await run_in_thread(lambda: converted(call()), pool=self.threads)
                 if inspect.isawaitable(result):
-                    result = finish(await result)
+                    result = converted(await result)
         except AttributeError as error:
             mistake = _mistake_in(error)
             if mistake is None:
@@ -243,13 +250,13 @@ class AskingFunction(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1024)
-def subject_of(kind: Kind, name: str, version: str | None, build: str, plan: str) -> ServedFunction:
-    """One object for each function and plan: tracers may keep what they make of it."""
+def _subject_of(kind: Kind, name: str, version: str | None, build: str, plan: str) -> ServedFunction:
+    # One object for each function and plan: tracers may cache by it.
     return ServedFunction(_METHODS[kind], name, version, build, plan)
 
 
 def _mistake_in(error: AttributeError) -> BodyMistake | None:
-    """Tell of an answer that was used too early, or an outcome that was taken for its value."""
+    """Return the error for an answer that was not awaited, or an outcome that was used as its value."""
     used = error.obj
     if inspect.iscoroutine(used) and used.__qualname__ in _ASKING:
         used.close()

@@ -170,9 +170,10 @@ class LegRunner:
             RoundtripError: The call cannot go on.
             Exception: What the author's code raised.
         """
-        if not function.source.is_known:
+        build, plan = function.source.text, function.planned.plan
+        if build is None:
             # Registered on the event loop.
-            await anyio.to_thread.run_sync(function.source.read)
+            build = await anyio.to_thread.run_sync(function.source.read)
         request = asking_request()
         # What a middleware or a gate calls comes first: without the context of the request, or as another tool.
         outermost = request is not None and not request.claimed and incoming.request is not None
@@ -225,7 +226,7 @@ class LegRunner:
 
         leg = Leg(
             call=call,
-            plan=function.plan,
+            plan=plan,
             client=RequestClient(wire),
             born=born,
             end=end,
@@ -234,7 +235,7 @@ class LegRunner:
             write=write,
             plan_for=function.plan_for,
             confirmation=gate,
-            build=function.build,
+            build=build,
             version=function.version,
             journal=journal,
             responses=incoming.responses if journal is not None else None,

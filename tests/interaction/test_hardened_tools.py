@@ -279,7 +279,7 @@ async def test_client_understands_versions_with_different_return_types(era: Era)
         ({"tags": [1]}, "must be strings"),
         ({"version": 1.1}, "must be text, such as '1.10'"),
         ({"timeout": True}, "positive, finite number"),
-        ({"timeout": "3"}, "tool 'margin': timeout= takes a positive, finite number of seconds, not '3'"),
+        ({"timeout": "3"}, "tool 'margin': timeout= must be a positive, finite number of seconds, got '3'"),
         ({"ttl": 0}, "tool 'margin': ttl= and max_age= must be finite seconds, more than 0"),
         ({"recover": -1}, "tool 'margin': recover= must be 0 or more seconds, got -1"),
         ({"confirm": " "}, "tool 'margin': confirm=' ' asks nothing"),

@@ -154,7 +154,7 @@ async def test_timely_tool_is_answered_normally(era: Era) -> None:
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan")])
 def test_a_time_that_cannot_be_is_rejected_at_registration(timeout: float) -> None:
     server = Server[Any]("slow")
-    with pytest.raises(ValueError, match=r"tool 'fetch': timeout= takes a positive, finite number of seconds, not"):
+    with pytest.raises(ValueError, match=r"tool 'fetch': timeout= must be a positive, finite number of seconds, got"):
 
         @server.tool(timeout=timeout)
         async def fetch() -> str:  # pyright: ignore[reportUnusedFunction]
