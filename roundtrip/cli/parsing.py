@@ -3,7 +3,7 @@
 import math
 import sys
 from argparse import Action, ArgumentError, ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,6 +81,8 @@ class OptionsAnywhere(ArgumentParser):
         self._apart = False
         self._has_commands = False
         self._prepare: Callable[[ArgumentParser], None] | None = None
+        self.guesses: Mapping[str, str] = {}
+        """The words to suggest for words that users try."""
 
     def when_chosen(self, prepare: Callable[[ArgumentParser], None]) -> None:
         """Call `prepare` to add the arguments once there is something to parse."""
@@ -123,7 +125,9 @@ class OptionsAnywhere(ArgumentParser):
         try:
             super()._check_value(action, value)
         except ArgumentError as error:
-            error.message += _meant(str(value), map(str, action.choices or ()))
+            guess = self.guesses.get(str(value))
+            near = _meant(str(value), map(str, action.choices or ()))
+            error.message += f"; did you mean '{guess}'?" if guess is not None else near
             raise
 
     def _meant_options(self, unknown: Sequence[str]) -> str:

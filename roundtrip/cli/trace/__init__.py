@@ -1,10 +1,11 @@
-"""`roundtrip trace`: what happened to calls, and why. Each sub-command is one module with a `COMMAND`."""
+"""`roundtrip trace`: what happened to calls, and why. Each module beside this one has the `COMMANDS` of some views."""
 
 from argparse import ArgumentParser, Namespace
 from functools import partial
+from importlib import import_module
 from typing import Final
 
-from roundtrip.cli.command import Command, command_in, prepare
+from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import OptionsAnywhere
 
 __all__ = ["COMMAND"]
@@ -12,34 +13,49 @@ __all__ = ["COMMAND"]
 _VIEWS: Final = {
     "ls": ("listing", "list the calls"),
     "show": ("showing", "show one call, round by round"),
-    "explain": ("explaining", "say why a call asked again, or was rejected"),
+    "explain": ("reports", "say why a call asked again, or was rejected"),
     "tail": ("tailing", "follow what happens, live"),
-    "diff": ("comparing", "compare two calls"),
+    "diff": ("reports", "compare two calls"),
     "token": ("token", "see what a token says"),
-    "to-test": ("to_test", "write a test that makes a call again"),
+    "to-test": ("export", "write a test that makes a call again"),
     "export": ("export", "write one call as a page, a diagram or spans"),
-    "serve": ("serve", "show calls in a browser, while they happen"),
+    "serve": ("export", "show calls in a browser, while they happen"),
 }
+"""The module of each view, which is imported when the view is chosen, and its summary."""
+
+_GUESSES: Final = {"page": "export --html", "html": "export --html", "list": "ls", "test": "to-test"}
+"""Other names that users try."""
 
 
 def _configure(parser: ArgumentParser) -> None:
     chosen = parser.add_subparsers(
         title="views", metavar="VIEW", dest="view", required=True, parser_class=OptionsAnywhere
     )
-    for name, (module, summary) in _VIEWS.items():
+    if isinstance(parser, OptionsAnywhere):
+        parser.guesses = _GUESSES
+    for name, (_, summary) in _VIEWS.items():
         view = chosen.add_parser(name, help=summary, allow_abbrev=False)
-        view.when_chosen(partial(prepare, module=f"{__name__}.{module}"))
+        view.when_chosen(partial(_prepare, name=name))
+
+
+def _command(view: str) -> Command:
+    return import_module(f"{__name__}.{_VIEWS[view][0]}").COMMANDS[view]
+
+
+def _prepare(parser: ArgumentParser, *, name: str) -> None:
+    command = _command(name)
+    parser.description = command.description
+    command.configure(parser)
 
 
 def _run(arguments: Namespace) -> int:
-    module, _ = _VIEWS[arguments.view]
-    return command_in(f"{__name__}.{module}").run(arguments)
+    return _command(arguments.view).run(arguments)
 
 
 COMMAND = Command(
     description=(
         "Read the transcripts that servers write with Server(trace='calls.jsonl') or ROUNDTRIP_TRACE=calls.jsonl. "
-        "Files, or directories of them, are named last; where none is named, ROUNDTRIP_TRACE says which to read."
+        "Name files, or directories of them, last; without any, ROUNDTRIP_TRACE names them."
     ),
     configure=_configure,
     run=_run,

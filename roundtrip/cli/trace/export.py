@@ -1,58 +1,132 @@
-"""`roundtrip trace export`: one call as a file that others can look at."""
+"""`roundtrip trace export`, `to-test` and `serve`: calls as files, as tests, and as pages in a browser.
 
+To add a format, write a module with a function from a `TracedCall` to a text, and list it in `_FORMATS`.
+"""
+
+import signal
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
-from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import add_call, add_files, add_output
-from roundtrip.cli.trace.sources import find_call, load, write_out
+from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.trace.sources import find_call, load, named_files, view, write_out
+from roundtrip.safe_text import printable
 from roundtrip.trace.explaining.sequence import mermaid
 from roundtrip.trace.page.document import html
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.reading.otlp import otlp
+from roundtrip.trace.reading.transcripts import NoTranscript
 
-__all__ = ["COMMAND"]
+__all__ = ["COMMANDS"]
 
+_FORMATS: Final[dict[str, tuple[Callable[[TracedCall], str], str]]] = {
+    "--html": (html, "a page: one file that loads nothing, to step through the rounds"),
+    "--mermaid": (mermaid, "a Mermaid sequence diagram"),
+    "--otlp": (otlp, "spans for OpenTelemetry, in OTLP's JSON: names and times, and no answers or texts"),
+}
+"""The functions that write a call as text, without a newline at its end."""
 
-@dataclass(frozen=True, slots=True)
-class _Format:
-    """What a call can be written as."""
-
-    option: str
-    help: str
-    write: Callable[[TracedCall], str]
-    """Without a newline at the end."""
-
-
-_FORMATS: Final[tuple[_Format, ...]] = (
-    _Format("--html", "a page: one file that loads nothing, to step through the rounds", html),
-    _Format("--mermaid", "a Mermaid sequence diagram", mermaid),
-    _Format("--otlp", "spans for OpenTelemetry, in OTLP's JSON: names and times, and no answers or texts", otlp),
-)
+_MAX_PORT: Final = 65535
 
 
-def _configure(parser: ArgumentParser) -> None:
-    add_call(parser)
+def _export_options(parser: ArgumentParser) -> None:
     formats = parser.add_mutually_exclusive_group(required=True)
-    for format in _FORMATS:
-        formats.add_argument(format.option, dest="write", action="store_const", const=format.write, help=format.help)
-    add_output(parser)
-    add_files(parser)
+    for option, (write, help) in _FORMATS.items():
+        formats.add_argument(option, dest="write", action="store_const", const=write, help=help)
 
 
-def _run(arguments: Namespace) -> int:
-    write: Callable[[TracedCall], str] = arguments.write
-    write_out(arguments, write(find_call(load(arguments), arguments.call)))
+def _export(arguments: Namespace) -> int:
+    write_out(arguments, arguments.write(find_call(load(arguments), arguments.call)))
     return 0
 
 
-COMMAND = Command(
-    description=(
-        "Write one call to standard output, or to the file that --output names. It shows what the transcript holds: "
-        "answers and texts only where they were recorded with reveal=."
+def _test_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--server",
+        metavar="MODULE:SERVER",
+        required=True,
+        help="where the test imports the server from, by import path: shop.app:server",
+    )
+    parser.add_argument("--both", action="store_true", help="make it in both eras, not only in the recorded one")
+    parser.add_argument(
+        "--no-result",
+        action="store_true",
+        help="do not expect the recorded result, for results that differ from run to run, such as ids and times",
+    )
+
+
+def _to_test(arguments: Namespace) -> int:
+    from roundtrip.checking.playable import Era, ServerName, write_test
+    from roundtrip.checking.recorded import NotReplayable, recorded_call
+
+    try:
+        server = ServerName(arguments.server)
+    except ValueError as error:
+        raise CommandFailed(f"--server {error}") from error
+    traced = load(arguments)
+    found = find_call(traced, arguments.call)
+    within = [call for call in traced.calls.values() if call.began is not None and call.began.within == found.id]
+    try:
+        call = recorded_call(found, whole=True)
+        eras: tuple[Era, ...] = ("retry", "live") if arguments.both else (call.era,)
+        if "live" in eras and any(call.rounds for call in within):
+            raise NotReplayable("a function that it called asked over the open connection, too, and none plays that")
+        source = write_test(call, server, eras=eras, with_result=not arguments.no_result)
+    except NotReplayable as error:
+        raise CommandFailed(f"cannot make a test of the call {printable(found.id)}: {error}") from error
+    write_out(arguments, source.removesuffix("\n"))
+    return 0
+
+
+def _serve_options(parser: ArgumentParser) -> None:
+    parser.add_argument("--port", type=int, default=0, help="by default a free one")
+
+
+def _serve(arguments: Namespace) -> int:
+    # Imported here, as the other commands need no HTTP server.
+    from roundtrip.trace.page.serving import HOST, TraceServer
+
+    port: int = arguments.port
+    if not 0 <= port <= _MAX_PORT:
+        raise CommandFailed(f"--port must be from 1 to {_MAX_PORT}, or 0 for a free one, got {port}")
+    try:
+        server = TraceServer(named_files(arguments), port=port)
+    except NoTranscript as error:
+        raise CommandFailed(str(error)) from error
+    except OSError as error:
+        raise CommandFailed(f"cannot serve on {HOST}:{port}: {error.strerror}; try another --port") from error
+    # A shell starts background jobs with SIGINT ignored; this server must still end on it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with server:
+        print(f"{server.url}\n(the calls are shown there until Ctrl-C; the address is a secret)", flush=True)
+        server.serve_forever()
+    return 0
+
+
+COMMANDS: Final = {
+    "export": view(
+        "Write one call to standard output, or to the file that --output names. It has what the transcript has: "
+        "answers and texts only if they were recorded with reveal=.",
+        _export,
+        call=True,
+        options=_export_options,
+        output=True,
     ),
-    configure=_configure,
-    run=_run,
-)
+    "to-test": view(
+        "Write a test for pytest in which a scripted user makes a recorded call again, and expects the recorded "
+        "questions and result. It needs no more than roundtrip, pytest and the server's module. The call must be "
+        "recorded with reveal: Server(trace=Recorder(path, reveal='all')), or ROUNDTRIP_TRACE_REVEAL=all. The test "
+        "contains the values of the call. It does run bodies.",
+        _to_test,
+        call=True,
+        options=_test_options,
+        output=True,
+    ),
+    "serve": view(
+        "Serve the list of calls, and a page for each, on this machine only, until Ctrl-C (exit code 130). The pages "
+        "follow the files and directories as they are written. The printed address holds a secret, as otherwise "
+        "every user of this machine could open it.",
+        _serve,
+        options=_serve_options,
+    ),
+}

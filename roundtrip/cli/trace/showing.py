@@ -1,13 +1,11 @@
 """`roundtrip trace show`: one call, round by round."""
 
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import add_call, add_files, add_json
-from roundtrip.cli.trace.sources import find_call, json_text, load, write_out
+from roundtrip.cli.trace.sources import find_call, load, present, view
 from roundtrip.cli.trace.terminal import MARK_STYLES, STATE_STYLES, Part, Screen
 from roundtrip.machine.facts import Reason
 from roundtrip.safe_text import build_text
@@ -37,13 +35,13 @@ from roundtrip.trace.writing.lines import (
     TokenWritten,
 )
 
-__all__ = ["COMMAND", "show"]
+__all__ = ["COMMANDS", "show"]
 
-_SLOW: Final = 2
-"""As many times slower than all others together is told as slow."""
+_SLOW_RATIO: Final = 2
+"""A run that took this many times as long as all others together is marked as the slowest."""
 
-_LONGEST: Final = 1000
-"""Characters of a value that are shown; `--json` has all."""
+_MAX_VALUE_CHARS: Final = 1000
+"""Length of a shown value; `--json` has all of it."""
 
 _DIM: Final = "dim"
 _HEAD: Final = "bold"
@@ -52,11 +50,11 @@ _WARN: Final = "yellow"
 
 
 def show(call: TracedCall, screen: Screen, *, now: float) -> None:
-    """Show one call: what was called, each round, how it ended or what it waits for."""
-    _Shown(call, screen, now).all()
+    """Show one call: its head, each round, and its end or its open questions."""
+    _CallView(call, screen, now).draw()
 
 
-class _Shown:
+class _CallView:
     def __init__(self, call: TracedCall, screen: Screen, now: float) -> None:
         self._call = call
         self._screen = screen
@@ -64,13 +62,13 @@ class _Shown:
         self._first = {id(serving): first for serving, first in call.replays}
         self._rounds = {id(round_.asked): round_ for round_ in call.rounds}
 
-    def all(self) -> None:
+    def draw(self) -> None:
         self._head()
         for serving in self._call.servings:
             self._serving(serving)
         for line in self._call.rejections:
             self._rejection(line)
-        self._state()
+        self._waiting()
         self._screen.flush()
 
     def _head(self) -> None:
@@ -107,7 +105,7 @@ class _Shown:
         return f"the body ran {times_text(times)}" if times else "the body has not run"
 
     def _serving(self, serving: Serving) -> None:
-        """One leg on one instance: a part for each round that it asked, and one for what came after."""
+        """Show one leg on one instance: a part for each round that it asked, and one for the rest."""
         done_ms = 0.0
         parts = _parts_of(serving.happened)
         for place, lines in enumerate(parts):
@@ -119,7 +117,7 @@ class _Shown:
                 self._line(line)
         if not parts:
             self._heading(serving, None, 0.0, is_first=True)
-            self._screen.line(("nothing more is known of it: it still runs, or its instance ended", _WARN), indent=2)
+            self._screen.line(("nothing more is recorded: it still runs, or its instance ended", _WARN), indent=2)
 
     def _heading(self, serving: Serving, last: HappenedLine | None, server_ms: float, *, is_first: bool) -> None:
         began = serving.began
@@ -127,18 +125,18 @@ class _Shown:
         rounds = last.round if last is not None else began.round if began is not None else 0
         if rounds:
             title = f"{'' if isinstance(last, AskedLine) else 'after '}round {rounds}"
-            told = f" · {leg}"
+            details = f" · {leg}"
         else:
-            title, told = leg, ""
-        told += f" · server {duration_text(server_ms)}"
+            title, details = leg, ""
+        details += f" · server {duration_text(server_ms)}"
         if is_first:
-            told += f" · {clock_text(serving.started_at)}"
+            details += f" · {clock_text(serving.started_at)}"
             if began is not None and began.token_bytes is not None:
-                told += f" · with a token of {size_text(began.token_bytes)}"
+                details += f" · with a token of {size_text(began.token_bytes)}"
             if began is not None and began.previous_build is not None:
-                told += f" · build {build_text(began.build)}, after {build_text(began.previous_build)}"
+                details += f" · build {build_text(began.build)}, after {build_text(began.previous_build)}"
         self._screen.gap()
-        self._screen.line((title, _HEAD), (told, _DIM))
+        self._screen.line((title, _HEAD), (details, _DIM))
         first = self._first.get(id(serving))
         if is_first and first is not None:
             self._screen.line(("replay: ", _WARN), explain_replay(self._call, serving, first), indent=2)
@@ -146,8 +144,8 @@ class _Shown:
     def _line(self, line: HappenedLine) -> None:
         if isinstance(line, AnsweredLine):
             keys = ", ".join(map(quoted, line.keys))
-            told = f"{keys} answered after" if keys else "nobody waited for the answer any more after"
-            self._screen.line((f"{told} {duration_text(line.waited)}", _DIM), indent=2)
+            event = f"{keys} answered after" if keys else "the body stopped waiting for the answer after"
+            self._screen.line((f"{event} {duration_text(line.waited)}", _DIM), indent=2)
         self._answers(line.answers, line.ignored)
         self._runs(line.nodes, line.steps, line.bodies, uncovered=line.uncovered)
         if isinstance(line, AskedLine):
@@ -161,41 +159,41 @@ class _Shown:
     def _asked(self, asked: AskedLine) -> None:
         round_ = self._rounds[id(asked)]
         waited = round_.waited_ms
-        heard = "answered" if round_.answered_at is not None else "given up"
-        heard = f"{heard} after {duration_text(waited)}" if waited is not None else "not answered"
+        outcome = "answered" if round_.answered_at is not None else "given up"
+        outcome = f"{outcome} after {duration_text(waited)}" if waited is not None else "not answered"
         by = {"resolvers": "resolvers", "body": "the body", "author": "its author, by hand"}[asked.by]
         if asked.questions or asked.by != "resolvers":
-            told = f"asked by {by}"
+            event = f"asked by {by}"
         else:
-            told = "a round without questions, as the tool runs exactly once"
-        self._screen.line((f"{told}, {heard}", _DIM), indent=2)
+            event = "a round without questions, as the tool runs exactly once"
+        self._screen.line((f"{event}, {outcome}", _DIM), indent=2)
         pending = {question.key for question in self._call.pending} if round_ is self._call.rounds[-1] else set[str]()
         for question in asked.questions:
-            is_again = self._call.is_put_again(round_, question)
+            is_again = self._call.is_asked_again(round_, question)
             self._question(question, is_pending=question.key in pending, is_again=is_again)
 
     def _question(self, question: ShownQuestion, *, is_pending: bool, is_again: bool) -> None:
         mark = Mark.PENDING if is_pending else Mark.ASKED_AGAIN if is_again else Mark.ASKED
-        told = f"{Mark.PENDING}, {Mark.ASKED_AGAIN}" if is_pending and is_again else mark.value
+        status = f"{Mark.PENDING}, {Mark.ASKED_AGAIN}" if is_pending and is_again else mark.value
         if question.reason is not Reason.NEW:
-            told += f": {question.reason.value}"
-            told += f" ({' and '.join(question.changed)})" if question.changed else ""
-            told += f", was {quoted(question.former)}" if question.former is not None else ""
-            told += f", attempt {question.attempt}" if question.attempt > 1 else ""
+            status += f": {question.reason.value}"
+            status += f" ({' and '.join(question.changed)})" if question.changed else ""
+            status += f", was {quoted(question.former)}" if question.former is not None else ""
+            status += f", attempt {question.attempt}" if question.attempt > 1 else ""
         kind = "" if question.kind == "form" else f" ({question.kind})"
-        self._mark(mark, question.key, told + kind)
+        self._mark(mark, question.key, status + kind)
         for name in ("message", "url", "complaint"):
-            kept = getattr(question, name)
-            if kept is not None:
-                self._screen.line((f"{name} ", _DIM), _value(kept), indent=8)
+            recorded = getattr(question, name)
+            if recorded is not None:
+                self._screen.line((f"{name} ", _DIM), _value(recorded), indent=8)
 
     def _reused(self, keys: Iterable[str]) -> None:
         for key in keys:
             self._mark(Mark.REUSED, key, Mark.REUSED.value)
 
-    def _mark(self, mark: Mark, key: str, told: str) -> None:
+    def _mark(self, mark: Mark, key: str, status: str) -> None:
         style = MARK_STYLES[mark]
-        self._screen.line((f"{self._screen.symbol(mark)} ", style), (key, _HEAD), "  ", (told, style), indent=4)
+        self._screen.line((f"{self._screen.symbol(mark)} ", style), (key, _HEAD), "  ", (status, style), indent=4)
 
     def _answers(self, answers: Sequence[ReadAnswer], ignored: int) -> None:
         for answer in answers:
@@ -205,7 +203,9 @@ class _Shown:
             lost = ", as it was given to another wording" if answer.how == "lost" else ""
             self._screen.line("answer to ", (answer.key, _HEAD), ": ", (outcome + lost, style), data, indent=2)
         if ignored:
-            self._screen.line((f"{count_text(ignored, 'answer')} to what was not asked, ignored", _WARN), indent=2)
+            self._screen.line(
+                (f"{count_text(ignored, 'answer')} to questions that were not asked, ignored", _WARN), indent=2
+            )
 
     def _runs(self, nodes: Sequence[NodeRun], steps: Sequence[StepRun], bodies: int, *, uncovered: bool) -> None:
         slow = _slowest([*nodes, *steps])
@@ -214,18 +214,18 @@ class _Shown:
                 value = f" {_value(run.value)}" if isinstance(run, StepRun) and run.value is not None else ""
                 late: Part = ("  slowest", _WARN) if run is slow else ""
                 style = _BAD if run.how == "failed" else _DIM
-                told = f"  {run.how} in {duration_text(run.ms)}"
-                self._screen.line((f"{what} ", _DIM), run.key, (told, style), value, late, indent=2)
+                time_text = f"  {run.how} in {duration_text(run.ms)}"
+                self._screen.line((f"{what} ", _DIM), run.key, (time_text, style), value, late, indent=2)
         if bodies:
             self._screen.line((f"the body began{f' {times_text(bodies)}' if bodies > 1 else ''}", _DIM), indent=2)
         if uncovered:
             self._screen.line(("exactly_once does not cover it: the call had no token", _DIM), indent=2)
 
     def _token(self, token: TokenWritten) -> None:
-        told = [f"+ {part}" for part in token.added]
-        told += [f"- {part}" for part in token.dropped]
-        told += [f"~ {part}" for part in token.changed]
-        changes = f": {', '.join(told)}" if told else ", nothing in it changed"
+        parts = [f"+ {part}" for part in token.added]
+        parts += [f"- {part}" for part in token.dropped]
+        parts += [f"~ {part}" for part in token.changed]
+        changes = f": {', '.join(parts)}" if parts else ", nothing in it changed"
         self._screen.line((f"token of {size_text(token.bytes)}{changes}", _DIM), indent=4)
 
     def _end(self, line: EndedLine) -> None:
@@ -248,7 +248,7 @@ class _Shown:
         )
         self._screen.line(explain_rejection(line, self._call), indent=2)
 
-    def _state(self) -> None:
+    def _waiting(self) -> None:
         call = self._call
         if not call.pending:
             return
@@ -272,7 +272,7 @@ class _Shown:
 
 
 def _parts_of(lines: Iterable[HappenedLine]) -> list[list[HappenedLine]]:
-    """The lines of a serving, up to each round of questions, and those after the last."""
+    """Split the lines of a serving after each round of questions."""
     parts: list[list[HappenedLine]] = [[]]
     for line in lines:
         parts[-1].append(line)
@@ -282,42 +282,34 @@ def _parts_of(lines: Iterable[HappenedLine]) -> list[list[HappenedLine]]:
 
 
 def _slowest(runs: Sequence[NodeRun | StepRun]) -> NodeRun | StepRun | None:
-    """The run that took most of the time, where one did."""
-    if len(runs) < _SLOW:
+    """Return the run that took most of the time, if one did."""
+    if len(runs) < _SLOW_RATIO:
         return None
     slow = max(runs, key=lambda run: run.ms)
-    return slow if slow.ms > _SLOW * (sum(run.ms for run in runs) - slow.ms) and slow.ms >= 1 else None
+    return slow if slow.ms > _SLOW_RATIO * (sum(run.ms for run in runs) - slow.ms) and slow.ms >= 1 else None
 
 
-def _value(kept: Recorded) -> str:
-    return recorded_text(kept, longest=_LONGEST)
+def _value(recorded: Recorded) -> str:
+    return recorded_text(recorded, longest=_MAX_VALUE_CHARS)
 
 
-def _text_of(kept: Recorded) -> str:
-    return str(kept.value) if isinstance(kept, Revealed) else _value(kept)
-
-
-def _configure(parser: ArgumentParser) -> None:
-    add_call(parser)
-    add_json(parser)
-    add_files(parser)
+def _text_of(recorded: Recorded) -> str:
+    return str(recorded.value) if isinstance(recorded, Revealed) else _value(recorded)
 
 
 def _run(arguments: Namespace) -> int:
     call = find_call(load(arguments), arguments.call)
-    if arguments.json:
-        write_out(arguments, json_text(story(call)))
-    else:
-        show(call, Screen(), now=time.time())
+    present(arguments, lambda: story(call), lambda screen: show(call, screen, now=time.time()))
     return 0
 
 
-COMMAND = Command(
-    description=(
-        "Show one call: each leg with its instance, what ran and for how long, each round with its questions (asked, "
-        "asked again, reused, pending), the answers, what changed in the token, and how the call ended or what it "
-        "waits for."
-    ),
-    configure=_configure,
-    run=_run,
-)
+COMMANDS: Final = {
+    "show": view(
+        "Show one call: each leg with its instance, its runs and their times, each round with its questions (asked, "
+        "asked again, reused, pending), the answers, the changes of the token, and the end of the call or the answers "
+        "that it waits for.",
+        _run,
+        call=True,
+        json=True,
+    )
+}

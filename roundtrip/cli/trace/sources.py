@@ -1,18 +1,22 @@
-"""What the views of `roundtrip trace` read, and where they write."""
+"""Read transcripts for the views of `roundtrip trace`, and write the output of the views."""
 
 import gc
 import json
 import os
 import sys
-from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.parsing import add_call, add_files, add_json, add_output
 from roundtrip.trace.reading.calls import Traced, TracedCall, join
 from roundtrip.trace.reading.transcripts import NoTranscript, Reading, files_of, read_files, without_collection
 from roundtrip.trace.writing.names import TRACE_VARIABLE
+
+if TYPE_CHECKING:
+    from roundtrip.cli.trace.terminal import Screen
 
 __all__ = [
     "find_call",
@@ -20,17 +24,42 @@ __all__ = [
     "load",
     "load_files",
     "named_files",
-    "tell_losses",
+    "present",
+    "view",
     "warn",
+    "warn_of_losses",
     "write_out",
 ]
 
-_LISTED: Final = 10
-"""Calls that are offered where none, or more than one, was named."""
+_LAST: Final = "last"
+"""The name of the newest call."""
+
+_MAX_CANDIDATES: Final = 10
+"""Calls that are listed if none, or more than one, has the given name."""
+
+
+def view(
+    description: str,
+    run: Callable[[Namespace], int],
+    *,
+    call: bool = False,
+    options: Callable[[ArgumentParser], None] | None = None,
+    json: bool = False,
+    output: bool = False,
+) -> Command:
+    """Return the command of a view, which takes transcripts as its last arguments."""
+
+    def configure(parser: ArgumentParser) -> None:
+        wanted = ((add_call, call), (options, True), (add_json, json), (add_output, output), (add_files, True))
+        for add, is_wanted in wanted:
+            if add is not None and is_wanted:
+                add(parser)
+
+    return Command(description, configure, run)
 
 
 def named_files(arguments: Namespace) -> list[str]:
-    """The names of files and directories that were given, else the one that the environment gives.
+    """Return the files and directories that the user named, else the one that the environment names.
 
     Raises:
         CommandFailed: There are none.
@@ -42,13 +71,13 @@ def named_files(arguments: Namespace) -> list[str]:
     if not found:
         id = getattr(arguments, "call", None)
         if isinstance(id, str) and os.path.exists(id):
-            raise CommandFailed(f"{id!r} is a transcript, and a call must be named before it; write: {LAST} {id}")
+            raise CommandFailed(f"{id!r} is a transcript, and a call must be named before it; write: {_LAST} {id}")
         raise CommandFailed(f"name a transcript, or a directory of them, as the last argument, or set {TRACE_VARIABLE}")
     return [found]
 
 
 def load(arguments: Namespace) -> Traced:
-    """The calls of the transcripts that were named. What could not be read is told on standard error.
+    """Return the calls of the named transcripts; lines that cannot be read are reported on standard error.
 
     Raises:
         CommandFailed: There is nothing to read.
@@ -57,7 +86,7 @@ def load(arguments: Namespace) -> Traced:
 
 
 def load_files(names: Sequence[str | Path]) -> Traced:
-    """The calls of some transcripts, as `load`.
+    """Return the calls of some transcripts, as `load` does.
 
     Raises:
         CommandFailed: There is nothing to read.
@@ -66,46 +95,40 @@ def load_files(names: Sequence[str | Path]) -> Traced:
         with without_collection():
             reading = read_files(files_of(names))
             traced = join(reading.lines)
-            # They stay until the command ends, so the collector need not look at them again.
+            # The calls live until the command ends, so the collector need not examine them again.
             gc.freeze()
     except NoTranscript as error:
         raise CommandFailed(str(error)) from error
-    tell_losses(reading)
+    warn_of_losses(reading)
     return traced
 
 
-def tell_losses(reading: Reading) -> None:
-    """Say how many lines could not be read, if any."""
-    if reading.unreadable:
-        warn(f"{_lines(reading.unreadable)} not a transcript's, and left out")
-    if reading.newer:
-        warn(f"{_lines(reading.newer)} of a newer roundtrip, and left out; upgrade to read them")
-
-
-def _lines(number: int) -> str:
-    return f"{number} line is" if number == 1 else f"{number} lines are"
+def warn_of_losses(reading: Reading) -> None:
+    """Report how many lines could not be read, if any."""
+    for number, reason in (
+        (reading.unreadable, "not a transcript's, and left out"),
+        (reading.newer, "of a newer roundtrip, and left out; upgrade to read them"),
+    ):
+        if number:
+            warn(f"{number} line is {reason}" if number == 1 else f"{number} lines are {reason}")
 
 
 def warn(text: str) -> None:
-    """Say something that does not belong to what is asked for."""
+    """Print a warning on standard error."""
     print(f"roundtrip trace: {text}", file=sys.stderr)
 
 
-LAST: Final = "last"
-"""Names the newest call, for those who have just made it."""
-
-
 def find_call(traced: Traced, id: str) -> TracedCall:
-    """The call of a name, or of the beginning of one; `last` is the one that began last.
+    """Return the call with a name, or with a unique beginning of one; `last` is the call that began last.
 
     Raises:
-        CommandFailed: There is none, or more than one.
+        CommandFailed: No call fits, or more than one.
     """
     name = id.strip()
     exact = traced.calls.get(name)
     if exact is not None:
         return exact
-    if name == LAST and traced.calls:
+    if name == _LAST and traced.calls:
         return [*traced.calls.values()][-1]
     candidates = [call for call in traced.calls.values() if call.id.startswith(name)]
     if len(candidates) == 1:
@@ -113,28 +136,41 @@ def find_call(traced: Traced, id: str) -> TracedCall:
     if candidates:
         raise CommandFailed(f"{name!r} is the beginning of several calls: {_listed(candidates)}")
     if not traced.calls:
-        raise CommandFailed(f"there is no call {name!r}: these transcripts tell of no call at all")
+        raise CommandFailed(f"there is no call {name!r}: these transcripts have no call at all")
     raise CommandFailed(f"there is no call {name!r}; the last ones: {_listed([*traced.calls.values()][::-1])}")
 
 
 def _listed(calls: Sequence[TracedCall]) -> str:
-    shown = ", ".join(f"{call.id!r} ({call.tool!r})" for call in calls[:_LISTED])
-    more = len(calls) - _LISTED
+    shown = ", ".join(f"{call.id!r} ({call.tool!r})" for call in calls[:_MAX_CANDIDATES])
+    more = len(calls) - _MAX_CANDIDATES
     return f"{shown} and {more} more" if more > 0 else shown
 
 
 def json_text(value: Mapping[str, Any] | Sequence[Any], *, indent: int | None = 2) -> str:
-    """Some JSON that a terminal can be shown: in ASCII, with every control character escaped."""
+    """Return JSON that is safe on a terminal: ASCII, with every control character escaped."""
     return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
 
 
+def present(arguments: Namespace, data: Callable[[], Any], draw: "Callable[[Screen], None]") -> None:
+    """Print `data()` as JSON if the user asks for JSON, else draw."""
+    if arguments.json:
+        print(json_text(data()), flush=True)
+        return
+    # Imported here, as JSON needs no terminal.
+    from roundtrip.cli.trace.terminal import Screen
+
+    screen = Screen()
+    draw(screen)
+    screen.flush()
+
+
 def write_out(arguments: Namespace, text: str) -> None:
-    """Write what was asked for to the file that was named, else to standard output.
+    """Write a text to the file of `--output`, else to standard output.
 
     Raises:
         CommandFailed: The file cannot be written.
     """
-    path: Path | None = getattr(arguments, "output", None)
+    path: Path | None = arguments.output
     if path is None:
         print(text, flush=True)
         return
@@ -146,5 +182,5 @@ def write_out(arguments: Namespace, text: str) -> None:
 
 
 def _open_for_its_owner(path: str, flags: int) -> int:
-    # It may hold all that the transcript does, which others cannot read either.
+    # The file may hold everything in the transcript, which only its owner can read.
     return os.open(path, flags, 0o600)

@@ -1,4 +1,4 @@
-"""`roundtrip trace tail`: what happens now, one line for each event."""
+"""`roundtrip trace tail`: events as servers write them, one on a line."""
 
 import errno
 import os
@@ -13,10 +13,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, TextIO
 
-from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.parsing import add_files, add_json
-from roundtrip.cli.trace.filters import is_tool, read_reason
-from roundtrip.cli.trace.sources import json_text, named_files, tell_losses, warn
+from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.trace.listing import is_tool, read_reason
+from roundtrip.cli.trace.sources import json_text, named_files, view, warn, warn_of_losses
 from roundtrip.cli.trace.terminal import STATE_STYLES, Part, Screen
 from roundtrip.machine.facts import Reason
 from roundtrip.safe_text import build_text
@@ -24,35 +23,33 @@ from roundtrip.trace.explaining.wording import clock_text, count_text, duration_
 from roundtrip.trace.reading.following import Follower
 from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, BeganLine, EndedLine, Line, RejectedLine
 
-__all__ = ["COMMAND"]
+__all__ = ["COMMANDS"]
 
-_PAUSE: Final = 0.2
-"""Seconds between two looks at the files."""
-
-_REMEMBERED: Final = 100_000
-"""Calls whose tool is known; the lines of a call name it once a leg."""
+_POLL_SECONDS: Final = 0.2
+_MAX_KNOWN_CALLS: Final = 100_000
+"""Calls whose tool is remembered; the lines of a call name it once a leg."""
 
 
 class _Filter:
-    """Lets lines through, and knows what the call of a line is a call of."""
+    """Filter of lines that remembers the tool of each call."""
 
     def __init__(self, arguments: Namespace) -> None:
         self._call: str | None = arguments.call.strip() if arguments.call is not None else None
         self._tools: list[str] | None = arguments.tool
         self._reasons: list[str] | None = arguments.reason
-        self._known: OrderedDict[str, str] = OrderedDict()
+        self._tool_by_call: OrderedDict[str, str] = OrderedDict()
 
     def tool_of(self, line: Line) -> str | None:
         if isinstance(line, BeganLine | RejectedLine):
             return line.tool
-        return self._known.get(line.call)
+        return self._tool_by_call.get(line.call)
 
     def passes(self, line: Line) -> bool:
         if isinstance(line, BeganLine):
-            self._known[line.call] = line.tool
-            self._known.move_to_end(line.call)
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+            self._tool_by_call[line.call] = line.tool
+            self._tool_by_call.move_to_end(line.call)
+            if len(self._tool_by_call) > _MAX_KNOWN_CALLS:
+                self._tool_by_call.popitem(last=False)
         if self._call is not None and (line.call is None or not line.call.startswith(self._call)):
             return False
         return is_tool(self.tool_of(line), self._tools) and self._has_reason(line)
@@ -67,7 +64,7 @@ class _Filter:
         )
 
 
-def _configure(parser: ArgumentParser) -> None:
+def _options(parser: ArgumentParser) -> None:
     parser.add_argument("--call", metavar="ID", help="only this call; the beginning of its name is enough")
     parser.add_argument("--tool", action="append", metavar="NAME", help="only this tool; may have wildcards (*)")
     parser.add_argument(
@@ -75,7 +72,7 @@ def _configure(parser: ArgumentParser) -> None:
         action="append",
         type=read_reason,
         metavar="REASON",
-        help="only questions put, and tokens rejected, for this reason",
+        help="only questions asked, and tokens rejected, for this reason",
     )
     parser.add_argument(
         "--lines",
@@ -84,27 +81,29 @@ def _configure(parser: ArgumentParser) -> None:
         metavar="NUMBER",
         help="events of the past to begin with; default: %(default)s",
     )
-    add_json(parser)
-    add_files(parser)
 
 
 def _run(arguments: Namespace) -> int:
     names = named_files(arguments)
     _check(names)
     follower = Follower(names)
-    let = _Filter(arguments)
-    show = _shower(let, as_json=arguments.json)
+    filter = _Filter(arguments)
+    print_lines = _printer(filter, as_json=arguments.json)
     pause = _pause_for(sys.stdout)
-    past = sorted((line for line in follower.poll() if let.passes(line)), key=_when)
-    show(islice(past, max(0, len(past) - arguments.lines), None))
+
+    def poll() -> list[Line]:
+        return sorted((line for line in follower.poll() if filter.passes(line)), key=lambda line: line.at)
+
+    past = poll()
+    print_lines(islice(past, max(0, len(past) - arguments.lines), None))
     del past
-    tell_losses(follower.reading)
-    lost = follower.reading.unreadable + follower.reading.newer
+    warn_of_losses(follower.reading)
+    lost = follower.reading.lost
     while True:
         pause()
-        show(sorted((line for line in follower.poll() if let.passes(line)), key=_when))
-        if follower.reading.unreadable + follower.reading.newer > lost:
-            lost = follower.reading.unreadable + follower.reading.newer
+        print_lines(poll())
+        if follower.reading.lost > lost:
+            lost = follower.reading.lost
             warn("another line could not be read, and is left out")
 
 
@@ -117,24 +116,20 @@ def _check(names: Iterable[str]) -> None:
             raise CommandFailed(f"{name!r} is neither a file nor a directory, and cannot be followed")
 
 
-def _when(line: Line) -> float:
-    return line.at
-
-
-def _shower(let: _Filter, *, as_json: bool) -> Callable[[Iterable[Line]], None]:
+def _printer(filter: _Filter, *, as_json: bool) -> Callable[[Iterable[Line]], None]:
     if as_json:
 
-        def show_json(lines: Iterable[Line]) -> None:
+        def print_json(lines: Iterable[Line]) -> None:
             for line in lines:
                 print(json_text(line.model_dump(exclude_unset=True), indent=None))
             sys.stdout.flush()
 
-        return show_json
+        return print_json
     screen = Screen()
 
-    def show(lines: Iterable[Line]) -> None:
+    def print_lines(lines: Iterable[Line]) -> None:
         for line in lines:
-            tool = let.tool_of(line)
+            tool = filter.tool_of(line)
             screen.line(
                 (clock_text(line.at, precise=True)[11:], "dim"),
                 (f"  {line.instance}", "dim"),
@@ -143,7 +138,7 @@ def _shower(let: _Filter, *, as_json: bool) -> Callable[[Iterable[Line]], None]:
             )
         screen.flush()
 
-    return show
+    return print_lines
 
 
 def _event(line: Line) -> list[Part]:
@@ -153,12 +148,12 @@ def _event(line: Line) -> list[Part]:
             build = f" by another build ({build_text(line.build)}, after {build_text(line.previous_build)})"
         return [f"leg {line.leg} began", (f", {line.era} era{build}", "dim")]
     if isinstance(line, AskedLine):
-        told: list[Part] = ["asked "]
+        parts: list[Part] = ["asked "]
         for place, question in enumerate(line.questions):
             is_new = question.reason is Reason.NEW
-            told += [", " if place else "", question.key, (f" ({question.reason.value})", "" if is_new else "yellow")]
+            parts += [", " if place else "", question.key, (f" ({question.reason.value})", "" if is_new else "yellow")]
         size = f", token of {size_text(line.token.bytes)}" if line.token is not None else ""
-        return [*told, (f", round {line.round} in leg {line.leg}{size}", "dim")]
+        return [*parts, (f", round {line.round} in leg {line.leg}{size}", "dim")]
     if isinstance(line, AnsweredLine) and not line.keys:
         return ["gave the question up", (f" after {duration_text(line.waited)}", "dim")]
     if isinstance(line, AnsweredLine):
@@ -173,12 +168,12 @@ def _event(line: Line) -> list[Part]:
 
 def _number(text: str) -> int:
     if not text.isdecimal():
-        raise ArgumentTypeError(f"{text!r} is no number of events")
+        raise ArgumentTypeError(f"{text!r} is not a number of events")
     return int(text)
 
 
 def _pause_for(stream: TextIO) -> Callable[[], None]:
-    """Waits a moment, and notices when nobody reads any more, though there is nothing to write."""
+    """Return a function that waits for a moment, and raises if the reader of the stream is gone."""
     try:
         fd = stream.fileno()
     except (OSError, ValueError):
@@ -189,7 +184,7 @@ def _pause_for(stream: TextIO) -> Callable[[], None]:
     watched.register(fd, 0)
 
     def pause() -> None:
-        ready = watched.poll(_PAUSE * 1000)
+        ready = watched.poll(_POLL_SECONDS * 1000)
         if any(event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) for _, event in ready):
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
@@ -197,14 +192,15 @@ def _pause_for(stream: TextIO) -> Callable[[], None]:
 
 
 def _sleep() -> None:
-    time.sleep(_PAUSE)
+    time.sleep(_POLL_SECONDS)
 
 
-COMMAND = Command(
-    description=(
-        "Print each event as servers write it, of all files and directories that are named, through their rotation, "
-        "and of files that appear later. It ends when it is interrupted (exit code 130), or when nobody reads on."
-    ),
-    configure=_configure,
-    run=_run,
-)
+COMMANDS: Final = {
+    "tail": view(
+        "Print each event as servers write it, of all named files and directories, through their rotation, and of "
+        "files that appear later. It ends on an interrupt (exit code 130), or when its output is closed.",
+        _run,
+        options=_options,
+        json=True,
+    )
+}

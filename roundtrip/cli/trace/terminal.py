@@ -1,6 +1,6 @@
-"""How the views look: drawn on a terminal, plain columns and lines everywhere else.
+"""Draw views on a terminal, and as plain columns and lines everywhere else.
 
-Recorded text is hostile: every string passes `printable` here, and none is ever read as markup.
+Recorded text is hostile: every string passes `printable` here, and none is parsed as markup.
 """
 
 import shutil
@@ -22,7 +22,7 @@ from roundtrip.trace.reading.calls import Mark
 __all__ = ["MARK_STYLES", "STATE_STYLES", "Column", "Part", "Screen"]
 
 Part = str | tuple[str, str]
-"""Some text, perhaps with a style."""
+"""A text, or a text with its style."""
 
 MARK_STYLES: Final = {
     Mark.ASKED: "cyan",
@@ -42,37 +42,37 @@ _SYMBOLS: Final = {Mark.ASKED: "●", Mark.ASKED_AGAIN: "↻", Mark.REUSED: "✓
 _ASCII: Final = {Mark.ASKED: "*", Mark.ASKED_AGAIN: "!", Mark.REUSED: "=", Mark.PENDING: "?"}
 _DRAWN: Final = "".join(_SYMBOLS.values()) + "→·…─"
 
-_GAP: Final = 2
-_NARROWEST: Final = 20
-_TALL: Final = 1000
-"""More rows are not drawn, which takes long, as nobody looks at them one by one."""
+_COLUMN_GAP_CHARS: Final = 2
+_MIN_WIDTH_CHARS: Final = 20
+_MAX_DRAWN_ROWS: Final = 1000
+"""Longer tables are printed plain, as drawing takes long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. Where the terminal is too narrow, those with the highest `drop` go first; 0 always stays."""
+    """Column of a table. On a narrow terminal, columns with the highest `drop` go first; 0 always stays."""
 
     title: str
     right: bool = False
     drop: int = 0
     folds: bool = False
-    """Whether a text that is too long goes on in the line below."""
+    """True if a long text goes on in the line below."""
 
 
 class Screen:
-    """Where a view is shown."""
+    """Output of a view."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out: TextIO = out if out is not None else sys.stdout
         wrapper: object = self._out
         if isinstance(wrapper, TextIOWrapper):
-            # What an encoding lacks is spelled out, as `printable` does it, and no reason to fail.
+            # Characters that the encoding lacks are escaped, as `printable` does, so that they cannot fail.
             cast("TextIOWrapper[Any]", wrapper).reconfigure(errors="backslashreplace")
         self.ascii = not _can_encode(self._out.encoding, _DRAWN)
         self._console = (
             Console(
                 file=self._out,
-                width=max(_NARROWEST, shutil.get_terminal_size().columns),
+                width=max(_MIN_WIDTH_CHARS, shutil.get_terminal_size().columns),
                 highlight=False,
                 markup=False,
                 emoji=False,
@@ -82,11 +82,11 @@ class Screen:
         )
 
     def symbol(self, mark: Mark) -> str:
-        """What marks a question, with colours and without."""
+        """Return the symbol that marks a question."""
         return (_ASCII if self.ascii else _SYMBOLS)[mark]
 
     def line(self, *parts: Part, indent: int = 0) -> None:
-        """Show one line; where it is too long for a terminal it goes on below, as deep as it began."""
+        """Print one line; on a terminal a long line goes on below with the same indent."""
         text = Text()
         for part in parts:
             words, style = (part, "") if isinstance(part, str) else part
@@ -97,11 +97,11 @@ class Screen:
             self._console.print(Padding(text, (0, 0, 0, indent)) if indent else text)
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Part]]) -> None:
-        """Show rows under the titles of their columns."""
+        """Print rows under the titles of their columns."""
         cells = [[self._safe(cell if isinstance(cell, str) else cell[0]) for cell in row] for row in rows]
         titles = [column.title for column in columns]
         widths = [max(map(cell_len, column)) for column in zip(titles, *cells, strict=True)]
-        if self._console is None or len(rows) > _TALL:
+        if self._console is None or len(rows) > _MAX_DRAWN_ROWS:
             self._plain_table(columns, [titles, *cells], widths)
             return
         styles = [["" if isinstance(cell, str) else cell[1] for cell in row] for row in rows]
@@ -109,11 +109,11 @@ class Screen:
         self._drawn_table(self._console, columns, texts, widths)
 
     def gap(self) -> None:
-        """Show an empty line."""
+        """Print an empty line."""
         self.line("")
 
     def flush(self) -> None:
-        """Have everything shown now."""
+        """Write out everything that is buffered."""
         self._out.flush()
 
     def _safe(self, words: str) -> str:
@@ -134,18 +134,21 @@ class Screen:
             for cell, (right, width) in zip(cells, places, strict=True):
                 space = " " * (width - cell_len(cell))
                 padded.append(space + cell if right else cell + space)
-            lines.append((" " * _GAP).join(padded).rstrip())
+            lines.append((" " * _COLUMN_GAP_CHARS).join(padded).rstrip())
         self._print("\n".join(lines))
 
     def _drawn_table(
         self, console: Console, columns: Sequence[Column], rows: Sequence[Sequence[Text]], widths: Sequence[int]
     ) -> None:
+        def table_width(places: Sequence[int]) -> int:
+            return sum(widths[place] + _COLUMN_GAP_CHARS for place in places) - _COLUMN_GAP_CHARS
+
         kept = list(range(len(columns)))
         for place in sorted(kept, key=lambda place: -columns[place].drop):
-            if not columns[place].drop or sum(widths[kept_one] + _GAP for kept_one in kept) - _GAP <= console.width:
+            if not columns[place].drop or table_width(kept) <= console.width:
                 break
             kept.remove(place)
-        table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+        table = Table(box=None, pad_edge=False, padding=(0, _COLUMN_GAP_CHARS, 0, 0), header_style="bold")
         for place in kept:
             column = columns[place]
             table.add_column(

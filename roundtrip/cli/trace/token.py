@@ -1,4 +1,4 @@
-"""`roundtrip trace token`: what one token says."""
+"""`roundtrip trace token`: the content of one token."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from typing import Final
 
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.parsing import add_json
-from roundtrip.cli.trace.sources import json_text
+from roundtrip.cli.trace.sources import present
 from roundtrip.cli.trace.terminal import Part, Screen
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import OUTCOMES, Journal
@@ -20,13 +20,13 @@ from roundtrip.safe_text import build_text
 from roundtrip.tokens.binding import Claims
 from roundtrip.tokens.token import MAX_TOKEN_BYTES
 from roundtrip.trace.explaining.wording import duration_text, size_text
-from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, TokenView, foreign_kind, told, view_token
+from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, TokenView, foreign_kind, token_data, view_token
 
-__all__ = ["COMMAND", "configure", "run"]
+__all__ = ["COMMANDS", "configure", "run"]
 
-_VARIABLE: Final = "ROUNDTRIP_KEYS"
+_KEYS_VARIABLE: Final = "ROUNDTRIP_KEYS"
 _MAX_KEYS_BYTES: Final = 64 * 1024
-_WIDTH: Final = 11
+_LABEL_CHARS: Final = 11
 _TOKENLIKE: Final = re.compile(r"(?:r[1-9][a-z]|v1|rt1)[A-Za-z0-9_-]{0,4}\.[A-Za-z0-9_-]{16}")
 _SIGNATURES: Final = {
     SignatureCheck.UNCHECKED: "bold yellow",
@@ -35,42 +35,41 @@ _SIGNATURES: Final = {
 }
 _SEALED: Final = {
     Sealed.NONE: "nothing",
-    Sealed.CLOSED: "something, which opens only where the signature is valid",
-    Sealed.OPENED: "something, which the keys opened:",
-    Sealed.BROKEN: "something, which the keys do not open",
+    Sealed.CLOSED: "a part that opens only if the signature is valid",
+    Sealed.OPENED: "a part that the keys opened:",
+    Sealed.BROKEN: "a part that the keys do not open",
 }
 
 
 class TokenUnreadable(CommandFailed):
-    """The token is none, or no server would take it."""
+    """The text is not a token, or no server would accept it."""
 
     exit_code = 1
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Take a place to read a token from, and one to read keys from."""
+    """Take the file of the token, and that of the keys."""
     parser.add_argument("token", metavar="FILE", help="a file that holds the token, or - for standard input")
     parser.add_argument(
-        "--keys-file", metavar="FILE", help=f"the server's keys, one on a line, newest first (else from ${_VARIABLE})"
+        "--keys-file",
+        metavar="FILE",
+        help=f"the server's keys, one on a line, newest first (else from ${_KEYS_VARIABLE})",
     )
     add_json(parser)
 
 
 def run(namespace: Namespace) -> int:
-    """Show the token, and give 1 if it does not verify with the keys that there are."""
+    """Show the token, and return 1 if it does not verify with the given keys."""
     token = _read_token(namespace.token)
     keys = _read_keys(namespace.keys_file)
     try:
         view = view_token(token, keys)
     except TokenRejected as error:
-        raise TokenUnreadable(_rejection(token, error)) from error
+        raise TokenUnreadable(_reason_unreadable(token, error)) from error
     except ValueError as error:
         raise CommandFailed(f"the keys are not usable: {error}") from error
     try:
-        if namespace.json:
-            print(json_text(told(view)), flush=True)
-        else:
-            _show(view, Screen())
+        present(namespace, lambda: token_data(view), lambda screen: _show(view, screen))
     except RecursionError:
         raise TokenUnreadable("what the token holds is nested too deeply to be shown") from None
     return 1 if view.reason is not None and keys else 0
@@ -83,7 +82,7 @@ def _read_token(source: str) -> str:
             "user of the machine can see it in the list of processes. Copy it and pipe it from the clipboard "
             "(`xclip -o | roundtrip trace token -`, `pbpaste | …`), or save it and name the file"
         )
-    # Some room for the line end, or whatever else surrounds it.
+    # Leave room for white space around the token.
     raw = _read(source, limit=MAX_TOKEN_BYTES + 1024, what="token").strip()
     if not raw:
         raise CommandFailed("there is no token: " + ("standard input" if source == "-" else "the file") + " is empty")
@@ -95,7 +94,7 @@ def _read_keys(file: str | None) -> list[bytes]:
         raw = _read(file, limit=_MAX_KEYS_BYTES, what="keys")
         keys = raw.splitlines()
     else:
-        raw = os.fsencode(os.environ.get(_VARIABLE, ""))
+        raw = os.fsencode(os.environ.get(_KEYS_VARIABLE, ""))
         keys = raw.replace(b",", b"\n").splitlines()
     stripped = [key.strip() for key in keys if key.strip()]
     if file is not None and not stripped:
@@ -112,18 +111,18 @@ def _read(source: str, *, limit: int, what: str) -> bytes:
                 raw = file.read(limit + 1)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        # The name may be something secret that landed in the wrong place, so it is not repeated.
+        # The name may be a secret given in the wrong place, so the message does not repeat it.
         raise CommandFailed(f"cannot read the file with the {what}: {why}") from error
     if len(raw) > limit:
-        raise CommandFailed(f"the {what}: more than {size_text(limit)}, which is more than there can be")
+        raise CommandFailed(f"the file with the {what} must have at most {size_text(limit)}")
     return raw
 
 
-def _rejection(token: str, error: TokenRejected) -> str:
+def _reason_unreadable(token: str, error: TokenRejected) -> str:
     foreign = foreign_kind(token)
     if foreign is not None:
         return f"this is not a roundtrip token, but {foreign}; only its server can read it"
-    return f"this is not a token that a server would look at ({error.reason.value}); copy it whole, and only it"
+    return f"this is not a token that a server would accept ({error.reason.value}); copy all of it, and nothing else"
 
 
 def _show(view: TokenView, screen: Screen) -> None:
@@ -140,22 +139,21 @@ def _show(view: TokenView, screen: Screen) -> None:
         _show_journal(view.journal, screen)
         _show_sealed(view.journal, view.sealed, screen)
     elif view.claims is not None:
-        _line(screen, "call", "what the token holds is no journal that this version can read")
-    screen.flush()
+        _line(screen, "call", "the token has no journal that this version can read")
 
 
 def _signature(view: TokenView) -> str:
     if view.signature is SignatureCheck.VALID:
         return f"valid, by key {view.key} of {view.keys} (1 is the newest)"
     if view.signature is SignatureCheck.INVALID:
-        return "not valid: whoever held the token may have written what follows"
-    return f"not checked, as there are no keys (${_VARIABLE} or --keys-file): anybody may have written what follows"
+        return "not valid: a holder of the token may have written what follows"
+    return f"not checked, as there are no keys (${_KEYS_VARIABLE} or --keys-file): anyone may have written what follows"
 
 
 def _unread(view: TokenView) -> str:
     if view.kind == "encrypted":
         return "The whole token is encrypted; only the keys it was made with open it."
-    return "The token holds something else than what a call remembers."
+    return "The content of the token is not the journal of a call."
 
 
 def _show_claims(claims: Claims, screen: Screen) -> None:
@@ -163,7 +161,7 @@ def _show_claims(claims: Claims, screen: Screen) -> None:
     _line(screen, "target", f"digest {claims.target.hex()}")
     _line(screen, "arguments", f"digest {claims.arguments.hex()}")
     _line(screen, "audience", f"digest {claims.audience.hex()}")
-    _line(screen, "principal", f"digest {claims.principal.hex()}" if claims.principal else "nobody")
+    _line(screen, "principal", f"digest {claims.principal.hex()}" if claims.principal else "none")
 
 
 def _show_journal(journal: Journal, screen: Screen) -> None:
@@ -194,17 +192,17 @@ def _show_sealed(journal: Journal, sealed: Sealed, screen: Screen) -> None:
     if sealed is not Sealed.OPENED:
         return
     _line(screen, "computed", "" if journal.computed else "none")
-    for key, kept in journal.computed.items():
-        screen.line(key, f": {_compact(kept.value)}", indent=2)
+    for key, computed in journal.computed.items():
+        screen.line(key, f": {_compact(computed.value)}", indent=2)
     authored = journal.authored
     _line(
         screen, "author's", "no request_state" if authored is None else f"request_state of {len(authored)} characters"
     )
 
 
-def _line(screen: Screen, label: str, said: Part) -> None:
-    if said:
-        screen.line((f"{label:<{_WIDTH}}", "dim"), said)
+def _line(screen: Screen, label: str, text: Part) -> None:
+    if text:
+        screen.line((f"{label:<{_LABEL_CHARS}}", "dim"), text)
     else:
         screen.line((label, "dim"))
 
@@ -213,7 +211,7 @@ def _when(at: float) -> str:
     try:
         moment = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
-        return f"{at} (no time)"
+        return f"{at} (not a time)"
     away = at - time.time()
     distance = duration_text(abs(away) * 1000)
     return f"{moment} (in {distance})" if away > 0 else f"{moment} ({distance} ago)"
@@ -223,14 +221,13 @@ def _compact(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
 
 
-COMMAND: Final = Command(
-    description=(
-        "Show one token: who signed it, when it expires, which call it belongs to, what was answered and what is out. "
-        "The signed part is read without a key; with the server's keys the signature is checked and the sealed part "
-        f"opened. The keys come from ${_VARIABLE} (newest first, separated by commas or lines) or from --keys-file. "
-        "The exit code is 0 for a token that was read, 1 for one that is none or does not verify with these keys, "
-        "2 for wrong usage."
-    ),
-    configure=configure,
-    run=run,
-)
+COMMANDS: Final = {
+    "token": Command(
+        "Show one token: its signature, its deadline, its call, the answers and the open questions. The signed part is "
+        "readable without a key; the server's keys verify the signature and open the sealed part. The keys come from "
+        f"${_KEYS_VARIABLE} (newest first, separated by commas or lines) or from --keys-file. The exit code is 0 for a "
+        "token that was read, 1 for a text that is not a token or does not verify with these keys, 2 for wrong usage.",
+        configure,
+        run,
+    )
+}

@@ -188,7 +188,7 @@ def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
 def explain_question(call: TracedCall, round_: Round, question: ShownQuestion) -> str:
     """Why a question of a round was put."""
     advice = QUESTIONS[question.reason]
-    is_again = call.is_put_again(round_, question)
+    is_again = call.is_asked_again(round_, question)
     if question.reason is Reason.NEW and not is_again:
         return f"Question {quoted(question.key)} was put in round {round_.number}, as {advice.cause}."
     cause, cure = _EXACTLY[question.reason](call, round_, question, advice)
@@ -264,7 +264,7 @@ def _questions(call: TracedCall) -> Iterator[Explanation]:
                 question.key,
                 question.reason,
                 explain_question(call, round_, question),
-                is_plain=question.reason is Reason.NEW and not call.is_put_again(round_, question),
+                is_plain=question.reason is Reason.NEW and not call.is_asked_again(round_, question),
             )
 
 

@@ -279,7 +279,7 @@ class TracedCall:
                     return earlier, other
         return None
 
-    def is_put_again(self, round_: Round, question: ShownQuestion) -> bool:
+    def is_asked_again(self, round_: Round, question: ShownQuestion) -> bool:
         """Whether a question of a round was put before; most reasons say so, whatever else is recorded."""
         return question.reason not in _MAYBE_FIRST or self.shown_before(round_, question) is not None
 
@@ -295,7 +295,7 @@ class TracedCall:
 
         for place, round_ in enumerate(self.rounds):
             for question in round_.asked.questions:
-                again = self.is_put_again(round_, question)
+                again = self.is_asked_again(round_, question)
                 row(question.key)[place] = Mark.ASKED_AGAIN if again else Mark.ASKED
             for key in round_.asked.reused:
                 row(key)[place] = Mark.REUSED

@@ -16,7 +16,7 @@ from roundtrip.machine.pins import MARKS_BYTES
 from roundtrip.tokens.binding import Claims, read_claims
 from roundtrip.tokens.token import JournalCodec, KeyRing, Sealer, TokenCodec, read_unverified
 
-__all__ = ["Sealed", "SignatureCheck", "TokenView", "foreign_kind", "told", "view_token"]
+__all__ = ["Sealed", "SignatureCheck", "TokenView", "foreign_kind", "token_data", "view_token"]
 
 _KINDS: Final = {"s": "signed", "e": "encrypted"}
 
@@ -110,7 +110,7 @@ def view_token(token: str, keys: Sequence[bytes] = ()) -> TokenView:
     )
 
 
-def told(view: TokenView) -> dict[str, Any]:
+def token_data(view: TokenView) -> dict[str, Any]:
     """The view in values that have a JSON form."""
     return {
         "kind": view.kind,
@@ -119,9 +119,9 @@ def told(view: TokenView) -> dict[str, Any]:
         "signature": view.signature,
         "reason": view.reason,
         "key": view.key,
-        "claims": _told_claims(view.claims) if view.claims is not None else None,
-        "journal": _told_journal(view.journal) if view.journal is not None else None,
-        "sealed": _told_sealed(view),
+        "claims": _claims_data(view.claims) if view.claims is not None else None,
+        "journal": _journal_data(view.journal) if view.journal is not None else None,
+        "sealed": _sealed_data(view),
     }
 
 
@@ -159,7 +159,7 @@ def _journal(packed: bytes, ring: KeyRing | None) -> tuple[Journal | None, Seale
     return opened, Sealed.OPENED, None
 
 
-def _told_claims(claims: Claims) -> dict[str, Any]:
+def _claims_data(claims: Claims) -> dict[str, Any]:
     return {
         "method": claims.method,
         "target": claims.target.hex(),
@@ -169,7 +169,7 @@ def _told_claims(claims: Claims) -> dict[str, Any]:
     }
 
 
-def _told_journal(journal: Journal) -> dict[str, Any]:
+def _journal_data(journal: Journal) -> dict[str, Any]:
     return {
         "call": journal.call_id,
         "leg": journal.leg,
@@ -203,7 +203,7 @@ def _pins(pinned: Entry | Asked) -> dict[str, str]:
     }
 
 
-def _told_sealed(view: TokenView) -> dict[str, Any]:
+def _sealed_data(view: TokenView) -> dict[str, Any]:
     journal = view.journal if view.sealed in (Sealed.OPENED, Sealed.NONE) else None
     return {
         "state": view.sealed,

@@ -45,6 +45,11 @@ class Reading:
     newer: int = 0
     """Lines of a later format."""
 
+    @property
+    def lost(self) -> int:
+        """Return the number of lines that could not be read."""
+        return self.unreadable + self.newer
+
 
 def files_of(names: Sequence[str | Path]) -> list[Path]:
     """The files that some names stand for, each with those that were rotated out of it, oldest first.

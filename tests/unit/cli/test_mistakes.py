@@ -37,6 +37,7 @@ def test_optional_files_are_not_reported_missing(capsys: pytest.CaptureFixture[s
     [
         (("serv",), "serve"),
         (("trace", "lst"), "ls"),
+        (("trace", "page"), "export --html"),
         (("keys", "nwe"), "new"),
         (("--versoin",), "--version"),
         (("serve", "shop.py:server", "--wrokers", "2"), "--workers"),

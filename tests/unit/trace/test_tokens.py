@@ -16,7 +16,7 @@ from roundtrip.machine.journal import Action, Computed, to_text
 from roundtrip.testing import LegByLeg
 from roundtrip.tokens.binding import audience_digest, principal_claim
 from roundtrip.tokens.token import KeyRing
-from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, foreign_kind, told, view_token
+from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, foreign_kind, token_data, view_token
 from specs.tokens import Vector, read_vectors
 from tests.unit.secrets import BORN, NEW, OLD, OTHER, claims, codec, journal, journals, payload
 
@@ -55,8 +55,8 @@ def test_signed_part_is_readable_and_marked_unchecked() -> None:
 def test_sealed_part_stays_sealed_without_a_key() -> None:
     view = view_token(token_of(NEW))
     assert view.sealed is Sealed.CLOSED
-    assert SECRET not in json.dumps(told(view))
-    assert told(view)["sealed"] == {"state": "sealed", "computed": None, "author_state": None}
+    assert SECRET not in json.dumps(token_data(view))
+    assert token_data(view)["sealed"] == {"state": "sealed", "computed": None, "author_state": None}
 
 
 def test_nothing_of_an_encrypted_token_is_read_without_a_key() -> None:
@@ -82,12 +82,12 @@ def test_with_its_key_a_token_is_verified_and_opened(encrypt: bool) -> None:
     view = view_token(token_of(OLD, encrypt=encrypt), [NEW, OLD])
     assert (view.signature, view.reason, view.key, view.keys) == (SignatureCheck.VALID, None, 2, 2)
     assert view.sealed is Sealed.OPENED
-    assert told(view)["sealed"] == {"state": "opened", "computed": {"quote": SECRET}, "author_state": False}
+    assert token_data(view)["sealed"] == {"state": "opened", "computed": {"quote": SECRET}, "author_state": False}
 
 
 def test_authored_state_is_reported_but_not_shown() -> None:
     token = codec().seal(payload(journal(authored=SECRET)))
-    told_of_it = told(view_token(token, [NEW]))
+    told_of_it = token_data(view_token(token, [NEW]))
     assert told_of_it["sealed"] == {"state": "opened", "computed": {}, "author_state": True}
     assert SECRET not in json.dumps(told_of_it)
 
@@ -117,9 +117,9 @@ def test_every_frozen_token_can_be_viewed(vector: Vector) -> None:
     keys = [bytes.fromhex(key) for key in vector.keys]
     view = view_token(vector.token, keys)
     assert view.signature is SignatureCheck.VALID
-    assert json.dumps(told(view))
+    assert json.dumps(token_data(view))
     assert view.journal == vector.journal
-    assert told(view)["journal"]["call"] == vector.journal.call_id
+    assert token_data(view)["journal"]["call"] == vector.journal.call_id
 
 
 # What is no token, or a hostile one.
@@ -163,7 +163,7 @@ def test_a_token_that_inflates_hugely_is_not_inflated() -> None:
 def test_hostile_content_is_shown_partially_without_other_errors(body: bytes) -> None:
     view = view_token(f"r3sAAAA.{to_text(body)}.{'A' * 22}")
     assert view.journal is None
-    assert json.dumps(told(view), allow_nan=False)
+    assert json.dumps(token_data(view), allow_nan=False)
     signed = view_token(codec().seal(body), [NEW])
     assert (signed.signature, signed.reason) == (SignatureCheck.VALID, RejectionReason.FORMAT)
 
@@ -216,7 +216,7 @@ def test_token_of_a_real_call_is_shown_fully() -> None:
         )
 
     asyncio.run(two_legs())
-    found = told(view_token(hopper.token, [NEW]))
+    found = token_data(view_token(hopper.token, [NEW]))
     assert found["signature"] == "valid"
     assert bytes.fromhex(found["claims"]["audience"]) == audience_digest("shop")
     assert round(found["journal"]["deadline"] - found["journal"]["written"], 2) == 600

@@ -29,7 +29,7 @@ def test_a_plain_call_has_nothing_to_explain(tmp_path: Path, capsys: pytest.Capt
     path = str(write(tmp_path / "calls.jsonl", [began(), asked(), began(2, leg=2, round=1), ended(leg=2, round=1)]))
     assert main(["trace", "explain", "call-1", path]) == 0
     assert capsys.readouterr().out == (
-        "Nothing to explain: every question was put once, no token was rejected, and no leg failed.\n"
+        "Nothing to explain: every question was asked once, no token was rejected, and no leg failed.\n"
     )
     assert main(["trace", "explain", "call-1", path, "--all"]) == 0
     assert "Question 'format' was put in round 1" in capsys.readouterr().out

@@ -86,9 +86,9 @@ def test_since_takes_an_age(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("filters", "message"),
     [
-        (["--since", "soon"], "'soon' is no time; write an age (30s, 10m, 2h, 3d) or a date"),
-        (["--since", "9" * 400 + "d"], "is no time; write an age"),
-        (["--rounds", "many"], "'many' is no number of rounds; write 2, '>2'"),
+        (["--since", "soon"], "'soon' is not a time; write an age (30s, 10m, 2h, 3d) or a date"),
+        (["--since", "9" * 400 + "d"], "is not a time; write an age"),
+        (["--rounds", "many"], "'many' is not a number of rounds; write 2, '>2'"),
         (["--reason", "bored"], "there is no reason 'bored'; reasons: new, missing"),
         (["--outcome", "won"], "there is no outcome 'won'; outcomes: accepted"),
         (["--state", "won"], "invalid choice: 'won'"),

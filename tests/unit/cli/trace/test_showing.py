@@ -64,7 +64,7 @@ def test_round_without_questions_is_attributed_to_no_asker() -> None:
 def test_begun_leg_without_an_end_is_reported() -> None:
     text = shown(began(), asked(), began(10, leg=2, round=1, instance="b"))
     assert "\nafter round 1 · leg 2 on b · " in text
-    assert "nothing more is known of it: it still runs, or its instance ended" in text
+    assert "nothing more is recorded: it still runs, or its instance ended" in text
     assert "waits for" not in text
 
 
@@ -131,7 +131,7 @@ def test_ambiguous_or_unknown_call_id_lists_candidates(tmp_path: Path, capsys: p
         printed = capsys.readouterr()
         assert message in printed.out + printed.err
     assert main(["trace", "show", "x", str(write(tmp_path / "empty.jsonl", []))]) == 2
-    assert "tell of no call at all" in capsys.readouterr().err
+    assert "have no call at all" in capsys.readouterr().err
 
 
 def test_hostile_text_is_spelled_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

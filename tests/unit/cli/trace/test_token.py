@@ -63,12 +63,12 @@ def test_a_token_is_read_from_standard_input_without_keys(
         "method     tools/call",
         f"target     digest {claims()[1:5].hex()}",
         f"audience   digest {claims(audience='shop')[-4:].hex()}",
-        "principal  nobody",
+        "principal  none",
         "call       call-1",
         "leg        2, round 2",
         '  question_0: accepted {"text": "aaaaaaaaaa"}',
         "  confirm (invalid answers: 1, answers lost to rewording: 0)",
-        "sealed     something, which opens only where the signature is valid",
+        "sealed     a part that opens only if the signature is valid",
     ):
         assert said in shown
     assert SECRET not in shown
@@ -127,7 +127,7 @@ def test_unverified_token_shows_its_reason_and_exits_with_one(
         assert json.loads(shown)["reason"] == reason
     else:
         assert f"rejected   {reason}" in shown
-        assert "signature  not valid: whoever held the token may have written what follows" in shown
+        assert "signature  not valid: a holder of the token may have written what follows" in shown
         assert "call       call-1" in shown
 
 
@@ -177,7 +177,7 @@ def test_missing_empty_and_unusable_keys_are_errors(tmp_path: Path, monkeypatch:
         (b"let me in", "(malformed)", 1),
         (b"\xff\xfe", "(malformed)", 1),
         (b"r3sAAAA." + b"A" * 66_000 + b"." + b"A" * 22, "(oversized)", 1),
-        (b"A" * 100_000, "more than 65.0 KiB", 2),
+        (b"A" * 100_000, "at most 65.0 KiB", 2),
         (b"r3sAAAA.A." + b"A" * 22, "(unknown format)", 1),
         (
             AESGCMRequestStateCodec([NEW]).seal(b"state").encode(),
@@ -241,7 +241,7 @@ def test_state_that_is_no_journal_is_reported(
     give(monkeypatch, codec().seal(claims() + b"[2]"))
     assert trace("-") == 0
     shown = capsys.readouterr().out
-    assert "call       what the token holds is no journal that this version can read" in shown
+    assert "call       the token has no journal that this version can read" in shown
     assert "sealed" not in shown
 
 

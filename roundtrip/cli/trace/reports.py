@@ -1,0 +1,132 @@
+"""`roundtrip trace explain` and `diff`: reasons for the course of a call, and differences between two calls."""
+
+import dataclasses
+import time
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any, Final
+
+from roundtrip.cli.trace.sources import find_call, load, load_files, present, view
+from roundtrip.cli.trace.terminal import STATE_STYLES, Screen
+from roundtrip.trace.explaining.comparing import Difference, compare
+from roundtrip.trace.explaining.explanations import ExplainedSubject, Explanation, explain
+from roundtrip.trace.explaining.stories import summary
+from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text
+from roundtrip.trace.reading.calls import TracedCall
+
+__all__ = ["COMMANDS"]
+
+_STYLES: Final = {
+    ExplainedSubject.QUESTION: "yellow",
+    ExplainedSubject.REJECTION: "bold red",
+    ExplainedSubject.REPLAY: "yellow",
+    ExplainedSubject.FAILURE: "bold red",
+}
+
+
+def _explain_options(parser: ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="also the questions that were asked for the first time")
+
+
+def _explain(arguments: Namespace) -> int:
+    explanations = explain(find_call(load(arguments), arguments.call), now=time.time())
+    shown = [explanation for explanation in explanations if arguments.all or not explanation.is_plain]
+
+    def draw(screen: Screen) -> None:
+        for one in shown:
+            title = one.reason.value if one.reason is not None else one.error or one.subject.value
+            style = "cyan" if one.is_plain else _STYLES[one.subject]
+            screen.line((clock_text(one.at), "dim"), "  ", (title, style))
+            screen.line(one.text, indent=4)
+        if not shown:
+            screen.line("Nothing to explain: every question was asked once, no token was rejected, and no leg failed.")
+
+    present(arguments, lambda: [_explained(explanation) for explanation in shown], draw)
+    return 0 if all(explanation.is_plain for explanation in explanations) else 1
+
+
+def _explained(explanation: Explanation) -> dict[str, Any]:
+    fields = dataclasses.asdict(explanation)
+    del fields["is_plain"]
+    return fields
+
+
+def _diff_options(parser: ArgumentParser) -> None:
+    parser.add_argument("a", metavar="A", help="a call, or FILE:ID")
+    parser.add_argument("b", metavar="B", help="another, or FILE:ID")
+
+
+def _diff(arguments: Namespace) -> int:
+    calls = {name: _find(getattr(arguments, name), arguments) for name in ("a", "b")}
+    found = compare(calls["a"], calls["b"])
+
+    def draw(screen: Screen) -> None:
+        for name, call in calls.items():
+            _draw_head(screen, name, call)
+        place = ""
+        for difference in found:
+            title = f"round {difference.round}" if difference.round is not None else "the call"
+            if title != place:
+                screen.gap()
+                screen.line((title, "bold"))
+                place = title
+            _draw_difference(screen, difference)
+        if not found:
+            screen.gap()
+            screen.line("No difference, but for times.")
+
+    summaries = {name: summary(call) for name, call in calls.items()}
+    present(arguments, lambda: {**summaries, "differences": [dataclasses.asdict(one) for one in found]}, draw)
+    return 1 if found else 0
+
+
+def _find(name: str, arguments: Namespace) -> TracedCall:
+    """Return a call of the transcripts that are named last, or of the one in `FILE:ID`."""
+    file, colon, id = name.rpartition(":")
+    if colon and Path(file).exists():
+        return find_call(load_files([file]), id)
+    return find_call(load(arguments), name)
+
+
+def _draw_head(screen: Screen, name: str, call: TracedCall) -> None:
+    state = call.state.value
+    times = f"server {duration_text(call.server_ms)}"
+    times += f", waiting {duration_text(call.waited_ms)}" if call.rounds else ""
+    screen.line(
+        (f"{name}  ", "bold"),
+        f"{call.id}  {call.tool}  ",
+        (state, STATE_STYLES.get(state, "")),
+        (f"  {count_text(call.round_count, 'round')}, {count_text(call.legs, 'leg')}, {times}", "dim"),
+    )
+
+
+def _draw_difference(screen: Screen, difference: Difference) -> None:
+    what = difference.what if difference.key is None else f"{difference.key}: {difference.what}"
+    if difference.a is None or difference.b is None:
+        only, text = ("a", difference.a) if difference.b is None else ("b", difference.b)
+        screen.line((what, "yellow"), f" only in {only}: {text}", indent=2)
+        return
+    screen.line((what, "yellow"), indent=2)
+    screen.line(("a  ", "bold"), difference.a, indent=4)
+    screen.line(("b  ", "bold"), difference.b, indent=4)
+
+
+COMMANDS: Final = {
+    "explain": view(
+        "Print one sentence for each question that was asked again, each rejected token, each leg that was served "
+        "twice, each leg that failed and each call whose answers came too late: the subject, the reason and the cure. "
+        "The exit code is 0 if there is none of these, and 1 otherwise.",
+        _explain,
+        call=True,
+        options=_explain_options,
+        json=True,
+    ),
+    "diff": view(
+        "Compare two calls, of one transcript or of two (FILE:ID), by round and question: questions that only one of "
+        "them asked, other wordings, another order, other answers, and another path of states. Times do not count. "
+        "The exit code is 0 if they are the same, 1 if they differ.",
+        _diff,
+        options=_diff_options,
+        json=True,
+    ),
+}
