@@ -1,4 +1,4 @@
-"""The same call on both eras: `assert_same_on_both_eras`."""
+"""`assert_same_on_both_eras`: compare a call on both eras."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ async def assert_same_on_both_eras(
 ) -> Conversation:
     """Make a call on each era, and compare the results, the questions and the states.
 
-    Give a function that makes the server, as to `User`, and each call has a server of its own.
+    With a function that makes the server, as `User` takes it, each call has a server of its own.
 
     Raises:
         AssertionError: They differ.
@@ -47,9 +47,9 @@ async def assert_same_on_both_eras(
         ),
         "states": (retry.states, live.states),
     }
-    for what, (one, other) in pairs.items():
+    for name, (one, other) in pairs.items():
         if one != other:
-            raise AssertionError(f"the {what} differ\n  retry era: {one}\n  live era:  {other}")
+            raise AssertionError(f"the {name} differ\n  retry era: {one}\n  live era:  {other}")
     return retry
 
 

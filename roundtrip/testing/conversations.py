@@ -1,4 +1,4 @@
-"""What came of a call: its result, what was asked on the way, and the states it went through."""
+"""Conversations: the result of a call, its questions, and its states."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,24 +24,24 @@ from roundtrip.questions.wire import TICKET
 __all__ = ["AskedQuestion", "Conversation", "Message"]
 
 Message = tuple[Literal["client", "server"], dict[str, Any]]
-"""Who sent it, and a JSON-RPC message as it went over the wire."""
+"""The sender, and a JSON-RPC message as sent."""
 
 
 @dataclass(slots=True)
 class AskedQuestion:
-    """One question, as the client was asked it."""
+    """One question, as the client received it."""
 
     key: str | None
-    """Its name. The live era has none on the wire, so there it is known of servers in this process only."""
+    """Its name. The live era has no names on the wire: there it is known only for servers in this process."""
     params: Asking
     answer: InputResponse | None = None
-    """What the user answered."""
+    """The user's answer."""
     round: int = 1
-    """The round of the call that it came in."""
+    """The number of its round."""
 
     @property
     def message(self) -> str:
-        """What it says."""
+        """Return its message; of a question for a model, its last text."""
         if self.params is None:
             return "roots"
         if isinstance(self.params, CreateMessageRequestParams):
@@ -51,19 +51,19 @@ class AskedQuestion:
 
     @property
     def schema(self) -> Mapping[str, Any] | None:
-        """The schema of its form, if it is one."""
+        """Return the schema of its form; None without one."""
         if isinstance(self.params, ElicitRequestFormParams):
             return cast("Mapping[str, Any]", self.params.requested_schema)
         return None
 
     @property
     def url(self) -> str | None:
-        """The page that it sends the user to, if it does."""
+        """Return the URL of its page; None without one."""
         return self.params.url if isinstance(self.params, ElicitRequestURLParams) else None
 
     @property
     def shown(self) -> dict[str, Any]:
-        """What there is to see of it, in its JSON form; tickets in URLs are left out, as each is another."""
+        """Return its visible content as JSON data, without the ticket in a URL, which is always another."""
         if self.params is None:
             return {}
         shown = self.params.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta"})
@@ -92,42 +92,42 @@ class Conversation:
     """One call, from its first request to its result."""
 
     first: LegRequest
-    """The request that began it."""
+    """The first request."""
     era: Era
     rounds: list[list[AskedQuestion]] = field(default_factory=list[list[AskedQuestion]])
     tokens: list[str | None] = field(default_factory=list[str | None])
-    """The request state that came with each round; the live era has none."""
+    """The request state of each round; the live era has none."""
     legs: int = 0
-    """How many requests it took."""
+    """The number of requests."""
     states: list[State] | None = None
-    """The states it went through; None where nobody tells: the server is not roundtrip's, or in another process."""
+    """The states of the call; None for servers of another library or in another process."""
     result: FinalResult = field(default_factory=_no_result)
-    """Empty where there is none: the user left the call waiting, or it ended with an error of the protocol."""
+    """Empty if the user left the call waiting, or it ended with an error of the protocol."""
     error: MCPError | None = None
-    """The error of the protocol that it ended with; it is raised, unless the user is told to `allow_error`."""
+    """The protocol error that ended the call; without `allow_error`, the user raises it."""
     left: bool = False
-    """Whether the user left it waiting for answers."""
+    """True if the user left the call waiting for answers."""
     messages: list[Message] = field(default_factory=list[Message])
-    """Every JSON-RPC message, where they are kept: with the fixture `wire_snapshot`, or `User(wired=True)`."""
+    """Every JSON-RPC message, with the fixture `wire_snapshot` or `User(wired=True)`."""
 
     @property
     def questions(self) -> list[AskedQuestion]:
-        """Every question, in the order in which they came."""
+        """Return every question, in order."""
         return [question for round_ in self.rounds for question in round_]
 
     @property
     def keys(self) -> list[str | None]:
-        """The names of the questions, in the order in which they came."""
+        """Return the names of the questions, in order."""
         return [question.key for question in self.questions]
 
     @property
     def asked(self) -> list[str]:
-        """What the questions said, in the order in which they came."""
+        """Return the messages of the questions, in order."""
         return [question.message for question in self.questions]
 
     @property
     def shown(self) -> list[dict[str, dict[str, Any]]]:
-        """What each question of each round shows, by its name; by its message, where it has none."""
+        """Return the visible content of each question of each round, by its name, else its message."""
         return [
             {question.message if question.key is None else question.key: question.shown for question in round_}
             for round_ in self.rounds
@@ -135,19 +135,19 @@ class Conversation:
 
     @property
     def is_error(self) -> bool:
-        """Whether it failed."""
+        """Return True if the call failed."""
         return self.error is not None or (isinstance(self.result, CallToolResult) and bool(self.result.is_error))
 
     @property
     def failure(self) -> str:
-        """What the client was told of why it failed; empty if it did not."""
+        """Return the text of the failure that the client received; empty without one."""
         if self.error is not None:
             return self.error.error.message
         return self.text if self.is_error else ""
 
     @property
     def told(self) -> str:
-        """How it ended, in a line."""
+        """Describe the end of the call in one line."""
         if self.left:
             return "questions that were left waiting"
         if self.is_error:
@@ -156,13 +156,13 @@ class Conversation:
 
     @property
     def returned(self) -> dict[str, Any]:
-        """The result as a whole, in its JSON form; only `_meta` and how long it may be cached are left out."""
+        """Return the whole result as JSON data, without `_meta` and cache times."""
         named = {"content", "structured_content", "is_error", "description", "messages", "contents"}
         return self.result.model_dump(mode="json", by_alias=True, exclude_none=True, include=named)
 
     @property
     def text(self) -> str:
-        """The text of the result: of a tool's, of a prompt's messages, or of a resource."""
+        """Return the text of a tool's result, a prompt's messages or a resource."""
         result = self.result
         if isinstance(result, CallToolResult):
             blocks: list[Any] = list(result.content)
@@ -175,9 +175,9 @@ class Conversation:
 
     @property
     def value(self) -> Any:
-        """What the tool returned, in its JSON form: its structured content, else its text."""
+        """Return the tool's value as JSON data: its structured content, else its text."""
         structured = self.result.structured_content if isinstance(self.result, CallToolResult) else None
         if structured is None:
             return self.text
-        # The SDK wraps what is no object.
+        # The SDK wraps values that are not objects.
         return structured["result"] if set(structured) == {"result"} else structured

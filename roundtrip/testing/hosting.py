@@ -1,4 +1,4 @@
-"""A server of this process on a port of this machine."""
+"""`served`: serve a server of this process on a port of this machine."""
 
 import functools
 import socket
@@ -15,25 +15,25 @@ __all__ = ["served"]
 
 @asynccontextmanager
 async def served(server: MCPServer[Any] | LowLevelServer[Any], **options: Any) -> AsyncGenerator[str]:
-    """Serve streamable HTTP on a free port of the loopback interface while inside; gives the URL.
+    """Serve streamable HTTP on a free port of the loopback interface inside the block; yields the URL.
 
     Args:
         server: The server.
-        **options: Those of its `streamable_http_app`.
+        **options: Options of its `streamable_http_app`.
     """
-    # Only who serves needs it, and it takes long to import.
+    # Imported here, because the import is slow.
     import uvicorn
 
     class Host(uvicorn.Server):
         @contextmanager
         def capture_signals(self) -> Generator[None]:
-            # The signals are the test runner's. And of two servers, the one that ends last would put back the handler
-            # of the other, which has ended; sse_starlette takes that for the end of all servers to come.
+            # The signals are the test runner's. Of two servers, the last to end would also restore the handler of
+            # the other, which has ended; sse_starlette takes that for the end of all later servers.
             yield
 
     app = server.streamable_http_app(**options)
     host = Host(uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5))
-    # It listens before it serves, so that a client may connect at once.
+    # Listen before serving, so that a client may connect at once.
     with socket.create_server(("127.0.0.1", 0)) as listening:
         async with anyio.create_task_group() as group:
             group.start_soon(functools.partial(host.serve, sockets=[listening]))

@@ -1,4 +1,4 @@
-"""What a scripted user answers to which question."""
+"""Scripts: the answers of a scripted user."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ __all__ = [
 
 
 class UserAction(Enum):
-    """What a user may do with a question besides answering it."""
+    """Replies that carry no value."""
 
     ACCEPT = "accept"
     DECLINE = "decline"
@@ -56,15 +56,15 @@ class Silence(Enum):
 
 
 ACCEPT: Final = UserAction.ACCEPT
-"""Agree, as to go to a page, or to a form as it stands."""
+"""Agree to visit a page, or accept a form as it is."""
 DECLINE: Final = UserAction.DECLINE
-"""Say no."""
+"""Decline the question."""
 CANCEL: Final = UserAction.CANCEL
-"""Break the question off."""
+"""Cancel the question."""
 IGNORE: Final = Silence.IGNORE
-"""Go on without an answer to the question. On the live era, the client says that it has none."""
+"""Go on without an answer. On the live era, the client responds with an error."""
 LEAVE: Final = Silence.LEAVE
-"""Never come back to the call: it is left waiting."""
+"""Leave the call waiting forever."""
 
 Reply = (
     UserAction
@@ -80,51 +80,51 @@ Reply = (
     | bool
     | None
 )
-"""An answer: the content of a form, the value of a form with one field, the text of a model, the JSON form of a model's
+"""An answer: the content of a form, the value of a form with one field, the text of a model, JSON data of a model's
 answer or of roots, or an outcome."""
 
 Matcher = str | re.Pattern[str] | Callable[[AskedQuestion], bool]
-"""Which question a reply is for: by its name, by a pattern that its message holds, or by a function."""
+"""Selects questions: by name, by a pattern of the message, or by a function."""
 
-# A mapping with names alone is not one with all kinds of keys to a type checker, and a union of the two is one that
-# not every checker can hold a literal against.
+# To a type checker, a mapping of names is not a mapping of all kinds of keys, and not every checker can match a literal
+# against a union of the two.
 MatcherT = TypeVar("MatcherT", str, Matcher)
 
 AnswersBy: TypeAlias = Mapping[MatcherT, Reply | Sequence[Any]]
-"""What functions take as `Answers`."""
+"""The type of `answers=`."""
 
 Answers: TypeAlias = Mapping[Any, Reply | Sequence[Any]]
-"""Replies by a question's name, by a pattern that its message holds, or by a function; a list is used up in order."""
+"""Replies by a question's name, by a pattern of its message, or by a function; a list is used up in order."""
 
 
 def is_sequence(reply: object) -> bool:
-    """Return True for what is used up in order: one after the other, each time."""
+    """Return True for replies that are used up in order."""
     return isinstance(reply, list | tuple)
 
 
 class Replies(Protocol):
-    """Who answers the questions of a call."""
+    """Answers the questions of a call."""
 
     def reply(self, question: AskedQuestion) -> InputResponse | Silence | None:
-        """The answer to a question; None where it should have one, and there is none."""
+        """Return the answer to a question; None without one."""
         ...
 
     @property
     def unused(self) -> list[str]:
-        """What nobody has asked for."""
+        """Return the answers that were not asked for."""
         ...
 
     @property
     def listed(self) -> bool:
-        """Whether the last answer came from a list, of answers or of rounds, and so was meant for just that time."""
+        """Return True if the last answer came from a list, and so was meant for that one time."""
         ...
 
 
 class Script:
-    """Answers questions as it was told beforehand, and knows what it has not been asked.
+    """Prepared answers, which notes the unused ones.
 
     Args:
-        answers: What to answer; a list has the answers to each round.
+        answers: The answers; a list has those of each round.
     """
 
     def __init__(self, answers: Answers | Sequence[Answers]) -> None:
@@ -138,7 +138,7 @@ class Script:
         self.listed = False
 
     def reply(self, question: AskedQuestion) -> InputResponse | Silence | None:
-        """The answer to a question; None where there is none, or none any more."""
+        """Return the answer to a question; None without one, or if a list is used up."""
         for place, (number, matcher, reply) in enumerate(self._entries):
             if number not in (None, question.round) or not fits(matcher, question):
                 continue
@@ -157,7 +157,7 @@ class Script:
 
     @property
     def unused(self) -> list[str]:
-        """What nobody has asked for."""
+        """Return the answers that were not asked for."""
         return [
             matcher_text(matcher)
             + (f" ({len(reply)} left)" if isinstance(reply, list) else "")
@@ -168,7 +168,7 @@ class Script:
 
 
 def fits(matcher: Any, question: AskedQuestion) -> bool:
-    """Return True if a matcher is for a question."""
+    """Return True if a matcher selects a question."""
     if isinstance(matcher, str):
         return question.key == matcher
     if isinstance(matcher, re.Pattern):
@@ -177,19 +177,19 @@ def fits(matcher: Any, question: AskedQuestion) -> bool:
 
 
 def matcher_text(matcher: Any) -> str:
-    """A matcher as messages name it."""
+    """Return the name of a matcher for messages."""
     if isinstance(matcher, re.Pattern):
         return f"/{cast('re.Pattern[str]', matcher).pattern}/"
     return repr(matcher) if isinstance(matcher, str) else getattr(matcher, "__name__", repr(matcher))
 
 
 def response_to(question: AskedQuestion, reply: Reply) -> InputResponse:
-    """A reply as the client sends it."""
+    """Convert a reply to the response that the client sends."""
     if isinstance(reply, ElicitResult | CreateMessageResult | ListRootsResult):
         return reply
     if question.params is None:
         if not isinstance(reply, Mapping):
-            raise TypeError("roots are told with roots=, or by their JSON form: {'roots': [{'uri': 'file:///films'}]}")
+            raise TypeError("give roots with roots=, or as JSON data: {'roots': [{'uri': 'file:///films'}]}")
         return ListRootsResult.model_validate(reply)
     if isinstance(question.params, CreateMessageRequestParams):
         if isinstance(reply, Mapping):
@@ -201,11 +201,11 @@ def response_to(question: AskedQuestion, reply: Reply) -> InputResponse:
     plain: Any = to_jsonable_python(reply, by_alias=True)
     fields: list[str] = list((question.schema or {}).get("properties") or ())
     if isinstance(plain, dict):
-        # Where the form is known, a name that is none of its fields' is a slip of the pen.
+        # If the form is known, a name that is not a field of it is a typo.
         unknown = [name for name in cast("dict[str, Any]", plain) if fields and name not in fields]
         if unknown:
             raise AssertionError(
-                f"the answer to {question} has {', '.join(map(repr, unknown))}, which its form has not; it has "
+                f"the answer to {question} has {', '.join(map(repr, unknown))}, and its form has only "
                 f"{', '.join(map(repr, fields))}. To send it all the same, answer with an ElicitResult"
             )
         return ElicitResult(action="accept", content=cast("dict[str, Any]", plain))

@@ -1,4 +1,4 @@
-"""Every step that a server's calls take, kept: `Steps`."""
+"""`Steps`: an observer that keeps every transition of a server's calls."""
 
 from roundtrip.machine.call import Transition
 from roundtrip.machine.table import Event, State
@@ -8,7 +8,7 @@ __all__ = ["Steps"]
 
 
 class Steps:
-    """An observer that keeps every step: give it to a server as `trace=`.
+    """Keeps every transition of a server's calls; give it to the server as `trace=`.
 
     Example:
         ```python
@@ -24,7 +24,7 @@ class Steps:
         """The tokens that the server rejected."""
 
     def __call__(self, fact: Transition | TokenRejection) -> None:
-        """Keep a step, or a rejected token."""
+        """Keep a transition, or a rejected token."""
         if isinstance(fact, Transition):
             self.steps.append(fact)
         else:
@@ -32,15 +32,15 @@ class Steps:
 
     @property
     def events(self) -> list[Event]:
-        """What made each step."""
+        """Return the event of each transition."""
         return [step.event for step in self.steps]
 
     @property
     def states(self) -> list[State]:
-        """The states that the calls went through, the first step's source first."""
+        """Return the states of the calls, the source of the first transition first."""
         return [self.steps[0].source, *(step.target for step in self.steps)] if self.steps else []
 
     @property
     def asked(self) -> list[dict[str, str]]:
-        """Per round of questions, the name of each with why it was asked."""
+        """Return the questions of each round, by name, with the reason for each."""
         return [dict(step.detail["reasons"]) for step in self.steps if "reasons" in step.detail]

@@ -1,4 +1,4 @@
-"""A tap on any client's transport: what went over it, and a way to change what goes out."""
+"""A tap on a client's transport, which records messages and may change outgoing ones."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -16,7 +16,7 @@ Message = tuple[Literal["client", "server"], Json]
 
 
 class Tap:
-    """A transport whose every message is kept in `messages`, and whose outgoing ones may be changed on the way."""
+    """A transport that keeps every message in `messages`, and may change outgoing ones."""
 
     def __init__(
         self,
@@ -37,12 +37,12 @@ class Tap:
         return await self._transport.__aexit__(*exc_info)
 
     def incoming(self, message: SessionMessage | Exception) -> None:
-        """Keep what the server sent."""
+        """Keep a message of the server."""
         if isinstance(message, SessionMessage):
             self.messages.append(("server", as_json(message.message)))
 
     def outgoing(self, message: SessionMessage) -> SessionMessage:
-        """Change what the client sends, if it is to be changed, and keep it."""
+        """Change a message of the client, if a change is given, and keep it."""
         sent = as_json(message.message)
         if self._change is not None:
             sent = self._change(sent)
@@ -52,7 +52,7 @@ class Tap:
 
 
 def as_json(message: BaseModel) -> Json:
-    """A message exactly as the transport writes it."""
+    """Return a message exactly as the transport writes it."""
     return message.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 

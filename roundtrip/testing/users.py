@@ -1,27 +1,18 @@
-"""`User`: a person with a script, in front of a real client."""
+"""`User`: a scripted person in front of a real client."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeVar
 
 import anyio
-from mcp.client.session import ClientRequestContext
 from mcp.server.auth.provider import AccessToken
-from mcp_types import (
-    CreateMessageRequestParams,
-    CreateMessageResult,
-    ElicitRequestParams,
-    ElicitResult,
-    ErrorData,
-    InputRequiredResult,
-    InputResponse,
-    ListRootsResult,
-    Root,
-)
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitResult, InputRequest, InputRequiredResult, InputResponse, ListRootsResult, Root
 
-from roundtrip.client.legs import Asking, Era, LegRequest, asking
+from roundtrip.client.driver import callbacks, drive, within
+from roundtrip.client.legs import Era, LegRequest, LegResult, asking
 from roundtrip.machine.call import Transition
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET
@@ -30,28 +21,27 @@ from roundtrip.server.server import Server
 from roundtrip.testing.chosen import CHOSEN
 from roundtrip.testing.conversations import AskedQuestion, Conversation
 from roundtrip.testing.networks.choosing import stack_of
-from roundtrip.testing.networks.fleet import Callbacks, Instances, NetworkFleet, Target, acting_as
+from roundtrip.testing.networks.fleet import Instances, NetworkFleet, Target, acting_as
 from roundtrip.testing.networks.network import Carry, Network, stacked
 from roundtrip.testing.scripts import LEAVE, Answers, AnswersBy, Matcher, MatcherT, Replies, Script, Silence
 from roundtrip.testing.visits import PageUnfinished, Visits, VisitsBy, pay_visit
 
 __all__ = ["Unanswered", "Unused", "User"]
 
-# A failing test shows where the test failed, and not the way through here.
+# A failing test shows where the test failed, and no frame of this module.
 __tracebackhide__ = True
 
-_ELSEWHERE: Final = 5
-"""How many times as long as a server of this process another may take, which cannot be hurried."""
-_UNANSWERED: Final = -32000
+_ELSEWHERE_FACTOR: Final = 5
+"""Multiple of `patience=` for servers in other processes, whose page waits cannot be shortened."""
 
 PageT = TypeVar("PageT", str, Matcher)
 
 
 class Unanswered(AssertionError):
-    """The user was asked something that the script has no answer to."""
+    """The script has no answer to a question."""
 
     def __init__(self, question: AskedQuestion, asked: Sequence[AskedQuestion]) -> None:
-        page = "; a page is gone to with visits=, or ACCEPT" if question.url is not None else ""
+        page = "; to visit its page, give visits=, or answer ACCEPT" if question.url is not None else ""
         before = "".join(f"\n  {one}" for one in asked)
         super().__init__(
             f"nothing in answers= fits the question {question}\nasked so far:{before}\n"
@@ -64,46 +54,45 @@ class Unanswered(AssertionError):
 
 
 class Unused(AssertionError):
-    """The script has answers that nobody has asked for."""
+    """The script has answers that were not asked for."""
 
     def __init__(self, unused: Sequence[str], asked: Sequence[AskedQuestion], *, ended: str) -> None:
-        questions = "".join(f"\n  {one}" for one in asked) or " nothing"
+        questions = "".join(f"\n  {one}" for one in asked) or " none"
         super().__init__(
-            f"nobody asked for {', '.join(unused)}\nasked was:{questions}\nthe call ended with {ended}\n"
-            "allow_unused=True lets that pass"
+            f"no question asked for {', '.join(unused)}\nquestions:{questions}\nthe call ended with {ended}\n"
+            "allow_unused=True allows that"
         )
         self.unused = tuple(unused)
 
 
 class User:
-    """A person with a script, who calls tools through a real `mcp` client.
+    """A scripted person who calls tools through a real `mcp` client.
 
     Args:
-        server: A server object, a function that makes one (with `keys=`, if it takes that), a URL, the command of one
-            that serves stdio, a transport, or a list of those: the instances of a fleet.
-        answers: What to answer, by the name of the question, by a compiled pattern of its message, or by a function of
+        server: A server object, a function that makes one (with `keys=`, if it takes that), a URL, the command of a
+            stdio server, a transport, or a list of those: the instances of a fleet.
+        answers: The answers, by the name of the question, by a compiled pattern of its message, or by a function of
             the `AskedQuestion`. An answer is the content of the form (a mapping or a model), the value of a form with
-            one field, `ACCEPT`, `DECLINE`, `CANCEL`, `IGNORE`, `LEAVE`, or a list of those, one for each time it is
-            asked.
-            A list of such mappings has one for each round.
-        visits: What to do on the pages that questions send the user to, by the same keys as answers: a function, plain
-            or asynchronous, that is given a `Visit` and plays the browser, or a list of them for the times that the
-            page is asked for. The user agrees to go there, and comes back when it has returned.
-        patience: Seconds in which a page has to be found finished once the user has agreed to go there; a server in
-            another process, which waits as long as its `wait=` says, has five times as long to answer.
-        era: The era to speak on; by default that of the test (`@pytest.mark.roundtrip(eras=...)`), else the retry era.
-        network: What requests go through on the retry era, outermost first, or its name; by default what the test's
-            mark says.
-        over: How to speak to server objects: in memory, or over HTTP on a port of this machine; by default as the
-            test's mark says, else in memory.
-        principal: Who is logged in, for servers in memory: a subject, or an access token.
-        roots: The client's roots; without them it has none to tell.
-        max_rounds: Rounds of questions after which it gives a call up on the retry era, as every client that was tried
-            does after 10.
-        lacks: What the client cannot be asked, and so does not declare: "elicitation" (forms and pages), "sampling".
-        wired: Keep every JSON-RPC message in `Conversation.messages`; that takes HTTP.
-        allow_error: Whether the call may end with an error of the protocol, which is `Conversation.error` then.
-        allow_unused: Whether answers may be left over.
+            one field, `ACCEPT`, `DECLINE`, `CANCEL`, `IGNORE`, `LEAVE`, or a list of those, one for each time the
+            question is asked. A list of such mappings has one for each round.
+        visits: The visits of pages, by the same keys as answers: a function, plain or asynchronous, that takes a
+            `Visit` and plays the browser, or a list of them, one for each time the page is asked for. The user
+            accepts the question, and goes on when the function returns.
+        patience: Seconds within which `done=` must find a page finished after the user agreed to visit it. A server in
+            another process waits as long as its own `wait=`, and has five times as long to answer.
+        era: The era to speak; by default that of the test (`@pytest.mark.roundtrip(eras=...)`), else the retry era.
+        network: The networks that requests go through on the retry era, outermost first, or their names; by default
+            those of the test's mark.
+        over: The transport to server objects: in memory, or HTTP on a port of this machine; by default that of the
+            test's mark, else in memory.
+        principal: The logged-in principal, for servers in memory: a subject, or an access token.
+        roots: The client's roots; without them it does not declare roots.
+        max_rounds: Rounds of questions after which the client gives a call up on the retry era. Every client that was
+            tried does after 10.
+        lacks: Capabilities that the client does not declare: "elicitation" (forms and pages), "sampling".
+        wired: Keep every JSON-RPC message in `Conversation.messages`; this needs HTTP.
+        allow_error: Allow the call to end with an error of the protocol, in `Conversation.error`.
+        allow_unused: Allow answers that were not asked for.
 
     Example:
         ```python
@@ -131,13 +120,13 @@ class User:
         allow_unused: bool = False,
     ) -> None:
         if over not in (None, "memory", "http"):
-            raise ValueError(f"over={over!r}: it is 'memory' or 'http'")
+            raise ValueError(f"over= must be 'memory' or 'http', got {over!r}")
         if isinstance(lacks, str) or not frozenset(lacks) <= {"elicitation", "sampling"}:
-            raise ValueError(f"lacks={lacks!r}: it takes a set of 'elicitation' and 'sampling'")
+            raise ValueError(f"lacks= must be a set of 'elicitation' and 'sampling', got {lacks!r}")
         if isinstance(answers, str):
-            raise TypeError(f"answers={answers!r}: give a mapping, of a question's name to the answer")
+            raise TypeError(f"answers= must map the name of a question to its answer, got {answers!r}")
         if patience <= 0:
-            raise ValueError(f"patience={patience!r}: a number of seconds, more than 0")
+            raise ValueError(f"patience= must be a number of seconds greater than 0, got {patience!r}")
         self._instances = Instances(server)
         self._visits: Mapping[Any, Any] = visits or {}
         self._patience = patience
@@ -148,7 +137,7 @@ class User:
         self._principal = principal
         self._roots = roots
         if max_rounds < 1:
-            raise ValueError(f"max_rounds={max_rounds}: it must be at least 1")
+            raise ValueError(f"max_rounds= must be at least 1, got {max_rounds}")
         self._max_rounds = max_rounds
         self._lacks = frozenset(lacks)
         self._wired = wired
@@ -157,17 +146,17 @@ class User:
 
     @property
     def era(self) -> Era:
-        """The era that it speaks on."""
+        """Return the era that the user speaks."""
         return self._era if self._era is not None else CHOSEN.get().era
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None, /, **more: Any) -> Conversation:
-        """Call a tool, answer what it asks, and tell what came of it.
+        """Call a tool, answer its questions, and return the conversation.
 
         Raises:
             Unanswered: The script has no answer to a question.
-            Unused: It has answers that nobody has asked for.
-            MCPError: The call ended with a protocol error, and must not.
-            Breach: The server did what it must not on a hostile network.
+            Unused: The script has answers that were not asked for.
+            MCPError: The call ended with a protocol error that is not allowed.
+            Breach: The server broke a rule on a hostile network.
         """
         return await self.begin(LegRequest(tool, {**(arguments or {}), **more}))
 
@@ -180,12 +169,12 @@ class User:
         return await self.begin(LegRequest(uri, method="resources/read"))
 
     async def begin(self, leg: LegRequest) -> Conversation:
-        """Send the first request of a call, answer what is asked, and tell what came of it; as `call`."""
+        """Send the first request of a call, and go on as `call`."""
         visits = Visits(self._visits)
         return await self._play(leg, Script(self._answers), visits, unused=lambda: visits.unused)
 
     async def play(self, leg: LegRequest, script: Replies) -> Conversation:
-        """As `begin`, with other answers than the user's own; there may be pages that this call does not get to."""
+        """Begin a call with other answers than the user's own; visits may be left over."""
         return await self._play(leg, script, Visits(self._visits))
 
     async def _play(
@@ -200,17 +189,18 @@ class User:
             patience=self._patience,
             max_rounds=self._max_rounds,
         )
+
+        async def work(stack: AsyncExitStack) -> None:
+            await run.legs(await self._connect(run, stack))
+
         failed: Exception | None = None
-        with acting_as(self._principal):
-            async with AsyncExitStack() as stack:
-                try:
-                    await run.legs(await self._connect(run, stack))
-                except Exception as error:  # noqa: BLE001  # raised in here it would come out inside a group
-                    failed = error
-        if run.failure is not None:
-            raise run.failure
-        if failed is not None:
-            raise _alone(failed)
+        try:
+            with acting_as(self._principal):
+                await within(AsyncExitStack(), work)
+        except Exception as raised:  # noqa: BLE001  # a mistake in the script is the cause of other failures
+            failed = raised
+        if (failure := run.failure or failed) is not None:
+            raise failure
         error = run.conversation.error
         if error is not None and not self._allow_error:
             raise error
@@ -223,10 +213,11 @@ class User:
         chosen = CHOSEN.get()
         fleet = NetworkFleet(
             self._instances,
-            Callbacks(
-                run.elicit if "elicitation" not in self._lacks else None,
-                run.sample if "sampling" not in self._lacks else None,
-                run.list_roots if self._roots is not None else None,
+            callbacks(
+                run.answer_live,
+                elicit="elicitation" not in self._lacks,
+                sample="sampling" not in self._lacks,
+                list_roots=self._roots is not None,
             ),
             era=self.era,
             stack=stack,
@@ -251,7 +242,7 @@ class User:
 
 
 class _UserCall:
-    """One call while it runs."""
+    """One running call."""
 
     def __init__(
         self,
@@ -272,13 +263,13 @@ class _UserCall:
         self._live_keys: list[str] = []
         self._waiting = anyio.CancelScope()
         self.server: Callable[[], object] = _no_server
-        """Gives the server that requests go to now."""
+        """Returns the server that receives requests now."""
         self._visits = visits
         self._patience = patience
         self._pages: dict[tuple[str | None, str, str], _Agreed] = {}
 
     def listen(self, step: Transition) -> None:
-        """Learn the states and the names of questions while they are asked over the open connection."""
+        """Record the states, and the names of questions, of the live era."""
         if self.conversation.era is not Era.LIVE or self.conversation.left:
             return
         if self.conversation.states is not None:
@@ -288,57 +279,57 @@ class _UserCall:
             self.conversation.rounds.append([])
 
     async def legs(self, carry: Carry) -> None:
-        """Send leg after leg, until there is a result, or the user leaves."""
+        """Send legs until the final result, or until the user leaves."""
         with self._waiting:
             await self._legs(carry)
         if self._waiting.cancelled_caught and not self.conversation.left:
-            patience = self._patience * _ELSEWHERE
-            waited = f"the server, in another process, has not answered for {patience:g} s since the user agreed to go"
+            patience = self._patience * _ELSEWHERE_FACTOR
+            waited = f"the server, in another process, has not answered for {patience:g} s since the user agreed"
             self.failure = self.failure or self._unfinished(waited)
 
     async def _legs(self, carry: Carry) -> None:
-        leg = self.conversation.first
-        # One request more than there are rounds.
-        for _ in range(self._max_rounds + 1):
-            self.conversation.legs += 1
+        conversation = self.conversation
+
+        async def send_leg(leg: LegRequest) -> LegResult:
+            conversation.legs += 1
             delivery = await carry(leg)
-            if self.conversation.states is not None and self.conversation.era is not Era.LIVE:
-                self.conversation.states.extend(step.target for step in delivery.steps or ())
+            if conversation.states is not None and conversation.era is not Era.LIVE:
+                conversation.states.extend(step.target for step in delivery.steps or ())
             if delivery.error is not None:
-                self.conversation.error = delivery.error
-                return
-            if delivery.result is None and delivery.crash is not None:
-                raise delivery.crash
-            if delivery.final is not None:
-                self.conversation.result = delivery.final
-                return
-            asked = delivery.asks
-            if asked is None:
-                raise AssertionError("the server answered nothing")
-            if len(self.conversation.rounds) == self._max_rounds:
-                break
-            answers = await self._round(asked)
-            if answers is None:
-                return
-            leg = replace(leg, state=asked.request_state, answers=answers)
-        endless = self._unfinished(f"done= has not found it finished in {self._max_rounds} rounds")
-        if endless is not None:
-            raise endless
-        raise AssertionError(
+                conversation.error = delivery.error
+                raise delivery.error
+            if delivery.result is None:
+                raise delivery.crash or AssertionError("the server answered nothing")
+            return delivery.result
+
+        try:
+            result = await drive(conversation.first, send=send_leg, answer=self._round, max_rounds=self._max_rounds)
+        except MCPError as error:
+            if error is not conversation.error:
+                raise
+            return
+        if not isinstance(result, InputRequiredResult):
+            conversation.result = result
+        elif not conversation.left and self.failure is None:
+            raise self._endless()
+
+    def _endless(self) -> AssertionError:
+        waited = f"done= has not found it finished in {self._max_rounds} rounds"
+        return self._unfinished(waited) or AssertionError(
             f"the call still asks after {self._max_rounds} rounds: {self.conversation.keys[-3:]}; clients on "
             f"{FIRST_OF_RETRY_ERA} stop after {CLIENTS_STOP_AFTER_ROUNDS}. Ask in fewer rounds (ctx.ask_all, or a form "
-            "with more fields), or say User(max_rounds=...)"
+            "with more fields), or raise User(max_rounds=...)"
         )
 
     def _unfinished(self, waited: str) -> PageUnfinished | None:
-        """The complaint about a page that the user has agreed to go to and that the call still waits for, if one is."""
+        """Return the error for a page that the user agreed to visit and that the call still waits for."""
         for agreed in self._pages.values():
             if agreed.question in self.conversation.rounds[-1]:
                 return PageUnfinished(agreed.question, visits=agreed.visits, waited=waited)
         return None
 
     async def _round(self, asked: InputRequiredResult) -> dict[str, InputResponse] | None:
-        """The answers to a round of questions; None where the user does not go on."""
+        """Answer a round of questions; None if the user does not go on."""
         self.conversation.rounds.append([])
         self.conversation.tokens.append(asked.request_state)
         answers: dict[str, InputResponse] = {}
@@ -350,30 +341,12 @@ class _UserCall:
                 return None
         return None if self.conversation.left else answers
 
-    async def elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
-        """Answer a form or a page over the open connection."""
-        del context
-        answer = await self._answer_live(params)
-        return answer if isinstance(answer, ElicitResult) else _no_answer()
-
-    async def sample(
-        self, context: ClientRequestContext, params: CreateMessageRequestParams
-    ) -> CreateMessageResult | ErrorData:
-        """Answer for the model over the open connection."""
-        del context
-        answer = await self._answer_live(params)
-        return answer if isinstance(answer, CreateMessageResult) else _no_answer()
-
-    async def list_roots(self, context: ClientRequestContext) -> ListRootsResult | ErrorData:
-        """Tell the roots over the open connection."""
-        del context
-        answer = await self._answer_live(None)
-        return answer if isinstance(answer, ListRootsResult) else _no_answer()
-
-    async def _answer_live(self, params: Asking) -> InputResponse | None:
+    async def answer_live(self, request: InputRequest) -> InputResponse | None:
+        """Answer a question over the open connection."""
         if not self._live_keys:
             self.conversation.rounds.append([])
-        answer = await self._answer(AskedQuestion(self._live_keys.pop(0) if self._live_keys else None, params))
+        key = self._live_keys.pop(0) if self._live_keys else None
+        answer = await self._answer(AskedQuestion(key, asking(request)))
         if self.conversation.left:
             self._waiting.cancel()
             await anyio.sleep_forever()
@@ -400,7 +373,7 @@ class _UserCall:
         return question.answer
 
     async def _go_to_page(self, question: AskedQuestion, reply: InputResponse | Silence | None) -> Any:
-        """Visit the page of a question, and agree; None where the script says nothing of it."""
+        """Visit the page of a question, and accept; None if the script has neither a visit nor an answer."""
         name = (question.key, question.message, TICKET.sub("", question.url or ""))
         agreed, listed = self._pages.get(name), reply is not None and self._script.listed
         if agreed is None or agreed.question.round < question.round - 1:
@@ -419,16 +392,16 @@ class _UserCall:
             await pay_visit(visit, question, server=self.server())
             agreed.visits, agreed.since = agreed.visits + 1, anyio.current_time()
         if not listed and not isinstance(self.server(), Server):
-            self._waiting.deadline = anyio.current_time() + self._patience * _ELSEWHERE
+            self._waiting.deadline = anyio.current_time() + self._patience * _ELSEWHERE_FACTOR
         return ElicitResult(action="accept") if reply is None else reply
 
 
 @dataclass(slots=True)
 class _Agreed:
-    """A page that the user has agreed to go to."""
+    """A page that the user agreed to visit."""
 
     question: AskedQuestion
-    """As it was asked last."""
+    """The question as asked last."""
     since: float
     visits: int = 0
 
@@ -439,15 +412,3 @@ def _agrees(reply: InputResponse | Silence) -> bool:
 
 def _no_server() -> object:
     raise RuntimeError("the user is not connected")
-
-
-def _alone(error: Exception) -> Exception:
-    """What went wrong, without the groups that transports put around it."""
-    if not isinstance(error, ExceptionGroup):
-        return error
-    inner = cast("ExceptionGroup[Exception]", error).exceptions
-    return _alone(inner[0]) if len(inner) == 1 else cast("Exception", error)
-
-
-def _no_answer() -> ErrorData:
-    return ErrorData(code=_UNANSWERED, message="the script has no answer")

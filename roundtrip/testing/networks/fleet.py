@@ -6,13 +6,11 @@ import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeGuard, cast
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from mcp.client import Client
-from mcp.client.session import ElicitationFnT, ListRootsFnT, SamplingFnT
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import MCPServer
@@ -23,6 +21,7 @@ from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 
+from roundtrip.client.driver import ClientCallbacks
 from roundtrip.client.legs import Era, LegRequest, send
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import BodyBegan, Watch
@@ -35,7 +34,6 @@ from roundtrip.tracing import Beginning, Raised, TokenRejection, Tracer, Wrote
 
 __all__ = [
     "KEYS",
-    "Callbacks",
     "Instance",
     "Instances",
     "Make",
@@ -61,15 +59,6 @@ KEYS: Final = tuple(f"roundtrip.testing: key {number}, which everybody knows".en
 """Keys for instances that are made with `keys=`, in the order of a rotation."""
 
 _SENDING: ContextVar[LegDelivery | None] = ContextVar("roundtrip_sending", default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Callbacks:
-    """The client's callbacks on the live era, which also determine its declared capabilities."""
-
-    elicit: ElicitationFnT | None
-    sample: SamplingFnT | None
-    list_roots: ListRootsFnT | None
 
 
 class Instances:
@@ -153,7 +142,7 @@ class NetworkFleet:
     def __init__(
         self,
         instances: Instances,
-        callbacks: Callbacks,
+        callbacks: ClientCallbacks,
         *,
         era: Era,
         stack: AsyncExitStack,
@@ -299,10 +288,8 @@ class NetworkFleet:
             client = Client(
                 target,
                 mode=self._era.value,
-                elicitation_callback=self._callbacks.elicit,
-                sampling_callback=self._callbacks.sample,
-                list_roots_callback=self._callbacks.list_roots,
                 cache=None,
+                **self._callbacks.options,
             )
             task_status.started(await stack.enter_async_context(client))
             await self._closing.wait()

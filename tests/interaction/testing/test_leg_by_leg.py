@@ -132,7 +132,7 @@ async def test_a_round_without_a_state_has_no_token() -> None:
 
     legs = LegByLeg(server)
     await legs.leg("wait")
-    with pytest.raises(AssertionError, match="without a request state"):
+    with pytest.raises(AssertionError, match="has no request state"):
         _ = legs.token
 
 

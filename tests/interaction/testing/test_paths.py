@@ -276,7 +276,7 @@ async def test_the_author_says_what_to_accept_with(era: Era) -> None:
 async def test_unused_answer_is_a_mistake_unless_allowed() -> None:
     server, arguments = cinema(), {"film": "Solaris"}
     answers: Answers = {"saet": "back"}
-    with pytest.raises(Unused, match="nobody asked for 'saet'\n"):
+    with pytest.raises(Unused, match="no question asked for 'saet'\n"):
         await paths(server, "book", arguments, answers=answers, depth=1)
     assert await paths(server, "book", arguments, answers=answers, depth=1, allow_unused=True)
     assert await paths(server, "book", arguments, answers=answers, depth=1, limit=2)

@@ -147,7 +147,7 @@ async def test_an_unanswered_question_fails_with_what_was_asked() -> None:
 
 async def test_unasked_answers_fail_unless_allowed() -> None:
     answers: dict[Any, Any] = {**ANSWERS, "drink": 1, re.compile("never"): [2, 3]}
-    with pytest.raises(Unused, match=r"nobody asked for 'drink', /never/ \(2 left\)"):
+    with pytest.raises(Unused, match=r"no question asked for 'drink', /never/ \(2 left\)"):
         await User(cinema(), answers).call("book", film="Solaris")
     assert (await User(cinema(), answers, allow_unused=True).call("book", film="Solaris")).value
 
@@ -165,7 +165,7 @@ async def test_answer_to_another_round_does_not_count(answers: list[dict[Any, An
 
 
 async def test_answer_for_a_missing_round_is_left_over() -> None:
-    with pytest.raises(Unused, match=r"nobody asked for 'snack' in round 1, 'seat' in round 2"):
+    with pytest.raises(Unused, match=r"no question asked for 'snack' in round 1, 'seat' in round 2"):
         await User(cinema(), [ANSWERS, ANSWERS]).call("book", film="Solaris")
 
 
@@ -179,7 +179,7 @@ async def test_a_question_may_be_ignored_and_is_asked_again() -> None:
 
 @pytest.mark.roundtrip(eras="live")
 async def test_on_an_open_connection_ignoring_a_question_is_an_error() -> None:
-    with pytest.raises(MCPError, match="the script has no answer"):
+    with pytest.raises(MCPError, match="the client has no answer"):
         await User(cinema(), {"seat": IGNORE}).call("book", film="Solaris")
 
 
@@ -210,7 +210,7 @@ async def test_roots_and_samples_may_be_answered_in_json_form() -> None:
 
 
 async def test_roots_are_not_answered_with_anything_else() -> None:
-    with pytest.raises(TypeError, match="roots are told with roots=, or by their JSON form"):
+    with pytest.raises(TypeError, match="give roots with roots=, or as JSON data"):
         await User(cinema(), {re.compile(""): "lovely"}, roots=[]).call("praise")
 
 
@@ -354,7 +354,7 @@ def test_a_question_shows_what_it_is() -> None:
 
 
 async def test_answer_with_an_unknown_field_is_a_mistake() -> None:
-    with pytest.raises(AssertionError, match=r"has 'rwo', which its form has not; it has 'row'"):
+    with pytest.raises(AssertionError, match=r"has 'rwo', and its form has only 'row'"):
         await User(cinema(), {"seat": {"rwo": "back"}}).call("book", film="Solaris")
 
 

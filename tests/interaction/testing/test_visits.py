@@ -219,7 +219,7 @@ async def test_failure_of_a_visit_is_the_failure_of_the_test() -> None:
 
 
 async def test_visit_without_a_question_is_reported() -> None:
-    with pytest.raises(Unused, match="nobody asked for the page 'login'"):
+    with pytest.raises(Unused, match="no question asked for the page 'login'"):
         await User(cinema(Till()), visits={"terms": look, "login": look}).call("read")
 
 

@@ -137,7 +137,7 @@ async def test_another_booking():
         ('hostile=["deploy"]', "'deploy' takes a function that makes the other build: deploy=make_other"),
         ("hostile=True, deploy='make'", "deploy= is a function that makes an instance of the other build"),
         ("hostil=True", "hostil is no option of it; there are eras, hostile, without, deploy, secrets, over"),
-        ("over='pigeon'", "over='pigeon': it is 'memory' or 'http'"),
+        ("over='pigeon'", "over= must be 'memory' or 'http', got 'pigeon'"),
     ],
 )
 def test_mistaken_mark_lists_the_valid_options(pytester: pytest.Pytester, options: str, error: str) -> None:
