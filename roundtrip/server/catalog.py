@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Final, Literal, NamedTuple
 
-from roundtrip.server.gates import Gate, Gates
-from roundtrip.server.visibility import Component, Visibility
+from roundtrip.server.visibility import Component, Visibility, VisibilityGate
 
 __all__ = ["Catalog", "Listed", "Shelf"]
 
@@ -23,7 +22,7 @@ _Hidden = dict[Shelf, frozenset[str]]
 
 class _CatalogEntry(NamedTuple):
     component: Component
-    gate: Gate | None
+    gate: VisibilityGate | None
     listed: Listed
 
 
@@ -34,7 +33,7 @@ class Catalog:
         self._visibility = visibility
         self._entries: dict[tuple[Shelf, str], _CatalogEntry] = {}
         self._hidden: _Hidden = {"prompt": frozenset(), "resource": frozenset()}
-        self._gates: dict[Listed, Gates] = {listed: Gates(()) for listed in _LISTS}
+        self._gates: dict[Listed, tuple[VisibilityGate, ...]] = dict.fromkeys(_LISTS, ())
         self._gated_kinds: frozenset[Shelf] = frozenset()
         self._lock = Lock()
 
@@ -47,7 +46,7 @@ class Catalog:
         name: str | None = None,
         tags: str | Iterable[str] | None = None,
         enabled: bool = True,
-        gate: Gate | None = None,
+        gate: VisibilityGate | None = None,
         template: bool = False,
     ) -> Generator[None]:
         """Note a prompt by its name, or a resource or template by its URI, while it is registered.
@@ -104,12 +103,12 @@ class Catalog:
         """Whether there is one at all."""
         return (kind, identifier) in self._entries
 
-    def gate_of(self, kind: Shelf, identifier: str) -> Gate | None:
+    def gate_of(self, kind: Shelf, identifier: str) -> VisibilityGate | None:
         """What decides for each request whether it is there."""
         entry = self._entries.get((kind, identifier))
         return None if entry is None else entry.gate
 
-    def gates_of(self, listed: Listed) -> Gates:
+    def gates_of(self, listed: Listed) -> tuple[VisibilityGate, ...]:
         """The gates of all in a list that are not hidden from everybody."""
         return self._gates[listed]
 
@@ -127,12 +126,12 @@ class Catalog:
     def _look(self) -> None:
         rules = self._visibility.rules
         hidden: dict[Shelf, set[str]] = {"prompt": set(), "resource": set()}
-        gates: dict[Listed, list[Gate]] = {listed: [] for listed in _LISTS}
+        gates: dict[Listed, list[VisibilityGate]] = {listed: [] for listed in _LISTS}
         for (kind, identifier), entry in self._entries.items():
             if not rules.sees(entry.component):
                 hidden[kind].add(identifier)
             elif entry.gate is not None:
                 gates[entry.listed].append(entry.gate)
         self._hidden = {kind: frozenset(identifiers) for kind, identifiers in hidden.items()}
-        self._gates = {listed: Gates(some) for listed, some in gates.items()}
+        self._gates = {listed: tuple(some) for listed, some in gates.items()}
         self._gated_kinds = frozenset(kind for (kind, _), entry in self._entries.items() if entry.gate is not None)

@@ -1,44 +1,59 @@
-"""Tells a live call that no answer can reach it any more, so that it ends instead of waiting for ever.
+"""Serve over HTTP: end live calls that no answer can reach any more, and limit the JSON values of a request.
 
-In the live era a question rides the response of the request it belongs to, and the result comes after it on the same
-one. The SDK drops what is sent after a client has left: the question would wait for an answer that nobody can give.
-An answer is a request of its own, so a process that accepts no more of them would wait in vain, too.
+In the live era a question and later the result travel on the response of one request. The SDK drops messages that are
+sent after the client has left, so the question would wait forever. An answer is a request of its own. So a process that
+accepts no more requests would wait forever, too.
+
+Parsing JSON takes as long as there are values, and holds up the event loop: 4 MB of text take 10 ms, of empty lists a
+second. So a long request may have long texts, and only so many values.
 """
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 
 import anyio
 from mcp.server import MCPServer
-from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.streamable_http import EventStore
-from mcp.server.streamable_http_manager import (
-    DEFAULT_MAX_REQUEST_BODY_SIZE,
-    DEFAULT_MAX_SESSIONS,
-    DEFAULT_SESSION_IDLE_TIMEOUT,
-)
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.errors import ConnectionLost
-from roundtrip.server.body_limits import BoundedJson
+from roundtrip.server.limited_logs import LimitedLog
 
-__all__ = ["HttpServer", "Responses", "take_no_answers", "while_answerable"]
+__all__ = [
+    "MAX_JSON_VALUES",
+    "BoundedJson",
+    "HttpOptions",
+    "Responses",
+    "SseOptions",
+    "has_too_many_values",
+    "take_no_answers",
+    "warn_of_readable_errors",
+    "warn_of_unchecked_names",
+    "watch_app",
+    "while_answerable",
+]
 
 logger = logging.getLogger("roundtrip")
 
 T = TypeVar("T")
 
 _STREAM_LOG: Final = logging.getLogger("sse_starlette.sse")
+_limited_log = LimitedLog(logger)
+
+MAX_JSON_VALUES: Final = 50_000
+_HARMLESS_BYTES: Final = 2 * MAX_JSON_VALUES
+_TOO_LARGE_STATUS: Final = 413
+_TOO_LARGE_TEXT: Final = b"Request body has too many JSON values"
 
 _RESPONSE: Final = "roundtrip.response"
 
 
 class _Response:
-    """The response to one request, for as long as somebody reads it."""
+    """Response to one request, until it ends."""
 
     __slots__ = ("ending", "over", "waiting")
 
@@ -55,7 +70,7 @@ class _Response:
 
 
 class Responses:
-    """ASGI middleware that knows when the response to a request has ended, however it did."""
+    """ASGI middleware that ends the questions of a request when its response has ended."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -72,7 +87,54 @@ class Responses:
             response.end()
 
 
-def _warn_of_unchecked_names(security: TransportSecuritySettings | None) -> None:
+class HttpOptions(TypedDict, total=False):
+    """The SDK's options of streamable HTTP."""
+
+    streamable_http_path: str
+    json_response: bool
+    stateless_http: bool
+    event_store: EventStore | None
+    retry_interval: int | None
+    max_request_body_size: int
+    session_idle_timeout: float | None
+    max_sessions: int | None
+    transport_security: TransportSecuritySettings | None
+    host: str
+
+
+class SseOptions(TypedDict, total=False):
+    """The SDK's options of the old HTTP+SSE transport."""
+
+    sse_path: str
+    message_path: str
+    max_request_body_size: int
+    transport_security: TransportSecuritySettings | None
+    host: str
+
+
+def watch_app(server: MCPServer[Any], app: Starlette, options: HttpOptions) -> Starlette:
+    """Have the application that the SDK made for a server end its live calls, and limit the JSON values of requests."""
+    # The streams are made inside the SDK and offer no other way; adding one filter twice changes nothing.
+    _STREAM_LOG.addFilter(_holds_no_chunk)
+    limited = server.session_manager.asgi_app
+    limited.app = BoundedJson(limited.app)
+    # With an event store a client that has left may come back.
+    if not options.get("stateless_http") and not options.get("json_response") and options.get("event_store") is None:
+        app.add_middleware(Responses)
+    return app
+
+
+def warn_of_readable_errors(name: str) -> None:
+    """Log that everybody who reaches the server may read the texts of exceptions."""
+    logger.warning(
+        "server %r sends clients the texts of exceptions that its tools do not catch, and has no authentication: "
+        "everybody who can reach it may read them; say Server(mask_error_details=True) to keep them in the log",
+        name,
+    )
+
+
+def warn_of_unchecked_names(security: TransportSecuritySettings | None) -> None:
+    """Log lists of hosts and origins that the SDK does not check."""
     # The SDK has one switch for both.
     if security is None or security.enable_dns_rebinding_protection:
         return
@@ -86,17 +148,17 @@ def _warn_of_unchecked_names(security: TransportSecuritySettings | None) -> None
 
 
 def take_no_answers(scope: Scope) -> None:
-    """End the questions of a request that is being served, as its process accepts no more requests."""
+    """End the questions of a request that is being served, because its process accepts no more requests."""
     response = scope.get(_RESPONSE)
     if isinstance(response, _Response):
         response.end(ending=True)
 
 
 async def while_answerable(request: Any, ask: Callable[[], Awaitable[T]]) -> T:
-    """What `ask` returns, unless the response to an HTTP request ends before.
+    """Return the result of `ask`, unless the response to an HTTP request ends before.
 
     Args:
-        request: What the SDK's context holds as the request; anything that is not watched is asked without limit.
+        request: The request in the SDK's context; without a watched one the client is asked without limit.
         ask: Asks the client.
 
     Raises:
@@ -120,86 +182,47 @@ def _holds_no_chunk(record: logging.LogRecord) -> bool:
     return not (isinstance(record.msg, str) and record.msg.startswith("chunk:"))
 
 
-class HttpServer(MCPServer[LifespanResultT]):
-    """An `MCPServer` whose live calls end when their client has left."""
-
-    _told_of_errors = False
-
-    @property
-    def shows_error_details(self) -> bool:
-        """Whether clients are told the texts of exceptions that tools did not catch."""
+def has_too_many_values(body: bytes) -> bool:
+    """Return True if JSON has more values than may be parsed at once; text is skipped, not parsed."""
+    # A value takes at least one byte, and a separator.
+    if len(body) <= _HARMLESS_BYTES or _values_in(body) <= MAX_JSON_VALUES:
         return False
+    # Separators may be part of texts, too.
+    plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    if plain.count(b'"') > 2 * MAX_JSON_VALUES:
+        return True
+    return _values_in(b"".join(plain.split(b'"')[::2])) > MAX_JSON_VALUES
 
-    def _tell_of_errors(self) -> None:
-        """Tell the log, once, that everybody who reaches the server may read the texts of exceptions."""
-        if self.shows_error_details and self.settings.auth is None and not self._told_of_errors:
-            self._told_of_errors = True
-            logger.warning(
-                "server %r tells clients the texts of exceptions that its tools do not catch, and has no "
-                "authentication: everybody who can reach it may read them; say Server(mask_error_details=True) to keep "
-                "them in the log",
-                self.name,
-            )
 
-    def streamable_http_app(
-        self,
-        *,
-        streamable_http_path: str = "/mcp",
-        json_response: bool = False,
-        stateless_http: bool = False,
-        event_store: EventStore | None = None,
-        retry_interval: int | None = None,
-        max_request_body_size: int = DEFAULT_MAX_REQUEST_BODY_SIZE,
-        session_idle_timeout: float | None = DEFAULT_SESSION_IDLE_TIMEOUT,
-        max_sessions: int | None = DEFAULT_MAX_SESSIONS,
-        transport_security: TransportSecuritySettings | None = None,
-        host: str = "127.0.0.1",
-    ) -> Starlette:
-        """The ASGI application that serves streamable HTTP; the arguments are the SDK's.
+def _values_in(text: bytes) -> int:
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
-        Clients on 2025-11-25 and older can be asked only without `stateless_http` and `json_response`. Such a call
-        ends when its client has left, unless an `event_store` lets the client come back to it.
 
-        A request may be as large as `max_request_body_size`, but is refused if it has more than 50,000 JSON values.
-        """
-        self._tell_of_errors()
-        _warn_of_unchecked_names(transport_security)
-        # The streams are made inside the SDK and offer no other way; adding one filter twice changes nothing.
-        _STREAM_LOG.addFilter(_holds_no_chunk)
-        app = super().streamable_http_app(
-            streamable_http_path=streamable_http_path,
-            json_response=json_response,
-            stateless_http=stateless_http,
-            event_store=event_store,
-            retry_interval=retry_interval,
-            max_request_body_size=max_request_body_size,
-            session_idle_timeout=session_idle_timeout,
-            max_sessions=max_sessions,
-            transport_security=transport_security,
-            host=host,
-        )
-        limited = self.session_manager.asgi_app
-        limited.app = BoundedJson(limited.app)
-        if not stateless_http and not json_response and event_store is None:
-            app.add_middleware(Responses)
-        return app
+class BoundedJson:
+    """ASGI middleware that rejects requests with too many JSON values; it receives the body in one piece."""
 
-    def sse_app(
-        self,
-        *,
-        sse_path: str = "/sse",
-        message_path: str = "/messages/",
-        max_request_body_size: int = DEFAULT_MAX_REQUEST_BODY_SIZE,
-        transport_security: TransportSecuritySettings | None = None,
-        host: str = "127.0.0.1",
-    ) -> Starlette:
-        """The ASGI application that serves the old HTTP+SSE transport; the arguments are the SDK's."""
-        self._tell_of_errors()
-        _warn_of_unchecked_names(transport_security)
-        return super().sse_app(  # pyright: ignore[reportDeprecated]
-            sse_path=sse_path,
-            message_path=message_path,
-            max_request_body_size=max_request_body_size,
-            transport_security=transport_security,
-            host=host,
-        )
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or reject it."""
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        whole = await receive()
+        if has_too_many_values(whole.get("body", b"")):
+            _limited_log.warning("rejected a request with more than %d JSON values", MAX_JSON_VALUES)
+            headers = [
+                (b"content-type", b"text/plain; charset=utf-8"),
+                (b"content-length", b"%d" % len(_TOO_LARGE_TEXT)),
+            ]
+            await send({"type": "http.response.start", "status": _TOO_LARGE_STATUS, "headers": headers})
+            await send({"type": "http.response.body", "body": _TOO_LARGE_TEXT})
+            return
+
+        kept: list[Message] = [whole]
+
+        async def replay() -> Message:
+            return kept.pop() if kept else await receive()
+
+        await self._app(scope, replay, send)

@@ -1,7 +1,7 @@
-"""Keys from outside of the program: the environment, and files in which one key after another takes its place.
+"""Read keys from the environment and from key files, and write key files.
 
-A key file has one key to a line: its role, the key in hex, and since when it has that role. A key begins as `next`,
-which verifies only, then `signs`, and at last is `former`, which verifies what it has signed before.
+A key file has one key to a line: its role, the key in hex, and the time since when it has that role. A key begins as
+`next`, which only verifies, then `signs`, and at last is `former`, which verifies tokens that it signed before.
 """
 
 import logging
@@ -21,7 +21,7 @@ KEYS_VARIABLE: Final = "ROUNDTRIP_KEYS"
 KEY_FILE_VARIABLE: Final = "ROUNDTRIP_KEY_FILE"
 
 _LINE: Final = re.compile(r"(?P<role>signs|next|former)\s+(?P<key>[0-9a-f]{64,512})\s+(?P<since>\S+)", re.ASCII)
-_MOST_BYTES: Final = 64 * 1024
+_MAX_FILE_BYTES: Final = 64 * 1024
 _HEAD: Final = """\
 # The keys of a roundtrip server, which it reads from the file that ROUNDTRIP_KEY_FILE names. Keep them secret.
 # `roundtrip keys rotate` replaces the one that signs, in three steps.
@@ -29,7 +29,7 @@ _HEAD: Final = """\
 
 
 class Role(Enum):
-    """What a key is there for. All of them verify."""
+    """Role of a key. All keys verify."""
 
     SIGNS = "signs"
     NEXT = "next"
@@ -45,18 +45,18 @@ class RoledKey(NamedTuple):
 
 
 class KeyFile(NamedTuple):
-    """What a key file says: one key that signs, and at most one that will or did."""
+    """Content of a key file: one key that signs, and at most one that will or did."""
 
     signs: RoledKey
     other: RoledKey | None = None
 
     @property
     def keys(self) -> list[str]:
-        """As `Server(keys=...)` takes them."""
+        """Return the keys for `Server(keys=...)`."""
         return [self.signs.key] if self.other is None else [self.signs.key, self.other.key]
 
     def text(self) -> str:
-        """The content of the file."""
+        """Return the text of the file."""
         lines = [self.signs] if self.other is None else [self.signs, self.other]
         return _HEAD + "".join(f"{one.role.value:<6} {one.key} {one.since:%Y-%m-%dT%H:%M:%SZ}\n" for one in lines)
 
@@ -65,17 +65,17 @@ class KeyFile(NamedTuple):
         """Read a file.
 
         Raises:
-            ValueError: It cannot be read, or is no key file; the text says why, and tells no key.
+            ValueError: It cannot be read, or is not a key file. The message contains no key.
         """
         try:
             with path.open("rb") as file:
-                raw = file.read(_MOST_BYTES + 1)
+                raw = file.read(_MAX_FILE_BYTES + 1)
             text = raw.decode("ascii")
         except OSError as error:
             raise ValueError(f"the key file {str(path)!r} cannot be read: {error.strerror}") from error
         except UnicodeDecodeError:
-            raise ValueError(f"{str(path)!r} is no key file; make one with: roundtrip keys new FILE") from None
-        if len(raw) > _MOST_BYTES:
+            raise ValueError(f"{str(path)!r} is not a key file; make one with: roundtrip keys new FILE") from None
+        if len(raw) > _MAX_FILE_BYTES:
             raise ValueError(f"{str(path)!r} is too large for a key file; make one with: roundtrip keys new FILE")
         found: list[RoledKey] = []
         for number, line in enumerate(text.splitlines(), start=1):
@@ -92,21 +92,21 @@ class KeyFile(NamedTuple):
 
 
 class EnvironmentKeys(NamedTuple):
-    """Keys that the environment gives, and the variable that does."""
+    """Keys from the environment, with the name of the variable."""
 
     keys: list[str]
     variable: str
 
 
 def keys_of(environment: Mapping[str, str]) -> EnvironmentKeys | None:
-    """The keys that the environment gives, if it does.
+    """Return the keys from the environment, if it has any.
 
     Raises:
-        ValueError: It gives them twice, or they cannot be read.
+        ValueError: It has them twice, or they cannot be read.
     """
     listed, path = environment.get(KEYS_VARIABLE), environment.get(KEY_FILE_VARIABLE)
     if listed is not None and path is not None:
-        raise ValueError(f"{KEYS_VARIABLE} and {KEY_FILE_VARIABLE} are both set; unset the one that is not meant")
+        raise ValueError(f"{KEYS_VARIABLE} and {KEY_FILE_VARIABLE} are both set; unset one of them")
     if listed is not None:
         keys = [key.strip() for key in listed.split(",") if key.strip()]
         if not keys:
@@ -121,7 +121,7 @@ def keys_of(environment: Mapping[str, str]) -> EnvironmentKeys | None:
     except ValueError as error:
         raise ValueError(f"{KEY_FILE_VARIABLE}: {error}") from error
     if Path(path).stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
-        # Not refused: secrets that are mounted into a container have such modes.
+        # Accepted: secrets that are mounted into a container have such modes.
         logger.warning("the key file %s can be read by every user of this machine; chmod 600 it", path)
     return EnvironmentKeys(found.keys, KEY_FILE_VARIABLE)
 

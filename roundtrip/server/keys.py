@@ -1,9 +1,8 @@
-"""What protects a server's tokens: its keys and codecs, and the policy that the boundary enforces with them."""
+"""Make the protection of a server's tokens: its keys and codecs, and the policy that the boundary enforces."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.context import ServerRequestContext
@@ -17,52 +16,58 @@ from mcp.server.request_state import (
 from roundtrip.engine.leg import Limits
 from roundtrip.errors import InvalidSignature, RejectionReason, TokenRejected
 from roundtrip.machine.journal import Journal
+from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
 from roundtrip.machine.pins import Pinner
-from roundtrip.server.key_files import EnvironmentKeys, keys_of
+from roundtrip.system import System
 from roundtrip.tokens.binding import MOST_CLAIMS_BYTES
 from roundtrip.tokens.tickets import TicketOffice
-from roundtrip.tokens.token import JournalCodec, KeyRing, Sealer, TokenCodec, from_text, to_text
+from roundtrip.tokens.token import MAX_TOKEN_BYTES, JournalCodec, KeyRing, Sealer, TokenCodec, from_text, to_text
 
-__all__ = ["Keys", "Principal", "Protection", "limits_of", "protect"]
+if TYPE_CHECKING:
+    from roundtrip.server.key_files import EnvironmentKeys
+
+__all__ = ["Keys", "Principal", "Protection", "TokenOptions", "limits_of", "protect"]
 
 Principal = Callable[[ServerRequestContext[Any, Any]], str | None]
 Keys = Sequence[bytes | bytearray | str]
 
-_UNNAMED = "mcp-server"
-"""What the SDK calls a server without a name."""
+_UNNAMED: Final = "mcp-server"
+"""The SDK's name for a server without one."""
 
-_TTL = 600.0
-_MAX_AGE = 3600.0
+_TTL_SECONDS: Final = 600.0
+_MAX_AGE_SECONDS: Final = 3600.0
 
-_HINT_CHARACTERS = 5
-"""Of the four bytes by which a token of the SDK's names its key: those of base64 that hold nothing else."""
+_OWN_KEY_BYTES: Final = 32
+_HINT_CHARS: Final = 5
+"""A token of the SDK names its key by four bytes; so many characters of base64 hold nothing else."""
 
 
 class Protection(NamedTuple):
-    """A server's policy, and the codecs behind it. `tokens` is None where the SDK's policy brought its own codec."""
+    """Policy of a server's tokens, with the codecs behind it."""
 
     policy: RequestStateSecurity
     journals: JournalCodec
     tokens: TokenCodec | None
+    """None if the SDK's policy brought its own codec."""
     tickets: TicketOffice | None
     trace_key: bytes | None
-    """What transcripts make digests with."""
+    """The key of digests in transcripts."""
     hints: tuple[str, ...] = ()
-    """What the keys are known by, the one that signs first."""
+    """Public names of the keys, the one that signs first."""
     ledger_sealer: Sealer | None = None
-    """Seals what is kept in ledgers outside this process."""
+    """Seals results that are kept in ledgers outside this process."""
     guess_key: bytes | None = None
-    """What answers that are counted are told apart by in ledgers, so that nobody reads them there."""
+    """The key of digests of counted answers in ledgers, so that the answers cannot be read there."""
     own_key: bool = False
-    """Whether the key was made here, and is known to no other process."""
+    """True if this process made the key, so that no other knows it."""
 
     def principal(self, request: ServerRequestContext[Any, Any] | None) -> str | None:
-        """Whom a request comes from, as tokens are bound to them."""
+        """Return the principal of a request, to which its token is bound."""
         bind = self.policy.bind_principal
         return bind(request) if bind is not None and request is not None else None
 
     def user(self, request: ServerRequestContext[Any, Any] | None) -> str | None:
-        """Return the principal of a request if it is one user's, and not all those of one client."""
+        """Return the principal of a request if it is one user, and not all users of one client."""
         return None if self.knows_client_alone else self.principal(request)
 
     @property
@@ -74,10 +79,10 @@ class Protection(NamedTuple):
         return token is not None and not token.subject
 
     def ticket_office(self) -> TicketOffice:
-        """Issues and verifies tickets.
+        """Return the office that issues and verifies tickets.
 
         Raises:
-            InvalidSignature: The server has no key of its own to sign them with.
+            InvalidSignature: The server has no key to sign them with.
         """
         if self.tickets is None:
             raise InvalidSignature(
@@ -86,7 +91,7 @@ class Protection(NamedTuple):
         return self.tickets
 
     def write(self, journal: Journal) -> bytes:
-        """The bytes of a journal, for a token that is good for as long as the policy has it.
+        """Return the bytes of a journal, for a token that is valid for at most the policy's time.
 
         Raises:
             TokenTooLarge: The call remembers more than a token may hold.
@@ -94,7 +99,7 @@ class Protection(NamedTuple):
         latest = max(journal.written, journal.born) + self.policy.ttl
         if journal.deadline > latest:
             journal = replace(journal, deadline=latest)
-        # A codec of somebody else's may encrypt.
+        # An author's codec may encrypt, and deflated text would then show its content by its length.
         packed = self.journals.write(journal, deflate=self.tokens is not None and not self.tokens.encrypts)
         if self.tokens is not None:
             self.tokens.check(journal, MOST_CLAIMS_BYTES + len(packed))
@@ -102,7 +107,7 @@ class Protection(NamedTuple):
 
 
 class _TextCodec:
-    """An author's own codec, which is given text as bytes: the payload of the SDK is JSON, so codecs may decode it."""
+    """Adapter for an author's codec, which gets bytes of text: the SDK's payload is JSON, so codecs may decode it."""
 
     def __init__(self, codec: RequestStateCodec) -> None:
         self._codec = codec
@@ -115,7 +120,7 @@ class _TextCodec:
         """Return the payload of a token.
 
         Raises:
-            TokenRejected: The codec vouches for something that is not a payload of this server.
+            TokenRejected: The codec accepts a token whose payload this server did not write.
         """
         text: Any = self._codec.unseal(token)
         try:
@@ -125,45 +130,52 @@ class _TextCodec:
 
 
 def limits_of(given: RequestStateSecurity | None, *, ttl: float | None, max_age: float | None) -> Limits:
-    """Return the clocks of a server's calls, of which the SDK's policy may bring one.
+    """Return the time limits of a server's calls; the SDK's policy may bring one.
 
     Raises:
         ValueError: A time is not usable, or two of them contradict each other.
     """
     if given is None:
-        return Limits(ttl=_TTL if ttl is None else ttl, max_age=_MAX_AGE if max_age is None else max_age)
+        return Limits(
+            ttl=_TTL_SECONDS if ttl is None else ttl, max_age=_MAX_AGE_SECONDS if max_age is None else max_age
+        )
     if ttl is not None and ttl != given.ttl:
         raise ValueError(
             f"ttl= must be left out beside request_state_security=, which has its own, got ttl={ttl} and {given.ttl}; "
             "say it there: RequestStateSecurity(..., ttl=...)"
         )
-    return Limits(ttl=given.ttl, max_age=max(_MAX_AGE, given.ttl) if max_age is None else max_age)
+    return Limits(ttl=given.ttl, max_age=max(_MAX_AGE_SECONDS, given.ttl) if max_age is None else max_age)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOptions:
+    """Arguments of `Server` that decide about its tokens."""
+
+    name: str | None
+    ttl: float
+    keys: Keys | None = None
+    encrypt: bool = False
+    principal: Principal | Literal[False] | None = None
+    audience: str | None = None
+    seal_keys: Keys | None = None
+    max_token_bytes: int = MAX_TOKEN_BYTES
+    max_journal_bytes: int = MAX_JOURNAL_BYTES
 
 
 def protect(
-    given: RequestStateSecurity | None,
-    *,
-    name: str | None,
-    keys: Keys | None,
-    ttl: float,
-    encrypt: bool,
-    principal: Principal | Literal[False] | None,
-    audience: str | None,
-    seal_keys: Keys | None,
-    max_token_bytes: int,
-    max_journal_bytes: int,
-    environment: Mapping[str, str],
+    given: RequestStateSecurity | None, options: TokenOptions, *, environment: Mapping[str, str], system: System
 ) -> Protection:
-    """The protection that a server's arguments ask for, with keys of the environment where they give none.
+    """Make the protection for a server's arguments, with keys of the environment if they have none.
 
     Raises:
         ValueError: A key is too short, or the arguments contradict each other.
     """
+    keys, seal_keys, audience, principal = options.keys, options.seal_keys, options.audience, options.principal
     if given is not None:
-        if keys is not None or encrypt or principal is not None or audience is not None:
+        if keys is not None or options.encrypt or principal is not None or audience is not None:
             raise ValueError(
                 "request_state_security= brings its own keys, principal and audience; give it alone (with "
-                "seal_keys= for what the server computes), or leave it out and use keys="
+                "seal_keys= for values that the server computes), or leave it out and use keys="
             )
         ring = KeyRing(seal_keys) if seal_keys is not None else None
         policy = RequestStateSecurity(
@@ -173,22 +185,12 @@ def protect(
             bind_principal=given.bind_principal,
             audience=given.audience,
         )
-        journals = JournalCodec(_sealer(ring), pinner=_pinner(ring), max_bytes=max_journal_bytes)
-        tickets = TicketOffice(ring) if ring is not None else None
-        return Protection(
-            policy,
-            journals,
-            None,
-            tickets,
-            _derived(ring, b"trace"),
-            (*_codec_hint(given.codec), *_hints(ring)),
-            _sealer(ring, b"ledger"),
-            _derived(ring, b"guess"),
-        )
+        protection = _with_ring(ring, policy, None, options, system)
+        return protection._replace(hints=(*_codec_hint(given.codec), *protection.hints))
     if seal_keys is not None:
         raise ValueError("seal_keys= goes with request_state_security=; keys= seals by itself")
-    found = keys_of(environment) if keys is None else None
-    if not name and audience is None:
+    found = _keys_of(environment) if keys is None else None
+    if not options.name and audience is None:
         if keys is not None or found is not None:
             given_as = "keys=" if found is None else f"keys, as those of the environment's {found.variable},"
             raise ValueError(
@@ -197,31 +199,55 @@ def protect(
             )
         # The SDK wants a service stated with any policy; this one's key never leaves the process.
         audience = _UNNAMED
-    ring = _ring_of(found) if found is not None else KeyRing(keys if keys is not None else [os.urandom(32)])
-    tokens = TokenCodec(ring, entropy=os.urandom, encrypt=encrypt, max_token_bytes=max_token_bytes)
+    ring = (
+        _ring_of(found)
+        if found is not None
+        else KeyRing(keys if keys is not None else [system.entropy(_OWN_KEY_BYTES)])
+    )
+    tokens = TokenCodec(ring, entropy=system.entropy, encrypt=options.encrypt, max_token_bytes=options.max_token_bytes)
     if principal is not None and principal is not False and not callable(principal):
-        raise TypeError(f"principal= takes a function of the request's context, or False, not {principal!r}")
+        raise TypeError(f"principal= must be a function of the request's context, or False, got {principal!r}")
     bind = None if principal is False else (principal or authenticated_principal)
-    policy = RequestStateSecurity(codec=tokens, ttl=ttl, bind_principal=bind, audience=audience)
-    journals = JournalCodec(_sealer(ring), pinner=_pinner(ring), max_bytes=max_journal_bytes)
+    policy = RequestStateSecurity(codec=tokens, ttl=options.ttl, bind_principal=bind, audience=audience)
+    return _with_ring(ring, policy, tokens, options, system)._replace(own_key=keys is None and found is None)
+
+
+def _with_ring(
+    ring: KeyRing | None,
+    policy: RequestStateSecurity,
+    tokens: TokenCodec | None,
+    options: TokenOptions,
+    system: System,
+) -> Protection:
+    """Derive all keys from one ring; without a ring nothing can be sealed, pinned or signed."""
+    if ring is None:
+        journals = JournalCodec(None, pinner=Pinner(()), max_bytes=options.max_journal_bytes)
+        return Protection(policy, journals, tokens, None, None)
     return Protection(
         policy,
-        journals,
+        JournalCodec(
+            Sealer(ring, purpose=b"seal", entropy=system.entropy),
+            pinner=Pinner(ring.derive(b"pin")),
+            max_bytes=options.max_journal_bytes,
+        ),
         tokens,
         TicketOffice(ring),
-        _derived(ring, b"trace"),
-        _hints(ring),
-        _sealer(ring, b"ledger"),
-        _derived(ring, b"guess"),
-        own_key=keys is None and found is None,
+        trace_key=ring.derive(b"trace")[0],
+        hints=tuple(ring.hints()),
+        ledger_sealer=Sealer(ring, purpose=b"ledger", entropy=system.entropy),
+        guess_key=ring.derive(b"guess")[0],
     )
 
 
-def _derived(ring: KeyRing | None, purpose: bytes) -> bytes | None:
-    return ring.derive(purpose)[0] if ring is not None else None
+def _keys_of(environment: Mapping[str, str]) -> "EnvironmentKeys | None":
+    if "ROUNDTRIP_KEYS" not in environment and "ROUNDTRIP_KEY_FILE" not in environment:
+        return None
+    from roundtrip.server.key_files import keys_of  # most servers get their keys as arguments
+
+    return keys_of(environment)
 
 
-def _ring_of(found: EnvironmentKeys) -> KeyRing:
+def _ring_of(found: "EnvironmentKeys") -> KeyRing:
     try:
         return KeyRing(found.keys)
     except ValueError as error:
@@ -229,19 +255,7 @@ def _ring_of(found: EnvironmentKeys) -> KeyRing:
 
 
 def _codec_hint(codec: RequestStateCodec) -> tuple[str, ...]:
-    """What the SDK's own tokens say of the key that sealed them, so that keys made by each process are told apart."""
+    """Return the name that the SDK's own tokens give their key; it differs between keys that each process made."""
     if not isinstance(codec, AESGCMRequestStateCodec):
         return ()
-    return (codec.seal(b"").partition(".")[2][:_HINT_CHARACTERS],)
-
-
-def _hints(ring: KeyRing | None) -> tuple[str, ...]:
-    return tuple(ring.hints()) if ring is not None else ()
-
-
-def _sealer(ring: KeyRing | None, purpose: bytes = b"seal") -> Sealer | None:
-    return Sealer(ring, purpose=purpose, entropy=os.urandom) if ring is not None else None
-
-
-def _pinner(ring: KeyRing | None) -> Pinner:
-    return Pinner(ring.derive(b"pin") if ring is not None else ())
+    return (codec.seal(b"").partition(".")[2][:_HINT_CHARS],)

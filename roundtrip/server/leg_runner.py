@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import anyio.to_thread
 from mcp.server import MCPServer
@@ -23,7 +23,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, InputResponseRequestParams, InputResponses
 
 from roundtrip.engine.body import Body
-from roundtrip.engine.leg import Authored, Declined, Finished, Leg, LegEnd, Limits, Suspended, open_call
+from roundtrip.engine.leg import Authored, Declined, Finished, Leg, LegEnd, Suspended, open_call
 from roundtrip.engine.leg_run import serve
 from roundtrip.errors import ChannelMissing, GuessUncounted, RoundtripError, ToolTimedOut
 from roundtrip.ledger.contract import LedgerDown, Reach
@@ -34,12 +34,10 @@ from roundtrip.questions.markers import Marker
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.server.calls import CallInfo
 from roundtrip.server.context import Context
-from roundtrip.server.effects import Effects
 from roundtrip.server.exactly_once import LedgerClaim, OncePolicy
 from roundtrip.server.functions import AskingFunction
-from roundtrip.server.gates import Admission
-from roundtrip.server.keys import Protection
 from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.server.parts import Parts
 from roundtrip.server.requests import (
     NO_EMPTY_ROUNDS,
     SKEW,
@@ -53,6 +51,9 @@ from roundtrip.server.requests import (
 )
 from roundtrip.server.threads import LeavingThreads, StayingThreads
 from roundtrip.tracing import Beginning, Closed, DeclinedFact, LinkedWatch, Raised, Returned, Wrote
+
+if TYPE_CHECKING:
+    from roundtrip.server.visibility_gates import OpenGates
 
 __all__ = ["NO_REQUEST", "Incoming", "LegRunner", "RefusedByUser", "log_teardown", "result_of"]
 
@@ -78,8 +79,17 @@ class Incoming(NamedTuple):
     state: str | None
 
     @classmethod
+    def of(cls, request: ServerRequestContext[Any, Any]) -> Incoming:
+        """Read a request whose parameters are valid for its revision."""
+        params = request.params or {}
+        responses = None
+        if params.get("inputResponses") is not None:
+            responses = InputResponseRequestParams.model_validate(params, by_name=False).input_responses
+        return cls(request, responses, params.get("requestState"))
+
+    @classmethod
     def by(cls, context: SdkContext[Any, Any]) -> Incoming:
-        """The request of a context."""
+        """Return the request of a context."""
         request = context.request_context if context.protocol_version is not None else None
         return cls(request, context.input_responses, context.request_state)
 
@@ -111,22 +121,24 @@ class LegRunner:
 
     def __init__(
         self,
-        server: MCPServer[Any],
-        *,
-        protection: Protection,
-        effects: Effects,
-        limits: Limits,
+        server: MCPServer[Any] | None,
+        parts: Parts,
     ) -> None:
         self._server = server
-        self._protection = protection
-        self._effects = effects
-        self._limits = limits
+        self._system = parts.system
+        self._protection = parts.protection
+        self._effects = parts.effects
+        self._limits = parts.limits
         self.no_empty_rounds = NO_EMPTY_ROUNDS
         """Names of clients that are sent no round without questions."""
         self.warns_of_guesses = False
         """Whether to tell that other processes may count guesses for themselves."""
         self._page_waits: list[float] = []
         self._page_wait = math.inf
+
+    def context_of(self, request: ServerRequestContext[Any, Any]) -> Context[Any, Any]:
+        """Return a context that cannot ask, for code outside of legs."""
+        return Context(request_context=request, mcp_server=self._server, subscriptions=self._effects.bus)
 
     @contextmanager
     def hurried(self, page_wait: float) -> Generator[None]:
@@ -146,9 +158,9 @@ class LegRunner:
         arguments: Mapping[str, Any],
         incoming: Incoming,
         *,
-        gate: tuple[str, Marker] | None = None,
+        confirmation: tuple[str, Marker] | None = None,
         convert: Callable[[Any], Any] | None = None,
-        admission: Admission | None = None,
+        opened: OpenGates | None = None,
         once: OncePolicy | None = None,
         traced: bool = True,
     ) -> Finished | Suspended | Authored:
@@ -158,9 +170,9 @@ class LegRunner:
             function: The function.
             arguments: The client's arguments, as it receives them.
             incoming: The request that the leg serves, with what came with it.
-            gate: A question, with its name, that must be accepted before anything runs.
+            confirmation: The question, with its name, that must be accepted before anything runs.
             convert: Makes the result of what the function returns.
-            admission: What the gate has found out and entered for it, if it has one.
+            opened: Its visibility gate, with the values that it found, if it has one.
             once: If its body must run once, what its author says of that.
             traced: Whether tracers are told of it.
 
@@ -234,7 +246,7 @@ class LegRunner:
             limits=function.limits,
             write=write,
             plan_for=function.plan_for,
-            confirmation=gate,
+            confirmation=confirmation,
             build=build,
             version=function.version,
             journal=journal,
@@ -251,8 +263,8 @@ class LegRunner:
             run_in_thread=in_thread,
             report=log_teardown,
             offer=offer,
-            known=admission.known if admission is not None else None,
-            entered=admission.managers if admission is not None else None,
+            known=opened.known if opened is not None else None,
+            entered=opened.managers if opened is not None else None,
         )
 
         async def execute(filled: dict[str, Any], made: Any) -> Any:

@@ -1,16 +1,16 @@
-"""Telling clients that a list of the server's has changed, once per request and list, when the request is done.
+"""Announce changed lists to clients, once per request and list, when the request is done.
 
-A change is only noted where it is made, which may be a worker thread; the `Announcer`, a middleware around every
-request, sends what was noted: on older revisions a notification to the client whose request it was, and in any case an
-event to the others: those that listen on 2026-07-28, and those whose connection stays open. What the author's code
-announces itself, after the change, is not announced again. Changes outside of a request are announced to nobody.
+Code that changes a list only notes it, in any thread. The `Announcer`, a middleware around every request, announces the
+noted changes. On older revisions the client of the request is sent a notification. All other clients are sent an event:
+those that listen on 2026-07-28, and those whose connection stays open. A change that the author's code announces itself
+is not announced again. Changes outside of a request are not announced.
 """
 
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import anyio
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -22,6 +22,7 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 from mcp_types import (
+    CacheableResult,
     PromptListChangedNotification,
     RequestId,
     ResourceListChangedNotification,
@@ -30,30 +31,32 @@ from mcp_types import (
 )
 
 from roundtrip.revisions import is_retry_era
-from roundtrip.server.effects import Effects
-from roundtrip.server.older_clients import OlderClients, told_already
+from roundtrip.server.parts import Effects
 from roundtrip.server.sdk_private import session_id_of
+
+if TYPE_CHECKING:
+    from roundtrip.server.older_clients import OlderClients
 
 __all__ = ["Announcer", "Listing", "announced_by_author"]
 
 logger = logging.getLogger("roundtrip")
 
 Listing = Literal["tools", "prompts", "resources"]
-"""A list that clients keep; templates are listed with the resources."""
+"""A list that clients cache; templates are listed with the resources."""
 
 _LISTINGS: Final[tuple[tuple[Listing, ServerEvent, ServerNotification], ...]] = (
     ("tools", ToolsListChanged(), ToolListChangedNotification()),
     ("prompts", PromptsListChanged(), PromptListChangedNotification()),
     ("resources", ResourcesListChanged(), ResourceListChangedNotification()),
 )
-_PATIENCE: Final = 5.0
-"""Seconds that a response waits for its announcements."""
+_PATIENCE_SECONDS: Final = 5.0
+"""How long a response waits for its announcements."""
 
 _LISTING_OF: Final[Mapping[type, Listing]] = {type(notification): listing for listing, _, notification in _LISTINGS}
 
 
 class _Noted:
-    """The changes that were made during one request, and are still to be announced."""
+    """Changes that were made during one request, and are still to be announced."""
 
     __slots__ = ("_told", "_watches", "announcer", "by_session", "ctx", "on_bus")
 
@@ -67,9 +70,9 @@ class _Noted:
 
     @property
     def notifies(self) -> bool:
-        """Whether the client of the request is sent notifications."""
-        # On 2026-07-28 a change may reach a client only through a stream that it listens on, and before `initialize`
-        # is answered on the older revisions there is no client yet.
+        """Return True if the client of the request is sent notifications."""
+        # On 2026-07-28 clients hear of changes only through a stream that they listen on. On the older revisions there
+        # is no client before `initialize` is answered.
         return not is_retry_era(self.ctx.protocol_version) and self.ctx.method != "initialize"
 
     def note(self, listing: Listing) -> None:
@@ -83,7 +86,7 @@ class _Noted:
             self.by_session.add(listing)
 
     def _watch(self) -> None:
-        """Notice what the author's code sends to the client itself, and send it where it arrives."""
+        """Notice the notifications of the author's code, and send them on a stream that the client reads."""
         send = self.ctx.session.send_notification
         self._watches = True
 
@@ -107,14 +110,17 @@ class _Noted:
             del self.ctx.session.send_notification
 
     def publishing(self, listing: Listing) -> Any:
-        """Surround what publishes an event: a client that is sent a notification is not told by the event as well."""
+        """Surround the publication of an event: a client that is sent a notification is not sent the event as well."""
         if self.notifies and (listing in self.by_session or listing in self._told):
+            from roundtrip.server.older_clients import told_already
+
             return told_already(self.ctx.session)
         return nullcontext()
 
 
 _NOTHING: Final[set[Listing]] = set()
 _NOTED: ContextVar[_Noted | None] = ContextVar("roundtrip_changes", default=None)
+"""The changes of the request. Not in its record, which begins further inside: middlewares may change lists, too."""
 
 
 @contextmanager
@@ -131,21 +137,27 @@ def announced_by_author(listing: Listing, bus: SubscriptionBus | None) -> Genera
 
 
 class Announcer:
-    """One server's outermost middleware: it announces the changes that were noted during each request."""
+    """Outermost middleware of one server: it announces changed lists, and keeps private lists out of caches.
 
-    def __init__(self, effects: Effects) -> None:
+    Args:
+        effects: The bus of the server.
+        is_private: Returns True for a method whose answers depend on the caller.
+    """
+
+    def __init__(self, effects: Effects, *, is_private: Callable[[str], bool]) -> None:
         self._effects = effects
-        self._older_clients = OlderClients(effects)
+        self._is_private = is_private
+        self._older_clients: OlderClients | None = None
 
     @property
     def bus(self) -> SubscriptionBus:
-        """What changes are published on."""
+        """Return the bus that changes are published on."""
         return self._effects.bus
 
     def note(self, listing: Listing) -> None:
-        """Have a list announced when the current request is done; outside of a request nothing happens.
+        """Announce a list when the current request is done; outside of a request nothing happens.
 
-        Any thread may call it that the request's own code runs in.
+        Any thread may call it in which the request's own code runs.
         """
         current = _NOTED.get()
         # A tool of one server may change another, whose clients made no request.
@@ -156,7 +168,7 @@ class Announcer:
         """Serve one message, as the SDK's middlewares do."""
         if ctx.request_id is None:
             result = await call_next(ctx)
-            self._older_clients.notice(ctx)
+            self._notice(ctx)
             return result
         noted = _Noted(self, ctx)
         reset = _NOTED.set(noted)
@@ -167,10 +179,22 @@ class Announcer:
             if noted.on_bus is not None:
                 noted.close()
                 # The change has been made, even if the client has gone or cancelled its request.
-                with anyio.move_on_after(_PATIENCE, shield=True):
+                with anyio.move_on_after(_PATIENCE_SECONDS, shield=True):
                     await self._announce(noted)
+        if not is_retry_era(ctx.protocol_version):
+            self._notice(ctx)
+            return _promise(result) if ctx.method == "initialize" else result
+        return _uncached(result) if self._is_private(ctx.method) else result
+
+    def _notice(self, ctx: ServerRequestContext[Any, Any]) -> None:
+        """Listen to the bus for a client on an older revision."""
+        if is_retry_era(ctx.protocol_version):
+            return
+        if self._older_clients is None:
+            from roundtrip.server.older_clients import OlderClients
+
+            self._older_clients = OlderClients(self._effects)
         self._older_clients.notice(ctx)
-        return _promise(result) if ctx.method == "initialize" else result
 
     async def _announce(self, noted: _Noted) -> None:
         ctx, to_publish = noted.ctx, noted.on_bus or _NOTHING
@@ -189,17 +213,17 @@ class Announcer:
 
 
 def _stream_of(ctx: ServerRequestContext[Any, Any]) -> str | int | None:
-    """The request whose stream carries a notification, or None for the connection's own."""
-    # The request's stream reaches clients that keep no other open. A JSON response has no stream, and then whether
-    # the client is told depends on its opening the session's.
+    """Return the request whose stream carries a notification, or None for the connection's own stream."""
+    # The request's stream reaches clients that keep no other open. A JSON response has no stream; then the client must
+    # have opened the session's.
     if not ctx.session.can_send_request and session_id_of(ctx.session) is not None:
         return None
     return ctx.request_id
 
 
 def _promise(result: HandlerResult) -> HandlerResult:
-    """An answer to `initialize` that says that changes are announced."""
-    # The SDK derives it from options that its own transports do not pass.
+    """Say in an answer to `initialize` that changes are announced."""
+    # The SDK derives that from options that its own transports do not pass.
     capabilities: object = result.get("capabilities") if isinstance(result, dict) else None
     if not isinstance(result, dict) or not isinstance(capabilities, dict):
         return result
@@ -208,3 +232,12 @@ def _promise(result: HandlerResult) -> HandlerResult:
         if isinstance(offered.get(listing), dict):
             offered[listing] = {**offered[listing], "listChanged": True}
     return {**result, "capabilities": offered}
+
+
+def _uncached(result: HandlerResult) -> HandlerResult:
+    """Mark an answer that depends on the caller as private and stale, whatever the author's cache hints are."""
+    if isinstance(result, CacheableResult):
+        return result.model_copy(update={"ttl_ms": 0, "cache_scope": "private"})
+    if isinstance(result, dict) and result.get("resultType") != "input_required":
+        return {**result, "ttlMs": 0, "cacheScope": "private"}
+    return result

@@ -1,7 +1,7 @@
-"""Telling clients on older revisions what has changed elsewhere, over the connection that they keep open.
+"""Notify clients on older revisions of changes elsewhere, over the connection that they keep open.
 
-On 2026-07-28 clients listen to the server's bus through streams that they open. On the older revisions it is the
-server that listens for each of them: to changes of the lists, and to updates of what they have subscribed to.
+On 2026-07-28 clients listen to the server's bus through streams that they open. On the older revisions the server
+listens for each client: to changes of the lists, and to updates of the resources that it has subscribed to.
 """
 
 import asyncio
@@ -17,41 +17,42 @@ from mcp.server.subscriptions import ResourceUpdated, ServerEvent
 from mcp.shared.subscriptions import event_to_notification
 
 from roundtrip.revisions import is_retry_era
-from roundtrip.server.effects import Effects
+from roundtrip.server.parts import Effects
 from roundtrip.server.sdk_private import connection_of, session_id_of
 
 __all__ = ["OlderClients", "told_already"]
 
 _KEPT_AT: Final = "roundtrip.older_clients"
-_MOST_URIS: Final = 1024
-_LONGEST_URI: Final = 2048
+_MAX_URIS: Final = 1024
+_MAX_URI_CHARS: Final = 2048
 
-_TOLD: ContextVar[object | None] = ContextVar("roundtrip_told", default=None)
+_NOTIFIED: ContextVar[object | None] = ContextVar("roundtrip_notified", default=None)
+"""The connection that must not hear the event being published. A bus passes only the event on to its listeners."""
 
 
 @contextmanager
 def told_already(session: ServerSession) -> Generator[None]:
-    """What is published within is not told to the client of a session, which has been told otherwise."""
-    reset = _TOLD.set(connection_of(session))
+    """Surround the publication of an event that the client of a session has already been notified of."""
+    reset = _NOTIFIED.set(connection_of(session))
     try:
         yield
     finally:
-        _TOLD.reset(reset)
+        _NOTIFIED.reset(reset)
 
 
 class OlderClients:
-    """The connections of one server that are kept open, and are told of what is published on its bus."""
+    """Open connections of one server, which are notified of events on its bus."""
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
 
     def notice(self, ctx: ServerRequestContext[Any, Any]) -> None:
-        """Take note of a message that was served: it may begin a connection, or a subscription."""
+        """Inspect a message that was served: it may begin a connection or a subscription."""
         if is_retry_era(ctx.protocol_version):
             return
         connection = connection_of(ctx.session)
         if ctx.method == "notifications/initialized":
-            # Without either there is nothing that stays open: the next message is another connection's.
+            # Without either nothing stays open: the next message comes over another connection.
             stays = ctx.session.can_send_request or session_id_of(ctx.session) is not None
             if stays and _KEPT_AT not in connection.state:
                 line = connection.state[_KEPT_AT] = _Line(ctx.session)
@@ -67,7 +68,7 @@ class OlderClients:
 
 
 class _Line:
-    """One connection. What waits to be told waits once, so a client that does not read holds up nothing."""
+    """One connection. An event waits at most once, so that a client which does not read holds up nothing."""
 
     def __init__(self, session: ServerSession) -> None:
         self._session = session
@@ -78,14 +79,14 @@ class _Line:
         self._loop = asyncio.get_running_loop()
 
     def subscribe(self, uri: str) -> None:
-        if len(self._uris) < _MOST_URIS and len(uri) <= _LONGEST_URI:
+        if len(self._uris) < _MAX_URIS and len(uri) <= _MAX_URI_CHARS:
             self._uris[uri] = None
 
     def unsubscribe(self, uri: str) -> None:
         self._uris.pop(uri, None)
 
     def hear(self, event: ServerEvent) -> None:
-        if _TOLD.get() is connection_of(self._session):
+        if _NOTIFIED.get() is connection_of(self._session):
             return
         if isinstance(event, ResourceUpdated) and event.uri not in self._uris:
             return

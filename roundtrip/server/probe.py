@@ -1,7 +1,7 @@
-"""The probe: a tool that no list shows, through which `roundtrip doctor` learns whether instances fit together.
+"""Answer `roundtrip doctor`, which compares the instances of a service, through a tool that no list shows.
 
-It tells what an operator has to compare, and nothing that is secret. A client that calls it can write nothing into the
-ledger of its own choosing: the marks are made here, few at a time, and are forgotten within a minute.
+The probe returns facts for an operator to compare, and no secrets. A client that calls it cannot choose the text that
+is written into the ledger: the probe makes the marks, few at a time, and they expire within a minute.
 """
 
 import hashlib
@@ -9,23 +9,21 @@ import logging
 import os
 import re
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mcp.server.mcpserver.exceptions import ToolError
 
-from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.server.context import Context
-from roundtrip.server.effects import Effects
-from roundtrip.server.identity import Identity
-from roundtrip.server.keys import Protection
+from roundtrip.server.parts import Parts
 from roundtrip.server.tools.options import ToolSpec
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
+from roundtrip.server.tools.registry import ToolRegistry
 
-__all__ = ["PROBE_TOOL", "PROBE_VARIABLE", "Probe", "probe_wanted"]
+__all__ = ["PROBE_TOOL", "PROBE_VARIABLE", "Identity", "Probe", "identity_of", "probe_wanted"]
 
 PROBE_TOOL: Final = "roundtrip_probe"
 PROBE_VARIABLE: Final = "ROUNDTRIP_PROBE"
@@ -36,65 +34,102 @@ _ON: Final = frozenset({"1", "true", "yes", "on"})
 _OFF: Final = frozenset({"", "0", "false", "no", "off"})
 
 _BUILD: Final = "1"
-"""What the probe is, whatever the build around it: a call of it must go from one build to the next."""
+"""The build of the probe, in any application: one call of it must go from one build to the next."""
 
 _QUESTION: Final = "understood"
 _MARK: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _MARK_SECONDS: Final = 60.0
-_MARKS: Final = 32
-"""How many marks of this process the ledger may hold at one time."""
+_MAX_MARKS: Final = 32
+"""Marks of this process that the ledger may hold at one time."""
+_MARK_BYTES: Final = 16
+_INSTANCE_BYTES: Final = 6
+_MAX_BUILDS: Final = 64
+_MAX_BUILD_CHARS: Final = 200
 
 _HIDDEN: Final = "(hidden)"
-"""What stands for all tools that not every client sees."""
+"""The entry for all tools that some clients do not see."""
 
 
 def probe_wanted(given: bool | None, *, environment: Mapping[str, str]) -> bool:
-    """Whether a server has the probe, by its argument or else by the environment.
+    """Return True if a server has the probe, by its argument or else by the environment.
 
     Raises:
-        ValueError: The variable says neither yes nor no.
+        ValueError: The variable is neither on nor off.
     """
     if given is not None:
         return given
     said = environment.get(PROBE_VARIABLE, "").strip().lower()
     if said not in _ON | _OFF:
-        raise ValueError(f"{PROBE_VARIABLE}={said!r} is neither yes nor no; set it to 1 or 0")
+        raise ValueError(f"{PROBE_VARIABLE} must be 1 or 0, got {said!r}")
     return said in _ON
 
 
-_MAX_BUILDS = 64
-_MAX_BUILD_CHARS = 200
+class Identity(NamedTuple):
+    """Facts that all instances of one service have in common. None of them is secret."""
+
+    name: str
+    keys: tuple[str, ...]
+    """The public names of the server's keys, the one that signs first; none if an SDK policy brought its own codec."""
+    audience: str
+    """The service that tokens are for."""
+    build: str
+    """A digest of the tools: their names, schemas, and the source of their functions and resolvers."""
+    ledger: str
+    """The class of the ledger."""
+    reach: Reach
+    """The processes that share the ledger."""
+    exactly_once: bool
+    """True if any tool must run exactly once."""
+    own_key: bool
+    """True if this process made its key, so that no other can resume its calls."""
+
+
+def identity_of(name: str, *, parts: Parts, tools: Iterable[RegisteredTool]) -> Identity:
+    """Return the identity of a server that has these parts and tools."""
+    tools = list(tools)
+    protection, ledger = parts.protection, parts.effects.ledger
+    audience = protection.policy.audience
+    return Identity(
+        name=name,
+        keys=protection.hints,
+        audience=audience if audience is not None else name,
+        build=_build_of(tools),
+        ledger=type(ledger).__name__,
+        reach=ledger.reach,
+        exactly_once=any(tool.spec.exactly_once for tool in tools),
+        own_key=protection.own_key,
+    )
+
+
+def _build_of(tools: Iterable[RegisteredTool]) -> str:
+    said = sorted(
+        f"{tool.name}@{tool.version or ''}\n{tool.function.build}\n{bool(tool.spec.exactly_once)}\n"
+        f"{tool.listing.model_dump_json(by_alias=True, exclude_none=True)}"
+        for tool in tools
+    )
+    return hashlib.sha256("\n\n".join(said).encode()).hexdigest()[:12]
 
 
 class Probe:
-    """The probe of one server.
+    """Probe of one server.
 
     Args:
-        identity: Tells what the server is, now.
-        everyone_sees: The tools that every client sees.
-        registered: All of its tools.
-        protection: Tells whom a request comes from.
-        effects: Those of the server.
-        defaults: Those of its tools.
+        parts: The parts of the server.
+        tools: Its tools.
+        identity: Returns its identity, with the tools that it has by then.
+        defaults: The defaults of its tools.
     """
 
     def __init__(
-        self,
-        *,
-        identity: Callable[[], Identity],
-        everyone_sees: Callable[[RegisteredTool], bool],
-        registered: Callable[[], Iterable[RegisteredTool]],
-        protection: Protection,
-        effects: Effects,
-        defaults: ToolDefaults,
+        self, parts: Parts, tools: ToolRegistry, *, identity: Callable[[], Identity], defaults: ToolDefaults
     ) -> None:
         self._identity = identity
-        self._everyone_sees = everyone_sees
-        self._registered = registered
-        self._protection = protection
-        self._effects = effects
+        self._tools = tools
+        self._system = parts.system
+        self._protection = parts.protection
+        self._effects = parts.effects
         self.fellows: tuple[str, int] | None = None
-        """What this process has in common with the other workers of its service, and how many those are with it."""
+        """A name for all workers of the service that this process belongs to, and their number."""
         self._pid = -1
         self._instance = ""
         self._marked: deque[float] = deque()
@@ -103,9 +138,9 @@ class Probe:
 
     @property
     def instance(self) -> str:
-        """What this process is known by; another one after a fork."""
+        """Return the name of this process; a fork gets another one."""
         if self._pid != os.getpid():
-            self._pid, self._instance = os.getpid(), os.urandom(6).hex()
+            self._pid, self._instance = os.getpid(), self._system.entropy(_INSTANCE_BYTES).hex()
             self._marked.clear()
         return self._instance
 
@@ -123,7 +158,7 @@ class Probe:
 
     async def _facts(self, ctx: Context, *, claim: bool, look: str) -> dict[str, Any]:
         if look and not _MARK.fullmatch(look):
-            raise ToolError("look= takes a mark, as claim=true gives one")
+            raise ToolError("look= must be a mark that claim=true returned")
         identity = self._identity()
         facts: dict[str, Any] = {
             "instance": self.instance,
@@ -136,7 +171,7 @@ class Probe:
             "audience": identity.audience,
             "build": identity.build,
             "builds": self._builds(),
-            "tools": self._tools(),
+            "tools": self._digests(),
             "ledger": identity.ledger,
             "reach": identity.reach.name.lower(),
             "exactly_once": identity.exactly_once,
@@ -148,18 +183,18 @@ class Probe:
             facts["mark"], facts["marked"] = await self._mark()
         if identity.exactly_once and look:
             facts["saw"], facts["looked"] = await self._look(look)
-        # Last, and so nearest to the moment of the answer: a ledger may take its time.
-        facts["clock"] = time.time()
+        # Last, and so nearest to the moment of the answer: the ledger may be slow.
+        facts["clock"] = self._system.time()
         return facts
 
-    def _tools(self) -> dict[str, str]:
-        """A digest of each tool; those that not everybody sees are one, so that their names are not told."""
+    def _digests(self) -> dict[str, str]:
+        """Return a digest of each tool; tools that some clients do not see share one, which hides their names."""
         digests: dict[str, str] = {}
         hidden: list[str] = []
-        for tool in self._registered():
+        for tool in self._tools.registered:
             name = tool.name if tool.version is None else f"{tool.name}@{tool.version}"
             digest = _digest(f"{tool.function.build}\n{tool.listing.model_dump_json(by_alias=True, exclude_none=True)}")
-            if self._everyone_sees(tool):
+            if self._tools.is_for_everyone(tool):
                 digests[name] = digest
             else:
                 hidden.append(f"{name} {digest}")
@@ -168,23 +203,23 @@ class Probe:
         return digests
 
     def _builds(self) -> list[str]:
-        """The builds of the tools that everybody sees, as transcripts and tokens name them."""
-        builds = {tool.function.build for tool in self._registered() if self._everyone_sees(tool)}
+        """Return the builds of the tools that every client sees, as transcripts and tokens name them."""
+        builds = {tool.function.build for tool in self._tools.registered if self._tools.is_for_everyone(tool)}
         return sorted(build[:_MAX_BUILD_CHARS] for build in builds)[:_MAX_BUILDS]
 
     def _caller(self, ctx: Context) -> str | None:
-        """A digest of whom tokens are bound to: the caller knows who it is, and all instances have to agree on it."""
+        """Return a digest of the principal that tokens are bound to; all instances have to agree on it."""
         principal = self._protection.principal(ctx.request_context)
         return None if principal is None else _digest(principal)
 
     async def _mark(self) -> tuple[str | None, str]:
-        now = time.monotonic()
+        now = self._system.monotonic()
         while self._marked and self._marked[0] <= now - _MARK_SECONDS:
             self._marked.popleft()
-        if len(self._marked) >= _MARKS:
+        if len(self._marked) >= _MAX_MARKS:
             return None, "busy"
         self._marked.append(now)
-        mark = os.urandom(16).hex()
+        mark = self._system.entropy(_MARK_BYTES).hex()
         try:
             await self._effects.ledger.claim(
                 _key(mark), self.instance, holder=self.instance, lease=_MARK_SECONDS, keep=_MARK_SECONDS
@@ -198,7 +233,7 @@ class Probe:
         try:
             seen = await self._effects.ledger.wait(_key(mark), patience=0)
         except LedgerDown as error:
-            # Where it is and why it fails is for the server's log: the caller may be anybody.
+            # Its address and error are for the server's log only: any client may call the probe.
             logger.warning("the probe found the ledger down: %s", error)
             return None, "down"
         return (None, "absent") if seen is None else (seen.terms, "seen")
@@ -214,7 +249,6 @@ def _digest(text: str) -> str:
 
 @cache
 def _version(package: str) -> str:
-    # Not needed before somebody asks.
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -1,10 +1,10 @@
-"""Prompts, resources and templates that may ask as tools do, and that may be hidden or gated."""
+"""Serve prompts, resources and templates, which may ask as tools do, be hidden, or have visibility gates."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.lowlevel.server import LifespanResultT
@@ -24,47 +24,98 @@ from pydantic import AnyUrl
 from roundtrip.errors import InvalidSignature
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.server.catalog import Catalog, Listed, Shelf
-from roundtrip.server.effects import Effects
 from roundtrip.server.failures import log_unknown, log_unread, prompt_failure, resource_failure, with_failures
 from roundtrip.server.functions import AskingFunction, FunctionSignature, read_signature
-from roundtrip.server.gates import Enabled, GateEvaluator, read_enabled
-from roundtrip.server.keys import Protection
-from roundtrip.server.leg_runner import Incoming, LegRunner, result_of
+from roundtrip.server.install import install, wrap
+from roundtrip.server.leg_runner import Incoming, log_teardown, result_of
 from roundtrip.server.notifications import Announcer, Listing
 from roundtrip.server.overrides import Overrides
+from roundtrip.server.parts import Parts
+from roundtrip.server.request_state import Recover, Request
 from roundtrip.server.requests import begins_for_client, serving_client
 from roundtrip.server.sdk_private import HookedServer
 from roundtrip.server.tools.arguments import fields_rejected_by, rejected_fields
 from roundtrip.server.tools.registered import ToolDefaults
-from roundtrip.server.visibility import Strings
-from roundtrip.server.wrappers import hide_parameters
+from roundtrip.server.visibility import Enabled, Strings, Visibility, VisibilityGate, read_enabled
+
+if TYPE_CHECKING:
+    from roundtrip.server.visibility_gates import GateEvaluator
 
 __all__ = ["LISTINGS", "PromptsAndResources"]
 
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
-LISTINGS: Final[Mapping[Shelf, Listing]] = {"prompt": "prompts", "resource": "resources"}
-"""The list that each kind is in, as clients are told of its changes."""
+_KIND_OF: Final[Mapping[str, Shelf]] = {
+    "prompts/list": "prompt",
+    "resources/list": "resource",
+    "resources/templates/list": "resource",
+    "resources/read": "resource",
+}
 
-_UNFORESEEN: Final = 0
-"""What the SDK answers for a prompt that is not there."""
+LISTINGS: Final[Mapping[Shelf, Listing]] = {"prompt": "prompts", "resource": "resources"}
+"""The list that contains each kind, for announcing its changes."""
+
+_UNKNOWN_PROMPT_CODE: Final = 0
+"""The SDK's answer for an unknown prompt."""
 
 
 class PromptsAndResources(HookedServer[LifespanResultT]):
-    """The part of `Server` that has to do with prompts, resources and templates. What it works with is made there."""
+    """The part of `Server` for prompts, resources and templates.
 
-    _announcer: Announcer
-    _catalog: Catalog
-    _defaults: ToolDefaults
-    _doorkeeper: GateEvaluator
-    _hidden_of: dict[str, frozenset[str]]
-    """By the names of prompts, the parameters that are no arguments."""
-    _in_legs: set[tuple[Shelf, str]]
-    _effects: Effects
-    _legs: LegRunner
-    _overrides: Overrides
-    _protection: Protection
+    Args:
+        parts: The parts that every leg uses.
+        defaults: The defaults of the server's functions.
+        visibility: The rules of `enable` and `disable`.
+        recover: Returns the answers of an expired call that may be begun again.
+        sdk: The arguments of `MCPServer`.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        defaults: ToolDefaults,
+        visibility: Visibility,
+        *,
+        recover: Recover,
+        sdk: Mapping[str, Any],
+    ) -> None:
+        # Extensions register tools from inside the SDK's constructor, so all of this must exist before it runs.
+        self._parts = parts
+        self._defaults = defaults
+        self._visibility = visibility
+        self._overrides = Overrides()
+        self._announcer = Announcer(parts.effects, is_private=self.is_private)
+        self._catalog = Catalog(visibility)
+        self._hidden_of: dict[str, frozenset[str]] = {}
+        """By the names of prompts, the parameters that are no arguments."""
+        self._in_legs: set[tuple[Shelf, str]] = set()
+        self._gate_evaluator: GateEvaluator | None = None
+        # Those of the constructor come before those of extensions.
+        for tool in sdk.get("tools") or ():
+            self.add_tool(tool)
+        super().__init__(**{**sdk, "tools": None})
+        for resource in sdk.get("resources") or ():
+            with self._catalog.adding("resource", str(resource.uri), name=resource.name):
+                pass
+        self._legs = install(self._lowlevel_server, parts, host=self, recover=recover, subject_of=self._subject_of)
+        self.middleware.insert(0, self._announcer)
+
+    @property
+    def _gates(self) -> "GateEvaluator":
+        """Return the evaluator of visibility gates; most servers need none."""
+        if self._gate_evaluator is None:
+            from roundtrip.server.visibility_gates import GateEvaluator
+
+            self._gate_evaluator = GateEvaluator(
+                self, effects=self._parts.effects, overrides=self._overrides, report=log_teardown
+            )
+        return self._gate_evaluator
+
+    def _track(self, gate: VisibilityGate | None) -> None:
+        """Let `overrides` replace functions of a visibility gate."""
+        if gate is not None:
+            self._overrides.track(gate.planned)
 
     def prompt(
         self,
@@ -83,11 +134,10 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         Args:
             name: The prompt's name; by default the function's.
             title: A name for people.
-            description: What it is for; by default the docstring.
+            description: Its purpose; by default the docstring.
             icons: Icons for people.
             tags: Labels to enable and disable by.
-            enabled: False hides it until it is enabled; a function or `Depends` decides for each request whether it
-                is there.
+            enabled: False hides it until it is enabled; a function or `Depends` decides for each request if it exists.
         """
         if callable(name):
             return super().prompt(name)
@@ -96,18 +146,18 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             label = name or display_name(fn)
             signature = read_signature(fn, kind="prompt", name=label)
             seen_at_first, gate = read_enabled(enabled, owner=f"prompt {label!r}")
-            self._doorkeeper.track(gate)
+            self._track(gate)
             function = self._bind(signature)
 
             async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
-                admission = self._doorkeeper.admission_of(gate)
-                run = self._legs.run(function, arguments, Incoming.by(context), admission=admission)
+                opened = self._gates.opened_here(gate) if gate is not None else None
+                run = self._legs.run(function, arguments, Incoming.by(context), opened=opened)
                 return result_of(await with_failures(run, anticipated=partial(prompt_failure, label)))
 
             register = super(PromptsAndResources, self).prompt(label, title, description, icons)
             in_leg = signature.hidden or (gate is not None and gate.enters)
             with self._adding("prompt", label, tags=tags, enabled=seen_at_first, gate=gate):
-                register(hide_parameters(signature, serve) if in_leg else fn)
+                register(wrap(signature, serve) if in_leg else fn)
             # The SDK keeps the first of two.
             self._hidden_of.setdefault(label, frozenset(signature.hidden))
             if in_leg:
@@ -139,15 +189,14 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             uri: The URI, or a template of it with `{variables}`.
             name: The resource's name; by default the function's.
             title: A name for people.
-            description: What it is; by default the docstring.
+            description: Its content; by default the docstring.
             mime_type: The type of its content.
             icons: Icons for people.
             annotations: Hints for the client.
             meta: Metadata passed on to the client.
-            security: What the variables of the URI may hold; by default the server's policy.
+            security: The values that variables of the URI may have; by default the server's policy.
             tags: Labels to enable and disable by.
-            enabled: False hides it until it is enabled; a function or `Depends` decides for each request whether it
-                is there.
+            enabled: False hides it until it is enabled; a function or `Depends` decides for each request if it exists.
         """
         register = super().resource(
             uri,
@@ -164,7 +213,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         def decorate(fn: _CallableT) -> _CallableT:
             signature = read_signature(fn, kind="resource", name=uri)
             seen_at_first, gate = read_enabled(enabled, owner=f"resource {uri!r}")
-            self._doorkeeper.track(gate)
+            self._track(gate)
             is_template = bool(UriTemplate.parse(uri).variable_names)
             adding = self._adding(
                 "resource",
@@ -188,32 +237,32 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             function = self._bind(signature)
 
             async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
-                admission = self._doorkeeper.admission_of(gate)
-                run = self._legs.run(function, arguments, Incoming.by(context), admission=admission)
+                opened = self._gates.opened_here(gate) if gate is not None else None
+                run = self._legs.run(function, arguments, Incoming.by(context), opened=opened)
                 return result_of(await with_failures(run, anticipated=ResourceError))
 
             with adding:
-                register(hide_parameters(signature, serve))
+                register(wrap(signature, serve))
             self._in_legs.add(("resource", uri))
             return fn
 
         return decorate
 
     def is_served_in_legs(self, kind: Shelf, identifier: str) -> bool:
-        """Whether a prompt of this name, or a template of this URI, may ask, and so is served by this package."""
+        """Return True if a prompt of this name, or a template of this URI, is served in legs and so may ask."""
         return (kind, identifier) in self._in_legs
 
     async def list_prompts(self) -> list[WirePrompt]:
-        """The prompts as the client of the request sees them."""
-        return await self._admitting_all("prompts", super().list_prompts)
+        """Return the prompts as the client of the request sees them."""
+        return await self._behind_all_gates("prompts", super().list_prompts)
 
     async def list_resources(self) -> list[WireResource]:
-        """The resources as the client of the request sees them."""
-        return await self._admitting_all("resources", super().list_resources)
+        """Return the resources as the client of the request sees them."""
+        return await self._behind_all_gates("resources", super().list_resources)
 
     async def list_resource_templates(self) -> list[WireTemplate]:
-        """The resource templates as the client of the request sees them."""
-        return await self._admitting_all("templates", super().list_resource_templates)
+        """Return the resource templates as the client of the request sees them."""
+        return await self._behind_all_gates("templates", super().list_resource_templates)
 
     async def get_prompt(
         self,
@@ -221,7 +270,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         arguments: dict[str, Any] | None = None,
         context: SdkContext[LifespanResultT, Any] | None = None,
     ) -> GetPromptResult | InputRequiredResult:
-        """Serve one leg of a prompt; as the SDK's. What a client sends for a filled parameter is ignored."""
+        """Serve one leg of a prompt, as the SDK does; a client's values for filled parameters are ignored."""
         for_client = begins_for_client()
         hidden = self._hidden_of.get(name)
         if hidden and arguments:
@@ -230,28 +279,28 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         try:
             if self._catalog.gate_of("prompt", name) is None:
                 return await get()
-            return await self._admitting("prompt", [name], get, context)
+            return await self._behind_gates("prompt", [name], get, context)
         except ValueError as error:
             fields = fields_rejected_by(error)
             if fields is None:
                 if for_client and str(error) == f"Unknown prompt: {name}":
                     # The dispatcher would log the name, with a traceback.
                     log_unknown("Prompt")
-                    raise MCPError(code=_UNFORESEEN, message=str(error)) from None
+                    raise MCPError(code=_UNKNOWN_PROMPT_CODE, message=str(error)) from None
                 raise
-            # The dispatcher logs it with its causes, and the SDK's quotes what the client sent.
+            # The dispatcher logs it with its causes; the SDK's cause would quote the client's values.
             raise ValueError(str(error)) from rejected_fields(fields)
 
     async def read_resource(
         self, uri: AnyUrl | str, context: SdkContext[LifespanResultT, Any] | None = None
     ) -> Iterable[ReadResourceContents] | InputRequiredResult:
-        """Serve one leg of reading a resource; as the SDK's."""
+        """Serve one leg of reading a resource, as the SDK does."""
         read = partial(super().read_resource, uri, context)
         for_client = begins_for_client()
         try:
             if not self._catalog.has_gates("resource"):
                 return await read()
-            return await self._admitting("resource", self.resources_for(str(uri)), read, context)
+            return await self._behind_gates("resource", self.resources_for(str(uri)), read, context)
         except ResourceError as error:
             if not for_client:
                 raise
@@ -264,10 +313,10 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             super().add_prompt(prompt)
 
     def remove_prompt(self, name: str) -> None:
-        """Take a prompt away.
+        """Remove a prompt.
 
         Raises:
-            ValueError: There is none of that name.
+            ValueError: No prompt has that name.
         """
         super().remove_prompt(name)
         self._hidden_of.pop(name, None)
@@ -280,8 +329,24 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         with self._adding("resource", str(resource.uri), name=resource.name):
             super().add_resource(resource)
 
+    def is_private(self, method: str) -> bool:
+        """Return True if the answers of a method depend on the caller, and must not be cached for others."""
+        kind = _KIND_OF.get(method)
+        return kind is not None and self._catalog.has_gates(kind)
+
+    def _subject_of(self, ctx: Request) -> tuple[str | None, bool]:
+        """Return the registered name that a request calls (of a resource, its template), and True if it is traced."""
+        params = ctx.params or {}
+        named = params.get("uri" if ctx.method == "resources/read" else "name")
+        if isinstance(named, str):
+            if ctx.method == "resources/read":
+                return next(self.resources_for(named), None), True
+            if self._catalog.knows("prompt", named):
+                return named, True
+        return None, True
+
     def _bind(self, signature: FunctionSignature) -> AskingFunction:
-        """A prompt's or a template's function, whose resolvers may take its arguments by name."""
+        """Plan a prompt's or a template's function, whose resolvers may take its arguments by name."""
         names = [name for name in inspect.signature(signature.fn).parameters if name not in signature.hidden]
         function = signature.bind(
             {name: name for name in names}, limits=self._defaults.limits, build=self._defaults.build
@@ -294,18 +359,18 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         return serving_client()
 
     def is_visible(self, kind: Shelf, identifier: str) -> bool:
-        """Whether the request being served may see a prompt of this name, or a resource or template of this URI."""
-        if self._effects.rehearsal is not None:
+        """Return True if the current request may see a prompt of this name, or a resource or template of this URI."""
+        if self._parts.effects.rehearsal is not None:
             return True
         if not self._catalog.sees(kind, identifier):
             return False
         gate = self._catalog.gate_of(kind, identifier)
-        return gate is None or self._doorkeeper.admission_of(gate) is not None
+        return gate is None or self._gates.opened_here(gate) is not None
 
     async def completing(self, kind: Shelf, identifier: str, ask: Callable[[], Awaitable[T]]) -> T | None:
-        """What completes an argument of a prompt or template; None where the client may not know of it.
+        """Complete an argument of a prompt or template; return None if the client cannot see it.
 
-        Where one of the kind has a gate, nothing is completed for what is not registered either.
+        If any of the kind has a visibility gate, arguments of unregistered ones are not completed either.
         """
         if not self._catalog.has_gates(kind):
             return await super().completing(kind, identifier, ask)
@@ -317,41 +382,38 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         async def complete() -> T | None:
             return await ask() if any(self.is_visible(kind, candidate) for candidate in candidates) else None
 
-        return await self._admitting(kind, candidates, complete)
+        return await self._behind_gates(kind, candidates, complete)
 
-    async def _admitting(
+    async def _behind_gates(
         self,
         kind: Shelf,
         candidates: Iterable[str],
         serve: Callable[[], Awaitable[T]],
         context: SdkContext[Any, Any] | None = None,
     ) -> T:
-        """Serve with the first of the candidates that the request may see; with none, if there is none."""
-        rehearsal = self._effects.rehearsal
+        """Serve with the first candidate that the request may see, or without any."""
+        rehearsal = self._parts.effects.rehearsal
         for identifier in candidates:
             if not self._catalog.sees(kind, identifier) and rehearsal is None:
                 continue
             gate = self._catalog.gate_of(kind, identifier)
             if gate is None:
                 return await serve()
-            admission = await self._doorkeeper.admit(
-                gate, Incoming.by(context).request if context is not None else None
-            )
-            if admission is not None:
-                return await admission.around(serve())
+            opened = await self._gates.open(gate, Incoming.by(context).request if context is not None else None)
+            if opened is not None:
+                return await opened.around(serve())
             if rehearsal is not None:
-                # A gate has nobody there whom it could let in.
+                # A rehearsal has no user for whom a gate could open.
                 rehearsal.let_in(f"{kind} {identifier!r}")
                 return await serve()
-        return await self._doorkeeper.shut_out(serve())
+        return await self._gates.serve_unseen(serve())
 
-    async def _admitting_all(self, listed: Listed, serve: Callable[[], Awaitable[T]]) -> T:
-        """Serve a list with those of it that the request may see."""
+    async def _behind_all_gates(self, listed: Listed, serve: Callable[[], Awaitable[T]]) -> T:
+        """Serve a list with the items that the request may see."""
         gates = self._catalog.gates_of(listed)
         if not gates:
             return await serve()
-        admission = await self._doorkeeper.admit_all(gates)
-        return await admission.around(serve())
+        return await (await self._gates.open_all(gates)).around(serve())
 
     @contextmanager
     def _adding(self, kind: Shelf, identifier: str, **details: Any) -> Generator[None]:
@@ -361,10 +423,10 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             self._announcer.note(LISTINGS[kind])
 
     def _adopt(self, function: AskingFunction) -> None:
-        """Refuse a function that this server could not serve, and have its graph follow what is overridden."""
-        if function.plan.may_carry_secrets and not self._protection.journals.can_seal:
+        """Reject a function that this server could not serve; let `overrides` replace functions of its graph."""
+        if function.plan.may_carry_secrets and not self._parts.protection.journals.can_seal:
             raise InvalidSignature(
-                f"{function.owner} has to keep something from the client's eyes (once=True), and "
+                f"{function.owner} has to keep a value secret from the client (once=True), and "
                 "request_state_security= gives no key for that; add seal_keys="
             )
         self._overrides.track(function.planned)

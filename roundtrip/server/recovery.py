@@ -15,9 +15,9 @@ from roundtrip.engine.known import seeds_of
 from roundtrip.errors import LedgerUnavailable
 from roundtrip.ledger.contract import EntryState, LedgerDown, Reach
 from roundtrip.machine.journal import Entry, Journal
-from roundtrip.server.effects import Effects
 from roundtrip.server.failures import tool_failure
 from roundtrip.server.keys import Protection
+from roundtrip.server.parts import Effects
 from roundtrip.server.requests import SKEW
 from roundtrip.server.tools.registered import RegisteredTool
 

@@ -25,7 +25,7 @@ from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event
 from roundtrip.questions.wire import PendingQuestion
-from roundtrip.server.effects import Effects
+from roundtrip.server.parts import Effects
 from roundtrip.server.requests import asking_request
 from roundtrip.server.server import Server
 from roundtrip.trace.writing.tracers import Tracers

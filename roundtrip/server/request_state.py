@@ -1,9 +1,8 @@
-"""The boundary between what clients carry and what the server works with: one middleware, in the place of the SDK's.
+"""Turn the tokens that clients carry into journals and back: one middleware, in the place of the SDK's boundary.
 
-On the way in it opens the record of the request, verifies the token that came and reads the journal in it. On the way
-out it makes the token. It keeps to the SDK's policy (`RequestStateSecurity`) in every point in which the SDK's own
-boundary does, and fails closed as that does; what it saves is to write each journal into an envelope and to take that
-apart again.
+On the way in it opens the record of the request, verifies the token and reads its journal. On the way out it makes the
+token. It enforces the SDK's policy (`RequestStateSecurity`) in every point in which the SDK's own boundary does, and
+fails closed as that does. Unlike that, it writes no envelope around the journal.
 """
 
 import logging
@@ -20,7 +19,7 @@ from mcp_types.methods import INPUT_REQUIRED_METHODS, is_input_required
 from roundtrip.errors import RejectionReason, TokenRejected
 from roundtrip.machine.journal import Entry, Journal
 from roundtrip.machine.journal_bytes import call_of
-from roundtrip.server.effects import Effects
+from roundtrip.server.parts import Parts
 from roundtrip.server.requests import (
     REQUEST,
     SKEW,
@@ -39,7 +38,6 @@ from roundtrip.tokens.binding import (
     principal_claim,
     read_claims,
 )
-from roundtrip.tokens.token import JournalCodec
 from roundtrip.tracing import Closed, TokenRejection
 
 __all__ = ["RequestBoundary"]
@@ -49,68 +47,66 @@ logger = logging.getLogger("roundtrip")
 Request = ServerRequestContext[Any, Any]
 
 Wrap = Callable[[Request, RequestRecord, str], bytes]
-"""Puts a state that an author wrote by hand into a journal, under the seal."""
+"""Writes a state that an author made by hand into a journal, and seals it."""
 
 Recover = Callable[[Request, Journal, float], Awaitable[Mapping[str, Entry] | None]]
-"""What was answered in an expired call, if it may be begun again at the given time."""
+"""Returns the answers of an expired call if it may be begun again at the given time."""
+
+SubjectOf = Callable[[Request], tuple[str | None, bool]]
+"""Returns the registered name that a request calls, and True if tracers hear of it."""
 
 
 class _PrincipalUnknown(Exception):
-    """Nobody can say whom a request comes from."""
+    """The principal of a request could not be determined."""
 
 
 class RequestBoundary:
-    """Gives each request its record, turns its token into a journal, and the journal of its questions into a token."""
+    """Middleware that gives each request its record and journal, and each result that asks its token."""
 
     def __init__(
         self,
-        security: RequestStateSecurity,
+        parts: Parts,
         *,
-        journals: JournalCodec,
-        audience: str | None,
-        clock: Callable[[], float],
+        service: str,
         wrap: Wrap,
-        recover: Recover,
-        effects: Effects,
-        subject_of: Callable[[Request], str | None],
-        knows_client_alone: Callable[[], bool],
-        is_probe: Callable[[str | None], bool],
         make_context: Callable[[Request], Any],
+        recover: Recover | None = None,
+        subject_of: SubjectOf | None = None,
     ) -> None:
-        self._security = security
-        self._journals = journals
-        self._audience = audience_digest(audience)
-        self._clock = clock
+        policy = parts.protection.policy
+        self._protection = parts.protection
+        self._security: RequestStateSecurity = policy
+        self._journals = parts.protection.journals
+        self._audience = audience_digest(policy.audience if policy.audience is not None else service)
+        self._clock = parts.system.time
+        self._effects = parts.effects
         self._wrap = wrap
-        self._recover = recover
-        self._effects = effects
-        self._subject_of = subject_of
-        self._knows_client_alone = knows_client_alone
-        self._warned = False
-        self._is_probe = is_probe
         self._make_context = make_context
+        self._recover = recover
+        self._subject_of = subject_of
+        self._has_warned = False
 
     async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
         """Serve one message, as the SDK's middlewares do."""
         request = RequestRecord(ctx, ctx.method in INPUT_REQUIRED_METHODS)
-        # A server may be called from within a request of another's, which is none of this one's.
+        # A server may be called from within a request of another server.
         served = REQUEST.set(request)
         offered = offer(lambda: self._make_context(ctx))
         try:
             if not request.may_ask:
                 return await call_next(ctx)
             claims, inner = None, ctx
-            # An explicit null is no token: to leave it out is in any client's power.
+            # An explicit null is no token: any client could leave it out instead.
             if ctx.params is not None and ctx.params.get("requestState") is not None:
                 claims, inner = await self._let_in(ctx, ctx.params, request)
             return self._let_out(ctx, request, await call_next(inner), claims)
         except MCPError as error:
             if request.reason is not None and is_token_rejection(error):
-                self._explain(ctx, request, request.reason, _words_of_codec(error))
+                self._explain(ctx, request, request.reason, _reason_of_codec(error))
             raise
         finally:
             request.ended = True
-            # They know of each other: left so, only the garbage collector would find them.
+            # Break the reference cycle, so that both are freed at once.
             watch, request.watch = request.watch, None
             if watch is not None:
                 watch(Closed(request.token_out))
@@ -118,7 +114,7 @@ class RequestBoundary:
             REQUEST.reset(served)
 
     async def _let_in(self, ctx: Request, params: Mapping[str, Any], request: RequestRecord) -> tuple[bytes, Request]:
-        """Verify a token: what the next one is good for, and the request with what its author may see of the state."""
+        """Verify a token; return its claims for the next token, and the request with the author's part of the state."""
         try:
             payload = self._unseal(ctx, params["requestState"], request)
             claims, size = read_claims(payload)
@@ -131,7 +127,7 @@ class RequestBoundary:
             if now < journal.deadline:
                 request.journal = journal
                 return payload[:size], replace(ctx, params={**params, "requestState": journal.authored or None})
-            request.seeds = await self._recover(ctx, journal, now)
+            request.seeds = await self._recover(ctx, journal, now) if self._recover is not None else None
             if request.seeds is None:
                 raise TokenRejected(RejectionReason.EXPIRED)
         except TokenRejected as error:
@@ -149,8 +145,8 @@ class RequestBoundary:
         except TokenRejected:
             raise
         except InvalidRequestState as error:
-            raise TokenRejected(_TOLD_BY_CODECS.get(str(error), RejectionReason.MALFORMED)) from error
-        except Exception as error:  # whatever failed in somebody else's codec, it has not verified the token
+            raise TokenRejected(_REASONS_OF_CODECS.get(str(error), RejectionReason.MALFORMED)) from error
+        except Exception as error:  # an author's codec failed, so it has not verified the token
             logger.exception("the request state codec failed to read a token on %s", ctx.method)
             raise TokenRejected(RejectionReason.MALFORMED) from error
         if not isinstance(payload, bytes):
@@ -158,10 +154,10 @@ class RequestBoundary:
         return payload
 
     def _check(self, ctx: Request, claims: Claims, payload: bytes, call: bytes) -> None:
-        """Hold an authentic token against the request that brought it.
+        """Compare an authentic token with the request that brought it.
 
         Raises:
-            TokenRejected: It was written for another.
+            TokenRejected: It was written for another request.
         """
         bound = bool(claims.principal)
         wanted = claims_of(ctx.method, ctx.params, audience=self._audience, call=call, bound=bound)
@@ -177,10 +173,10 @@ class RequestBoundary:
             raise TokenRejected(RejectionReason.OTHER_PRINCIPAL)
 
     def _principal(self, ctx: Request) -> str | None:
-        """Whom a request comes from.
+        """Return the principal of a request.
 
         Raises:
-            _PrincipalUnknown: The author's function failed, or gave no text.
+            _PrincipalUnknown: The author's function failed, or did not return text.
         """
         bind = self._security.bind_principal
         if bind is None:
@@ -188,27 +184,27 @@ class RequestBoundary:
         try:
             principal: Any = bind(ctx)
         except Exception as error:
-            logger.exception("principal= failed on %s; no request state is taken or given", ctx.method)
+            logger.exception("principal= failed on %s; no request state is accepted or sent", ctx.method)
             raise _PrincipalUnknown from error
         if principal is not None and not isinstance(principal, str):
-            logger.error("principal= gave %s on %s, and not text or None", type(principal).__name__, ctx.method)
+            logger.error("principal= must return text or None, got %s on %s", type(principal).__name__, ctx.method)
             raise _PrincipalUnknown
-        if not self._warned and self._knows_client_alone():
-            self._warned = True
+        if not self._has_warned and self._protection.knows_client_alone:
+            self._has_warned = True
             logger.warning(
                 "access tokens have no subject, so the users of one client id cannot be told apart: each of them may "
-                "resume the calls of the others; have the token verifier give AccessToken(subject=...), or say who "
-                "calls with principal="
+                "resume the calls of the others; have the token verifier return AccessToken(subject=...), or name "
+                "users with principal="
             )
         return principal
 
     def _let_out(
         self, ctx: Request, request: RequestRecord, result: HandlerResult, claims: bytes | None
     ) -> HandlerResult:
-        """Put the token in the place of the state in a result that asks."""
+        """Replace the state in a result that asks by its token."""
         if not is_input_required(result):
             return result
-        # Most results are mappings; a middleware of somebody else's may give a model.
+        # Most results are mappings; an author's middleware may return a model.
         state: Any = result.get("requestState") if isinstance(result, Mapping) else result.request_state
         if not isinstance(state, str):
             return result
@@ -219,7 +215,7 @@ class RequestBoundary:
         return result.model_copy(update={"request_state": token})
 
     def _seal(self, ctx: Request, request: RequestRecord, packed: bytes, claims: bytes | None) -> str:
-        """The token of a journal. In one call it is good for the same as the one that came, for which that was."""
+        """Return the token of a journal; within one call it keeps the claims of the token that came."""
         try:
             if claims is None or request.brought is None or call_of(packed) != call_of(request.brought):
                 claims = self._claims(ctx, call_of(packed))
@@ -227,7 +223,7 @@ class RequestBoundary:
             request.token_out = len(token)
         except _PrincipalUnknown:
             raise MCPError(code=INTERNAL_ERROR, message="Internal error") from None
-        except Exception:  # what a codec says of its failure is not for the client
+        except Exception:  # the text of a codec's failure is not for the client
             logger.exception("the request state codec failed to make a token on %s", ctx.method)
             raise MCPError(code=INTERNAL_ERROR, message="Internal error") from None
         return token
@@ -238,11 +234,11 @@ class RequestBoundary:
         return claims if principal is None else claims + principal_claim(principal, call)
 
     def _explain(self, ctx: Request, request: RequestRecord, reason: RejectionReason, said: str) -> None:
-        """Tell the log and the tracers of a refused token what its client is not told."""
-        # A name that nothing here has may be anything that a client wants to see in a log.
-        subject = self._subject_of(ctx)
-        logger.warning("request state refused on %s %r: %s%s", ctx.method, subject or "(unknown)", reason.value, said)
-        if not self._effects.tracers or self._is_probe(subject):
+        """Tell the log and the tracers why a token was rejected; its client is not told."""
+        # An unregistered name may be any text that a client wants to see in a log.
+        subject, traced = self._subject_of(ctx) if self._subject_of is not None else (None, True)
+        logger.warning("request state rejected on %s %r: %s%s", ctx.method, subject or "(unknown)", reason.value, said)
+        if not self._effects.tracers or not traced:
             return
         try:
             principal = self._principal(ctx)
@@ -261,21 +257,21 @@ class RequestBoundary:
         )
 
     def _journal_of(self, brought: bytes | None) -> Journal | None:
-        """The journal in an authentic token that was refused all the same, to say whose call it was."""
+        """Return the journal in an authentic token that was rejected all the same, to name its call."""
         try:
             return self._journals.read(brought) if brought is not None else None
         except TokenRejected:
             return None
 
 
-def _words_of_codec(error: MCPError) -> str:
-    """Return what an author's own codec said of a token that it refused, for the log; empty where it said nothing."""
+def _reason_of_codec(error: MCPError) -> str:
+    """Return the reason that an author's own codec gave for a rejection, for the log; empty if it gave none."""
     rejected = error.__cause__
     told = rejected.__cause__ if isinstance(rejected, TokenRejected) else None
-    if isinstance(told, TokenRejected) or not isinstance(told, InvalidRequestState) or str(told) in _TOLD_BY_CODECS:
+    if isinstance(told, TokenRejected) or not isinstance(told, InvalidRequestState) or str(told) in _REASONS_OF_CODECS:
         return ""
     return f" ({told})" if str(told) else ""
 
 
-_TOLD_BY_CODECS: Final = {"unknown key": RejectionReason.UNKNOWN_KEY, "seal": RejectionReason.TAMPERED}
-"""What the SDK's own codec calls what it refuses."""
+_REASONS_OF_CODECS: Final = {"unknown key": RejectionReason.UNKNOWN_KEY, "seal": RejectionReason.TAMPERED}
+"""The reasons of the SDK's own codec."""

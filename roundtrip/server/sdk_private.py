@@ -1,19 +1,18 @@
-"""The private names of the SDK that roundtrip needs, all in this module; a test fails when the SDK moves one.
+"""Use the private names of the SDK that roundtrip needs, all in this module; a test fails when the SDK moves one.
 
 `MCPServer._tool_input_schema` is how the SDK finds a tool's schema to check `Mcp-Param-*` headers against, before any
 middleware runs. roundtrip keeps its own registry of tools, and without this hook a mismatched header would pass.
 
 `MCPServer._prompt_manager` and `._resource_manager` are where the SDK looks prompts, resources and templates up, and
-`PromptManager._prompts`, `ResourceManager._resources` and `._templates` are what is registered there. A hidden one has
-to be missing exactly there: where the SDK finds none, it answers as it does for a name that never was, and goes on to
-the next template that matches.
+`PromptManager._prompts`, `ResourceManager._resources` and `._templates` are the registered ones. A hidden one has to be
+missing exactly there: if the SDK finds none, it answers as for an unknown name, and tries the next matching template.
 
-`MCPServer._handle_read_resource` logs the URI of what could not be read, and the variables of a template's URI are
-values of the client's. `._handle_call_tool` and `._handle_get_prompt` have the names logged of what is not there. The
-hooks tell `read_resource`, `call_tool` and `get_prompt` that a client wants it, so that they can log the failure.
+`MCPServer._handle_read_resource` logs the URI of a resource that could not be read, and the variables of a template's
+URI are the client's values. `._handle_call_tool` and `._handle_get_prompt` cause unknown names to be logged. The hooks
+mark lookups that serve the client, so that `read_resource`, `call_tool` and `get_prompt` log the failure themselves.
 
-`MCPServer._lowlevel_server` says who handles `tools/call`, which an extension or its own author may have changed from
-`MCPServer._handle_call_tool`, and how results are stamped with the server's name.
+`MCPServer._lowlevel_server` is the server that `install` attaches to. It knows the handler of `tools/call`, which an
+extension or its author may have changed from `MCPServer._handle_call_tool`, and the stamp of results.
 
 `MCPServer._custom_starlette_routes` are the author's pages. The testing kit opens them; the app of the SDK would do, if
 making another one did not replace the session manager of the first.
@@ -30,6 +29,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Literal, TypeVar
 
+from mcp.server import MCPServer
 from mcp.server._otel import OpenTelemetryMiddleware as SdkSpans
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
@@ -54,25 +54,29 @@ from mcp_types import (
 from pydantic import AnyUrl, TypeAdapter
 from starlette.routing import Route
 
-from roundtrip.server.connections import HttpServer
-
 __all__ = ["HookedServer", "SdkSpans", "connection_of", "output_adapter", "session_id_of"]
 
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
 Sees = Callable[[Literal["prompt", "resource"], str], bool]
-"""Whether clients may see a prompt of a name, or a resource or a template of a URI."""
+"""Returns True if clients may see a prompt of a name, or a resource or a template of a URI."""
 
 
-class HookedServer(HttpServer[LifespanResultT]):
-    """An `MCPServer` that asks its subclass for a tool's schema, and which prompts and resources clients may see.
+class HookedServer(MCPServer[LifespanResultT]):
+    """`MCPServer` with hooks for the schemas of tools and the visibility of prompts and resources.
 
-    The constructor of the subclass calls `_hide_prompts_and_resources` after the SDK's.
+    A subclass overrides the methods that raise `NotImplementedError`.
     """
 
+    def __init__(self, **sdk: Any) -> None:
+        super().__init__(**sdk)
+        # The SDK finds only visible ones from now on, of all that are or will be registered.
+        self._prompt_manager = _VisiblePrompts(self._prompt_manager, self.is_visible)
+        self._resource_manager = _VisibleResources(self._resource_manager, self.is_visible)
+
     def tool_schema(self, name: str) -> dict[str, Any] | None:
-        """The input schema of a tool that may be called, or None."""
+        """Return the input schema of a tool that may be called, or None."""
         raise NotImplementedError
 
     def serving_client(self) -> AbstractContextManager[None]:
@@ -81,35 +85,35 @@ class HookedServer(HttpServer[LifespanResultT]):
 
     @property
     def has_own_tool_handler(self) -> bool:
-        """Whether calls of tools are handled by the SDK's handler, and so by `call_tool` alone."""
+        """Return True if the SDK's handler serves calls of tools, and so `call_tool` alone."""
         entry = self._lowlevel_server.get_request_handler("tools/call")
         return entry is not None and entry.handler == self._handle_call_tool
 
     @property
     def own_routes(self) -> list[Route]:
-        """The routes beside MCP that its author has added, such as the pages of `ElicitUrl`."""
+        """Return the routes beside MCP that the author added, such as the pages of `ElicitUrl`."""
         return list(self._custom_starlette_routes)
 
     @property
     def server_info_stamp(self) -> dict[str, Any]:
-        """What results of 2026-07-28 say of the server."""
+        """Return the part of results of 2026-07-28 that describes the server."""
         return self._lowlevel_server.server_info_stamp
 
     def is_visible(self, kind: Literal["prompt", "resource"], identifier: str) -> bool:
-        """Whether clients may see a prompt of this name, or a resource or template of this URI.
+        """Return True if clients may see a prompt of this name, or a resource or template of this URI.
 
-        Asked for each with every list and lookup, so it must be quick; True for what was never registered.
+        Lists and lookups call it for each item, so it must be quick; it returns True for unregistered ones.
         """
         raise NotImplementedError
 
     async def completing(
         self, kind: Literal["prompt", "resource"], identifier: str, ask: Callable[[], Awaitable[T]]
     ) -> T | None:
-        """What completes an argument of a prompt or template; None where clients may not know of it."""
+        """Complete an argument of a prompt or template; return None if clients cannot see it."""
         return await ask() if self.is_visible(kind, identifier) else None
 
     def completion(self):
-        """Register the decorated function to complete arguments; for hidden prompts and templates it is not asked."""
+        """Register the decorated function to complete arguments; it is not called for hidden prompts and templates."""
         register = super().completion()
 
         def decorate(func: _CallableT) -> _CallableT:
@@ -127,13 +131,8 @@ class HookedServer(HttpServer[LifespanResultT]):
         return decorate
 
     def resources_for(self, uri: str) -> Iterator[str]:
-        """The URIs and URI templates of what is registered that matches a URI, in the order in which they serve it."""
+        """Yield the registered URIs and URI templates that match a URI, in the order in which they serve it."""
         return self._resource_manager.matching(uri)
-
-    def _hide_prompts_and_resources(self) -> None:
-        """Have the SDK find only what is visible, of all that is registered already or will be."""
-        self._prompt_manager = _VisiblePrompts(self._prompt_manager, self.is_visible)
-        self._resource_manager = _VisibleResources(self._resource_manager, self.is_visible)
 
     async def _handle_read_resource(
         self, ctx: ServerRequestContext[LifespanResultT], params: ReadResourceRequestParams
@@ -158,7 +157,7 @@ class HookedServer(HttpServer[LifespanResultT]):
 
 
 class _VisiblePrompts(PromptManager):
-    """The SDK's prompts, as if the hidden ones had never been registered."""
+    """Prompts of the SDK without the hidden ones."""
 
     def __init__(self, manager: PromptManager, sees: Sees) -> None:
         super().__init__(manager.warn_on_duplicate_prompts)
@@ -174,7 +173,7 @@ class _VisiblePrompts(PromptManager):
 
 
 class _VisibleResources(ResourceManager):
-    """The SDK's resources and templates, as if the hidden ones had never been registered."""
+    """Resources and templates of the SDK without the hidden ones."""
 
     def __init__(self, manager: ResourceManager, sees: Sees) -> None:
         super().__init__(manager.warn_on_duplicate_resources)
@@ -203,7 +202,7 @@ class _VisibleResources(ResourceManager):
             try:
                 matches = template.matches(uri) is not None
             except ResourceSecurityError:
-                # It would refuse the URI, and so decide what is answered.
+                # It would reject the URI, and so decide the answer.
                 matches = True
             if matches:
                 yield template.uri_template
@@ -216,15 +215,15 @@ class _VisibleResources(ResourceManager):
 
 
 def connection_of(session: ServerSession) -> Connection:
-    """The connection that a request came over."""
+    """Return the connection that a request came over."""
     return session._connection  # pyright: ignore[reportPrivateUsage]
 
 
 def session_id_of(session: ServerSession) -> str | None:
-    """The id of the streamable HTTP session that a request belongs to, if it belongs to one."""
+    """Return the id of the streamable HTTP session that a request belongs to, if any."""
     return session._connection.session_id  # pyright: ignore[reportPrivateUsage]
 
 
 def output_adapter(metadata: FuncMetadata) -> TypeAdapter[Any]:
-    """What validates and writes the results of a tool that has an output model."""
+    """Return the adapter that validates and writes the results of a tool that has an output model."""
     return metadata._output_adapter(metadata.output_model)  # pyright: ignore[reportPrivateUsage]

@@ -2,11 +2,10 @@
 
 import logging
 import os
-import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from threading import Lock
-from typing import Any, Final, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, overload
 
 from mcp.server import MCPServer
 from mcp.server.auth.provider import (
@@ -17,55 +16,50 @@ from mcp.server.auth.provider import (
 )
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.caching import CacheableMethod, CacheHint
-from mcp.server.context import ServerMiddleware, ServerRequestContext
+from mcp.server.context import ServerMiddleware
 from mcp.server.extension import Extension
 from mcp.server.lowlevel.server import LifespanResultT
-from mcp.server.mcpserver import DEFAULT_RESOURCE_SECURITY, ResourceSecurity
 from mcp.server.mcpserver import Context as SdkContext
+from mcp.server.mcpserver import ResourceSecurity
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resources import Resource
 from mcp.server.mcpserver.tools import Tool as SdkTool
-from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity, compact_json
+from mcp.server.request_state import RequestStateSecurity, compact_json
 from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
 from mcp_types import CallToolResult, Icon, InputRequiredResult, TextContent, ToolAnnotations
 from mcp_types import Tool as WireTool
+from starlette.applications import Starlette
 from typing_extensions import Unpack
 
-from roundtrip.engine.leg import Authored, Finished, Suspended
 from roundtrip.errors import TicketReason, TicketRejected
 from roundtrip.ledger.contract import Ledger
 from roundtrip.ledger.memory import MemoryLedger
+from roundtrip.machine.journal import Entry, Journal
 from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
 from roundtrip.resolvers.plan import Plan
-from roundtrip.server.catalog import Catalog, Shelf
-from roundtrip.server.context import Context
-from roundtrip.server.effects import Effects
-from roundtrip.server.exactly_once import OncePolicy
-from roundtrip.server.failures import log_unknown, told_by, tool_failure
-from roundtrip.server.fast_path import ToolCalls
-from roundtrip.server.gates import Admission, GateEvaluator, PrivateAnswers
-from roundtrip.server.headers import check_headers
-from roundtrip.server.identity import Identity, identity_of
-from roundtrip.server.keys import Keys, Principal, limits_of, protect
-from roundtrip.server.leg_runner import NO_REQUEST, Incoming, LegRunner, log_teardown, result_of
-from roundtrip.server.notifications import Announcer
+from roundtrip.server.keys import Keys, Principal, TokenOptions, limits_of, protect
+from roundtrip.server.leg_runner import NO_REQUEST, Incoming, result_of
 from roundtrip.server.overrides import Overrides
-from roundtrip.server.probe import PROBE_TOOL, Probe, probe_wanted
+from roundtrip.server.parts import Effects, Parts
 from roundtrip.server.prompts_and_resources import LISTINGS, PromptsAndResources
-from roundtrip.server.recovery import Recovery
-from roundtrip.server.request_state import RequestBoundary
+from roundtrip.server.request_state import Request
 from roundtrip.server.requests import begins_for_client
-from roundtrip.server.spans import install_lazy_spans
-from roundtrip.server.tools.arguments import ArgumentsRejected
+from roundtrip.server.tool_calls import FastPath, ToolCalls
 from roundtrip.server.tools.options import ToolDetails, ToolOptions, spec_from
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
-from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, UnknownTool, unknown_tool
-from roundtrip.server.tools.versions import requested_version
+from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, UnknownTool
 from roundtrip.server.visibility import Strings, Visibility
+from roundtrip.system import SYSTEM, System
 from roundtrip.tokens.tickets import Ticket
 from roundtrip.tokens.token import MAX_TOKEN_BYTES, JournalCodec
 from roundtrip.trace.writing.tracers import Trace, tracers_of
 from roundtrip.tracing import Tracer
+
+if TYPE_CHECKING:
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    from roundtrip.server.connections import HttpOptions, SseOptions
+    from roundtrip.server.probe import Identity, Probe
 
 __all__ = ["Server"]
 
@@ -73,50 +67,68 @@ logger = logging.getLogger("roundtrip")
 
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
-_GATED_BY: Final[Mapping[str, Shelf]] = {
-    "prompts/list": "prompt",
-    "resources/list": "resource",
-    "resources/templates/list": "resource",
-    "resources/read": "resource",
-}
+
+_PROBE_VARIABLE: Final = "ROUNDTRIP_PROBE"
+
+
+class SdkOptions(TypedDict, total=False):
+    """Keyword arguments that `MCPServer` has beside those in the signature of `Server`."""
+
+    tools: list[SdkTool] | None
+    resources: list[Resource] | None
+    extensions: Sequence[Extension] | None
+    debug: bool
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
+    warn_on_duplicate_resources: bool
+    warn_on_duplicate_tools: bool
+    warn_on_duplicate_prompts: bool
+    dependencies: list[str] | None
+    auth: AuthSettings | None
+    resource_security: ResourceSecurity
+    request_state_security: RequestStateSecurity | None
+    cache_hints: Mapping[CacheableMethod, CacheHint] | None
+    subscriptions: SubscriptionBus | Literal[False] | None
+    middleware: Sequence[ServerMiddleware[Any]] | None
 
 
 class Server(PromptsAndResources[LifespanResultT]):
-    """An MCP server whose tools can ask the client before they finish, whatever instance serves the next leg.
+    """MCP server whose tools can ask the client before they finish; any instance may serve the next leg.
 
-    It is the SDK's `MCPServer`: the same constructor, decorators and `run`. What it adds are these arguments.
+    It is the SDK's `MCPServer`: the same constructor, decorators and `run`. These arguments are added.
 
     Args:
         keys: Secrets of at least 32 bytes, newest first, the same on every instance. The first signs, all verify,
             so a key is replaced in three steps: `[old, new]`, `[new, old]`, `[new]`. By default those of the
             environment: ROUNDTRIP_KEYS lists them, or ROUNDTRIP_KEY_FILE names a file of `roundtrip keys`. Without
-            either the server makes a key of its own, and only this process can resume its calls.
+            either the server makes its own key, and only this process can resume its calls.
         ttl: Seconds a client may take over one leg's questions. By default 600, or as `request_state_security` says.
-        max_age: Seconds after which a call cannot be resumed, however often it was. By default 3600, or `ttl` where
+        max_age: Seconds after which a call cannot be resumed, however often it was. By default 3600, or `ttl` if
             `request_state_security` has a longer one.
-        encrypt: Encrypt tokens wholly. What the server computed is never readable either way.
-        principal: Whom a token belongs to. By default the authenticated identity; `False` binds it to nobody.
-        audience: The service a token is for. By default the server's name.
+        encrypt: Encrypt whole tokens. Values that the server computed are never readable either way.
+        principal: Returns the owner of a token. By default the authenticated identity; `False` binds tokens to no one.
+        audience: The service that tokens are for. By default the server's name.
         request_state_security: The SDK's policy, instead of `keys`: its codec then carries the journal.
-        seal_keys: With `request_state_security`, the keys that seal what the server computed.
+        seal_keys: With `request_state_security`, the keys that seal values which the server computed.
         build: A name for this build of the application. By default a digest of the tools' source.
         trace: Where to record what happens to calls: the path of a transcript, a `Recorder`, another tracer, a function
             that is called with each `Transition` and each `TokenRejection`, or several of those. By default the
-            transcript that the environment variable ROUNDTRIP_TRACE names, if it does; False for none at all.
-        ledger: Keeps what calls of tools that run once have returned (`exactly_once=True`): by default in the memory
-            of this process. Instances of one service share a `SqliteLedger` or a `RedisLedger`.
+            transcript that the environment variable ROUNDTRIP_TRACE names, if it is set; False for none at all.
+        ledger: Keeps the results of calls of tools that run once (`exactly_once=True`): by default in the memory of
+            this process. Instances of one service share a `SqliteLedger` or a `RedisLedger`.
         no_empty_rounds: Names of clients (`clientInfo.name`) that cannot take a round without questions. They are sent
             none: a tool that runs once and asks them nothing runs without that, and the log and the trace say so.
-        probe: Whether to answer the probe of `roundtrip doctor`, a tool that no list shows. By default as the
-            environment variable ROUNDTRIP_PROBE says, which is no.
-        max_token_bytes: A longer token is neither minted nor accepted.
-        max_journal_bytes: How much a call may remember.
+        probe: True to answer the probe of `roundtrip doctor`, a tool that no list shows. By default as the environment
+            variable ROUNDTRIP_PROBE says; without it, False.
+        max_token_bytes: A longer token is neither made nor accepted.
+        max_journal_bytes: The most bytes that a call may remember.
         strict_input_validation: Check arguments against the tool's JSON schema as they are, and coerce nothing.
-        mask_error_details: Tell clients that a tool crashed, but not with what; `ToolError` is told in any case. By
-            default clients are told, unless `roundtrip serve` serves without `--show-errors`.
+        mask_error_details: Tell clients that a tool crashed, but not the text; `ToolError` is sent in any case. By
+            default clients get the text, unless `roundtrip serve` serves without `--show-errors`.
         dereference_schemas: Serve the schemas of tools without `$ref`, which some clients do not follow.
-        on_duplicate_tools: What becomes of a second tool of one name. By default it replaces the first and a warning
-            is logged; with the SDK's `warn_on_duplicate_tools=False` it is ignored, as the SDK does.
+        on_duplicate_tools: The treatment of a second tool of one name. By default it replaces the first and a warning
+            is logged; with the SDK's `warn_on_duplicate_tools=False` it is ignored, as by the SDK.
+        system: The clocks, randomness and sleep that the server uses; by default the real ones of the process.
+        **sdk: All other keyword arguments of `MCPServer`.
 
     Raises:
         ValueError: A key is too short, or the arguments contradict each other.
@@ -139,22 +151,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         auth_server_provider: OAuthAuthorizationServerProvider[Any, Any, Any] | None = None,
         token_verifier: TokenVerifier | None = None,
         *,
-        tools: list[SdkTool] | None = None,
-        resources: list[Resource] | None = None,
-        extensions: Sequence[Extension] | None = None,
-        debug: bool = False,
-        log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO",
-        warn_on_duplicate_resources: bool = True,
-        warn_on_duplicate_tools: bool = True,
-        warn_on_duplicate_prompts: bool = True,
-        dependencies: list[str] | None = None,
         lifespan: Callable[[MCPServer[LifespanResultT]], AbstractAsyncContextManager[LifespanResultT]] | None = None,
-        auth: AuthSettings | None = None,
-        resource_security: ResourceSecurity = DEFAULT_RESOURCE_SECURITY,
-        request_state_security: RequestStateSecurity | None = None,
-        cache_hints: Mapping[CacheableMethod, CacheHint] | None = None,
-        subscriptions: SubscriptionBus | Literal[False] | None = None,
-        middleware: Sequence[ServerMiddleware[Any]] | None = None,
         keys: Keys | None = None,
         ttl: float | None = None,
         max_age: float | None = None,
@@ -173,118 +170,118 @@ class Server(PromptsAndResources[LifespanResultT]):
         mask_error_details: bool | None = None,
         dereference_schemas: bool = True,
         on_duplicate_tools: OnDuplicate | None = None,
+        system: System = SYSTEM,
+        **sdk: Unpack[SdkOptions],
     ) -> None:
-        # Extensions register their tools from inside the SDK's constructor, so all of this must stand before it runs.
-        self._visibility = Visibility()
-        self._decision = Lock()
-        self._tools = ToolRegistry(
-            on_duplicate_tools or ("warn" if warn_on_duplicate_tools else "ignore"), self._visibility
-        )
-        self._catalog = Catalog(self._visibility)
-        self._limits = limits_of(request_state_security, ttl=ttl, max_age=max_age)
-        self._defaults = ToolDefaults(
-            self._limits, build=build, strict=strict_input_validation, inline=dereference_schemas
-        )
-        self._mask_errors = mask_error_details
-        bus: SubscriptionBus = (
-            InMemorySubscriptionBus() if subscriptions is None or subscriptions is False else subscriptions
-        )
-        self._overrides = Overrides()
-        self._hidden_of = {}
-        self._in_legs = set()
-        self._protection = protect(
-            request_state_security,
-            name=name,
-            keys=keys,
-            ttl=self._limits.ttl,
-            encrypt=encrypt,
-            principal=principal,
-            audience=audience,
-            seal_keys=seal_keys,
-            max_token_bytes=max_token_bytes,
-            max_journal_bytes=max_journal_bytes,
-            environment=os.environ,
-        )
         self._forgets_with_its_process = ledger is None
         if ledger is not None and not isinstance(ledger, Ledger):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"ledger= takes a ledger, such as SqliteLedger('calls.db'), not {type(ledger).__name__}")
-        self._effects = Effects(
-            ledger if ledger is not None else MemoryLedger(),
-            tracers_of(trace, environment=os.environ, key=self._protection.trace_key),
-            bus,
-        )
-        self._announcer = Announcer(self._effects)
-        self._doorkeeper = GateEvaluator(self, effects=self._effects, overrides=self._overrides, report=log_teardown)
-        self._legs = LegRunner(self, protection=self._protection, effects=self._effects, limits=self._limits)
+            raise TypeError(f"ledger= must be a ledger, such as SqliteLedger('calls.db'), got {type(ledger).__name__}")
         if isinstance(no_empty_rounds, str):
             raise TypeError(f"no_empty_rounds must be a list of names of clients, got {no_empty_rounds!r}")
-        self._legs.warns_of_guesses = ledger is None and not self._protection.own_key
-        self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
-        self._probe = self._make_probe() if probe_wanted(probe, environment=os.environ) else None
-        for tool in tools or ():
-            self.add_tool(tool)
+        given = sdk.get("request_state_security")
+        limits = limits_of(given, ttl=ttl, max_age=max_age)
+        protection = protect(
+            given,
+            TokenOptions(
+                name=name,
+                keys=keys,
+                ttl=limits.ttl,
+                encrypt=encrypt,
+                principal=principal,
+                audience=audience,
+                seal_keys=seal_keys,
+                max_token_bytes=max_token_bytes,
+                max_journal_bytes=max_journal_bytes,
+            ),
+            environment=os.environ,
+            system=system,
+        )
+        bus = sdk.get("subscriptions")
+        effects = Effects(
+            ledger if ledger is not None else MemoryLedger(clock=system.monotonic),
+            tracers_of(trace, environment=os.environ, key=protection.trace_key),
+            InMemorySubscriptionBus() if bus is None or bus is False else bus,
+        )
+        visibility = Visibility()
+        self._mask_errors = mask_error_details
+        self._has_warned_of_errors = False
+        self._decision = Lock()
+        self._tools = ToolRegistry(
+            on_duplicate_tools or ("warn" if sdk.get("warn_on_duplicate_tools", True) else "ignore"), visibility
+        )
+        parts = Parts(protection, effects, limits, system)
+        defaults = ToolDefaults(limits, build=build, strict=strict_input_validation, inline=dereference_schemas)
         super().__init__(
-            name,
-            title,
-            description,
-            instructions,
-            website_url,
-            icons,
-            version,
-            auth_server_provider,
-            token_verifier,
-            resources=resources,
-            extensions=extensions,
-            debug=debug,
-            log_level=log_level,
-            warn_on_duplicate_resources=warn_on_duplicate_resources,
-            warn_on_duplicate_tools=warn_on_duplicate_tools,
-            warn_on_duplicate_prompts=warn_on_duplicate_prompts,
-            dependencies=dependencies,
-            lifespan=lifespan,
-            auth=auth,
-            resource_security=resource_security,
-            request_state_security=self._protection.policy,
-            cache_hints=cache_hints,
-            subscriptions=False if subscriptions is False else bus,
-            middleware=middleware,
+            parts,
+            defaults,
+            visibility,
+            recover=self._recover,
+            sdk={
+                "name": name,
+                "title": title,
+                "description": description,
+                "instructions": instructions,
+                "website_url": website_url,
+                "icons": icons,
+                "version": version,
+                "auth_server_provider": auth_server_provider,
+                "token_verifier": token_verifier,
+                "lifespan": lifespan,
+                **sdk,
+                "request_state_security": protection.policy,
+                "subscriptions": False if bus is False else effects.bus,
+            },
         )
-        for resource in resources or ():
-            with self._catalog.adding("resource", str(resource.uri), name=resource.name):
-                pass
-        self._hide_prompts_and_resources()
-        policy = self._protection.policy
-        place = next(i for i, entry in enumerate(self.middleware) if isinstance(entry, RequestStateBoundary))
-        # Inside of the SDK's span of the request, to which what the tracers tell then belongs.
-        self.middleware[place] = RequestBoundary(
-            policy,
-            journals=self._protection.journals,
-            audience=policy.audience if policy.audience is not None else self.name,
-            clock=lambda: time.time(),
-            wrap=self._legs.wrap_authored,
-            recover=Recovery(self._tools.begun_by, protection=self._protection, effects=self._effects),
-            effects=self._effects,
-            subject_of=self._subject_of,
-            knows_client_alone=lambda: self._protection.knows_client_alone,
-            is_probe=lambda name: name == PROBE_TOOL and self._probe is not None and name not in self._tools,
-            make_context=lambda ctx: Context(request_context=ctx, mcp_server=self, subscriptions=self._effects.bus),
+        self._legs.warns_of_guesses = ledger is None and not protection.own_key
+        self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
+        self._probe = self._probe_if_wanted(probe)
+        self._calls = ToolCalls(
+            self._tools,
+            effects=effects,
+            legs=self._legs,
+            gates=lambda: self._gates,
+            probe=self._probe.tool if self._probe is not None else None,
+            masks_errors=lambda: not self.shows_error_details,
         )
-        install_lazy_spans(self.middleware)
-        self.middleware.insert(0, PrivateAnswers(self._answers_differ))
-        self.middleware.insert(0, self._announcer)
-        # Where a subclass has its own idea of a call, every call has to go that way.
+        # A subclass that overrides `call_tool` gets every call.
         if type(self).call_tool is Server.call_tool:
-            self.middleware.append(ToolCalls(self, self._serve_tool))
+            self.middleware.append(FastPath(self, self._calls.serve))
 
     @property
     def shows_error_details(self) -> bool:
-        """Whether clients are told the texts of exceptions that tools did not catch."""
+        """Return True if clients may read the texts of exceptions that tools did not catch."""
         return not self._mask_errors
 
     def mask_error_details_by_default(self) -> None:
         """Mask the texts of exceptions, unless `mask_error_details=` was given."""
         if self._mask_errors is None:
             self._mask_errors = True
+
+    def streamable_http_app(self, **options: "Unpack[HttpOptions]") -> Starlette:
+        """Return the ASGI application that serves streamable HTTP; the arguments are the SDK's.
+
+        Clients on 2025-11-25 and older can be asked only without `stateless_http` and `json_response`. Such a call
+        ends when its client has left, unless an `event_store` lets the client come back to it.
+
+        A request may be as large as `max_request_body_size`, but is rejected if it has more than 50,000 JSON values.
+        """
+        from roundtrip.server.connections import watch_app
+
+        self._warn_of_exposure(options.get("transport_security"))
+        return watch_app(self, super().streamable_http_app(**options), options)
+
+    def sse_app(self, **options: "Unpack[SseOptions]") -> Starlette:
+        """Return the ASGI application that serves the old HTTP+SSE transport; the arguments are the SDK's."""
+        self._warn_of_exposure(options.get("transport_security"))
+        return super().sse_app(**options)  # pyright: ignore[reportDeprecated]
+
+    def _warn_of_exposure(self, security: "TransportSecuritySettings | None") -> None:
+        from roundtrip.server.connections import warn_of_readable_errors, warn_of_unchecked_names
+
+        if self.shows_error_details and self.settings.auth is None and not self._has_warned_of_errors:
+            self._has_warned_of_errors = True
+            warn_of_readable_errors(self.name)
+        warn_of_unchecked_names(security)
 
     # Tools.
 
@@ -322,9 +319,9 @@ class Server(PromptsAndResources[LifespanResultT]):
         )
         tool = register(fn, spec, defaults=self._defaults, since=self._visibility.stamp())
         self._adopt(tool.function)
-        self._doorkeeper.track(tool.admission)
+        self._track(tool.visibility_gate)
         # No token outlives the policy's clock, which serves all tools; a tool's own, if shorter, is in its journal.
-        policy = self._protection.policy
+        policy = self._parts.protection.policy
         limits = tool.function.limits
         self._check_promises(tool)
         policy.ttl = max(policy.ttl, limits.ttl + limits.recover)
@@ -337,7 +334,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         Raises:
             ValueError: It can never be kept.
         """
-        protection = self._protection
+        protection = self._parts.protection
         if tool.function.limits.recover and protection.policy.bind_principal is None:
             raise ValueError(
                 f"tool {tool.name!r}: recover= shows a user what they answered before, so the server has to know its "
@@ -438,7 +435,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         gates = self._tools.gates
         if not gates:
             return list(self._tools.listing)
-        return self._tools.listing_for((await self._doorkeeper.admit_all(gates)).gates)
+        return self._tools.listing_for((await self._gates.open_all(gates)).gates)
 
     def tool_schema(self, name: str) -> dict[str, Any] | None:
         """The input schema to hold headers against, of a tool that all clients see; None where there is none.
@@ -492,92 +489,14 @@ class Server(PromptsAndResources[LifespanResultT]):
         incoming = Incoming.by(context) if context is not None else NO_REQUEST
         for_client = begins_for_client()
         try:
-            return result_of(await self._serve_tool(name, arguments, incoming, version))
+            return result_of(await self._calls.serve(name, arguments, incoming, version))
         except UnknownTool as error:
             if not for_client:
                 raise
+            from roundtrip.server.failures import log_unknown
+
             log_unknown("Tool")
             return CallToolResult(content=[TextContent(type="text", text=str(error))], is_error=True)
-
-    async def _serve_tool(
-        self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
-    ) -> Finished | Suspended | Authored:
-        """Serve one leg of a call of a tool, as `call_tool` does."""
-        if name == PROBE_TOOL and self._probe is not None and name not in self._tools:
-            return await self._call(self._probe.tool, arguments, incoming)
-        wanted = version if version is not None else requested_version(name)
-        if self._effects.rehearsal is not None:
-            return await self._rehearse(name, arguments, incoming, wanted)
-        tool = self._tools.find(name, wanted)
-        versions = self._tools.by_request.get(name)
-        if versions is None:
-            return await self._call(tool, arguments, incoming)
-        for candidate in versions if wanted is None else (tool,):
-            gate = candidate.admission
-            admission = await self._doorkeeper.admit(gate, incoming.request) if gate is not None else None
-            if admission is not None:
-                return await admission.around(self._call_chosen(candidate, arguments, incoming, admission))
-            if gate is None:
-                return await self._call_chosen(candidate, arguments, incoming, None)
-        raise unknown_tool(name)
-
-    async def _rehearse(
-        self, name: str, arguments: dict[str, Any], incoming: Incoming, wanted: str | None
-    ) -> Finished | Suspended | Authored:
-        """Serve one leg in a rehearsal, whoever may see the tool: a gate has nobody there whom it could let in."""
-        tool = self._tools.registered_as(name, wanted)
-        gate = tool.admission
-        admission = await self._doorkeeper.admit(gate, incoming.request) if gate is not None else None
-        if admission is not None:
-            return await admission.around(self._call(tool, arguments, incoming, admission))
-        if self._effects.rehearsal is not None and (gate is not None or not self._tools.sees(tool)):
-            self._effects.rehearsal.let_in(f"tool {name!r}")
-        return await self._call(tool, arguments, incoming)
-
-    async def _call_chosen(
-        self,
-        tool: RegisteredTool,
-        arguments: dict[str, Any],
-        incoming: Incoming,
-        admission: Admission | None,
-    ) -> Finished | Suspended | Authored:
-        check_headers(tool.listing)
-        return await self._call(tool, arguments, incoming, admission)
-
-    async def _call(
-        self,
-        tool: RegisteredTool,
-        arguments: dict[str, Any],
-        incoming: Incoming,
-        admission: Admission | None = None,
-    ) -> Finished | Suspended | Authored:
-        try:
-            validated = tool.validate(arguments)
-            gate = (tool.gate.key, tool.gate.question(validated)) if tool.gate is not None else None
-            return await self._legs.run(
-                tool.function,
-                validated,
-                incoming,
-                gate=gate,
-                convert=tool.convert,
-                admission=admission,
-                once=OncePolicy(tool.spec.on_unknown or "fail", tool.spec.exactly_once == "when_possible")
-                if tool.spec.exactly_once
-                else None,
-                # What a doctor asks is no call of the service's.
-                traced=self._probe is None or tool is not self._probe.tool,
-            )
-        except Exception as error:
-            failure = tool_failure(tool.name, error, mask=not self.shows_error_details)
-            if failure is error:
-                raise
-            told = told_by(failure, error)
-            if told is not None:
-                # As a result, since the text of an error is logged.
-                logger.info("Tool %r failed: %r", tool.name, str(failure))
-                return Finished(CallToolResult(content=[TextContent(text=told)], is_error=True))
-            # What is logged of rejected arguments is found in the cause.
-            raise failure from (error.fields if isinstance(error, ArgumentsRejected) else error)
 
     # What clients see.
 
@@ -636,26 +555,29 @@ class Server(PromptsAndResources[LifespanResultT]):
         with self._deciding():
             self._tools.allow(names)
 
-    def _subject_of(self, ctx: ServerRequestContext[Any, Any]) -> str | None:
-        """The name of what a request calls, where something of that name is registered; of a resource, its template."""
-        params = ctx.params or {}
-        named = params.get("uri" if ctx.method == "resources/read" else "name")
+    def _subject_of(self, ctx: Request) -> tuple[str | None, bool]:
+        """Return the registered name that a request calls (of a resource, its template), and True if it is traced."""
+        if ctx.method != "tools/call":
+            return super()._subject_of(ctx)
+        named = (ctx.params or {}).get("name")
         if not isinstance(named, str):
-            return None
-        if ctx.method == "resources/read":
-            return next(self.resources_for(named), None)
-        if ctx.method == "tools/call":
-            known = named in self._tools or (named == PROBE_TOOL and self._probe is not None)
-        else:
-            known = self._catalog.knows("prompt", named)
-        return named if known else None
+            return None, True
+        if named in self._tools:
+            return named, True
+        is_probe = self._probe is not None and named == self._probe.tool.name
+        return (named if is_probe else None), not is_probe
 
-    def _answers_differ(self, method: str) -> bool:
-        """Whether what a method answers depends on who asks, and could be cached for others."""
-        if method == "tools/list":
-            return self._tools.has_gates
-        kind = _GATED_BY.get(method)
-        return kind is not None and self._catalog.has_gates(kind)
+    def is_private(self, method: str) -> bool:
+        """Return True if the answers of a method depend on the caller, and must not be cached for others."""
+        return self._tools.has_gates if method == "tools/list" else super().is_private(method)
+
+    async def _recover(self, ctx: Request, journal: Journal, now: float) -> Mapping[str, Entry] | None:
+        """Return the answers of an expired call if it may be begun again."""
+        from roundtrip.server.recovery import Recovery  # calls rarely expire
+
+        parts = self._parts
+        recovery = Recovery(self._tools.begun_by, protection=parts.protection, effects=parts.effects)
+        return await recovery(ctx, journal, now)
 
     @contextmanager
     def _deciding(self) -> Generator[None]:
@@ -672,11 +594,11 @@ class Server(PromptsAndResources[LifespanResultT]):
     @contextmanager
     def watched_by(self, tracer: Tracer) -> Generator[None]:
         """Have one more tracer watch what is served inside a `with` block, as tests do."""
-        self._effects.tracers.add(tracer)
+        self._parts.effects.tracers.add(tracer)
         try:
             yield
         finally:
-            self._effects.tracers.remove(tracer)
+            self._parts.effects.tracers.remove(tracer)
 
     @contextmanager
     def hurried(self, *, page_wait: float) -> Generator[None]:
@@ -698,20 +620,21 @@ class Server(PromptsAndResources[LifespanResultT]):
         """
         if isinstance(principal, AccessToken):
             principal = compact_json(principal_components(principal))
-        verified = self._protection.ticket_office().verify(ticket, principal=principal, now=time.time())
+        verified = self._parts.protection.ticket_office().verify(
+            ticket, principal=principal, now=self._parts.system.time()
+        )
         if purpose is not None and verified.purpose != purpose:
             raise TicketRejected(TicketReason.PURPOSE)
         return verified
 
-    def _make_probe(self) -> Probe:
-        return Probe(
-            identity=self.identity,
-            everyone_sees=self._tools.is_for_everyone,
-            registered=lambda: self._tools.registered,
-            protection=self._protection,
-            effects=self._effects,
-            defaults=self._defaults,
-        )
+    def _probe_if_wanted(self, wanted: bool | None) -> "Probe | None":
+        if wanted is None and _PROBE_VARIABLE not in os.environ:
+            return None
+        from roundtrip.server.probe import Probe, probe_wanted
+
+        if not probe_wanted(wanted, environment=os.environ):
+            return None
+        return Probe(self._parts, self._tools, identity=self.identity, defaults=self._defaults)
 
     def is_one_of(self, workers: int, *, group: str) -> None:
         """Tell the probe how many workers serve together.
@@ -726,18 +649,20 @@ class Server(PromptsAndResources[LifespanResultT]):
     @property
     def effects(self) -> Effects:
         """The ledger, the tracers and the bus; a rehearsal replaces them."""
-        return self._effects
+        return self._parts.effects
 
     @property
     def ledger(self) -> Ledger:
         """Where it is kept what calls of tools that run once have returned."""
-        return self._effects.ledger
+        return self._parts.effects.ledger
 
-    def identity(self) -> Identity:
+    def identity(self) -> "Identity":
         """What this instance must have in common with the others of its service, now that its tools are registered."""
-        return identity_of(self.name, protection=self._protection, ledger=self.ledger, tools=self._tools.registered)
+        from roundtrip.server.probe import identity_of
+
+        return identity_of(self.name, parts=self._parts, tools=self._tools.registered)
 
     @property
     def journal_codec(self) -> JournalCodec:
         """Writes and reads what calls remember."""
-        return self._protection.journals
+        return self._parts.protection.journals

@@ -7,22 +7,116 @@ hides the one component from all but the rules made later.
 Lists and calls must not walk rules: a registry takes `rules` after a change, and keeps what they say.
 """
 
+import inspect
 import threading
-from collections.abc import Iterable
-from typing import Final, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, cast
 
+from mcp.server.mcpserver import Context as SdkContext
+
+from roundtrip.errors import InvalidSignature
+from roundtrip.resolvers.annotations import asking_arms
+from roundtrip.resolvers.markers import Dependency, Marker, SdkResolve
+from roundtrip.resolvers.plan import Plan
+from roundtrip.resolvers.planner import Replacements, make_plan
+from roundtrip.resolvers.signatures import hints_of, returns_input_required
+from roundtrip.server.overrides import Planned
 from roundtrip.server.tools.versions import canonical_version
 
-__all__ = ["Component", "Kind", "Rules", "Visibility"]
+__all__ = [
+    "Component",
+    "Enabled",
+    "Kind",
+    "Rules",
+    "Strings",
+    "Visibility",
+    "VisibilityGate",
+    "plan_gates",
+    "read_enabled",
+]
 
 Kind = Literal["tool", "prompt", "resource"]
 """What a component is; a resource template is a resource."""
+
+Enabled = bool | Callable[..., Any] | Marker
+"""Type of `enabled=`: a constant, or a function that decides for each request."""
 
 Strings = str | Iterable[str]
 """One string, or some."""
 
 _PREFIXES: Final = {"tool": "tool", "prompt": "prompt", "resource": "resource", "template": "resource"}
 _FORMS: Final = "tool:NAME, tool:NAME@VERSION, prompt:NAME, resource:URI, template:URI_TEMPLATE"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VisibilityGate:
+    """Function of `enabled=` that decides for each request if one item exists."""
+
+    owner: str
+    marker: Marker
+    planned: Planned
+
+    @property
+    def enters(self) -> bool:
+        """Return True if it enters a context manager, to be left when the item has been served."""
+        return self.planned.plan.enters
+
+
+def read_enabled(enabled: Enabled | None, *, owner: str) -> tuple[bool, VisibilityGate | None]:
+    """Read `enabled=`: return False for an item that is hidden at first, and the gate that decides for each request.
+
+    Args:
+        enabled: The author's argument.
+        owner: The item, for messages: `tool 'forecast'`.
+
+    Raises:
+        InvalidSignature: It is no bool, function or `Depends`, or the gate can never be evaluated.
+    """
+    if enabled is None or isinstance(enabled, bool):
+        return enabled is not False, None
+    if isinstance(enabled, SdkResolve | Dependency):
+        marker: Marker = enabled
+    elif callable(cast("object", enabled)):
+        marker = Dependency(enabled)
+    else:
+        raise InvalidSignature(f"{owner}: enabled= must be a bool, a function or Depends, got {enabled!r}")
+    roots = {owner: marker}
+    planned = Planned(lambda replacements: plan_gates(f"the visibility gate of {owner}", roots, replacements))
+    return True, VisibilityGate(owner, marker, planned)
+
+
+def plan_gates(owner: str, roots: Mapping[str, Marker], replacements: Replacements) -> Plan:
+    """Plan visibility gates together.
+
+    Raises:
+        InvalidSignature: A gate asks, keeps a value for a whole call, or has a parameter that nothing can fill.
+    """
+    plan = make_plan(
+        None,
+        owner=f"{owner} (which is evaluated before there are arguments)",
+        arguments={},
+        context_types=(SdkContext,),
+        resolved={root: (marker, False) for root, marker in roots.items()},
+        replacements=replacements,
+    )
+    for node in plan.nodes:
+        if _asks(node.fn):
+            raise InvalidSignature(
+                f"{owner} may not ask, and {node.label!r} returns a question: a list has to be answered at once. Ask "
+                "in a resolver of the function itself, or use confirm="
+            )
+        if node.once:
+            raise InvalidSignature(
+                f"{owner} is evaluated for every request, and Resolve({node.label}, once=True) would keep its value "
+                "for a whole call; leave once= out"
+            )
+    return plan
+
+
+def _asks(fn: Callable[..., Any]) -> bool:
+    returns = fn if inspect.isclass(fn) else hints_of(fn).get("return")
+    return bool(asking_arms(returns)) or returns_input_required(fn)
 
 
 class Component(NamedTuple):

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from roundtrip.ledger.contract import Reach
-from roundtrip.server.identity import Identity
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
+from roundtrip.server.probe import Identity
 
 __all__ = ["cautions", "objection", "objection_to_newcomer"]
 

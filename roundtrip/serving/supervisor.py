@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from roundtrip.server.identity import Identity
+from roundtrip.server.probe import Identity
 from roundtrip.serving.agreement import objection, objection_to_newcomer
 from roundtrip.serving.settings import ServeSettings
 from roundtrip.serving.worker import FAILED, IDENTITY, READY, SERVE, identity_from

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from roundtrip.ledger.contract import Reach
 from roundtrip.safe_text import printable
-from roundtrip.server.identity import Identity
+from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
 from roundtrip.serving.process import Ended, serve, set_up_logging
 from roundtrip.serving.settings import ServeSettings

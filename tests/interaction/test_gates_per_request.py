@@ -265,10 +265,10 @@ def with_city(city: str) -> bool:
     [
         (asks, "gate of tool 'forecast' may not ask, and 'asks'"),
         (Depends(same, asks), "may not ask, and 'asks'"),
-        (with_city, "asked before there are arguments.*'city' of resolver 'with_city' cannot be filled"),
+        (with_city, "evaluated before there are arguments.*'city' of resolver 'with_city' cannot be filled"),
         (Resolve(Switch(), once=True), "once="),
-        ("pro", "enabled='pro' decides nothing"),
-        (0, "enabled=0 decides nothing"),
+        ("pro", "got 'pro'"),
+        (0, "got 0"),
     ],
     ids=["asks", "needs one that asks", "takes an argument", "once", "text", "number"],
 )

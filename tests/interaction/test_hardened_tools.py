@@ -293,8 +293,8 @@ def test_options_that_mean_nothing_are_rejected(options: dict[str, Any], text: s
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"principal": True}, "principal= takes a function of the request's context, or False, not True"),
-        ({"ledger": "redis://:secret@redis"}, "ledger= takes a ledger, such as .*, not str$"),
+        ({"principal": True}, "principal= must be a function of the request's context, or False, got True"),
+        ({"ledger": "redis://:secret@redis"}, "ledger= must be a ledger, such as .*, got str$"),
     ],
 )
 def test_setting_of_a_wrong_type_is_rejected_at_startup(options: dict[str, Any], text: str) -> None:

@@ -8,8 +8,8 @@ from mcp_types import RequestParamsMeta
 from opentelemetry.trace import format_trace_id, get_current_span
 
 from roundtrip import Server
+from roundtrip.server.install import LazySpans
 from roundtrip.server.sdk_private import SdkSpans
-from roundtrip.server.spans import SpansSeen
 from roundtrip.testing import Era
 from tests.players import connect, text_of
 
@@ -48,4 +48,4 @@ def test_server_without_spans_gets_no_span() -> None:
     server = _telling()
     server.middleware[:] = [entry for entry in server.middleware if not isinstance(entry, SdkSpans)]
 
-    assert not any(isinstance(entry, SpansSeen) for entry in server.middleware)
+    assert not any(isinstance(entry, LazySpans) for entry in server.middleware)

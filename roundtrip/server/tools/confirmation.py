@@ -16,7 +16,7 @@ from roundtrip.errors import InvalidSignature
 from roundtrip.questions.markers import Elicit
 from roundtrip.safe_text import printable, quoted
 
-__all__ = ["ConfirmationGate"]
+__all__ = ["ToolConfirmation"]
 
 _SHOWN = 200
 """Characters shown of a value."""
@@ -47,14 +47,14 @@ class Confirmation(BaseModel):
     """Form without fields: accepting it is the answer."""
 
 
-class ConfirmationGate(NamedTuple):
+class ToolConfirmation(NamedTuple):
     """Confirmation of a tool's call. `key` is the name of its question."""
 
     key: str
     template: str
 
     @classmethod
-    def of(cls, template: str, *, tool: str, arguments: Mapping[str, str]) -> "ConfirmationGate":
+    def of(cls, template: str, *, tool: str, arguments: Mapping[str, str]) -> "ToolConfirmation":
         """Return the confirmation of `@server.tool(confirm=template)`.
 
         Raises:

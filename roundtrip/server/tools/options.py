@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 from roundtrip.errors import InvalidSignature
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.server.exactly_once import OnUnknown
-from roundtrip.server.gates import Enabled
+from roundtrip.server.visibility import Enabled
 
 __all__ = ["ToolDetails", "ToolOptions", "ToolSpec", "spec_from", "spec_of", "tool"]
 

@@ -4,7 +4,7 @@ import copy
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
 
 from mcp.server.mcpserver.tools.base import Tool as SdkTool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_metadata
@@ -19,16 +19,17 @@ from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.signatures import display_name, given_by_partials, hints_of
 from roundtrip.server.exactly_once import OnUnknown
 from roundtrip.server.functions import AskingFunction, FunctionSignature, read_signature
-from roundtrip.server.gates import Gate, read_enabled
 from roundtrip.server.tools.arguments import ArgumentReader, ArgumentsRejected, mistakes_in
-from roundtrip.server.tools.confirmation import ConfirmationGate
 from roundtrip.server.tools.descriptions import describe
 from roundtrip.server.tools.options import ToolSpec, spec_of
 from roundtrip.server.tools.results import Converter, results_for
 from roundtrip.server.tools.returns import returned_type
 from roundtrip.server.tools.schemas import SchemaMismatch, inlined, input_checker, with_descriptions
 from roundtrip.server.tools.versions import version_text
-from roundtrip.server.visibility import Component
+from roundtrip.server.visibility import Component, VisibilityGate, read_enabled
+
+if TYPE_CHECKING:
+    from roundtrip.server.tools.confirmation import ToolConfirmation
 
 __all__ = ["RegisteredTool", "ToolDefaults", "register"]
 
@@ -50,9 +51,8 @@ class RegisteredTool(NamedTuple):
     function: AskingFunction
     arguments: ArgumentReader
     convert: Converter
-    gate: ConfirmationGate | None
-    admission: Gate | None
-    """Visibility gate, which decides for each request whether the tool exists."""
+    confirmation: "ToolConfirmation | None"
+    visibility_gate: VisibilityGate | None
     listing: WireTool
     names_headers: bool
     """True if `Mcp-Param-*` headers must repeat arguments of its schema."""
@@ -169,7 +169,7 @@ def register(
     serve = inlined if defaults.inline else _as_written
     # Serve a hand-written schema unchanged: its references and anchors belong to its author.
     by_hand = spec.input_schema is not None or (isinstance(target, SdkTool) and schema != derived)
-    seen_at_first, admission = read_enabled(
+    seen_at_first, visibility_gate = read_enabled(
         spec.enabled, owner=f"tool {name!r}" if version is None else f"tool {name!r}, version {version}"
     )
     return RegisteredTool(
@@ -191,8 +191,8 @@ def register(
         ),
         arguments=arguments,
         convert=results.convert,
-        gate=_gate_of(spec, tool=name, arguments=arguments),
-        admission=admission,
+        confirmation=_confirmation_of(spec, tool=name, arguments=arguments),
+        visibility_gate=visibility_gate,
         names_headers=bool(x_mcp_header_map(listed_schema := copy.deepcopy(schema) if by_hand else serve(schema))),
         listing=WireTool(
             name=name,
@@ -352,7 +352,9 @@ def _limits_of(spec: ToolSpec, general: Limits, *, tool: str) -> Limits:
         raise TypeError(f"tool {tool!r}: ttl=, max_age= and recover= take numbers of seconds") from error
 
 
-def _gate_of(spec: ToolSpec, *, tool: str, arguments: ArgumentReader) -> ConfirmationGate | None:
+def _confirmation_of(spec: ToolSpec, *, tool: str, arguments: ArgumentReader) -> "ToolConfirmation | None":
     if spec.confirm is None:
         return None
-    return ConfirmationGate.of(spec.confirm, tool=tool, arguments=arguments.names)
+    from roundtrip.server.tools.confirmation import ToolConfirmation  # most tools have none
+
+    return ToolConfirmation.of(spec.confirm, tool=tool, arguments=arguments.names)

@@ -9,10 +9,9 @@ from typing import Literal, NamedTuple
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import Tool as WireTool
 
-from roundtrip.server.gates import Gate, Gates
 from roundtrip.server.tools.registered import RegisteredTool
 from roundtrip.server.tools.versions import VersionKey, version_key
-from roundtrip.server.visibility import Visibility
+from roundtrip.server.visibility import Visibility, VisibilityGate
 
 __all__ = ["OnDuplicate", "ToolRegistry", "UnknownTool", "unknown_tool"]
 
@@ -32,7 +31,7 @@ class _Seen(NamedTuple):
     versions: Mapping[tuple[str, VersionKey | None], RegisteredTool] = MappingProxyType({})
     listing: tuple[WireTool, ...] = ()
     """The tools as seen by requests that open every visibility gate."""
-    gates: Gates = Gates(())
+    gates: tuple[VisibilityGate, ...] = ()
     by_request: Mapping[str, tuple[RegisteredTool, ...]] = MappingProxyType({})
     """Versions of each tool that has several, or a visibility gate; the highest first."""
     has_gates: bool = False
@@ -66,7 +65,7 @@ class ToolRegistry:
         return self._view().listing
 
     @property
-    def gates(self) -> Gates:
+    def gates(self) -> tuple[VisibilityGate, ...]:
         """Visibility gates of the tools that are not hidden from all clients."""
         return self._view().gates
 
@@ -86,14 +85,16 @@ class ToolRegistry:
 
     def is_for_everyone(self, tool: RegisteredTool) -> bool:
         """Return True if every client sees a tool."""
-        return tool.admission is None and self._view().versions.get((tool.name, version_key(tool.version))) is tool
+        return (
+            tool.visibility_gate is None and self._view().versions.get((tool.name, version_key(tool.version))) is tool
+        )
 
     @property
     def has_gates(self) -> bool:
         """True if any tool, even a hidden one, has a visibility gate."""
         return self._view().has_gates
 
-    def listing_for(self, opened: Collection[Gate]) -> list[WireTool]:
+    def listing_for(self, opened: Collection[VisibilityGate]) -> list[WireTool]:
         """Return the tools as seen by a request that opens the given visibility gates."""
         view = self._view()
         listing: list[WireTool] = []
@@ -101,7 +102,7 @@ class ToolRegistry:
             versions = view.by_request.get(tool.name)
             if versions is None:
                 listing.append(tool)
-            elif shown := [one for one in versions if one.admission is None or one.admission in opened]:
+            elif shown := [one for one in versions if one.visibility_gate is None or one.visibility_gate in opened]:
                 listing.append(_listed(shown))
         return listing
 
@@ -243,7 +244,7 @@ class ToolRegistry:
         tools: dict[str, RegisteredTool] = {}
         by_version: dict[tuple[str, VersionKey | None], RegisteredTool] = {}
         listing: list[WireTool] = []
-        gates: list[Gate] = []
+        gates: list[VisibilityGate] = []
         by_request: dict[str, tuple[RegisteredTool, ...]] = {}
         for name, versions in self._registered.items():
             if allowed is not None and name not in allowed:
@@ -256,7 +257,7 @@ class ToolRegistry:
             tools[name] = ordered[0]
             by_version.update({(name, key): tool for key, tool in shown.items()})
             listing.append(_listed(ordered))
-            some = [tool.admission for tool in ordered if tool.admission is not None]
+            some = [tool.visibility_gate for tool in ordered if tool.visibility_gate is not None]
             gates.extend(some)
             if some or len(ordered) > 1:
                 by_request[name] = ordered
@@ -264,9 +265,11 @@ class ToolRegistry:
             MappingProxyType(tools),
             MappingProxyType(by_version),
             tuple(listing),
-            Gates(gates),
+            tuple(gates),
             MappingProxyType(by_request),
-            any(tool.admission is not None for versions in self._registered.values() for tool in versions.values()),
+            any(
+                tool.visibility_gate is not None for versions in self._registered.values() for tool in versions.values()
+            ),
         )
 
 

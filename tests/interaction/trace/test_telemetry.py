@@ -25,7 +25,7 @@ from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from pydantic import BaseModel
 
-import roundtrip.server.spans
+import roundtrip.server.install
 from roundtrip import Context, Elicit, Recorder, Resolve, Server, Telemetry, ToolError
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.journal_bytes import unpack_open
@@ -63,7 +63,7 @@ class Collected:
     def become_the_provider_of_the_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """As far as requests go: a process can set its real one only once."""
         monkeypatch.setattr(mcp.shared._otel, "_tracer", self.tracers.get_tracer("mcp"))
-        monkeypatch.setattr(roundtrip.server.spans, "get_tracer_provider", lambda: self.tracers)
+        monkeypatch.setattr(roundtrip.server.install, "get_tracer_provider", lambda: self.tracers)
 
     @property
     def spans(self) -> list[ReadableSpan]:

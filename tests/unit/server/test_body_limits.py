@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from roundtrip import Server
-from roundtrip.server.body_limits import MAX_JSON_VALUES, has_too_many_values
+from roundtrip.server.connections import MAX_JSON_VALUES, has_too_many_values
 from tests.unit.serving.test_responses import MODERN
 
 MANY = MAX_JSON_VALUES + 2

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from roundtrip.ledger import Reach
-from roundtrip.server.identity import Identity
+from roundtrip.server.probe import Identity
 from roundtrip.serving.agreement import cautions, objection, objection_to_newcomer
 
 ONE = Identity(

@@ -1,7 +1,7 @@
-"""The places outside of a call that serving it changes: the ledger, the tracers and the bus.
+"""Parts of one server that every leg uses: its keys, its limits, and the places that serving changes.
 
-Everything that acts on one of them reads it here at that moment. A rehearsal puts others in their place, so that
-nothing it serves leaves a trace.
+Code reads the ledger, the tracers and the bus from `Effects` at the moment of use. A rehearsal replaces them, so that
+the legs it serves leave no trace.
 """
 
 from collections.abc import Generator
@@ -11,27 +11,30 @@ from typing import Protocol
 
 from mcp.server.subscriptions import SubscriptionBus
 
+from roundtrip.engine.leg import Limits
 from roundtrip.ledger.contract import Ledger
+from roundtrip.server.keys import Protection
+from roundtrip.system import SYSTEM, System
 from roundtrip.trace.writing.tracers import Tracers
 
-__all__ = ["Effects", "Stopping"]
+__all__ = ["Effects", "Parts", "Stopping"]
 
 
 class Stopping(Protocol):
     """Stops legs in front of their bodies, for a rehearsal."""
 
     def stop(self, owner: str, *, outermost: bool) -> None:
-        """Raise in front of a body: of the function that the request calls, or of one that is called from within."""
+        """Raise in front of the body of the requested function, or of a function that is called from within."""
         ...
 
     def let_in(self, owner: str) -> None:
-        """Take note of a tool, prompt or resource that the request may not see, and that is served all the same."""
+        """Note a tool, prompt or resource that the request may not see, and that is served all the same."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class Effects:
-    """The ledger, the tracers and the bus of one server, as they are now."""
+    """Ledger, tracers and bus of one server, as they are now."""
 
     ledger: Ledger
     tracers: Tracers
@@ -40,15 +43,25 @@ class Effects:
     """Set while the server rehearses: no body runs then."""
 
     def use(self, other: "Effects") -> None:
-        """Put others in the place of all of them."""
+        """Replace all of them."""
         for field in fields(self):
             setattr(self, field.name, getattr(other, field.name))
 
     @contextmanager
     def kept(self) -> Generator[None]:
-        """Put everything back at the end of a `with` block."""
+        """Restore all of them at the end of a `with` block."""
         own = replace(self)
         try:
             yield
         finally:
             self.use(own)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Parts of one server that every leg uses; they exist before the SDK's server does."""
+
+    protection: Protection
+    effects: Effects
+    limits: Limits
+    system: System = SYSTEM

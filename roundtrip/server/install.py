@@ -1,0 +1,130 @@
+"""Attach everything that lets functions ask to a low-level server of the SDK.
+
+`roundtrip.Server` is the first user. Any server built on the SDK's low-level one can be another: `install` gives it the
+boundary of tokens and the runner of legs, and `wrap` makes a function that asks look plain to it.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from mcp.server import MCPServer
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.lowlevel import Server as LowLevelServer
+from mcp.server.mcpserver import Context as SdkContext
+from mcp.server.request_state import RequestStateBoundary
+from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
+
+from roundtrip.resolvers.signatures import hints_of
+from roundtrip.server.functions import FunctionSignature
+from roundtrip.server.leg_runner import LegRunner
+from roundtrip.server.parts import Parts
+from roundtrip.server.request_state import Recover, RequestBoundary, SubjectOf
+from roundtrip.server.sdk_private import SdkSpans
+
+__all__ = ["LazySpans", "install", "install_lazy_spans", "wrap"]
+
+_PROTOCOL_META: Final = "io.modelcontextprotocol/"
+_PROGRESS_META: Final = "progressToken"
+_CONTEXT_PARAMETER: Final = "roundtrip_context"
+
+
+def install(
+    server: LowLevelServer[Any],
+    parts: Parts,
+    *,
+    host: MCPServer[Any] | None = None,
+    recover: Recover | None = None,
+    subject_of: SubjectOf | None = None,
+) -> LegRunner:
+    """Let functions behind a low-level server ask.
+
+    The boundary of tokens takes the place of the SDK's, and the SDK's spans are made only if they can be recorded.
+
+    Args:
+        server: The server, whose middlewares are changed.
+        parts: The keys, the ledger and the rest that legs use.
+        host: The server that contexts show as `ctx.mcp_server`.
+        recover: Returns the answers of an expired call that may be begun again; by default none may.
+        subject_of: Names the tool, prompt or template of a request for logs and traces; by default none is named.
+
+    Returns:
+        The runner that serves legs of functions.
+    """
+    legs = LegRunner(host, parts)
+    place = next(i for i, entry in enumerate(server.middleware) if isinstance(entry, RequestStateBoundary))
+    # Inside of the SDK's span of the request, so that facts of the tracers belong to it.
+    server.middleware[place] = RequestBoundary(
+        parts,
+        service=server.name,
+        wrap=legs.wrap_authored,
+        make_context=legs.context_of,
+        recover=recover,
+        subject_of=subject_of,
+    )
+    install_lazy_spans(server.middleware)
+    return legs
+
+
+Serve = Callable[[dict[str, Any], Any], Awaitable[Any]]
+"""Serves one leg, given the client's arguments and the context that the host passes, if any."""
+
+
+def wrap(
+    signature: FunctionSignature, serve: Serve, *, context_type: type[Any] | None = SdkContext
+) -> Callable[..., Awaitable[Any]]:
+    """Return a function with only the client's parameters, which serves a leg when called.
+
+    The host reads arguments and URI variables off it as off any other function.
+
+    Args:
+        signature: The function that asks.
+        serve: Serves one leg of it.
+        context_type: The annotation by which the host passes a context; None if it passes none.
+    """
+    fn = signature.fn
+    hints = hints_of(fn)
+    # Hosts call by keyword, so the order and kind of parameters is free.
+    parameters = [
+        parameter.replace(annotation=hints.get(name, parameter.annotation), kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(fn).parameters.items()
+        if name not in signature.hidden
+    ]
+    if context_type is not None:
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(_CONTEXT_PARAMETER, kind, annotation=context_type))
+
+    async def wrapper(**arguments: Any) -> Any:
+        context = arguments.pop(_CONTEXT_PARAMETER, None)
+        return await serve(arguments, context)
+
+    wrapper.__name__ = wrapper.__qualname__ = getattr(fn, "__name__", type(fn).__name__)
+    wrapper.__doc__ = fn.__doc__
+    wrapper.__module__ = getattr(fn, "__module__", wrapper.__module__)
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    annotations = {parameter.name: parameter.annotation for parameter in parameters}
+    wrapper.__annotations__ = {name: hint for name, hint in annotations.items() if hint is not inspect.Parameter.empty}
+    return wrapper
+
+
+class LazySpans(SdkSpans):
+    """The SDK's middleware of spans, skipped while no tracing is set up and the request brings no trace.
+
+    Without a provider its spans are recorded nowhere, and cost a twentieth of a call. A trace that a client brings is
+    passed on to the services that the call itself calls, with or without a provider.
+    """
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Serve one message, as the SDK's middlewares do."""
+        if isinstance(get_tracer_provider(), ProxyTracerProvider) and not _may_carry_trace(ctx.meta):
+            return await call_next(ctx)
+        return await super().__call__(ctx, call_next)
+
+
+def install_lazy_spans(middleware: list[ServerMiddleware[Any]]) -> None:
+    """Replace the SDK's middleware of spans, unless the author removed it."""
+    middleware[:] = [LazySpans() if type(entry) is SdkSpans else entry for entry in middleware]
+
+
+def _may_carry_trace(meta: Mapping[str, Any] | None) -> bool:
+    return meta is not None and any(key != _PROGRESS_META and not key.startswith(_PROTOCOL_META) for key in meta)

@@ -1,0 +1,286 @@
+"""Serve calls of tools: find the tool, check that the request may see it, and serve one leg of its function.
+
+In the retry era the result also takes a shorter way out. A handler of the SDK returns a model. The SDK writes it out,
+validates that against the revision's own models, and writes it out once more. Here the questions of a leg and most
+results are made of parts that were checked one by one. So a middleware answers instead of the handler, in wire format.
+Results that an author made by hand are validated as ever, and so are all requests.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INTERNAL_ERROR,
+    SERVER_INFO_META_KEY,
+    CallToolResult,
+    InputRequiredResult,
+    TextContent,
+)
+from mcp_types.methods import serialize_server_result, validate_client_request
+from pydantic import ValidationError
+
+from roundtrip.engine.leg import Authored, Finished, Suspended
+from roundtrip.revisions import is_retry_era
+from roundtrip.server.exactly_once import OncePolicy
+from roundtrip.server.leg_runner import Incoming, LegRunner
+from roundtrip.server.parts import Effects
+from roundtrip.server.tools.registered import RegisteredTool
+from roundtrip.server.tools.registry import ToolRegistry, UnknownTool, unknown_tool
+from roundtrip.server.tools.versions import requested_version
+
+if TYPE_CHECKING:
+    from roundtrip.server.visibility_gates import GateEvaluator, OpenGates
+
+__all__ = ["FastPath", "ToolCalls"]
+
+logger = logging.getLogger("roundtrip")
+
+# The SDK's own logger: its listeners hear of the same failures in the same words.
+_sdk_logger = logging.getLogger("mcp.server.mcpserver.server")
+
+_METHOD: Final = "tools/call"
+
+LegEnd = Finished | Suspended | Authored
+
+
+class ToolCalls:
+    """Calls of one server's tools.
+
+    Args:
+        tools: The tools.
+        effects: The ledger, the tracers and the bus; a rehearsal, if there is one.
+        legs: Serves the legs of their functions.
+        gates: Returns the evaluator of visibility gates.
+        probe: The tool that answers `roundtrip doctor`, if the server has it.
+        masks_errors: Returns True if clients may not read the texts of unexpected exceptions.
+    """
+
+    def __init__(
+        self,
+        tools: ToolRegistry,
+        *,
+        effects: Effects,
+        legs: LegRunner,
+        gates: "Callable[[], GateEvaluator]",
+        probe: RegisteredTool | None,
+        masks_errors: Callable[[], bool],
+    ) -> None:
+        self._tools = tools
+        self._effects = effects
+        self._legs = legs
+        self._gates = gates
+        self._probe = probe
+        self._masks_errors = masks_errors
+
+    async def serve(
+        self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
+    ) -> LegEnd:
+        """Serve one leg of a call.
+
+        Raises:
+            ToolError: The tool is unknown, its arguments do not fit, or it failed with an error that it raised on
+                purpose.
+            MCPError: The tool raised a protocol error, or its client cannot be asked.
+        """
+        probe = self._probe
+        if probe is not None and name == probe.name and name not in self._tools:
+            return await self._run(probe, arguments, incoming)
+        wanted = version if version is not None else requested_version(name)
+        if self._effects.rehearsal is not None:
+            return await self._rehearse(name, arguments, incoming, wanted)
+        tool = self._tools.find(name, wanted)
+        versions = self._tools.by_request.get(name)
+        if versions is None:
+            return await self._run(tool, arguments, incoming)
+        for candidate in versions if wanted is None else (tool,):
+            gate = candidate.visibility_gate
+            if gate is None:
+                return await self._run_chosen(candidate, arguments, incoming)
+            opened = await self._gates().open(gate, incoming.request)
+            if opened is not None:
+                return await opened.around(self._run_chosen(candidate, arguments, incoming, opened))
+        raise unknown_tool(name)
+
+    async def _rehearse(self, name: str, arguments: dict[str, Any], incoming: Incoming, wanted: str | None) -> LegEnd:
+        """Serve one leg in a rehearsal, which has no user for whom a visibility gate could open."""
+        tool = self._tools.registered_as(name, wanted)
+        gate = tool.visibility_gate
+        opened = await self._gates().open(gate, incoming.request) if gate is not None else None
+        if opened is not None:
+            return await opened.around(self._run(tool, arguments, incoming, opened))
+        if self._effects.rehearsal is not None and (gate is not None or not self._tools.sees(tool)):
+            self._effects.rehearsal.let_in(f"tool {name!r}")
+        return await self._run(tool, arguments, incoming)
+
+    async def _run_chosen(
+        self, tool: RegisteredTool, arguments: dict[str, Any], incoming: Incoming, opened: "OpenGates | None" = None
+    ) -> LegEnd:
+        """Run a tool that the SDK could not check the headers for."""
+        from roundtrip.server.visibility_gates import check_headers  # most servers have neither gates nor versions
+
+        check_headers(tool.listing)
+        return await self._run(tool, arguments, incoming, opened)
+
+    async def _run(
+        self, tool: RegisteredTool, arguments: dict[str, Any], incoming: Incoming, opened: "OpenGates | None" = None
+    ) -> LegEnd:
+        try:
+            validated = tool.validate(arguments)
+            confirm, spec = tool.confirmation, tool.spec
+            return await self._legs.run(
+                tool.function,
+                validated,
+                incoming,
+                confirmation=(confirm.key, confirm.question(validated)) if confirm is not None else None,
+                convert=tool.convert,
+                opened=opened,
+                once=OncePolicy(spec.on_unknown or "fail", spec.exactly_once == "when_possible")
+                if spec.exactly_once
+                else None,
+                # A question of the doctor is no call of the service's.
+                traced=tool is not self._probe,
+            )
+        except Exception as error:
+            from roundtrip.server.failures import told_by, tool_failure
+            from roundtrip.server.tools.arguments import ArgumentsRejected
+
+            failure = tool_failure(tool.name, error, mask=self._masks_errors())
+            if failure is error:
+                raise
+            told = told_by(failure, error)
+            if told is not None:
+                # As a result, since the text of an error is logged.
+                logger.info("Tool %r failed: %r", tool.name, str(failure))
+                return Finished(CallToolResult(content=[TextContent(text=told)], is_error=True))
+            # The log of rejected arguments reads their names from the cause.
+            raise failure from (error.fields if isinstance(error, ArgumentsRejected) else error)
+
+
+Serve = Callable[[str, dict[str, Any], Incoming], Awaitable[LegEnd]]
+"""Serves one leg of a call: of a tool's name, with arguments, for a request."""
+
+
+class Handlers(Protocol):
+    """Handlers of a server, which the fast path stands in front of."""
+
+    @property
+    def middleware(self) -> list[Any]:
+        """The middlewares around the handlers, the outermost first."""
+        ...
+
+    @property
+    def has_own_tool_handler(self) -> bool:
+        """Return True if only the server itself answers calls of tools."""
+        ...
+
+    @property
+    def server_info_stamp(self) -> dict[str, Any]:
+        """The part of every result in the retry era that describes the server."""
+        ...
+
+
+class FastPath:
+    """Innermost middleware, which answers calls of tools if it is the last one before the server's own handler."""
+
+    def __init__(self, handlers: Handlers, serve: Serve) -> None:
+        self._handlers = handlers
+        self._serve = serve
+        self._stamp: dict[str, Any] | None = None
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Serve one message, as the SDK's middlewares do."""
+        handlers = self._handlers
+        if (
+            ctx.method != _METHOD
+            or not is_retry_era(ctx.protocol_version)
+            or handlers.middleware[-1] is not self
+            or not handlers.has_own_tool_handler
+        ):
+            return await call_next(ctx)
+        params = ctx.params or {}
+        validate_client_request(_METHOD, ctx.protocol_version, params)
+        name: str = params["name"]
+        try:
+            end = await self._serve(name, params.get("arguments") or {}, Incoming.of(ctx))
+        except MCPError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as the SDK's handler does: it is the result of the tool
+            _log(name, error)
+            return self._stamped(_written(_failed(str(error)), ctx.protocol_version))
+        return self._stamped(_sent(end, ctx.protocol_version))
+
+    def _stamped(self, result: dict[str, Any]) -> dict[str, Any]:
+        meta = result.get("_meta")
+        if meta is None:
+            result["_meta"] = {SERVER_INFO_META_KEY: self._server_info()}
+        elif meta.get(SERVER_INFO_META_KEY) is None:
+            result["_meta"] = {**meta, SERVER_INFO_META_KEY: self._server_info()}
+        return result
+
+    def _server_info(self) -> dict[str, Any]:
+        """Return a copy of the server's description: callers may change it."""
+        if self._stamp is None:
+            self._stamp = self._handlers.server_info_stamp
+        if "icons" in self._stamp:
+            return self._handlers.server_info_stamp
+        return self._stamp.copy()
+
+
+def _sent(end: LegEnd, revision: str) -> dict[str, Any]:
+    """Return the end of a leg as the retry era carries it."""
+    if isinstance(end, Suspended):
+        requests = {key: waiting.sent() for key, waiting in end.questions.items()}
+        return {"inputRequests": requests, "requestState": end.state, "resultType": "input_required"}
+    return _written(end.value if isinstance(end, Finished) else end.result, revision)
+
+
+def _written(result: CallToolResult | InputRequiredResult, revision: str) -> dict[str, Any]:
+    """Return a result as the retry era carries it.
+
+    Raises:
+        MCPError: It is invalid.
+    """
+    if type(result) is CallToolResult and result.meta is None and len(result.content) == 1:
+        (block,) = result.content
+        if type(block) is TextContent and block.annotations is None and block.meta is None:
+            written: dict[str, Any] = {
+                "content": [{"text": block.text, "type": "text"}],
+                "isError": result.is_error,
+                "resultType": "complete",
+            }
+            if result.structured_content is not None:
+                written["structuredContent"] = result.structured_content
+            return written
+    try:
+        data = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return serialize_server_result(_METHOD, revision, data)
+    except ValidationError:
+        # The SDK's words: pydantic's would repeat the result.
+        _sdk_logger.exception("handler for %r returned an invalid result", _METHOD)
+        raise MCPError(code=INTERNAL_ERROR, message="Handler returned an invalid result") from None
+
+
+def _failed(text: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+
+
+def _log(name: str, error: Exception) -> None:
+    """Log a failed tool as the SDK's handler does."""
+    from roundtrip.server.failures import Crashed, log_unknown
+
+    if isinstance(error, UnknownTool):
+        log_unknown("Tool")
+    elif isinstance(error.__cause__, Crashed):
+        _sdk_logger.info("Tool %r failed again as it did when its body ran", name)
+    elif not isinstance(error, ToolError) or isinstance(error, UnexpectedToolError):
+        _sdk_logger.error("Tool %r raised an unexpected exception", name, exc_info=error)
+    elif isinstance(error.__cause__, ValidationError):
+        # Names of fields only: the values are the client's.
+        fields = sorted({".".join(str(part) for part in each["loc"]) for each in error.__cause__.errors()})
+        _sdk_logger.info("Tool %r rejected arguments: %r", name, fields)
+    else:
+        _sdk_logger.info("Tool %r failed: %r", name, str(error))

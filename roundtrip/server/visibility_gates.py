@@ -1,0 +1,367 @@
+"""Evaluate visibility gates: the functions of `enabled=` that decide for each request if an item exists.
+
+A gate is a plan of its own. A list walks the gates of all its items as one plan, so that shared dependencies run once.
+A gate opens by yielding a true value. After anything else the item is hidden from this request, and the log says why.
+
+Values that gates found hold until their request ends, for the gates of calls within the call too. Values that depend on
+a context manager are the exception: they are passed inwards only, and end with the item that it was entered for.
+"""
+
+import inspect
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cache, reduce
+from typing import Any, Final, TypeVar, cast
+
+from mcp.server import MCPServer
+from mcp.server.context import ServerRequestContext
+from mcp.server.subscriptions import SubscriptionBus
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import validate_mcp_param_headers
+from mcp_types import InputRequiredResult, Tool
+from starlette.requests import Request
+
+from roundtrip.engine.body import Body
+from roundtrip.engine.teardown import Report, TeardownStack
+from roundtrip.errors import BodyMistake, InvalidSignature
+from roundtrip.questions.outcomes import Outcome
+from roundtrip.resolvers.cancelling import cancel_requests, is_cancelled
+from roundtrip.resolvers.markers import Dependency, SdkResolve
+from roundtrip.resolvers.plan import Plan
+from roundtrip.resolvers.planner import Replacements
+from roundtrip.resolvers.scheduler import NodeOutcomes, Scheduler
+from roundtrip.revisions import is_retry_era
+from roundtrip.server.context import Context
+from roundtrip.server.overrides import Overrides
+from roundtrip.server.parts import Effects
+from roundtrip.server.requests import REQUEST, RequestRecord, asking_request, offer, take_back
+from roundtrip.server.threads import run_in_thread
+from roundtrip.server.visibility import VisibilityGate, plan_gates
+
+__all__ = ["GateEvaluator", "OpenGates", "check_headers"]
+
+logger = logging.getLogger("roundtrip")
+
+T = TypeVar("T")
+
+_Found = dict[Hashable, Outcome]
+
+_MAX_PLANNED_LISTS: Final = 16
+"""Lists whose plans are kept. A server has four, and each change makes another one."""
+
+_UNRUN = (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncIterator,
+    BaseException,
+    Dependency,
+    Future,
+    InputRequiredResult,
+    Iterator,
+    SdkResolve,
+    type,
+)
+"""Types whose instances are always true, whatever they would yield if they were entered, run or awaited."""
+
+
+@dataclass(frozen=True, slots=True)
+class _GateWalk:
+    """Gates that are evaluated by one walk."""
+
+    gates: tuple[VisibilityGate, ...]
+    plan: Plan
+    lasting: frozenset[Hashable]
+    """The nodes whose values depend on no context manager."""
+
+
+def _walk_of(gates: tuple[VisibilityGate, ...], plan: Plan) -> _GateWalk:
+    lasting: set[int] = set()
+    for node in plan.nodes:
+        if not node.enters and lasting.issuperset(node.needs):
+            lasting.add(node.index)
+    return _GateWalk(gates, plan, frozenset(plan.nodes[index].shared_as for index in lasting))
+
+
+def _together(gates: tuple[VisibilityGate, ...], replacements: Replacements) -> list[_GateWalk]:
+    if not gates:
+        return []
+    if len(gates) == 1:
+        return [_walk_of(gates, gates[0].planned.plan)]
+    try:
+        plan = plan_gates("the visibility gates of a list", {gate.owner: gate.marker for gate in gates}, replacements)
+    except InvalidSignature:
+        # Each can be planned alone. Together they may use one name for two things, which matters to questions only.
+        half = len(gates) // 2
+        return [*_together(gates[:half], replacements), *_together(gates[half:], replacements)]
+    return [_walk_of(gates, plan)]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenGates:
+    """Visibility gates that opened for a request, with the values that they found."""
+
+    gates: frozenset[VisibilityGate]
+    request: RequestRecord | None
+    evaluator: "GateEvaluator"
+    known: Mapping[Hashable, Outcome] = field(default_factory=dict[Hashable, Outcome])
+    """Values for a leg, and for the gates of items that it uses."""
+    managers: TeardownStack | None = None
+    """Context managers to leave when the item has been served."""
+
+    @property
+    def is_over(self) -> bool:
+        """Return True if its request has ended; a task of the request may outlive it."""
+        return self.request is not None and self.request.ended
+
+    async def around(self, work: Awaitable[T]) -> T:
+        """Serve the item, then leave the context managers that were entered for it."""
+        inside = _INSIDE.set(self)
+        try:
+            return await (work if self.managers is None else self.managers.around(work, ended_by=lambda value: None))
+        finally:
+            _INSIDE.reset(inside)
+
+
+_INSIDE: ContextVar[OpenGates | None] = ContextVar("roundtrip_open_gates", default=None)
+"""The gates of the item being served. A call may use several items at once, each with its own gates."""
+
+
+async def _run_for_gate(call: Callable[[], T], /) -> T:
+    # An owner of its own: one slow gate must not hold up the others.
+    return await run_in_thread(call, owner=("gate", id(getattr(call, "func", call))))
+
+
+class GateEvaluator:
+    """Evaluates the visibility gates of one server."""
+
+    def __init__(self, server: MCPServer[Any], *, effects: Effects, overrides: Overrides, report: Report) -> None:
+        self._server = server
+        self._effects = effects
+        self._report = report
+        self._overrides = overrides
+        self._walks: dict[tuple[VisibilityGate, ...], tuple[Replacements, list[_GateWalk]]] = {}
+
+    def opened_here(self, gate: VisibilityGate | None) -> OpenGates | None:
+        """Return the open gates of the item being served here; None if `gate` is not among them."""
+        inside = _INSIDE.get()
+        if inside is None or gate not in inside.gates or inside.request is not REQUEST.get() or inside.is_over:
+            return None
+        return inside
+
+    async def open_all(self, gates: tuple[VisibilityGate, ...]) -> OpenGates:
+        """Evaluate all the gates of a list."""
+        request = REQUEST.get()
+        found = self._found(request)
+        context = cache(lambda: self._context(request.context if request is not None else None))
+        opened: set[VisibilityGate] = set()
+        for walk in self._walks_of(gates):
+            managers = TeardownStack(self._report)
+            evaluating = self._evaluate(walk, context, {**self._held(request), **found}, managers)
+            try:
+                some, outcomes = await managers.around(evaluating, ended_by=lambda value: None)
+            except Exception as error:  # noqa: BLE001 - the failure of a gate hides its item, and nothing else
+                _log_failure(walk.gates, error)
+            else:
+                opened |= some
+                found |= _lasting(walk, outcomes)
+        return OpenGates(frozenset(opened), request, self)
+
+    async def open(
+        self, gate: VisibilityGate, unseen: ServerRequestContext[Any, Any] | None = None
+    ) -> OpenGates | None:
+        """Evaluate the gate of one item; return None if it stays shut. The caller serves the item within `around`.
+
+        Args:
+            gate: The gate.
+            unseen: The request, if no middleware of this package has seen it.
+        """
+        request = REQUEST.get()
+        made = cache(lambda: self._context(request.context if request is not None else unseen))
+        found = self._found(request)
+        known = {**self._held(request), **found}
+        walk = _walk_of((gate,), gate.planned.plan)
+        managers = TeardownStack(self._report)
+        try:
+            opened, outcomes = await self._evaluate(walk, made, known, managers)
+        except BaseException as error:
+            ended = await managers.leave(error)
+            if isinstance(ended, Exception):
+                _log_failure((gate,), ended)
+                return None
+            raise
+        found |= _lasting(walk, outcomes)
+        if opened:
+            return OpenGates(opened, request, self, known | outcomes, managers if gate.enters else None)
+        if (ended := await managers.leave(None)) is not None:
+            raise ended
+        return None
+
+    async def serve_unseen(self, work: Awaitable[T]) -> T:
+        """Answer a request for an item that it cannot see: gates that opened before do not count."""
+        inside = _INSIDE.set(None)
+        try:
+            return await work
+        finally:
+            _INSIDE.reset(inside)
+
+    def _walks_of(self, gates: tuple[VisibilityGate, ...]) -> list[_GateWalk]:
+        replacements = self._overrides.replacements
+        planned = self._walks.get(gates)
+        if planned is None or planned[0] is not replacements:
+            # A context manager may cancel its whole walk: gates that enter none come first.
+            plain = tuple(gate for gate in gates if not gate.enters)
+            entering = tuple(gate for gate in gates if gate.enters)
+            planned = (replacements, [*_together(plain, replacements), *_together(entering, replacements)])
+            if len(self._walks) >= _MAX_PLANNED_LISTS:
+                self._walks.clear()
+            self._walks[gates] = planned
+        return planned[1]
+
+    async def _evaluate(
+        self, walk: _GateWalk, context: Callable[[], Any], known: Mapping[Hashable, Outcome], managers: TeardownStack
+    ) -> tuple[frozenset[VisibilityGate], _Found]:
+        """Return the gates that opened, and all values that were found."""
+        scheduler = Scheduler(
+            walk.plan,
+            arguments={},
+            context=context,
+            outcomes=NodeOutcomes(),
+            run_in_thread=_run_for_gate,
+            enter=managers.enter,
+            known=known,
+            is_isolated=_its_own(),
+        )
+        offered = offer(context)
+        try:
+            await scheduler.advance()
+        finally:
+            take_back(offered)
+        # The context of a gate cannot ask, so that no body may get it.
+        outcomes = {
+            who: found for who, found in scheduler.outcomes().items() if not isinstance(found.value, GateContext)
+        }
+        opened: set[VisibilityGate] = set()
+        failures: dict[int, tuple[BaseException, list[VisibilityGate]]] = {}
+        own = _its_own()
+        for gate, root in zip(walk.gates, walk.plan.roots, strict=True):
+            outcome = outcomes.get(walk.plan.nodes[root.node].shared_as)
+            failure = None
+            if outcome is None:
+                failure = scheduler.failure_of(root.node) or BodyMistake(
+                    "a visibility gate must yield a bool, got a question or its own context; a gate may not ask"
+                )
+            else:
+                try:
+                    if _is_true(outcome.value):
+                        opened.add(gate)
+                except BaseException as error:
+                    if not own(error):
+                        raise
+                    failure = error
+            if failure is not None:
+                failures.setdefault(id(failure), (failure, []))[1].append(gate)
+        for error, failed in failures.values():
+            _log_failure(failed, error)
+        return frozenset(opened), outcomes
+
+    def _found(self, request: RequestRecord | None) -> _Found:
+        """Return the values that hold until the request ends; the caller may add to them."""
+        return {} if request is None or request.ended else request.found.setdefault(self, {})
+
+    def _held(self, request: RequestRecord | None) -> Mapping[Hashable, Outcome]:
+        """Return the values that were found for the item being served here."""
+        inside = _INSIDE.get()
+        mine = inside is not None and inside.evaluator is self and inside.request is request and not inside.is_over
+        return inside.known if inside is not None and mine else {}
+
+    def _context(self, wire: ServerRequestContext[Any, Any] | None) -> "GateContext":
+        return GateContext(request_context=wire, mcp_server=self._server, subscriptions=self._effects.bus)
+
+
+class GateContext(Context[Any, Any]):
+    """Context that visibility gates receive. It cannot ask: the request may be for a list."""
+
+    # Repeated for type checkers: to them a model's subclass has a generated constructor.
+    def __init__(
+        self,
+        *,
+        request_context: ServerRequestContext[Any, Any] | None,
+        mcp_server: MCPServer[Any],
+        subscriptions: SubscriptionBus,
+    ) -> None:
+        super().__init__(request_context=request_context, mcp_server=mcp_server, subscriptions=subscriptions)
+
+    def _asks(self, key: str) -> Body:
+        raise BodyMistake(
+            f"{key!r} is asked in a visibility gate, which may not ask: a list has to be answered at once"
+        )
+
+    def _refuse_outside_a_body(self, what: str) -> None:
+        raise BodyMistake(
+            f"ctx.{what}() is called in a visibility gate, which may not ask: a list has to be answered at once"
+        )
+
+
+def _lasting(walk: _GateWalk, outcomes: Mapping[Hashable, Outcome]) -> _Found:
+    return {who: outcome for who, outcome in outcomes.items() if who in walk.lasting}
+
+
+def _its_own() -> Callable[[BaseException], bool]:
+    """Return a test for errors that a gate raised itself, not a cancellation of the request or the process's end."""
+    before = cancel_requests()
+
+    def is_own(error: BaseException) -> bool:
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            return False
+        return isinstance(error, Exception) or not is_cancelled(before)
+
+    return is_own
+
+
+def _is_true(value: object) -> bool:
+    """Return True if the value that a gate yielded opens it.
+
+    Raises:
+        InvalidSignature: It must be run or answered first, and is always true until then.
+    """
+    says_itself = hasattr(type(value), "__bool__") or hasattr(type(value), "__len__")
+    unrun = isinstance(value, _UNRUN) or inspect.isawaitable(value) or (callable(value) and not says_itself)
+    if unrun or value is NotImplemented:
+        kind = type(cast("object", value)).__name__
+        raise InvalidSignature(f"a visibility gate must yield a bool, got a {kind}")
+    return bool(cast("object", value))
+
+
+def _log_failure(gates: Sequence[VisibilityGate], error: BaseException) -> None:
+    hidden = reduce(lambda names, gate: f"{names}, {gate.owner}", gates[1:], gates[0].owner)
+    logger.warning("hidden from this request, as the visibility gate failed: %s", hidden, exc_info=error)
+
+
+def check_headers(tool: Tool) -> None:
+    """Check the `Mcp-Param-*` headers of a request that calls this tool itself, one of several or behind a gate.
+
+    The SDK checks the other tools before there is a request to evaluate gates for, or to choose a version for. A
+    rejected header would tell that a hidden tool exists, and another version may have other headers.
+
+    Raises:
+        MCPError: A header disagrees with its argument, in the SDK's own words.
+    """
+    current = asking_request()
+    if current is None or current.claimed:
+        return
+    context = current.context
+    if context.method != "tools/call" or not is_retry_era(context.protocol_version):
+        return
+    request: object = context.request
+    params: Mapping[str, Any] = context.params or {}
+    arguments: object = params.get("arguments") or {}
+    if not isinstance(request, Request) or params.get("name") != tool.name or not isinstance(arguments, Mapping):
+        return
+    headers = cast("Request[Any]", request).headers
+    rejection = validate_mcp_param_headers(tool.input_schema, cast("Mapping[str, Any]", arguments), headers)
+    if rejection is not None:
+        raise MCPError(code=rejection.code, message=rejection.message, data=rejection.data)
