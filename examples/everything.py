@@ -1,12 +1,11 @@
-"""One server with a small fixture for everything the official MCP conformance suite asks of a server.
+"""Serve a small fixture for each check of the official MCP conformance suite.
 
-Start it with `python examples/everything.py --port 8000`; it answers at `http://127.0.0.1:8000/mcp`, on both eras
-of the protocol. The suite fixes the names of the tools, prompts and resources, and that none of those
-that ask questions takes arguments unless its fixture says so.
+Run it with `python examples/everything.py --port 8000`. It answers at `http://127.0.0.1:8000/mcp`, in both eras of the
+protocol. The suite defines the names of the tools, prompts and resources, and their arguments.
 
-The interesting part is "Questions": a tool says what it needs in its signature, a resolver says how to
-ask for it, and neither knows whether the question is returned to the client (2026-07-28) or sent to it
-while the call waits (2025-11-25). Here a resolver's name is its question's key on the wire.
+The interesting part is "Questions". A tool declares its needs in its signature, and a resolver asks for them. The same
+code serves 2026-07-28, where the server returns the question, and 2025-11-25, where it sends the question and waits.
+The name of a resolver is the key of its question.
 """
 
 from __future__ import annotations
@@ -65,11 +64,11 @@ SILENCE = base64.b64decode("UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0
 
 
 def embedded(uri: str, text: str, mime_type: str = "text/plain") -> EmbeddedResource:
-    """A resource carried inside a tool result or a prompt message."""
+    """Return a resource for a tool result or a prompt message."""
     return EmbeddedResource(resource=TextResourceContents(uri=uri, text=text, mime_type=mime_type))
 
 
-# Content: what a tool may return ---------------------------------------------------------------------
+# Content of results --------------------------------------------------------------------------------------
 
 
 @server.tool()
@@ -128,7 +127,7 @@ async def test_tool_with_progress(ctx: Context) -> str:
 async def test_tool_with_logging(ctx: Context) -> str:
     """Send three log messages, with a pause between them."""
     for message in ("Tool execution started", "Tool processing data", "Tool execution completed"):
-        await ctx.info(message)  # pyright: ignore[reportDeprecated]  # how 2025-11-25 clients are still told
+        await ctx.info(message)  # pyright: ignore[reportDeprecated]  # 2025-11-25 clients still use it
         await anyio.sleep(0.05)
     return "Messages logged."
 
@@ -142,21 +141,21 @@ async def test_logging_tool(ctx: Context) -> str:
 
 @server.tool()
 async def test_trigger_tool_change(ctx: Context) -> str:
-    """Tell whoever listens that the list of tools changed."""
+    """Notify listeners that the list of tools changed."""
     await ctx.notify_tools_changed()
     return "Listeners notified."
 
 
 @server.tool()
 async def test_trigger_prompt_change(ctx: Context) -> str:
-    """Tell whoever listens that the list of prompts changed."""
+    """Notify listeners that the list of prompts changed."""
     await ctx.notify_prompts_changed()
     return "Listeners notified."
 
 
 @server.tool()
 async def test_reconnection(ctx: Context) -> str:
-    """Close the stream of the call in the middle; the client fetches the result with the next one (2025-11-25)."""
+    """Close the stream during the call; the client gets the result on its next stream (2025-11-25)."""
     await ctx.close_sse_stream()
     await anyio.sleep(0.1)
     return "Reconnected."
@@ -174,7 +173,7 @@ def test_custom_header(
 
 
 @server.tool(
-    # Written by hand, so it is served to the letter, with what no annotation can say.
+    # Annotations cannot express this schema, so it is written by hand and served unchanged.
     input_schema={
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -206,7 +205,7 @@ def json_schema_2020_12_tool(
     phone: str = "",
     email: str = "",
 ) -> str:
-    """Take a person with a way to reach them."""
+    """Take a person with a phone number or an email address."""
     return f"{name}: {phone if contactMethod == 'phone' else email}, {address}"
 
 
@@ -294,12 +293,12 @@ def client_roots() -> ListRoots:
 
 
 def said(answer: CreateMessageResult) -> str:
-    """The text of the model's answer."""
+    """Return the text of the model's answer."""
     return answer.content.text if isinstance(answer.content, TextContent) else f"[{answer.content.type}]"
 
 
 def describe(outcome: ElicitationResult[Any]) -> str:
-    """An outcome on one line: the action, and the content if there is any."""
+    """Write an outcome on one line: the action, and the content if there is any."""
     content: dict[str, Any] = outcome.data.model_dump() if isinstance(outcome, AcceptedElicitation) else {}
     return f"action={outcome.action}, content={json.dumps(content)}"
 
@@ -314,7 +313,7 @@ def account(message: str) -> Elicit[Account]:
 
 @server.tool()
 def test_elicitation(message: str, outcome: Annotated[ElicitationResult[Account], Resolve(account)]) -> str:
-    """Show the user a message and a form; the tool gets the outcome, whatever the user decided."""
+    """Show the user a message and a form; the tool gets the outcome."""
     return f"User response: {describe(outcome)}"
 
 
@@ -355,7 +354,7 @@ def test_sampling(prompt: str, answer: Annotated[CreateMessageResult, Resolve(co
 
 @server.tool()
 def test_missing_capability(answer: Annotated[CreateMessageResult, Resolve(greeting)]) -> str:
-    """Need sampling: a client that did not declare it is refused before anything is asked."""
+    """Require sampling: a client without it gets an error before anything is asked."""
     return said(answer)
 
 
@@ -376,7 +375,7 @@ def test_input_required_result_elicitation(user: Annotated[Name, Resolve(user_na
 
 @server.tool()
 def test_input_required_result_sampling(answer: Annotated[CreateMessageResult, Resolve(capital_question)]) -> str:
-    """Return what the client's model said."""
+    """Return the answer of the client's model."""
     return said(answer)
 
 
@@ -388,13 +387,13 @@ def test_input_required_result_list_roots(roots: Annotated[ListRootsResult, Reso
 
 @server.tool()
 def test_input_required_result_request_state(ok: Annotated[Confirmation, Resolve(confirm)]) -> str:
-    """Prove that the request state came back: no answer counts without it."""
+    """Prove that the client returned the request state: no answer counts without it."""
     return f"state-ok (confirmed: {ok.ok})"
 
 
 @server.tool()
 def test_input_required_result_tampered_state(ok: Annotated[Confirmation, Resolve(confirm)]) -> str:
-    """Never get here with a state that somebody touched: it is refused with a protocol error."""
+    """Fail with a protocol error before the body, if the request state was changed."""
     return f"Confirmed: {ok.ok}"
 
 
@@ -409,12 +408,12 @@ def test_input_required_result_multiple_inputs(
 
 
 def step1() -> Elicit[Name]:
-    """First round."""
+    """Ask in the first round."""
     return Elicit("Step 1: What is your name?", Name)
 
 
 def step2(first: Annotated[Name, Resolve(step1)]) -> Elicit[Color]:
-    """Second round, because this resolver needs the first one's answer."""
+    """Ask in the second round, because this resolver needs the first answer."""
     return Elicit("Step 2: What is your favorite color?", Color)
 
 
@@ -427,12 +426,12 @@ def test_input_required_result_multi_round(
 
 
 def name_if_possible() -> Elicit[Name]:
-    """Ask the user where the client can show a form, else settle for a name of our own."""
+    """Ask the user if the client can show a form, otherwise use a default name."""
     return Elicit("What is your name?", Name, otherwise=Name(name="friend"))
 
 
 def greeting_if_possible() -> Sample:
-    """Ask the client's model where there is one, else say hello ourselves."""
+    """Ask the client's model if there is one, otherwise say hello."""
     hello = CreateMessageResult(role="assistant", content=TextContent(text="Hello"), model="none")
     return Sample("Generate a greeting", max_tokens=50, otherwise=hello)
 
@@ -442,7 +441,7 @@ def test_input_required_result_capabilities(
     user: Annotated[Name, Resolve(name_if_possible)],
     welcome: Annotated[CreateMessageResult, Resolve(greeting_if_possible)],
 ) -> str:
-    """Ask only what the client said it can answer, and do without the rest."""
+    """Ask only for capabilities that the client declared."""
     return f"{said(welcome)}, {user.name}!"
 
 
@@ -483,7 +482,7 @@ class Topic(BaseModel):
 
 
 def user_context() -> Elicit[Topic]:
-    """Ask the user what a prompt should be about."""
+    """Ask the user for the topic of a prompt."""
     return Elicit("What context should the prompt use?", Topic)
 
 
@@ -548,12 +547,12 @@ async def unsubscribe(ctx: ServerRequestContext[Any], params: UnsubscribeRequest
 
 
 async def set_level(ctx: ServerRequestContext[Any], params: SetLevelRequestParams) -> EmptyResult:
-    """Accept a log level; all that this server ever logs to a client is at `info`."""
+    """Accept a log level; this server sends messages at `info` only."""
     return EmptyResult()
 
 
 class Events(EventStore):
-    """What has been sent, in this process, for clients of 2025-11-25 that come back for what they missed."""
+    """Messages of this process, for clients on 2025-11-25 that reconnect for missed ones."""
 
     def __init__(self) -> None:
         self._sent: list[tuple[StreamId, JSONRPCMessage | None]] = []
@@ -564,7 +563,7 @@ class Events(EventStore):
         return str(len(self._sent))
 
     async def replay_events_after(self, last_event_id: EventId, send_callback: EventCallback) -> StreamId | None:
-        """Send what followed on the stream that an event belongs to."""
+        """Send the later messages of an event's stream."""
         seen = int(last_event_id) if last_event_id.isdecimal() else 0
         if not 0 < seen <= len(self._sent):
             return None
@@ -576,10 +575,10 @@ class Events(EventStore):
 
 
 def asgi_app() -> Starlette:
-    """The server as an ASGI application, with its endpoint at `/mcp`."""
+    """Return the server as an ASGI application, with its endpoint at `/mcp`."""
     app = server.streamable_http_app(event_store=Events(), retry_interval=100)
-    # The high-level server has no decorators for these three; the protocol server below it takes them,
-    # and keeps refusing them to 2026-07-28 clients, for whom they do not exist.
+    # The high-level server has no decorators for these three, so register them on the low-level server,
+    # which rejects them for 2026-07-28 clients.
     protocol = server.session_manager.app
     protocol.add_request_handler("resources/subscribe", SubscribeRequestParams, subscribe)
     protocol.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, unsubscribe)

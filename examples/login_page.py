@@ -1,10 +1,10 @@
-"""A tool that needs a PIN it must never see in a form: it sends its user to a page of this server, and waits for them.
+"""Ask for a PIN on a page of this server, because a PIN must never be in a form.
 
-Start it with `python examples/login_page.py --port 8000`; MCP is at `http://127.0.0.1:8000/mcp`, and the page beside it
-at `http://127.0.0.1:8000/card`.
+Run it with `python examples/login_page.py --port 8000`. MCP is at `http://127.0.0.1:8000/mcp`, and the page at
+`http://127.0.0.1:8000/card`.
 
-The link carries a ticket. It is bound to the user who was asked, so the page opens only for a browser in which that
-very user has logged in: whoever mails their own link to somebody else gets nothing of theirs.
+The link to the page carries a ticket, which is bound to the user who was asked. The page opens only in a browser where
+that user is logged in. So a user who mails the link to another person gets nothing of theirs.
 """
 
 import argparse
@@ -28,16 +28,16 @@ from roundtrip.errors import TicketRejected
 
 PAGE = "http://127.0.0.1:8000/card"
 
-# Stand-ins for what you have already: an authorization server, a login for browsers, and a database.
+# These stand for your authorization server, your login for browsers, and your database.
 ACCESS_TOKENS = {"token-of-ada": "ada", "token-of-eve": "eve"}
 PASSWORDS = {"ada": "lovelace", "eve": "moneypenny"}
 LOANS = {"1815": ["Emma"], "1972": ["Dune"]}
 cards: dict[str, str] = {}
-"""The PIN of each user who has given it."""
+"""PINs by user."""
 
 
 class Tokens:
-    """Tells whose access token a request shows."""
+    """Verifier of access tokens."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         user = ACCESS_TOKENS.get(token)
@@ -45,7 +45,7 @@ class Tokens:
 
 
 def user_of(request: ServerRequestContext[Any, Any]) -> str | None:
-    """The user alone, as the page below knows them too. By default the client would be part of it."""
+    """Return the user, whom the page below knows too. The default would include the client."""
     token = get_access_token()
     return None if token is None else token.subject
 
@@ -59,18 +59,18 @@ server = Server(
 
 
 def me() -> str:
-    """Who is calling, as far as this server's authorization knows."""
+    """Return the authenticated user."""
     token = get_access_token()
-    return (token.subject if token is not None else None) or "nobody"
+    return (token.subject if token is not None else None) or "anonymous"
 
 
 def find_card(user: Annotated[str, Resolve(me)]) -> str | None:
-    """The user's PIN; None until they have been to the page."""
+    """Return the user's PIN, or None until the user has visited the page."""
     return cards.get(user)
 
 
 def card(ctx: Context, known: Annotated[str | None, Resolve(find_card)]) -> str | ElicitUrl[str]:
-    """A PIN that is known already, or a way to give it."""
+    """Return the known PIN, or a question that leads to the page."""
     if known is not None:
         return known
     url = f"{PAGE}?ticket={ctx.call.ticket('card')}"
@@ -79,19 +79,19 @@ def card(ctx: Context, known: Annotated[str | None, Resolve(find_card)]) -> str 
 
 @server.tool()
 def loans(pin: Annotated[str, Resolve(card)]) -> str:
-    """Tell which books the user has borrowed."""
+    """List the books that the user has borrowed."""
     return ", ".join(LOANS.get(pin, [])) or "Nothing is borrowed."
 
 
 # The page --------------------------------------------------------------------------------------------------
 
 FORM = """<!doctype html><title>Library card</title>
-<p>Hello {user}. Give your PIN, and go back to where you came from.
-<form method=post><input name=pin type=password autofocus> <button>Give</button></form>"""
+<p>Hello {user}. Enter your PIN, and go back to your chat.
+<form method=post><input name=pin type=password autofocus> <button>Send</button></form>"""
 
 
 def logged_in(request: Request) -> str | None:
-    """The user in front of the browser, by its own login; here the simplest that there is."""
+    """Return the user of the browser, by its own login; this one is as simple as possible."""
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "basic":
         return None

@@ -1,4 +1,4 @@
-"""Step 3: ask the customer, but only where the answer matters. A customer who declines has ended the call.
+"""Step 3: ask the customer, but only if the answer matters. If the customer declines, the call ends.
 
 Run it with `python examples/bookshop/ask.py`; it serves over stdio.
 """
@@ -42,7 +42,7 @@ async def order(
     """Order a book."""
     if shelf.left:
         return f"{title} is yours today."
-    # No is an answer too: the call goes on, and this is where it is dealt with.
+    # A "no" in the form is an accepted answer, so the call goes on.
     return f"{title} is ordered from the publisher." if patience.will_wait else f"{title} is not ordered."
 
 

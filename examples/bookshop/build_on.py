@@ -1,4 +1,4 @@
-"""Step 2: functions that build on each other. Two of them need the shelf; it is looked up once per call.
+"""Step 2: build functions on each other. Two of them need the shelf, and the lookup runs once per leg.
 
 Run it with `python examples/bookshop/build_on.py`; it serves over stdio.
 """
@@ -23,7 +23,7 @@ async def find_on_shelf(title: str) -> Shelf:
     return Shelf(title=title, left=SHELVES.get(title, 0))
 
 
-# A function's parameters are filled as a tool's are.
+# roundtrip fills a function's parameters in the same way as a tool's.
 def days_until_ready(shelf: Annotated[Shelf, Resolve(find_on_shelf)]) -> int:
     return 1 if shelf.left else 14
 

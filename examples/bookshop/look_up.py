@@ -1,4 +1,4 @@
-"""Step 1: a parameter that a function of ours fills, so that the model can neither see nor invent it.
+"""Step 1: fill a parameter with a function, so that the model can neither see nor invent it.
 
 Run it with `python examples/bookshop/look_up.py`; it serves over stdio.
 """
@@ -19,7 +19,7 @@ class Shelf(BaseModel):
     left: int
 
 
-# `title` is the tool's own argument, found by its name and already validated.
+# `title` is the tool's own validated argument, because the names are equal.
 async def find_on_shelf(title: str) -> Shelf:
     return Shelf(title=title, left=SHELVES.get(title, 0))
 

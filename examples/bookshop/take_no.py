@@ -1,4 +1,4 @@
-"""Step 4: go on after a customer who declines, because the tool receives the outcome instead of the answer.
+"""Step 4: continue after a decline. The tool takes the outcome instead of the answer.
 
 Run it with `python examples/bookshop/take_no.py`; it serves over stdio.
 """

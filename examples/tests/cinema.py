@@ -1,4 +1,4 @@
-"""A cinema, whose one tool asks where to sit and what to eat."""
+"""Serve a cinema. Its tool asks for a seat and a snack."""
 
 import os
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class Snack(BaseModel):
 
 
 def price_of(row: str) -> int:
-    """What a seat costs today."""
+    """Return the current price of a seat."""
     return PRICES[row]
 
 
@@ -47,7 +47,7 @@ async def book(
 
 
 def make_server(keys: Sequence[str | bytes]) -> Server[Any]:
-    """One instance. All instances of a fleet are given the same keys."""
+    """Make one instance. All instances of a fleet get the same keys."""
     server = Server[Any]("cinema", keys=keys)
     server.add_tool(book)
     return server

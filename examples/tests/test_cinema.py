@@ -1,4 +1,4 @@
-"""What the cinema's tool must do, whatever becomes of the network."""
+"""Test the cinema's tool, from a first test to hostile networks."""
 
 import pytest
 from cinema import make_server, price
@@ -14,20 +14,20 @@ async def test_a_seat_and_a_snack(call_snapshot):
 
 
 @pytest.mark.roundtrip(eras="both")
-async def test_who_wants_nothing_to_eat_still_gets_a_seat():
+async def test_declining_the_snack_still_books_a_seat():
     call = await User(make_server, {**ANSWERS, "choose_snack": DECLINE}).call("book", film="Solaris")
     assert call.value == "Booked Solaris, middle row, with nothing to eat."
 
 
 @pytest.mark.roundtrip(eras="both")
-async def test_who_does_not_choose_a_seat_gets_none():
+async def test_cancelling_the_seat_books_none():
     call = await User(make_server, {"choose_seat": CANCEL}).call("book", film="Solaris")
     assert call.is_error
     assert call.keys == ["choose_seat"]
 
 
 @pytest.mark.roundtrip(eras="both")
-async def test_a_row_that_does_not_exist_is_asked_for_again():
+async def test_an_unknown_row_is_asked_again():
     rows = [{"row": "roof"}, {"row": "back"}]
     call = await User(make_server, {**ANSWERS, "choose_seat": rows}).call("book", film="Solaris")
     assert call.value == "Booked Solaris, back row, with popcorn to eat."
@@ -35,7 +35,7 @@ async def test_a_row_that_does_not_exist_is_asked_for_again():
 
 
 @pytest.mark.roundtrip(eras="both")
-async def test_the_price_is_that_of_the_row(overrides):
+async def test_the_snack_question_shows_the_price(overrides):
     server = make_server(["k" * 32])
     overrides(server, {price: lambda: 99})
     call = await User(server, ANSWERS).call("book", film="Solaris")
@@ -53,7 +53,7 @@ async def test_no_path_crashes():
     explored.assert_no_crash()
 
 
-async def test_who_thinks_for_too_long_begins_again(clock):
+async def test_a_slow_user_gets_an_expired_token(clock):
     class Slow:
         name = "slow"
 

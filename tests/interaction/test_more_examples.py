@@ -205,6 +205,6 @@ async def test_visible_tools_follow_the_account_plan(era: Era) -> None:
     [("ada", "['today', 'ten_days']\nten_days: Bergen: rain, ten times, ada"), ("bob", "['today']\nten_days: Unknown")],
 )
 async def test_the_allow_list_is_looked_at_from_the_command_line(user: str, sees: str) -> None:
-    command = [sys.executable, str(Path(allow_list.__file__)), "--user", user]
+    command = [sys.executable, "-m", "examples.allow_list", "--user", user]
     done = await anyio.run_process(command, cwd=Path(allow_list.__file__).parent.parent)
     assert f"{user} sees {sees}" in done.stdout.decode().replace("\r", "")
