@@ -1,8 +1,8 @@
-"""A wizard: questions that follow from each other, with a loop and a branch, as one function read from top to bottom.
+"""Ask a series of questions in one function, with a loop and a branch.
 
-Run it with `python examples/wizard.py`, as any MCP client does that starts servers over stdio. A client of the new
-revision is answered with one question at a time, and each of its requests may reach another process; one of an older
-revision is asked while the function waits. The function does not know.
+Run it with `python examples/wizard.py`, as MCP clients run servers over stdio. A client on 2026-07-28 gets one question
+per request, and each request may reach another process. An older client is asked while the function waits. The code is
+the same for both.
 """
 
 import secrets
@@ -15,7 +15,7 @@ from roundtrip import Context, Elicit, Server
 server = Server("holidays")
 
 PLACES = {"alps": "The Alps, for walking", "coast": "The coast, for swimming"}
-"""Values, and the titles under which the user chooses one."""
+"""Values, and the titles that the user sees."""
 
 
 class Guest(BaseModel):
@@ -24,31 +24,29 @@ class Guest(BaseModel):
 
 
 def quote(place: str, guests: int) -> int:
-    """Today's price; tomorrow's, and that of the next request, is another."""
+    """Return the current price, which changes from request to request."""
     return {"alps": 300, "coast": 200}[place] * guests + secrets.randbelow(100)
 
 
 @server.tool()
 async def book_holiday(ctx: Context) -> str:
     """Book a holiday together with the user."""
-    place = await ctx.ask("place", "Where would you like to go?", PLACES)
+    place = await ctx.ask("place", Elicit("Where would you like to go?", PLACES))
+    count = await ctx.ask("count", f"How many of you go to the {place}?", Annotated[int, Field(ge=1, le=4)])
 
-    how_many = Elicit(f"How many of you go to the {place}?", Annotated[int, Field(ge=1, le=4)])
-    count: int = await ctx.ask("count", how_many)
+    # A loop: each question needs its own name, so number it.
+    guests = [
+        await ctx.ask(f"guest-{number}", f"Who is traveler {number} of {count}?", Guest)
+        for number in range(1, count + 1)
+    ]
 
-    # A loop: each question needs a name of its own, and the number makes it one.
-    guests: list[Guest] = []
-    for number in range(1, count + 1):
-        who = Elicit(f"Who is traveller {number} of {count}?", Guest)
-        guests.append(await ctx.ask(f"guest-{number}", who))
-
-    # A branch: asked only where it matters.
+    # A branch: only guests with infants are asked.
     cot = False
     infants = [guest.name for guest in guests if guest.age < 3]
     if infants:
         cot = await ctx.ask("cot", f"A cot for {' and '.join(infants)}?", bool)
 
-    # Without `step` each request would draw another price, and ask another question with it.
+    # Without `step`, each request would get another price, and ask another question with it.
     price = await ctx.step("price", quote, place, count)
     if not await ctx.ask("agree", f"That will be {price} euros. Book it?", bool):
         return "Nothing is booked."

@@ -37,6 +37,8 @@ def test_every_python_block_runs_and_prints_what_the_page_says(
 ) -> None:
     module = ModuleType(f"page_{page.stem.replace('-', '_').lower()}")
     monkeypatch.setitem(sys.modules, module.__name__, module)
+    # The first blocks of some pages are `cinema.py`, which later blocks import.
+    monkeypatch.setitem(sys.modules, "cinema", module)
     for block, output in _with_output(page):
         # Blank lines in front give tracebacks the page's own line numbers.
         code = compile("\n" * (block.line - 1) + block.text, str(page), "exec", dont_inherit=True)
@@ -71,13 +73,13 @@ def test_every_link_to_a_heading_leads_to_one(page: Path) -> None:
 
 def test_each_page_names_its_kind_and_links_to_the_next() -> None:
     listed = [(kind, page) for kind, names in index().items() for page in names]
-    assert sorted(page for _, page in listed) == sorted(
-        page for page in ROOT.glob("docs/*.md") if page.name != "README.md"
-    )
-    for (kind, page), (_, following) in itertools.pairwise([*listed, ("", None)]):
-        first, *_, last = page.read_text(encoding="utf-8").strip().partition("\n")[2].strip().splitlines()
-        assert first == f"*{kind}* · [All pages](README.md)", _name(page)
-        assert following is None or last == f"Next: [{title(following)}]({following.name})", _name(page)
+    pages_of_docs = sorted(page for page in ROOT.glob("docs/*.md") if page.name != "README.md")
+    assert sorted(page for _, page in listed) == pages_of_docs
+    for kind, page in listed:
+        assert page.read_text(encoding="utf-8").splitlines()[2] == f"*{kind}* · [All pages](README.md)", _name(page)
+    for (_, page), (_, following) in itertools.pairwise(listed):
+        last = page.read_text(encoding="utf-8").rstrip().splitlines()[-1]
+        assert last == f"Next: [{title(following)}]({following.name})", _name(page)
 
 
 def test_there_is_something_to_run() -> None:

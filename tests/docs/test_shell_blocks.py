@@ -1,6 +1,6 @@
-"""Shell blocks can be pasted: those of the README and of the page on traces run in order, in an empty folder.
+"""Test that readers can paste shell blocks: those of README, tutorial and trace page run in order, in an empty folder.
 
-Nothing is at hand that a plain `pip install -e .` would not have installed: the modules of all extras are hidden.
+The modules of all extras are hidden, as after a plain `pip install -e .`.
 """
 
 import os
@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 from typing import Final
@@ -22,6 +22,7 @@ from roundtrip.serving.health import READY_PATH
 from tests.docs.pages import ROOT, Block, blocks, pages
 
 README: Final = ROOT / "README.md"
+TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
 TRACE: Final = ROOT / "docs" / "trace.md"
 SECONDS: Final = 120
 HIDING: Final = """\
@@ -153,21 +154,36 @@ def background() -> Generator[list[subprocess.Popen[bytes]]]:
             process.wait()
 
 
-def write_programs(folder: Path) -> None:
-    """The README's Python blocks, in the files that it says to write."""
-    first, *tour = [block.text for block in blocks(README) if block.language == "python"]
-    place = next(place for place, text in enumerate(tour) if text.startswith("import pytest\n"))
+def python_blocks(page: Path) -> tuple[list[str], str]:
+    """Return the blocks of a page's program, and the block that is a test."""
+    found = [block.text for block in blocks(page) if block.language == "python"]
+    (test,) = (text for text in found if text.startswith("import pytest\n"))
+    return [text for text in found if text != test], test
+
+
+def write_readme_programs(folder: Path) -> Path:
+    """Write the README's Python blocks into the files that it names, and return its test."""
+    program, test = python_blocks(README)
+    last = next(place for place, text in enumerate(program) if "__main__" in text)
+    (folder / "cinema.py").write_text("\n\n".join(program[: last + 1]))
+    (folder / "test_cinema.py").write_text(test)
+    return folder / "test_cinema.py"
+
+
+def write_tutorial_programs(folder: Path) -> Path:
+    """Write the tutorial's Python blocks into the files that it names, and return its test."""
+    (first, *tour), test = python_blocks(TUTORIAL)
     (folder / "cinema.py").write_text(first)
-    (folder / "tour.py").write_text("\n".join(["from cinema import *", *tour[:place], *tour[place + 1 :]]))
-    (folder / "test_tour.py").write_text(f"from tour import *\n{tour[place]}")
+    (folder / "tour.py").write_text("\n".join(["from cinema import *", *tour]))
+    (folder / "test_tour.py").write_text(f"from tour import *\n{test}")
+    return folder / "test_tour.py"
 
 
-def test_readme_runs_from_top_to_bottom_without_extras(shell: Shell, background: list[subprocess.Popen[bytes]]) -> None:
-    write_programs(shell.folder)
-    assert "Booked Solaris, middle row." in shell.run("python tour.py")
+def run_from_top_to_bottom(page: Path, shell: Shell, background: list[subprocess.Popen[bytes]]) -> list[str]:
+    """Run the shell blocks of a page in order, and return their lines."""
     port = free_port()
     seen: list[str] = []
-    for block in shell_blocks(README):
+    for block in shell_blocks(page):
         text = block.text.replace(":8000/", f":{port}/").replace("roundtrip serve", f"roundtrip serve --port {port}")
         for line in text.splitlines():
             seen.append(line)
@@ -189,14 +205,30 @@ def test_readme_runs_from_top_to_bottom_without_extras(shell: Shell, background:
                 shell.run(f"curl -sf -o /dev/null --retry 60 --retry-delay 1 --retry-all-errors {ready}")
             else:
                 shell.run(line)
-    assert any("roundtrip doctor" in line for line in seen)
     assert (shell.folder / "call.html").stat().st_size > 10_000
+    return seen
 
 
-def test_readme_test_passes_in_its_own_file(tmp_path: Path) -> None:
-    write_programs(tmp_path)
+def test_readme_runs_from_top_to_bottom_without_extras(shell: Shell, background: list[subprocess.Popen[bytes]]) -> None:
+    write_readme_programs(shell.folder)
+    seen = run_from_top_to_bottom(README, shell, background)
+    assert any("roundtrip serve" in line for line in seen)
+
+
+def test_tutorial_runs_from_top_to_bottom_without_extras(
+    shell: Shell, background: list[subprocess.Popen[bytes]]
+) -> None:
+    write_tutorial_programs(shell.folder)
+    assert "Booked Solaris, middle row." in shell.run("python tour.py")
+    seen = run_from_top_to_bottom(TUTORIAL, shell, background)
+    assert any("roundtrip doctor" in line for line in seen)
+
+
+@pytest.mark.parametrize("write", [write_readme_programs, write_tutorial_programs], ids=["readme", "tutorial"])
+def test_test_of_a_page_passes_in_its_own_file(write: Callable[[Path], Path], tmp_path: Path) -> None:
+    test = write(tmp_path)
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "test_tour.py"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", test.name],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -204,6 +236,10 @@ def test_readme_test_passes_in_its_own_file(tmp_path: Path) -> None:
         timeout=SECONDS,
     )
     assert ran.returncode == 0, ran.stdout
+
+
+def test_readme_is_at_most_250_lines_long() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 250
 
 
 def test_shell_blocks_on_traces_run_in_order(shell: Shell) -> None:
@@ -226,7 +262,7 @@ def test_shell_blocks_are_shell_and_have_no_prompts(page: Path) -> None:
             assert "path/to" not in line, f"{page.name}:{block.line}: {line}"
 
 
-@pytest.mark.parametrize("page", [README, TRACE], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [README, TUTORIAL, TRACE], ids=lambda page: page.name)
 def test_shell_blocks_hold_nothing_to_replace_and_no_remarks(page: Path) -> None:
     for block in shell_blocks(page):
         for line in lines_of(block):

@@ -28,16 +28,16 @@ ADA, GRACE = {"name": "Ada", "age": 36}, {"name": "Grace", "age": 2}
 HOLIDAY: Answers = {
     re.compile("Where would you like to go"): "coast",
     re.compile("How many of you"): 2,
-    re.compile("traveller 1"): ADA,
-    re.compile("traveller 2"): GRACE,
+    re.compile("traveler 1"): ADA,
+    re.compile("traveler 2"): GRACE,
     re.compile("A cot for"): True,
     re.compile("Book it"): True,
 }
 ASKED = (
     "Where would you like to go?",
     "How many of you go to the coast?",
-    "Who is traveller 1 of 2?",
-    "Who is traveller 2 of 2?",
+    "Who is traveler 1 of 2?",
+    "Who is traveler 2 of 2?",
     "A cot for Grace?",
 )
 BOOKED = re.compile(r"Booked for Ada, Grace: the coast, with a cot, (\d+) euros\.")
