@@ -32,11 +32,11 @@ from mcp_types import (
 )
 
 from roundtrip.client.failures import CallFailed
-from roundtrip.client.fields import FieldInvalid
-from roundtrip.client.forms import check_content
+from roundtrip.client.fields import check_content
 from roundtrip.client.person import PersonAtTerminal, show_page
 from roundtrip.client.terminal import Terminal
 from roundtrip.machine.journal import ACTIONS
+from roundtrip.questions.fields import FieldInvalid
 from roundtrip.safe_text import printable
 
 __all__ = ["DECLINED", "NO_ANSWERS", "AnswerFile", "Answering", "kind_of_question", "read_answers"]

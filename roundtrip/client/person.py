@@ -14,9 +14,9 @@ from mcp_types import (
     TextContent,
 )
 
-from roundtrip.client.fields import FieldInvalid, FieldKind, FormField
-from roundtrip.client.forms import fields_of, is_single_value
+from roundtrip.client.fields import hint_of, is_single_value, label_of, read_typed, shown_value
 from roundtrip.client.terminal import Terminal
+from roundtrip.questions.fields import FieldInvalid, FieldKind, FormField, fields_of
 from roundtrip.safe_text import printable
 
 __all__ = ["PersonAtTerminal", "can_be_opened", "show_page"]
@@ -103,24 +103,24 @@ class PersonAtTerminal:
 
     async def _field(self, field: FormField, *, alone: bool) -> tuple[bool, Any]:
         if not alone:
-            self._terminal.say(f"{field.label}{' (required)' if field.required else ''}")
+            self._terminal.say(f"{label_of(field)}{' (required)' if field.required else ''}")
         if field.description and field.description != field.title:
             self._terminal.say(f"  {printable(field.description)}", style="dim")
         for number, choice in enumerate(field.choices, 1):
             value = "" if choice.title == choice.value else f" [{printable(choice.value)}]"
             self._terminal.say(f"  {number}) {printable(choice.title)}{value}")
-        prompt = f"  {field.hint}:" if field.hint else "  :"
+        prompt = f"  {hint}:" if (hint := hint_of(field)) else "  :"
         while True:
             typed = await self._line(prompt)
             try:
-                filled, value = field.read(typed)
+                filled, value = read_typed(field, typed)
             except FieldInvalid as invalid:
                 if not self._checks:
                     return True, typed.strip()
                 self._complain(str(invalid))
                 continue
             if filled and field.kind in (FieldKind.ONE, FieldKind.SEVERAL):
-                self._terminal.say(f"  -> {field.shown(value)}", style="dim")
+                self._terminal.say(f"  -> {shown_value(field, value)}", style="dim")
             return filled, value
 
     async def _agree(self, question: str) -> None:

@@ -8,6 +8,7 @@ Constraints that a form cannot say (a pattern, an exclusive bound) are left out 
 import json
 import math
 from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, NamedTuple, cast
@@ -90,12 +91,7 @@ class Form:
             json.dumps(plain, allow_nan=False)
         except AnswerInvalid as error:
             wrong = _wrong_fields(error.__cause__)
-            shapes = cast("Mapping[str, dict[str, Any]]", self.schema["properties"])
-            return {
-                field: value
-                for field, value in given.items()
-                if field in shapes and field not in wrong and _may_hold(shapes[field], value)
-            }
+            return {field: value for field, value in _shaped_values(self.schema, given).items() if field not in wrong}
         except Exception:  # noqa: BLE001 - whatever an author's validator raises: it is not an answer yet
             return {}
         if not isinstance(plain, Mapping):
@@ -341,33 +337,18 @@ def _wrong_fields(error: BaseException | None) -> set[object]:
     return {problem["loc"][0] for problem in problems if problem["loc"]}
 
 
-def _may_hold(shape: Mapping[str, Any], value: Any) -> bool:
-    """Return True if a rendered field may have a value: what validation has not come to is not shown unseen."""
-    kind = shape["type"]
-    if kind == "boolean":
-        return isinstance(value, bool)
-    if kind in ("integer", "number"):
-        is_number = isinstance(value, int if kind == "integer" else int | float) and not isinstance(value, bool)
-        return is_number and math.isfinite(value) and _within(shape, value, "minimum", "maximum")
-    if kind == "string":
-        if not isinstance(value, str):
-            return False
-        choices = _values_of(shape, "oneOf")
-        return value in choices if choices is not None else _within(shape, len(value), "minLength", "maxLength")
-    if not isinstance(value, list):
-        return False
-    chosen = cast("list[Any]", value)
-    choices = _values_of(shape["items"], "anyOf") or []
-    return all(one in choices for one in chosen) and _within(shape, len(chosen), "minItems", "maxItems")
+def _shaped_values(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that have the shape of their fields: a form must not show the others again."""
+    # Most servers never need it: only an invalid answer is taken apart.
+    from roundtrip.questions.fields import FieldInvalid, fields_of
 
-
-def _within(shape: Mapping[str, Any], number: float, least: str, most: str) -> bool:
-    return bool(shape.get(least, -math.inf) <= number <= shape.get(most, math.inf))
-
-
-def _values_of(shape: Mapping[str, Any], titled: str) -> list[str] | None:
-    """The values that a rendered choice offers; None for what is no choice."""
-    return [option["const"] for option in shape[titled]] if titled in shape else shape.get("enum")
+    shaped: dict[str, Any] = {}
+    for field in fields_of(schema):
+        with suppress(FieldInvalid):
+            if field.name in content:
+                field.check(content[field.name], has_format=False)
+                shaped[field.name] = content[field.name]
+    return shaped
 
 
 def explain(error: ValidationError) -> str:

@@ -12,8 +12,7 @@ from typing import Any, Final, cast
 
 from jsonschema import Draft202012Validator, FormatChecker, SchemaError
 
-from roundtrip.client.fields import FORMATS, FieldKind, FormField
-from roundtrip.client.forms import fields_of
+from roundtrip.questions.fields import FORMATS, FieldKind, FormField, fields_of
 from roundtrip.safe_text import printable
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mcp_types import ElicitResult
 
-from roundtrip.client.fields import FieldKind
+from roundtrip.questions.fields import FieldKind
 from roundtrip.testing.forms import FieldSamples, clearance, range_of, samples_of
 
 try:

@@ -5,8 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from roundtrip.client.fields import FieldChoice, FieldKind, FormField
-from roundtrip.client.forms import fields_of
+from roundtrip.questions.fields import FieldChoice, FieldKind, FormField, fields_of
 from roundtrip.safe_text import printable
 from roundtrip.testing.snapshots.redaction import REDACTED
 from roundtrip.testing.snapshots.story import Story

@@ -10,7 +10,7 @@ from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.explanations import explain_failure, explain_question, explain_rejection, explain_replay
 from roundtrip.trace.explaining.sequence import exchange_of
 from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text, size_text
-from roundtrip.trace.page.forms import fields_of, json_text, value_text
+from roundtrip.trace.page.forms import json_text, page_fields_of, value_text
 from roundtrip.trace.reading.calls import HappenedLine, Mark, Round, Serving, TracedCall
 from roundtrip.trace.writing.lines import (
     AnsweredLine,
@@ -322,7 +322,7 @@ def _question(call: TracedCall, round_: Round, question: ShownQuestion) -> Data:
         "complaint": _shown(question.complaint),
         "url": _shown(question.url),
         "form": _shown(form) if isinstance(form, Digested) else None,
-        "fields": fields_of(form.value, data) if isinstance(form, Revealed) else None,
+        "fields": page_fields_of(form.value, data) if isinstance(form, Revealed) else None,
         "answer": _answer(answer) if answer is not None else None,
     }
 

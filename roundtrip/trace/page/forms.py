@@ -1,10 +1,12 @@
-"""Forms as the user saw them: a schema, and what was answered, as fields that a page can draw."""
+"""Draw forms on a page: the fields of a schema, filled in with an answer."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, cast
 
-__all__ = ["Option", "PageField", "fields_of", "json_text", "value_text"]
+from roundtrip.questions.fields import FieldKind, FormField, fields_of
+
+__all__ = ["Option", "PageField", "json_text", "page_fields_of", "value_text"]
 
 
 class Option(TypedDict):
@@ -30,42 +32,41 @@ class PageField(TypedDict):
     """Whether the value was answered; else it is what the field was filled in with."""
 
 
-def fields_of(schema: object, answer: object) -> list[PageField]:
-    """The fields of a form, in order, filled in with an answer or with their defaults.
+def page_fields_of(schema: object, answer: object) -> list[PageField]:
+    """Return the fields of a form, in order, filled in with an answer or with their defaults.
 
-    Anything may stand in a transcript, so what does not look like a field is shown as one that takes text.
+    A transcript may hold anything, so the page shows a field of unknown shape as one that takes text.
     """
-    shapes = _mapping(_mapping(schema).get("properties"))
-    required = _mapping(schema).get("required")
-    needed = cast("list[object]", required) if isinstance(required, list) else []
     given = _mapping(answer)
-    fields = [_field(name, _mapping(shape), given, name in needed) for name, shape in shapes.items()]
-    return fields + [_field(name, {}, given, False) for name in given if name not in shapes]
+    fields = fields_of(_mapping(schema))
+    known = {field.name for field in fields}
+    unknown = [FormField(name, FieldKind.JSON) for name in given if name not in known]
+    return [_page_field(field, given) for field in (*fields, *unknown)]
 
 
 def value_text(value: object, *, indent: int | None = None) -> str:
-    """A value in words: texts as they are, everything else as JSON."""
+    """Return a text as it is, and any other value as JSON."""
     return value if isinstance(value, str) else json_text(value, indent=indent)
 
 
 def json_text(value: object, *, indent: int | None = None) -> str:
-    """A value as JSON, for people to read."""
+    """Return a value as JSON, for people to read."""
     try:
         return json.dumps(value, ensure_ascii=False, indent=indent)
     except RecursionError:
         return "(nested too deeply to be shown)"
 
 
-def _field(name: str, shape: Mapping[str, Any], answer: Mapping[str, Any], required: bool) -> PageField:
-    is_given = name in answer
-    value = answer[name] if is_given else shape.get("default")
+def _page_field(field: FormField, answer: Mapping[str, Any]) -> PageField:
+    is_given = field.name in answer
+    value = answer[field.name] if is_given else field.default
     return PageField(
-        name=name,
-        label=value_text(shape.get("title", name)),
-        about=value_text(shape.get("description", "")),
-        required=required,
-        options=[Option(label=label, chosen=_is_chosen(choice, value)) for choice, label in _choices(shape)],
-        many=shape.get("type") == "array",
+        name=field.name,
+        label=field.title or field.name,
+        about=field.description or "",
+        required=field.required,
+        options=[Option(label=label, chosen=_is_chosen(choice, value)) for choice, label in _choices(field)],
+        many=field.kind is FieldKind.SEVERAL,
         value="" if value is None else value_text(value),
         given=is_given,
     )
@@ -77,29 +78,10 @@ def _is_chosen(choice: object, value: object) -> bool:
     return type(choice) is type(value) and choice == value
 
 
-def _choices(shape: Mapping[str, Any]) -> list[tuple[object, str]]:
-    """The choices of a field, each with its label."""
-    if shape.get("type") == "boolean":
+def _choices(field: FormField) -> Sequence[tuple[object, str]]:
+    if field.kind is FieldKind.YES_NO:
         return [(True, "yes"), (False, "no")]
-    if shape.get("type") == "array":
-        return _choices({**_mapping(shape.get("items")), "type": "items"})
-    listed = shape.get("enum")
-    if isinstance(listed, list):
-        values = cast("list[object]", listed)
-        named = shape.get("enumNames")
-        names = cast("list[object]", named) if isinstance(named, list) else []
-        labels = names if len(names) == len(values) else values
-        return [(value, value_text(label)) for value, label in zip(values, labels, strict=True)]
-    for word in ("oneOf", "anyOf"):
-        titled = shape.get(word)
-        if isinstance(titled, list):
-            options = [_mapping(option) for option in cast("list[object]", titled)]
-            return [
-                (option["const"], value_text(option.get("title", option["const"])))
-                for option in options
-                if "const" in option
-            ]
-    return []
+    return [(choice.value, choice.title) for choice in field.choices]
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roundtrip.client.fields import FieldInvalid, FormField
-from roundtrip.client.forms import check_content, fields_of
+from roundtrip.client.fields import check_content, hint_of, label_of, read_typed
+from roundtrip.questions.fields import FieldInvalid, FormField, fields_of
 from roundtrip.safe_text import printable
 
 TITLED = {"type": "string", "oneOf": [{"const": "a", "title": "Ash"}, {"const": "b", "title": "Birch"}]}
@@ -48,7 +48,7 @@ def field(shape: Any, *, required: bool = True) -> FormField:
     ],
 )
 def test_typed_text_is_parsed(shape: Any, typed: str, value: object) -> None:
-    assert field(shape).read(typed) == (True, value)
+    assert read_typed(field(shape), typed) == (True, value)
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_typed_text_is_parsed(shape: Any, typed: str, value: object) -> None:
 )
 def test_unfit_input_is_explained(shape: Any, typed: str, reason: str) -> None:
     with pytest.raises(FieldInvalid, match=reason):
-        field(shape).read(typed)
+        read_typed(field(shape), typed)
 
 
 def test_an_optional_field_may_be_left_out() -> None:
-    assert field({"type": "string"}, required=False).read(" ") == (False, None)
+    assert read_typed(field({"type": "string"}, required=False), " ") == (False, None)
 
 
 def test_written_content_gets_the_defaults_and_is_checked() -> None:
@@ -114,9 +114,9 @@ JSON = st.recursive(
 @given(shape=JSON, required=JSON, typed=st.text(max_size=6))
 def test_no_schema_breaks_the_form(shape: Any, required: Any, typed: str) -> None:
     for made in fields_of({"properties": {"f": shape}, "required": required}):
-        for shown in (made.label, made.hint):
+        for shown in (label_of(made), hint_of(made)):
             assert printable(shown) == shown
         with suppress(FieldInvalid):
-            filled, value = made.read(typed)
+            filled, value = read_typed(made, typed)
             if filled:
                 made.check(value)

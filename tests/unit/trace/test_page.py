@@ -10,7 +10,7 @@ import pytest
 
 from roundtrip.trace.page.data import Data, data_of
 from roundtrip.trace.page.document import call_page, html, json_for_html
-from roundtrip.trace.page.forms import fields_of
+from roundtrip.trace.page.forms import page_fields_of
 from tests.unit.trace.tales import HOSTILE, Tale, question
 
 
@@ -169,8 +169,8 @@ def test_the_token_shows_what_changed_since_the_round_before() -> None:
     ],
 )
 def test_any_stand_in_for_a_form_is_shown(schema: Any) -> None:
-    assert [field["name"] for field in fields_of(schema, {"a": [1]})] == ["a"]
-    assert fields_of(schema, "no mapping") is not None
+    assert [field["name"] for field in page_fields_of(schema, {"a": [1]})] == ["a"]
+    assert page_fields_of(schema, "no mapping") is not None
 
 
 def test_unanswered_field_shows_its_default() -> None:
@@ -182,7 +182,7 @@ def test_unanswered_field_shows_its_default() -> None:
         },
         "required": ["sure"],
     }
-    note, many, sure = fields_of(schema, {"many": ["y"], "sure": False})
+    note, many, sure = page_fields_of(schema, {"many": ["y"], "sure": False})
     assert (note["label"], note["value"], note["given"]) == ("A note", "none", False)
     assert [(option["label"], option["chosen"]) for option in many["options"]] == [("X", False), ("y", True)]
     assert many["many"]

@@ -1,0 +1,245 @@
+"""Fields of a form, as read from the schema that a server sent, and checks of their values.
+
+The schema is untrusted: the reader skips every part whose shape it does not know.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import Enum
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from roundtrip.safe_text import printable
+
+__all__ = ["FORMATS", "FieldChoice", "FieldInvalid", "FieldKind", "FormField", "fields_of"]
+
+_EMAIL_PATTERN: Final = re.compile(r"[^@\s]+@[^@\s]+")
+_DATE_PATTERN: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_TIME_PATTERN: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
+
+
+class FieldInvalid(Exception):
+    """A value does not fit its field; the message names a value that would."""
+
+
+class FieldKind(Enum):
+    """The kind of values that a field holds."""
+
+    TEXT = "text"
+    WHOLE = "whole number"
+    NUMBER = "number"
+    YES_NO = "yes or no"
+    ONE = "one of the choices"
+    SEVERAL = "some of the choices"
+    JSON = "JSON"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChoice:
+    """One of the values that a field may have, and its title."""
+
+    value: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """One field of a form."""
+
+    name: str
+    kind: FieldKind
+    required: bool = False
+    title: str | None = None
+    description: str | None = None
+    choices: tuple[FieldChoice, ...] = ()
+    format: str | None = None
+    least: float | None = None
+    """The smallest number, the shortest text or the fewest choices."""
+    most: float | None = None
+    has_default: bool = False
+    default: Any = None
+
+    @property
+    def bounds(self) -> str | None:
+        """Describe the smallest and the largest value, text or choice in words."""
+        unit = {FieldKind.TEXT: " characters", FieldKind.SEVERAL: " of them"}.get(self.kind, "")
+        match (self.least, self.most):
+            case (None, None):
+                return None
+            case (least, None):
+                return f"at least {_number(least)}{unit}"
+            case (None, most):
+                return f"at most {_number(most)}{unit}"
+            case (least, most):
+                return f"{_number(least)} to {_number(most)}{unit}"
+
+    def check(self, value: Any, *, has_format: bool = True) -> None:
+        """Raise FieldInvalid unless a JSON value fits; without `has_format`, whatever the format of its text."""
+        if not _IS[self.kind](value):
+            raise FieldInvalid(f"it must be {_WANTED[self.kind]}")
+        if self.kind in (FieldKind.ONE, FieldKind.SEVERAL):
+            allowed = {choice.value for choice in self.choices}
+            chosen = cast("list[str]", value if self.kind is FieldKind.SEVERAL else [value])
+            if not allowed.issuperset(chosen):
+                raise FieldInvalid(f"it must be among {', '.join(printable(c.value) for c in self.choices)}")
+        self._check_size(value)
+        if has_format and self.format is not None and not FORMATS[self.format][1](value):
+            raise FieldInvalid(f"it must be {FORMATS[self.format][0]}")
+
+    def _check_size(self, value: Any) -> None:
+        if self.kind in (FieldKind.TEXT, FieldKind.SEVERAL):
+            size = len(value)
+        elif self.kind in (FieldKind.WHOLE, FieldKind.NUMBER):
+            size = value
+        else:
+            return
+        if (self.least is not None and size < self.least) or (self.most is not None and size > self.most):
+            raise FieldInvalid(f"it must be {self.bounds}")
+
+
+_KINDS: Final = {
+    "string": FieldKind.TEXT,
+    "integer": FieldKind.WHOLE,
+    "number": FieldKind.NUMBER,
+    "boolean": FieldKind.YES_NO,
+}
+
+
+def fields_of(schema: Mapping[str, Any]) -> list[FormField]:
+    """Return the fields of a form, in the server's order."""
+    required = schema.get("required")
+    names = cast("list[object]", required) if isinstance(required, list) else []
+    return [_field(name, shape, name in names) for name, shape in _mapping(schema.get("properties")).items()]
+
+
+def _field(name: str, shape: Any, required: bool) -> FormField:
+    parts = _mapping(shape)
+    kind, choices = _kind_of(parts)
+    low, high = {FieldKind.TEXT: ("minLength", "maxLength"), FieldKind.SEVERAL: ("minItems", "maxItems")}.get(
+        kind, ("minimum", "maximum")
+    )
+    format = parts.get("format")
+    return FormField(
+        name=name,
+        kind=kind,
+        required=required,
+        title=_text(parts.get("title")),
+        description=_text(parts.get("description")),
+        choices=choices,
+        format=format if kind is FieldKind.TEXT and isinstance(format, str) and format in FORMATS else None,
+        least=_bound(parts.get(low)),
+        most=_bound(parts.get(high)),
+        has_default=parts.get("default") is not None,
+        default=parts.get("default"),
+    )
+
+
+def _kind_of(parts: Mapping[str, Any]) -> tuple[FieldKind, tuple[FieldChoice, ...]]:
+    kind = parts.get("type")
+    if kind == "array":
+        choices = _choices(_mapping(parts.get("items")))
+        return (FieldKind.SEVERAL, choices) if choices else (FieldKind.JSON, ())
+    if choices := _choices(parts):
+        return FieldKind.ONE, choices
+    return _KINDS.get(kind, FieldKind.JSON) if isinstance(kind, str) else FieldKind.JSON, ()
+
+
+def _choices(parts: Mapping[str, Any]) -> tuple[FieldChoice, ...]:
+    for word in ("oneOf", "anyOf"):
+        options = [_mapping(option) for option in _list(parts.get(word))]
+        if options and all(isinstance(option.get("const"), str) for option in options):
+            return tuple(
+                FieldChoice(option["const"], _text(option.get("title")) or option["const"]) for option in options
+            )
+    values = [value for value in _list(parts.get("enum")) if isinstance(value, str)]
+    titles = [title for title in _list(parts.get("enumNames")) if isinstance(title, str)]
+    return tuple(
+        FieldChoice(value, title)
+        for value, title in zip(values, titles if len(titles) == len(values) else values, strict=True)
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _bound(value: Any) -> float | None:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else str(value)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in cast("list[object]", value))
+
+
+def _is_date(text: str) -> bool:
+    return _DATE_PATTERN.fullmatch(text) is not None and _can_be_read(date.fromisoformat, text)
+
+
+def _is_date_time(text: str) -> bool:
+    return _TIME_PATTERN.fullmatch(text) is not None and _can_be_read(datetime.fromisoformat, text.upper())
+
+
+def _is_uri(text: str) -> bool:
+    return " " not in text and _can_be_read(urlsplit, text) and urlsplit(text).scheme != ""
+
+
+def _can_be_read(read: Callable[[str], object], text: str) -> bool:
+    try:
+        read(text)
+    except ValueError:
+        return False
+    return True
+
+
+_IS: Final[Mapping[FieldKind, Callable[[Any], bool]]] = {
+    FieldKind.TEXT: lambda value: isinstance(value, str),
+    FieldKind.WHOLE: _is_whole,
+    FieldKind.NUMBER: _is_number,
+    FieldKind.YES_NO: lambda value: isinstance(value, bool),
+    FieldKind.ONE: lambda value: isinstance(value, str),
+    FieldKind.SEVERAL: _is_texts,
+    FieldKind.JSON: lambda value: True,
+}
+_WANTED: Final = {
+    FieldKind.TEXT: "text",
+    FieldKind.WHOLE: "a whole number",
+    FieldKind.NUMBER: "a number",
+    FieldKind.YES_NO: "yes or no (true or false in a file)",
+    FieldKind.ONE: "one of the choices",
+    FieldKind.SEVERAL: "a list of choices",
+    FieldKind.JSON: "JSON",
+}
+FORMATS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
+    "email": ("an e-mail address, such as ada@example.com", lambda text: _EMAIL_PATTERN.fullmatch(text) is not None),
+    "uri": ("an address with its scheme, such as https://example.com", _is_uri),
+    "date": ("a date, such as 2026-07-28", _is_date),
+    "date-time": ("a date and time, such as 2026-07-28T09:30:00Z", _is_date_time),
+}
+"""The description of each format, and a test whether a text has it."""
