@@ -6,7 +6,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, InputRequiredResult
 
-from roundtrip import Context, Server, State
+from roundtrip import Context, Server
 from roundtrip.testing import Era, LegByLeg, Steps
 from tests.players import Person, connect, text_of
 
@@ -159,7 +159,7 @@ async def test_leg_naming_another_version_is_rejected_like_bad_tokens(
         await leg(LegByLeg([shop(1, 2, trace=trace)]), before.token, {"roundtrip/version": "2"})
     assert refused.value.error.message == "Invalid or expired requestState"
     assert refused.value.error.data == {"reason": "invalid_request_state"}
-    assert trace.states[-1] is State.REJECTED
+    assert [rejection.reason for rejection in trace.rejections] == ["another version of the tool"]
     assert "another version of the tool" in caplog.text
 
 
