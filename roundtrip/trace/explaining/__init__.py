@@ -1,1 +1,1 @@
-"""Describe recorded calls: outcomes, questions asked again, failures, differences and sequences."""
+"""Explain calls: their questions, rejected tokens, failures and differences, and their messages."""

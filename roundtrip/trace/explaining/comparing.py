@@ -1,4 +1,4 @@
-"""Two calls side by side, by round and question. Times and instances are no differences."""
+"""Compare two calls by round and question. Times and instances do not count."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 
 from roundtrip.trace.explaining.stories import outcome_of
 from roundtrip.trace.explaining.wording import recorded_text
-from roundtrip.trace.reading.calls import Round, Serving, TracedCall
+from roundtrip.trace.reading.calls import Round, TracedCall
 from roundtrip.trace.writing.lines import Digested, EndedLine, ReadAnswer, Recorded, Revealed, ShownQuestion
 
 __all__ = ["Difference", "compare"]
@@ -17,22 +17,21 @@ _TEXTS: Final = ("message", "form", "url", "complaint")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that two calls do not have in common; None is a side that lacks it."""
+    """Difference between two calls; None is the side that lacks it."""
 
     round: int | None
-    """None where it is not about a round."""
+    """None if it is not about a round."""
     key: str | None
-    """The question's; None where it is not about a question."""
+    """The name of the question; None if it is not about a question."""
     what: str
     a: str | None
     b: str | None
 
 
 def compare(a: TracedCall, b: TracedCall) -> list[Difference]:
-    """What differs between two calls: the call itself, then round by round, then how it went and ended.
+    """Return the differences: of the calls themselves, then by round, then of their paths and ends.
 
-    A value that one transcript reveals and the other tells by its digest cannot be compared, and is taken to be the
-    same; digests can be compared where both were made with the same key.
+    A value that only one transcript reveals counts as the same. Digests can be compared if one key made both.
     """
     return [*_heads(a, b), *_rounds(a, b), *_ends(a, b)]
 
@@ -65,8 +64,8 @@ def _question(number: int, key: str, one: Round | None, other: Round | None) -> 
     mine, theirs = _find(one, key), _find(other, key)
     if mine is None or theirs is None:
         shown = mine or theirs
-        told = _question_text(shown) if shown is not None else ""
-        yield Difference(number, key, "question", told if mine is not None else None, told if theirs else None)
+        text = _question_text(shown) if shown is not None else ""
+        yield Difference(number, key, "question", text if mine is not None else None, text if theirs else None)
     else:
         yield from _unequal("kind", mine.kind, theirs.kind, round=number, key=key)
         yield from _unequal("reason", mine.reason.value, theirs.reason.value, round=number, key=key)
@@ -100,27 +99,22 @@ def _ends(a: TracedCall, b: TracedCall) -> Iterator[Difference]:
 
 
 def _same_era(a: TracedCall, b: TracedCall) -> bool:
-    """Whether answers come back in the same way. In the live era nothing is run again or taken out of a token."""
+    """Return True if answers come back the same way; the live era runs nothing again and reuses nothing."""
     return a.began is None or b.began is None or a.began.era == b.began.era
 
 
-def _servings(call: TracedCall) -> list[Serving]:
-    """One serving of each leg: of several, the last that gave the client something."""
-    return call.chain
-
-
 def _rounds_of(call: TracedCall) -> list[Round]:
-    counted = {id(serving) for serving in _servings(call)}
+    counted = {id(serving) for serving in call.chain}
     return [round_ for round_ in call.rounds if id(round_.serving) in counted]
 
 
 def _path(call: TracedCall) -> str:
-    lines = [line for serving in _servings(call) for line in serving.happened]
+    lines = [line for serving in call.chain for line in serving.happened]
     return " → ".join(state.value for line in lines for _, state, _ in line.moves)
 
 
 def _bodies(call: TracedCall) -> int:
-    return sum(line.bodies for serving in _servings(call) for line in serving.happened)
+    return sum(line.bodies for serving in call.chain for line in serving.happened)
 
 
 def _find(round_: Round | None, key: str) -> ShownQuestion | None:

@@ -1,6 +1,6 @@
-"""Why a question was put, a token rejected, a request served again, or a call failed: each in a sentence with its cure.
+"""Explain questions, rejected tokens, repeated requests and failures of a call, each in a sentence with its cure.
 
-`QUESTIONS` and `REJECTIONS` say in general what `explain` says of one call, with the names and texts that it recorded.
+`QUESTIONS` and `REJECTIONS` have the general sentences; `explain` adds the names and texts that one call recorded.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class ExplainedSubject(StrEnum):
-    """What is explained."""
+    """Kind of event that an explanation is about."""
 
     QUESTION = "question"
     REJECTION = "rejection"
@@ -43,7 +43,7 @@ class ExplainedSubject(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One sentence about one thing that happened to a call."""
+    """Sentence about one event of a call."""
 
     subject: ExplainedSubject
     at: float
@@ -51,68 +51,68 @@ class Explanation:
     leg: int | None
     round: int | None
     key: str | None
-    """The question's; None where no single question is meant."""
+    """The name of the question; None if the event is not about a single question."""
     reason: Reason | RejectionReason | None
     text: str
     error: str | None = None
     """The name of the exception that ended a leg."""
     is_plain: bool = False
-    """Whether nothing else was to be expected: a question is put for the first time."""
+    """True for the expected case: a question is asked for the first time."""
 
 
 QUESTIONS: Final[Mapping[Reason, Advice]] = MappingProxyType(
     {
-        Reason.NEW: Advice("the call had not put it before", "nothing is to be mended"),
+        Reason.NEW: Advice("the call had not asked it before", "nothing needs to be fixed"),
         Reason.MISSING: Advice(
             "the client came back without an answer to it",
-            "a client has to answer every question of a round, each under its name",
+            "a client must answer every question of a round, each under its name",
         ),
         Reason.INVALID: Advice(
             "the answer did not fit its form",
             "say in the message, or in the descriptions of the fields, what is expected",
         ),
         Reason.REWORDED: Advice(
-            "its message is another than the one that was answered",
-            "a user has to see what they answer, so keep a message as it is while calls that put it may be in flight",
+            "its message differs from the one that was answered",
+            "a user must see the message that they answer, so keep a message while calls that ask it may be in flight",
         ),
         Reason.SCHEMA_CHANGED: Advice(
-            "its form is another than the one that was answered",
-            "keep the fields of a form as they are while calls that put it may be in flight",
+            "its form differs from the one that was answered",
+            "keep the fields of a form while calls that ask it may be in flight",
         ),
         Reason.KEY_GONE: Advice(
-            "no key of the server can tell whether its answer was given to this wording",
+            "no key of the server can verify that its answer was given to this wording",
             "keep a key among keys= until every call that began under it has reached its max_age",
         ),
         Reason.RENAMED: Advice(
-            "its answer is known under a name that nothing asks by any more",
-            "tell the question its former name",
+            "its answer is known under a name that nothing asks for any more",
+            "declare its former name with was=",
         ),
         Reason.VOLATILE: Advice(
             "its wording changed between two legs of one build, so that the answer to it was lost",
-            "fix what varies for the call with Resolve(fn, once=True) or ctx.step(), or keep it (a time, a random "
+            "fix the varying value with Resolve(fn, once=True) or ctx.step(), or keep it (a time, a random "
             "value) out of the question",
         ),
         Reason.OTHER_BUILD: Advice(
-            "another build of the application began the call, which asked, or accepted, something else",
-            "nothing is to be mended if the deploy was meant to ask this; else give the new question a default",
+            "another build of the application began the call, and asked or accepted something else",
+            "nothing needs to be fixed if the deploy was meant to ask this; else give the new question a default",
         ),
         Reason.UNFINISHED: Advice(
-            "the user agreed to go to the page, and is not done there yet",
-            "nothing is to be mended, unless they say that they are done: then look at what done= reads",
+            "the user agreed to go to the page, and has not finished there",
+            "nothing needs to be fixed, unless they say that they finished: then check the data that done= reads",
         ),
         Reason.REVISED: Advice(
             "the user changed an earlier answer, on which it may depend",
-            "nothing is to be mended; what does not depend on that answer is not put again",
+            "nothing needs to be fixed; questions that do not depend on that answer are not asked again",
         ),
     }
 )
-"""Of each reason why a question is put."""
+"""The advice for each reason to ask a question."""
 
 REJECTIONS: Final[Mapping[RejectionReason, Advice]] = MappingProxyType(
     {
         RejectionReason.MALFORMED: Advice(
-            "it is no token in form",
-            "a client has to send requestState back as it is, byte by byte; look for what cuts or re-encodes it",
+            "it does not have the form of a token",
+            "a client must send requestState back as it is, byte by byte; look for code that cuts or re-encodes it",
         ),
         RejectionReason.OVERSIZED: Advice(
             "it is larger than a token may be",
@@ -134,36 +134,36 @@ REJECTIONS: Final[Mapping[RejectionReason, Advice]] = MappingProxyType(
         ),
         RejectionReason.FORMAT: Advice(
             "it is authentic and written in a form that this version does not read",
-            "finish rolling out one version of roundtrip; the client has to begin the call again",
+            "finish rolling out one version of roundtrip; the client must begin the call again",
         ),
         RejectionReason.EXPIRED: Advice(
             "it had expired",
             "raise ttl= (for the answers to one leg) or max_age= (for the whole call) if people need longer",
         ),
         RejectionReason.FUTURE: Advice(
-            "it was written later than it is now on this instance",
-            "set the clocks of the instances, as with NTP; a minute between them is tolerated",
+            "its time is ahead of the clock of this instance",
+            "synchronize the clocks of the instances, for example with NTP; they may differ by a minute",
         ),
         RejectionReason.OTHER_METHOD: Advice(
             "it belongs to a request with another method",
-            "a client has to send a token back with the request that it was the answer to",
+            "a client must send a token back with the request that it answered",
         ),
         RejectionReason.OTHER_TARGET: Advice(
-            "it belongs to a call of something else",
-            "a client has to send a token back to the tool, prompt or resource that it came from",
+            "it belongs to a call of another tool, prompt or resource",
+            "a client must send a token back to the tool, prompt or resource that it came from",
         ),
         RejectionReason.OTHER_ARGUMENTS: Advice(
             "it belongs to a call with other arguments",
-            "a client has to repeat the arguments of a call with every leg of it",
+            "a client must repeat the arguments of a call with every leg of it",
         ),
         RejectionReason.OTHER_VERSION: Advice(
             "it belongs to another version of the tool",
-            "a client has to ask for the version that it began with, and a deploy to keep that one for max_age",
+            "a client must ask for the version that it began with, and a deploy to keep that one for max_age",
         ),
         RejectionReason.OTHER_PRINCIPAL: Advice(
-            "it belongs to a call of somebody else",
-            "whoever begins a call has to go on with it; if it is the same person, let principal= give what does not "
-            "change when a login is renewed",
+            "it belongs to a call of another caller",
+            "the caller that begins a call must continue it; if it is the same person, have principal= return a value "
+            "that a renewed login keeps",
         ),
         RejectionReason.OTHER_AUDIENCE: Advice(
             "it is meant for another service",
@@ -171,33 +171,33 @@ REJECTIONS: Final[Mapping[RejectionReason, Advice]] = MappingProxyType(
         ),
     }
 )
-"""Of each reason why a token is rejected."""
+"""The advice for each reason to reject a token."""
 
 
 def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
-    """All that there is to explain of a call, in the order of time, plain questions included.
+    """Return all explanations of a call in the order of time, including plain questions.
 
     Args:
         call: The call.
-        now: The time, to tell of a call that waits for answers that can come no more.
+        now: The current time, to report a call that waits although its token has expired.
     """
     found = [*_questions(call), *_rejections(call), *_replays(call), *_failures(call, now)]
     return sorted(found, key=lambda explanation: explanation.at)
 
 
 def explain_question(call: TracedCall, round_: Round, question: ShownQuestion) -> str:
-    """Why a question of a round was put."""
+    """Explain why a round asked a question."""
     advice = QUESTIONS[question.reason]
     is_again = call.is_asked_again(round_, question)
     if question.reason is Reason.NEW and not is_again:
-        return f"Question {quoted(question.key)} was put in round {round_.number}, as {advice.cause}."
-    cause, cure = _EXACTLY[question.reason](call, round_, question, advice)
-    put = "put again" if is_again else "put"
-    return f"Question {quoted(question.key)} was {put} in round {round_.number}, because {cause}; {cure}."
+        return f"Question {quoted(question.key)} was asked in round {round_.number}, as {advice.cause}."
+    cause, cure = _EXPLAINERS[question.reason](call, round_, question, advice)
+    asked = "asked again" if is_again else "asked"
+    return f"Question {quoted(question.key)} was {asked} in round {round_.number}, because {cause}; {cure}."
 
 
 def explain_rejection(line: RejectedLine, call: TracedCall | None = None) -> str:
-    """Why a token was rejected; more exactly where the call is known that it belongs to."""
+    """Explain why a token was rejected; with its call, the sentence is more exact."""
     advice = REJECTIONS[line.reason]
     cause = advice.cause
     if line.reason is RejectionReason.EXPIRED and call is not None:
@@ -217,31 +217,31 @@ def explain_rejection(line: RejectedLine, call: TracedCall | None = None) -> str
 
 
 def explain_replay(call: TracedCall, serving: Serving, first: Serving) -> str:
-    """Why a leg was served more than once."""
+    """Explain why a leg was served more than once."""
     last = first.lines[-1]
     later = duration_text(max(0.0, serving.started_at - first.started_at) * 1000)
     if first.is_over:
-        cause = f"its request came again {later} after {quoted(first.instance)} had got it"
+        cause = f"its request came again {later} after {quoted(first.instance)} received it"
         if first.brought and serving.brought and _said(serving) != _said(first):
             cause += ", and with other answers"
         elif first.brought and not serving.brought and not serving.is_recall and _asks(serving):
             cause += ", but without its answers"
     else:
-        cause = f"its request came again {later} after {quoted(first.instance)} had got it and not answered"
-        cause += ", perhaps as that one crashed or was stopped" if last is first.began else ""
+        cause = f"its request came again {later} after {quoted(first.instance)} received it and did not answer"
+        cause += ", perhaps because that instance crashed or was stopped" if last is first.began else ""
     return f"Leg {serving.leg} was served again, by {quoted(serving.instance)}, because {cause}; {_effect_of(serving)}."
 
 
 def _effect_of(serving: Serving) -> str:
-    """What it means that a leg was served again."""
+    """Return the consequence of serving a leg again."""
     if serving.is_recall:
-        return "the ledger gave it the result that it keeps, and its body did not run again"
+        return "the ledger returned the recorded result, and its body did not run again"
     end = serving.lines[-1]
     if isinstance(end, EndedLine) and end.error is not None and end.error.type == CallHasEnded.__name__:
         return "the call had ended with other answers, so it was rejected, and its body did not run again"
     if serving.is_over and not serving.has_run:
         return "its body did not run again"
-    return "a client may retry, so whatever a body does has to bear being done twice"
+    return "a client may retry, so everything a body does must be safe to do twice"
 
 
 def _asks(serving: Serving) -> bool:
@@ -299,7 +299,7 @@ def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:
 
 
 def _late_ms(line: RejectedLine, call: TracedCall) -> float | None:
-    """How long ago the last token expired that the client can have brought."""
+    """Return the time since the token expired that the client brought, as far as the transcript tells."""
     ends = [round_.asked.until for round_ in call.rounds if round_.asked.until is not None]
     if line.leg is not None:
         of_leg = [round_.asked.until for round_ in call.rounds if round_.asked.leg == line.leg - 1]
@@ -311,10 +311,10 @@ def _new(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advic
     before = call.shown_before(round_, question)
     if before is None:
         return advice.cause, advice.cure
-    cause = f"it was put in round {before[0].number}, and the call went on without an answer to it"
+    cause = f"it was asked in round {before[0].number}, and the call went on without an answer to it"
     return (
         cause,
-        "nothing is to be mended if its body gave it up; else have it come up on each leg until it is answered",
+        "nothing needs to be fixed if its body gave it up; else ask it on each leg until it is answered",
     )
 
 
@@ -327,7 +327,7 @@ def _reworded(call: TracedCall, round_: Round, question: ShownQuestion, advice: 
 
 
 def _cure_of_change(before: tuple[Round, ShownQuestion] | None, builds: str, advice: Advice) -> str:
-    """What helps against another wording; where one build has put both, deploying with more care does not."""
+    """Return the cure for another wording; if one build asked both, careful deploys do not help."""
     return advice.cure if builds or before is None else QUESTIONS[Reason.VOLATILE].cure
 
 
@@ -350,7 +350,7 @@ def _schema_changed(call: TracedCall, round_: Round, question: ShownQuestion, ad
 def _key_gone(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
     before = call.shown_before(round_, question)
     if before is not None:
-        # A token tells of two changes in 256 only that something has changed; the transcript may know more.
+        # In two of 256 cases the token knows only that something changed; the transcript may know more.
         if _change_of(before[1].message, question.message) is not None:
             return _reworded(call, round_, question, QUESTIONS[Reason.REWORDED])
         if _field_changes(before[1].form, question.form):
@@ -364,10 +364,10 @@ def _renamed(call: TracedCall, round_: Round, question: ShownQuestion, advice: A
         return advice.cause, advice.cure
     former = quoted(question.former)
     if round_.asked.by == "resolvers":
-        cause = f"its answer is known as {former}, a name that nothing asks by any more"
+        cause = f"its answer is known as {former}, a name that nothing asks for any more"
         return cause, f"say was=({former},) where it is resolved, as in Resolve(fn, was=({former},))"
-    # What a body has yet to ask is not known.
-    cause = f"an answer to this very question is known as {former}, a name by which the body has not asked until then"
+    # The body may still ask by that name later.
+    cause = f"an answer to this very question is known as {former}, a name that the body has not asked for until then"
     if question.key.startswith(UNNAMED):
         return cause, f"give it its name back, as in key={former}"
     cure = f"say was=({former},) where it is asked, as in ctx.ask({quoted(question.key)}, ..., was=({former},))"
@@ -391,7 +391,7 @@ def _invalid(call: TracedCall, round_: Round, question: ShownQuestion, advice: A
 def _missing(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
     del call, question
     ignored = round_.asked.ignored
-    brought = f", but with {count_text(ignored, 'answer')} to what was not asked" if ignored else ""
+    brought = f", but with {count_text(ignored, 'answer')} to questions that were not asked" if ignored else ""
     return advice.cause + brought, advice.cure
 
 
@@ -413,12 +413,12 @@ def _revised(call: TracedCall, round_: Round, question: ShownQuestion, advice: A
     return f"the user changed their answer to {', '.join(names)}, on which it may depend", advice.cure
 
 
-def _general(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
+def _as_advised(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
     del call, round_, question
     return advice.cause, advice.cure
 
 
-_EXACTLY: Final = MappingProxyType(
+_EXPLAINERS: Final = MappingProxyType(
     {
         Reason.NEW: _new,
         Reason.MISSING: _missing,
@@ -429,14 +429,14 @@ _EXACTLY: Final = MappingProxyType(
         Reason.RENAMED: _renamed,
         Reason.VOLATILE: _volatile,
         Reason.OTHER_BUILD: _other_build,
-        Reason.UNFINISHED: _general,
+        Reason.UNFINISHED: _as_advised,
         Reason.REVISED: _revised,
     }
 )
 
 
 def _builds(call: TracedCall, round_: Round) -> tuple[str | None, str | None]:
-    """The build that put a round, and the one of the leg before, where it was another."""
+    """Return the build that asked a round, and the build of the leg before if it differs."""
     began = round_.serving.began
     if began is None:
         return None, None
@@ -448,7 +448,7 @@ def _builds(call: TracedCall, round_: Round) -> tuple[str | None, str | None]:
 
 
 def _between_builds(before: tuple[Round, ShownQuestion] | None, round_: Round) -> str:
-    """Which builds put a question, where they differ."""
+    """Return a phrase with the builds that asked a question, empty if they are the same."""
     began = round_.serving.began
     earlier = before[0].serving.began if before is not None else None
     if began is None or earlier is None or began.build == earlier.build:
@@ -457,21 +457,21 @@ def _between_builds(before: tuple[Round, ShownQuestion] | None, round_: Round) -
 
 
 def _change_of(before: Recorded | None, now: Recorded | None) -> tuple[str, str] | None:
-    """Two texts, where both were kept and differ."""
+    """Return two recorded texts if both were revealed and differ."""
     if isinstance(before, Revealed) and isinstance(now, Revealed) and before.value != now.value:
         return quoted(before.value), quoted(now.value)
     return None
 
 
 def _field_changes(before: Recorded | None, now: Recorded | None) -> str | None:
-    """Which fields of a form came, went and changed, where both forms were kept."""
+    """Return the changes of a form's fields if both forms were revealed."""
     if not (isinstance(before, Revealed) and isinstance(now, Revealed)):
         return None
     old, new = _fields_of(before.value), _fields_of(now.value)
-    told = [f"{quoted(name)} is new" for name in new if name not in old]
-    told += [f"{quoted(name)} is gone" for name in old if name not in new]
-    told += [f"{quoted(name)} is another" for name in new if name in old and old[name] != new[name]]
-    return ", ".join(told) or None
+    changes = [f"{quoted(name)} is new" for name in new if name not in old]
+    changes += [f"{quoted(name)} is gone" for name in old if name not in new]
+    changes += [f"{quoted(name)} changed" for name in new if name in old and old[name] != new[name]]
+    return ", ".join(changes) or None
 
 
 def _fields_of(schema: object) -> dict[str, Any]:

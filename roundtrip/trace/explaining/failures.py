@@ -1,4 +1,4 @@
-"""Why a leg ended without its result: the exception or limit, where it happened, and what its author can do."""
+"""Explain why a leg ended without its result: the error or limit, its place, and the cure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ __all__ = ["FAILURES", "Advice", "explain_failure", "explain_lateness", "failure
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What is behind a reason, and what would help."""
+    """Cause of an event, and the cure."""
 
     cause: str
     cure: str
@@ -30,27 +30,27 @@ _ASK_LIVE: Final = (
 FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
     {
         "AnswerRejected": Advice(
-            "a question was answered invalidly as often as it may be",
-            "say in the message, or in the descriptions of the fields, what is expected, or raise attempts=",
+            "a question was answered invalidly as often as allowed",
+            "describe the expected answer in the message, or in the descriptions of the fields, or raise attempts=",
         ),
         "QuestionVolatile": Advice(
             "a question has other words each time it is asked, so that no answer to it counts",
-            "fix what varies for the call with Resolve(fn, once=True) or ctx.step(), or keep it out of the question",
+            "fix the varying value with Resolve(fn, once=True) or ctx.step(), or keep it out of the question",
         ),
         "QuestionDeclined": Advice(
             "the user declined or cancelled a question whose answer it needs",
-            "nothing is to be mended; to go on without the answer, use ctx.ask_outcome",
+            "nothing needs to be fixed; to go on without the answer, use ctx.ask_outcome",
         ),
         "KeyUsedTwice": Advice(
             "two questions or steps of its body have one name",
             "give each a name of its own; in a loop, number them",
         ),
         "QuestionsUnkeyed": Advice(
-            "two questions without names were out at once", "name them with key=, or put them in one ctx.ask_all"
+            "two questions without names were out at once", "name them with key=, or ask them with one ctx.ask_all"
         ),
         "AskedTooLate": Advice(
-            "something asked after the leg had ended, from a task or thread that nobody waited for",
-            "run what asks in a task group, or put the questions in one ctx.ask_all",
+            "something asked after the leg had ended, from an asyncio task or thread that it did not wait for",
+            "ask in a task group, or ask all questions with one ctx.ask_all",
         ),
         "AskNotAwaited": Advice(
             "its body made a question or a step and never awaited it",
@@ -58,11 +58,11 @@ FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "SuspensionSwallowed": Advice(
             "its body caught the exception that ends a leg with questions",
-            "catch Exception, not BaseException, around what asks",
+            "catch Exception, not BaseException, around questions",
         ),
         "CallOutlived": Advice(
             "the call reached its max_age while it still waited for an answer",
-            "raise max_age= if people need longer; the client has to begin the call again",
+            "raise max_age= if people need longer; the client must begin the call again",
         ),
         "ToolTimedOut": Advice(
             "its own work took longer than its timeout=",
@@ -70,84 +70,84 @@ FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "ThreadsExhausted": Advice(
             "every thread for plain functions is held by one whose call has timed out",
-            "bound what those functions wait for, or write them as async def",
+            "bound the waits of those functions, or write them as async def",
         ),
         "OutcomeUnknown": Advice(
-            "the body was begun before, and the process that ran it never said how that ended",
-            "find out what it did before anybody calls it again, or say on_unknown='rerun' if it may run twice",
+            "the body began before, and the process that ran it never recorded its end",
+            "find out what it did before it is called again, or set on_unknown='rerun' if it may run twice",
         ),
         "CallHasEnded": Advice(
             "the call had ended before, with other answers",
-            "a client has to begin a new call to answer otherwise",
+            "a client must begin a new call to answer otherwise",
         ),
         "StillRunning": Advice(
             "another request was running its body at that time",
-            "a client has to send the same request again later",
+            "a client must send the same request again later",
         ),
         "LedgerUnavailable": Advice(
-            "the ledger could not be asked whether its body has run",
-            "look at the ledger and at the server's log of that time; the same request may be sent again",
+            "the ledger could not report whether its body has run",
+            "check the ledger and the server's log of that time; the same request may be sent again",
         ),
         "CapabilityMissing": Advice(
             "the client did not declare that it can be asked this",
-            "use a client that can, or say otherwise= for those that cannot",
+            "use a client that can, or set otherwise= for those that cannot",
         ),
         "ChannelMissing": Advice(
             "its client is asked over the open connection, and that one carries no questions", _ASK_LIVE
         ),
         "ConnectionLost": Advice(
             "the client left, or the server was stopped, while a question was out over the open connection",
-            "nothing is to be mended if they meant to; calls of clients that speak 2026-07-28 outlive a connection",
+            "nothing needs to be fixed if they meant to; calls of clients that speak 2026-07-28 outlive a connection",
         ),
         "UrlRequired": Advice(
             "its client has to send the user to a page first, and then call again",
-            "nothing is to be mended; with sessions such clients are asked within the call",
+            "nothing needs to be fixed; with sessions such clients are asked within the call",
         ),
         "TokenTooLarge": Advice(
             "it remembers more than a token may hold",
             "keep large values on the server, and let the call remember a reference to them",
         ),
         "ValueNotStorable": Advice(
-            "a value that should ride in the token has no JSON form",
-            "annotate it with something that JSON can say, or do not keep it with once=True, ctx.step or done=",
+            "a value for the token has no JSON form",
+            "annotate it with a type that has a JSON form, or do not store it with once=True, ctx.step or done=",
         ),
         "NotSendable": Advice(
-            "what it returned has no place in a result",
-            "return what its annotation and output schema say, and what JSON can",
+            "a result cannot carry the value that it returned",
+            "return a value that fits its annotation and output schema, and has a JSON form",
         ),
         "SchemaNotRenderable": Advice(
             "a form has a field that the protocol cannot show",
-            "ask for flat fields of text, numbers, yes or no, dates and choices",
+            "ask for flat fields: text, numbers, booleans, dates and choices",
         ),
         "DependencyEndedCall": Advice(
-            "a cancel scope that a dependency has entered, such as a timeout, cancelled the call",
-            "give the dependency longer, or have it raise something that says what happened",
+            "a cancel scope that a dependency entered, such as a timeout, cancelled the call",
+            "give the dependency more time, or have it raise an error that names the cause",
         ),
         "RefusedByUser": Advice(
             "the user declined or cancelled what it could not do without",
-            "nothing is to be mended; to go on without the answer, take ElicitationResult[T]",
+            "nothing needs to be fixed; to go on without the answer, take ElicitationResult[T]",
         ),
         "ToolError": Advice(
             "its code raised ToolError, whose text the client is shown",
-            "nothing is to be mended if the tool meant to tell its caller so",
+            "nothing needs to be fixed if the tool means its caller to see it",
         ),
         "CancelledError": Advice(
             "it was cancelled: the client cancelled the request or left, or the server was stopped",
-            "nothing is to be mended if they meant to",
+            "nothing needs to be fixed if they meant to",
         ),
     }
 )
-"""Of each error of roundtrip's own that ends a leg, by its name."""
+"""The advice for each of roundtrip's errors that ends a leg, by its name."""
 
 _OTHER: Final = Advice(
     "{} was raised",
-    "its traceback is in the log of instance {} at that time; raise ToolError for what a caller should be told",
+    "its traceback is in the log of instance {} at that time; raise ToolError for errors that callers should see",
 )
 _DECLINED: Final = FAILURES["RefusedByUser"]
 _PLACES: Final[Mapping[State, str]] = MappingProxyType(
     {
         State.RECEIVED: "before anything ran",
-        State.RESOLVING: "while its parameters were filled",
+        State.RESOLVING: "while it filled its parameters",
         State.AWAITING_INPUT: "while it waited for answers",
         State.RESUMED: "when the answers had come",
         State.EXECUTING: "in its body",
@@ -164,20 +164,20 @@ _SHOWN_STATES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def failures_of(call: TracedCall) -> Iterator[tuple[Serving, EndedLine]]:
-    """Every end of a leg that was no success; a failure that is told again to a repeated request counts once."""
-    told: set[tuple[object, ...]] = set()
+    """Yield every unsuccessful end of a leg; a failure that is reported again to a repeated request counts once."""
+    seen: set[tuple[object, ...]] = set()
     for serving in call.servings:
         for line in serving.happened:
             if isinstance(line, EndedLine) and (line.state != "completed" or line.is_error):
                 error = line.error.model_dump_json() if line.error is not None else None
                 name = (serving.leg, line.state, error, line.decline)
-                if name not in told:
-                    told.add(name)
+                if name not in seen:
+                    seen.add(name)
                     yield serving, line
 
 
 def explain_failure(serving: Serving, ended: EndedLine) -> str:
-    """Why a leg ended without its result."""
+    """Explain why a leg ended without its result."""
     where = f" after round {ended.round}" if ended.round else ""
     what = (
         f"Leg {serving.leg} on {quoted(serving.instance)} {_SHOWN_STATES[ended.state]}{where}{_place(serving, ended)}"
@@ -199,7 +199,7 @@ def explain_failure(serving: Serving, ended: EndedLine) -> str:
 
 
 def explain_lateness(call: TracedCall, now: float) -> str | None:
-    """Why a call that still waits cannot go on any more; None where it can."""
+    """Explain why a waiting call can no longer go on; None if it can."""
     if not call.pending:
         return None
     asked = call.rounds[-1].asked
@@ -210,19 +210,19 @@ def explain_lateness(call: TracedCall, now: float) -> str | None:
     return (
         f"Round {call.rounds[-1].number} was never answered, and the call cannot go on, because the token that asked "
         f"{keys} expired {late} ago, at {clock_text(asked.until)}; raise ttl= (for the answers to one leg) or max_age= "
-        "(for the whole call) if people need longer, and the client has to begin the call again."
+        "(for the whole call) if people need longer, and the client must begin the call again."
     )
 
 
 def _advice_on(error: str) -> Advice | None:
-    """The advice on an error of roundtrip's own, or on what it is a kind of."""
+    """Return the advice on one of roundtrip's errors, or on its nearest base class."""
     found = getattr(errors, error, None)
     kinds = [kind.__name__ for kind in found.__mro__] if isinstance(found, type) else [error]
     return next((FAILURES[kind] for kind in kinds if kind in FAILURES), None)
 
 
 def _place(serving: Serving, ended: EndedLine) -> str:
-    """Where in a leg it ended: in which function, where that is recorded."""
+    """Return the place in a leg where it ended; a function, if that is recorded."""
     failed = [run.key for run in ended.nodes if run.how == "failed"]
     if failed:
         return f", in the resolver or dependency {quoted(failed[-1])}"
@@ -242,10 +242,10 @@ def _state_before_end(serving: Serving) -> State | None:
 
 
 def _cure_of_decline(serving: Serving) -> str:
-    """Say how its author goes on without the answer, which depends on what asked."""
+    """Return the cure for a declined question, which depends on the part that asked."""
     not_given = [read.key for line in serving.happened for read in line.answers if read.action != "accept"]
     if serving.began is not None and not_given[-1:] == [f"confirm:{serving.began.tool}"]:
-        return "nothing is to be mended: without a yes, confirm= lets nothing run"
+        return "nothing needs to be fixed: without a yes, confirm= lets nothing run"
     if _state_before_end(serving) is State.EXECUTING:
         return FAILURES["QuestionDeclined"].cure
     return _DECLINED.cure

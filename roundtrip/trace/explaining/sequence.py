@@ -1,4 +1,4 @@
-"""A call as requests and answers between the client and the instances, and as a Mermaid sequence diagram."""
+"""Draw a call as messages between the client and the instances, and as a Mermaid sequence diagram."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,27 +13,26 @@ from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, BeganLine, En
 __all__ = ["CLIENT", "MessageKind", "MessageSequence", "SequenceMessage", "exchange_of", "mermaid"]
 
 CLIENT: Final = 0
-"""The place of the client among the participants."""
+"""The index of the client among the participants."""
 
-_LISTED: Final = 4
-"""Questions that one message names."""
-_LONGEST: Final = 60
+_MAX_LISTED_QUESTIONS: Final = 4
+_MAX_NAME_CHARS: Final = 60
 
 
 class MessageKind(StrEnum):
-    """What a message is; each kind is drawn in its own way."""
+    """Kind of message; each kind has its own arrow."""
 
     REQUEST = "request"
     RESPONSE = "response"
     REJECTION = "rejection"
-    """A response that turns a token down."""
+    """A response that rejects a token."""
     NOTE = "note"
-    """No message at all: something that is known of its source."""
+    """Not a message: a remark on its source."""
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceMessage:
-    """What one participant sent to another; `step` counts the rounds that went before."""
+    """Message from one participant to another; `step` counts the rounds before it."""
 
     kind: MessageKind
     source: int
@@ -44,14 +43,14 @@ class SequenceMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageSequence:
-    """All messages of a call, in order, and who sent them: the client first."""
+    """Messages of a call in order, and the participants, of which the client is the first."""
 
     participants: tuple[str, ...]
     messages: tuple[SequenceMessage, ...]
 
 
 def exchange_of(call: TracedCall) -> MessageSequence:
-    """The messages of a call, with the requests whose tokens were rejected."""
+    """Return the messages of a call, including requests whose tokens were rejected."""
     instances = dict.fromkeys([*call.instances, *(rejection.instance for rejection in call.rejections)])
     places = {name: place for place, name in enumerate(instances, start=1)}
     messages: list[SequenceMessage] = []
@@ -65,7 +64,7 @@ def exchange_of(call: TracedCall) -> MessageSequence:
         messages.append(SequenceMessage(MessageKind.REQUEST, CLIENT, place, _request(call, serving, before), step))
         for line in serving.lines:
             if not isinstance(line, BeganLine):
-                messages += _told(line, place, step, live=_is_live(serving))
+                messages += _messages_of(line, place, step, live=_is_live(serving))
             if isinstance(line, AskedLine):
                 step += 1
                 before = line
@@ -106,7 +105,7 @@ def _action(answer: ReadAnswer) -> str:
     return answer.action or "malformed"
 
 
-def _told(
+def _messages_of(
     line: AskedLine | AnsweredLine | EndedLine, place: int, step: int, *, live: bool
 ) -> Iterator[SequenceMessage]:
     if isinstance(line, AskedLine):
@@ -118,7 +117,7 @@ def _told(
         yield SequenceMessage(kind, place, CLIENT, f"asks {_listed(asked)}" if asked else "asks nothing", step)
     elif isinstance(line, AnsweredLine) and not line.keys:
         yield SequenceMessage(
-            MessageKind.NOTE, place, place, f"waits no longer, after {duration_text(line.waited)}", step
+            MessageKind.NOTE, place, place, f"stops waiting, after {duration_text(line.waited)}", step
         )
     elif isinstance(line, AnsweredLine):
         text = f"answers {_listed([_short(key) for key in line.keys])}, after {duration_text(line.waited)}"
@@ -144,23 +143,23 @@ def _rejected(line: RejectedLine, places: dict[str, int], step: int) -> Iterator
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _LISTED
-    return ", ".join(names[:_LISTED]) + (f" and {count_text(more, 'more', 'more')}" if more > 0 else "")
+    more = len(names) - _MAX_LISTED_QUESTIONS
+    return ", ".join(names[:_MAX_LISTED_QUESTIONS]) + (f" and {count_text(more, 'more', 'more')}" if more > 0 else "")
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return text if len(text) <= _MAX_NAME_CHARS else f"{text[: _MAX_NAME_CHARS - 1]}…"
 
 
 # Mermaid.
 
 _ARROWS: Final = {MessageKind.REQUEST: "->>", MessageKind.RESPONSE: "-->>", MessageKind.REJECTION: "--x"}
-_MEANT: Final = re.compile(r"[^A-Za-z0-9 .,_()/:'?+=!*…-]")
-"""Whatever Mermaid, or HTML in what it makes, might take for more than a character."""
+_SPECIAL: Final = re.compile(r"[^A-Za-z0-9 .,_()/:'?+=!*…-]")
+"""Characters with a meaning in Mermaid, or in the HTML that it makes."""
 
 
 def mermaid(call: TracedCall) -> str:
-    """The messages of a call as a Mermaid sequence diagram, without a newline at its end."""
+    """Return the messages of a call as a Mermaid sequence diagram, without a newline at its end."""
     exchange = exchange_of(call)
     lines = ["sequenceDiagram"]
     for place, name in enumerate(exchange.participants):
@@ -176,15 +175,15 @@ def mermaid(call: TracedCall) -> str:
 
 
 def _label(name: str) -> str:
-    # A colon could end a word that tells Mermaid how to break the lines of what follows.
+    # A colon could end a word that Mermaid reads as a directive.
     return _escaped(_short(name)).replace(":", "#58;") or "?"
 
 
 def _escaped(text: str) -> str:
-    return _MEANT.sub(lambda found: _entity(found[0]), text).strip()
+    return _SPECIAL.sub(lambda found: _entity(found[0]), text).strip()
 
 
 def _entity(char: str) -> str:
     code = ord(char)
-    # Mermaid's spelling of a character by its number. Surrogates and controls are characters to nobody.
+    # Mermaid writes a character by its number. Surrogates and control characters become U+FFFD.
     return f"#{code};" if char.isprintable() else "#65533;"

@@ -1,35 +1,35 @@
-"""A call as data, for programs: in a few words for lists, and with everything that is known of it."""
+"""Return a call as data for programs: a summary for lists, and the story with everything recorded."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from roundtrip.machine.journal import OUTCOMES
 from roundtrip.trace.reading.calls import Round, Serving, TracedCall
-from roundtrip.trace.writing.lines import AskedLine, EndedLine, Line, ReadAnswer
+from roundtrip.trace.writing.lines import AskedLine, EndedLine, Line, ReadAnswer, Recorded
 
 __all__ = ["outcomes_of", "story", "summary", "until"]
 
 
 def outcomes_of(call: TracedCall) -> frozenset[str]:
-    """How questions of a call were answered: `accepted`, `declined`, `cancelled`, and `invalid` or `lost`."""
+    """Return the outcomes of a call's questions: `accepted`, `declined`, `cancelled`, `invalid` and `lost`."""
     answers = [answer for round_ in call.rounds for answer in round_.answers]
     return frozenset(outcome_of(answer) for answer in answers)
 
 
 def outcome_of(answer: ReadAnswer) -> str:
-    """What an answer was to its question."""
+    """Return the outcome of one answer."""
     if answer.how != "taken" or answer.action is None:
         return "invalid" if answer.how == "taken" else answer.how
     return OUTCOMES[answer.action]
 
 
 def until(call: TracedCall) -> float | None:
-    """When the answers that a call waits for come too late, in seconds since the epoch."""
+    """Return the deadline for the answers that a call waits for, in seconds since the epoch."""
     return call.rounds[-1].asked.until if call.pending else None
 
 
 def summary(call: TracedCall) -> dict[str, Any]:
-    """A call in a few words."""
+    """Return the members of a call that a list shows."""
     began = call.began
     return {
         "call": call.id,
@@ -57,7 +57,7 @@ def summary(call: TracedCall) -> dict[str, Any]:
 
 
 def story(call: TracedCall) -> dict[str, Any]:
-    """Everything that is known of a call: its rounds, its servings and its rejections, as the lines tell of them."""
+    """Return everything recorded of a call: its rounds, its servings and its rejections."""
     began, ended = call.began, call.ended
     return {
         **summary(call),
@@ -135,5 +135,5 @@ def _ended(line: EndedLine) -> dict[str, Any]:
     }
 
 
-def _plain(kept: Any) -> Any:
-    return kept.model_dump(mode="json") if kept is not None else None
+def _plain(recorded: Recorded | None) -> Any:
+    return recorded.model_dump(mode="json") if recorded is not None else None

@@ -1,4 +1,4 @@
-"""How times, sizes and recorded values are put into words, the same in every view."""
+"""Format times, sizes and recorded values as text, the same in every view."""
 
 import json
 import math
@@ -14,12 +14,11 @@ _MINUTE: Final = 60 * _SECOND
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 
-_LONGEST: Final = 200
-"""Characters of a recorded text that one sentence quotes."""
+_MAX_QUOTED_CHARS: Final = 200
 
 
 def duration_text(ms: float) -> str:
-    """A duration as people say it: `3 ms`, `1.2 s`, `2 min 5 s`, `1 h 2 min`, `3 d 4 h`."""
+    """Return a duration as text: `3 ms`, `1.2 s`, `2 min 5 s`, `1 h 2 min`, `3 d 4 h`."""
     if not math.isfinite(ms) or ms < 0:
         return "?"
     if ms < _SECOND:
@@ -40,14 +39,14 @@ def duration_text(ms: float) -> str:
 
 
 def size_text(size: int) -> str:
-    """A size in bytes: `812 B`, `1.2 KiB`."""
+    """Return a size in bytes as text: `812 B`, `1.2 KiB`."""
     if size < 1024:
         return f"{size} B"
     return f"{size / 1024:.1f} KiB" if size < 1024**2 else f"{size / 1024**2:.1f} MiB"
 
 
 def clock_text(at: float, *, zone: tzinfo | None = None, precise: bool = False) -> str:
-    """A time of day with its date, by default in the local time zone."""
+    """Return a date and time, by default in the local time zone."""
     try:
         when = datetime.fromtimestamp(at, UTC).astimezone(zone)
     except (ValueError, OverflowError, OSError):
@@ -56,25 +55,25 @@ def clock_text(at: float, *, zone: tzinfo | None = None, precise: bool = False) 
 
 
 def count_text(number: int, one: str, many: str | None = None) -> str:
-    """A number of things: `1 leg`, `2 legs`."""
+    """Return a number with its noun: `1 leg`, `2 legs`."""
     return f"{number} {one if number == 1 else many or f'{one}s'}"
 
 
 def quoted(value: Any) -> str:
-    """A recorded name or text in quotes, in which nothing is left that a terminal would act on."""
+    """Return a recorded text in quotes, with everything escaped that a terminal would act on."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    # Not only for terminals: `repr` escapes whatever is not printable.
-    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
+    # `repr` escapes every character that is not printable.
+    return repr(text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}…")
 
 
-def recorded_text(kept: Recorded, *, longest: int | None = None) -> str:
-    """A value that was kept, as JSON and perhaps cut short; else what stands for it."""
-    if isinstance(kept, Digested):
-        return f"({size_text(kept.bytes)}, digest {kept.digest})"
-    text = json.dumps(kept.value, ensure_ascii=False)
+def recorded_text(recorded: Recorded, *, longest: int | None = None) -> str:
+    """Return a revealed value as JSON, cut to `longest` characters, or the size and digest of another."""
+    if isinstance(recorded, Digested):
+        return f"({size_text(recorded.bytes)}, digest {recorded.digest})"
+    text = json.dumps(recorded.value, ensure_ascii=False)
     return text if longest is None or len(text) <= longest else f"{text[:longest]}… ({len(text)} characters)"
 
 
 def times_text(number: int) -> str:
-    """How often: `once`, `twice`, `3 times`."""
+    """Return a count of times: `once`, `twice`, `3 times`."""
     return {1: "once", 2: "twice"}.get(number, f"{number} times")

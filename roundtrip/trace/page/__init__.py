@@ -1,1 +1,1 @@
-"""Calls as HTML pages: what they show is gathered in Python, and put on the page by a script that gets it as data."""
+"""Show calls as HTML pages: Python collects the content, and a script on the page draws it."""

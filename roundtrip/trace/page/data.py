@@ -1,4 +1,4 @@
-"""What the page of a call shows, as data: plain texts, which the page puts nowhere but into text."""
+"""Collect the content of a call's page as data: plain texts, which the page inserts as text only."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from roundtrip.trace.writing.lines import (
 __all__ = ["MARKS", "Data", "data_of", "summary_of"]
 
 Data = dict[str, Any]
-"""Something that JSON can hold."""
+"""Object with a JSON form."""
 
 MARKS: Final[Mapping[Mark, str]] = {
     Mark.ASKED: "●",
@@ -38,7 +38,7 @@ MARKS: Final[Mapping[Mark, str]] = {
     Mark.REUSED: "✓",
     Mark.PENDING: "○",
 }
-"""A symbol for each mark, so that no colour is needed to tell them apart."""
+"""A symbol for each mark, so that colors are not needed to distinguish them."""
 
 _STATES: Final[Mapping[State, str]] = {
     State.COMPLETED: "✓",
@@ -47,14 +47,14 @@ _STATES: Final[Mapping[State, str]] = {
     State.REJECTED: "⊗",
     State.AWAITING_INPUT: "…",
 }
-_NONE: Final = "."
-_LISTED: Final = 12
-"""Names that one line tells; the timeline has them all."""
+_NO_MARK: Final = "."
+_MAX_LISTED_NAMES: Final = 12
+"""Names in one line; the timeline has all of them."""
 
 
 @dataclass(slots=True)
 class _Step:
-    """What happened between two rounds of questions: the requests that led to the second, and it."""
+    """Events between two rounds of questions: the requests that led to the second round, and that round."""
 
     lines: list[tuple[Serving | None, Line]] = field(default_factory=list[tuple[Serving | None, Line]])
     moves: list[tuple[State, Event, State]] = field(default_factory=list[tuple[State, Event, State]])
@@ -68,7 +68,7 @@ class _Step:
 
 
 def data_of(call: TracedCall) -> Data:
-    """All that the page of a call shows."""
+    """Return the content of a call's page."""
     steps = _steps(call)
     exchange = exchange_of(call)
     return {
@@ -87,7 +87,7 @@ def data_of(call: TracedCall) -> Data:
 
 
 def summary_of(call: TracedCall) -> Data:
-    """A call in one line, as a list of calls shows it."""
+    """Return the line of a call in the list of calls."""
     return {
         "call": call.id,
         "tool": call.tool,
@@ -103,7 +103,7 @@ def summary_of(call: TracedCall) -> Data:
 
 
 def _failure(call: TracedCall, steps: Sequence[_Step]) -> Data | None:
-    """Why the call failed, and at which step."""
+    """Return the explanation of a failed call, and its step."""
     ended = call.ended
     if ended is None or (ended.state == "completed" and not ended.is_error):
         return None
@@ -139,16 +139,16 @@ def _facts_of_call(call: TracedCall) -> list[list[str]]:
 
 
 def _share(call: TracedCall) -> float:
-    """Which part of the time was the server's."""
+    """Return the server's share of the time."""
     total = call.server_ms + call.waited_ms
     return round(call.server_ms / total, 4) if total and math.isfinite(total) else 1.0
 
 
 def _rows(call: TracedCall, columns: int) -> list[Data]:
-    """For each question one character per step: the place of its mark in the legend."""
+    """Return one character per step for each question: the index of its mark in the legend."""
     places = {mark: str(place) for place, mark in enumerate(MARKS)}
     return [
-        {"key": key, "marks": "".join(_NONE if mark is None else places[mark] for mark in marks)[:columns]}
+        {"key": key, "marks": "".join(_NO_MARK if mark is None else places[mark] for mark in marks)[:columns]}
         for key, marks in call.marks().items()
     ]
 
@@ -217,7 +217,7 @@ def _step_data(call: TracedCall, step: _Step, before: Round | None, replays: Seq
 
 
 def _name(call: TracedCall, step: _Step, earlier: Collection[int]) -> str:
-    """What a step is called; `earlier` has the numbers of the rounds before."""
+    """Return the name of a step; `earlier` has the numbers of the rounds before."""
     if step.round is None:
         return f"End: {call.state}" if call.ended is not None else f"Now: {call.state}"
     number = step.round.number
@@ -244,9 +244,9 @@ def _facts(step: _Step) -> list[list[str]]:
             facts.append(["Build", f"{build_text(line.previous_build)} before, now {build_text(line.build)}"])
     reused = list(dict.fromkeys(key for line in step.happened for key in line.reused))
     if reused:
-        more = len(reused) - _LISTED
-        told = ", ".join(reused[:_LISTED]) + (f" and {more} more" if more > 0 else "")
-        facts.append(["Reused answers", told])
+        more = len(reused) - _MAX_LISTED_NAMES
+        names = ", ".join(reused[:_MAX_LISTED_NAMES]) + (f" and {more} more" if more > 0 else "")
+        facts.append(["Reused answers", names])
     return facts
 
 
@@ -328,40 +328,40 @@ def _question(call: TracedCall, round_: Round, question: ShownQuestion) -> Data:
 
 
 def _answer(answer: ReadAnswer) -> Data:
-    told = {"taken": "", "invalid": "it did not fit the form", "lost": "it was given to another wording"}
+    remarks = {"taken": "", "invalid": "it did not fit the form", "lost": "it was given to another wording"}
     return {
         "key": answer.key,
         "action": answer.action or "malformed",
-        "remark": told[answer.how],
+        "remark": remarks[answer.how],
         "data": _shown(answer.data),
     }
 
 
 def _unmatched(round_: Round | None) -> list[ReadAnswer]:
-    """Answers that were read in a round that did not put their question."""
+    """Return answers that were read in a round that did not ask their question."""
     if round_ is None:
         return []
     keys = {question.key for question in round_.asked.questions}
     return [answer for answer in round_.answers if answer.key not in keys]
 
 
-def _shown(kept: Recorded | None) -> Data | None:
-    """A value that was kept as a text, and one that was not as what stands for it."""
-    if kept is None:
+def _shown(recorded: Recorded | None) -> Data | None:
+    """Return a revealed value as text, and another by its size and digest."""
+    if recorded is None:
         return None
-    if isinstance(kept, Digested):
-        return {"hidden": f"not recorded: {size_text(kept.bytes)}, digest {kept.digest}"}
-    return {"text": value_text(kept.value, indent=2)}
+    if isinstance(recorded, Digested):
+        return {"hidden": f"not recorded: {size_text(recorded.bytes)}, digest {recorded.digest}"}
+    return {"text": value_text(recorded.value, indent=2)}
 
 
 def _raw(line: Line) -> Data:
-    """A line as it was recorded: as text, because numbers of JSON are not all numbers of scripts."""
+    """Return a line as text, because JavaScript cannot represent every number of JSON."""
     try:
-        told: Data = {"v": line.v, "event": line.event, **line.model_dump(exclude_unset=True)}
+        data: Data = {"v": line.v, "event": line.event, **line.model_dump(exclude_unset=True)}
     except RecursionError:
-        told = {"v": line.v, "event": line.event}
+        data = {"v": line.v, "event": line.event}
     leg = f", leg {line.leg}" if line.leg is not None else ""
     return {
         "title": f"{line.event} on {line.instance}{leg}, {clock_text(line.at, precise=True)}",
-        "text": json_text(told),
+        "text": json_text(data),
     }

@@ -1,4 +1,4 @@
-"""Pages as documents: one file each, whose policy allows its own script and style, and nothing else."""
+"""Build pages as HTML documents: one file each, whose policy allows its own script and style only."""
 
 import base64
 import hashlib
@@ -24,7 +24,7 @@ _CALLS_SCRIPTS: Final = ("dom.js", "calls.js")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page, and the policy that it states itself and that a server may send along."""
+    """HTML page with its content security policy, which the page states and a server may send as a header."""
 
     text: str
     policy: str
@@ -32,7 +32,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What is the same on all pages of a kind."""
+    """Parts that all pages of a kind share."""
 
     template: Template
     style: str
@@ -41,19 +41,19 @@ class _Source:
 
 
 def html(call: TracedCall) -> str:
-    """The page of a call as a file of its own, without a newline at its end."""
+    """Return the page of a call as a single file, without a newline at its end."""
     return call_page(call).text.rstrip("\n")
 
 
 def call_page(call: TracedCall, *, live: Mapping[str, Any] | None = None) -> Page:
-    """The page of a call; `live` says where it finds what is new, and what it knows already."""
+    """Return the page of a call; `live` has the address of its updates, and the version that it shows."""
     return _page(
         "call.html", _CALL_SCRIPTS, f"{call.tool} {call.id}", {**data_of(call), "live": live}, live is not None
     )
 
 
 def calls_page(calls: Sequence[Mapping[str, Any]], *, live: Mapping[str, Any]) -> Page:
-    """The page with the list of calls."""
+    """Return the page with the list of calls."""
     return _page("calls.html", _CALLS_SCRIPTS, "Calls", {"calls": calls, "live": live}, True)
 
 
@@ -83,7 +83,7 @@ def _source(template: str, scripts: tuple[str, ...], is_live: bool) -> _Source:
 
 
 def _policy(style: str, script: str, *, is_live: bool) -> str:
-    """Everything is forbidden but this one script and this one style, and, on a live page, asking its own server."""
+    """Return a policy that allows this script, this style and, on a live page, requests to its own server."""
     allowed = ["default-src 'none'", f"script-src {_hash(script)}", f"style-src {_hash(style)}"]
     if is_live:
         allowed.append("connect-src 'self'")
@@ -98,8 +98,8 @@ _ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
 def json_for_html(data: Mapping[str, Any]) -> str:
-    """JSON that no text in it can end, wherever in a document it stands.
+    """Return JSON that is safe in any place of an HTML document.
 
-    It is ASCII, so that U+2028 and U+2029, which end lines in scripts, are escaped with everything else.
+    It is ASCII, so U+2028 and U+2029, which end lines in scripts, are escaped too.
     """
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)

@@ -10,26 +10,26 @@ __all__ = ["Option", "PageField", "json_text", "page_fields_of", "value_text"]
 
 
 class Option(TypedDict):
-    """One of the choices of a field."""
+    """Choice of a field."""
 
     label: str
     chosen: bool
 
 
 class PageField(TypedDict):
-    """One field of a form."""
+    """Field of a form."""
 
     name: str
     label: str
     about: str
     required: bool
     options: list[Option]
-    """Empty for a field that takes text."""
+    """The choices; empty for a text field."""
     many: bool
-    """Whether several options may be chosen."""
+    """True if several options may be chosen."""
     value: str
     given: bool
-    """Whether the value was answered; else it is what the field was filled in with."""
+    """True if the value is the answer; otherwise it is the default."""
 
 
 def page_fields_of(schema: object, answer: object) -> list[PageField]:

@@ -1,8 +1,8 @@
-"""Calls as pages on this machine, kept up to date while their transcripts are being written.
+"""Serve calls as pages on this machine, and update them while their transcripts are written.
 
-Other users of the machine can reach a port as its owner can, and transcripts are readable by their owner alone, so the
-address holds a secret. The `Host` of a request is checked, as a page elsewhere may point a name of its own to this
-machine (DNS rebinding) and would then be of the same origin.
+Other users of the machine can reach the port, but only the owner may read the transcripts, so the address holds a
+secret. The server checks the `Host` of a request, as another site may point its own name to this machine (DNS
+rebinding), and would then have the same origin.
 """
 
 import hmac
@@ -19,31 +19,30 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from roundtrip.trace.page.data import data_of, summary_of
 from roundtrip.trace.page.document import Page, call_page, calls_page
-from roundtrip.trace.reading.live import LiveCalls
+from roundtrip.trace.reading.following import LiveCalls
 
 __all__ = ["HOST", "TraceServer"]
 
 HOST: Final = "127.0.0.1"
 
-_EVERY_MS: Final = 1000
-"""How often a page asks for what is new."""
+_REFRESH_MS: Final = 1000
+"""A page asks for updates at this interval."""
 _SECRET_BYTES: Final = 16
-_SECONDS: Final = 10.0
-"""How long a request may take to arrive."""
+_REQUEST_TIMEOUT_SECONDS: Final = 10.0
 _HTML: Final = "text/html; charset=utf-8"
 _JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
 class TraceServer(ThreadingHTTPServer):
-    """Serves the list of calls and a page for each, on the loopback interface.
+    """HTTP server of the list of calls and a page for each, on the loopback interface.
 
     Args:
         names: Transcripts, and directories of them.
-        port: 0 for one that is free.
+        port: The port; 0 for a free one.
 
     Raises:
-        NoTranscript: Something that was named does not exist.
+        NoTranscript: A named file does not exist.
         OSError: The port is taken, or not allowed.
     """
 
@@ -59,33 +58,33 @@ class TraceServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The address of the list of calls."""
+        """Return the address of the list of calls."""
         return f"http://{HOST}:{self.server_port}/{self.secret}/"
 
     def is_host(self, name: str) -> bool:
-        """Whether a request is for this server, by its `Host`."""
+        """Return True if a `Host` header names this server."""
         return name.lower() in (f"{HOST}:{self.server_port}", f"localhost:{self.server_port}")
 
     def server_close(self) -> None:
-        """Let go of the port, and of the files."""
+        """Close the port and the files."""
         super().server_close()
         self.calls.close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that went away."""
+        """Ignore clients that disconnected."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
-    # What there is to see. Requests come in threads of their own, one at a time in here.
+    # Content. Each request has a thread; the lock admits one at a time.
 
     def list_page(self) -> Page:
-        """The list of calls."""
+        """Return the page with the list of calls."""
         with self._lock:
             self.calls.refresh()
             return calls_page(**self._list())
 
     def list_data(self, seen: str) -> Mapping[str, Any] | None:
-        """What the list shows; None if that is what was seen."""
+        """Return the data of the list; None if the page has it already."""
         with self._lock:
             self.calls.refresh()
             return None if seen == str(self.calls.version) else self._list()
@@ -95,14 +94,14 @@ class TraceServer(ThreadingHTTPServer):
         return {"calls": calls, "live": _live("calls.json", self.calls.version)}
 
     def call_page(self, id: str) -> Page | None:
-        """The page of a call; None if there is none."""
+        """Return the page of a call; None if there is no such call."""
         with self._lock:
             self.calls.refresh()
             found = self.calls.find(id)
             return None if found is None else call_page(found[0], live=_live(_address(id), found[1]))
 
     def call_data(self, id: str, seen: str) -> tuple[bool, Mapping[str, Any] | None]:
-        """Whether there is such a call, and what its page shows unless that is what was seen."""
+        """Return True if the call exists, and the data of its page; None instead if the page has it already."""
         with self._lock:
             self.calls.refresh()
             found = self.calls.find(id)
@@ -115,7 +114,7 @@ class TraceServer(ThreadingHTTPServer):
 
 
 def _live(url: str, version: int) -> dict[str, Any]:
-    return {"url": url, "version": version, "every": _EVERY_MS}
+    return {"url": url, "version": version, "every": _REFRESH_MS}
 
 
 def _address(id: str) -> str:
@@ -123,10 +122,10 @@ def _address(id: str) -> str:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one GET."""
+    """Handler of GET requests."""
 
     server: TraceServer  # pyright: ignore[reportIncompatibleVariableOverride]
-    timeout = _SECONDS
+    timeout = _REQUEST_TIMEOUT_SECONDS
     server_version = "roundtrip"
     sys_version = ""
 
@@ -196,12 +195,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer what is no GET, or no HTTP, without saying anything back."""
+        """Answer an invalid request without repeating any of it."""
         del message, explain
         if code == HTTPStatus.NOT_IMPLEMENTED:
             self._send(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is allowed\n", Allow="GET")
         else:
-            self._send(code, "this is no request for this server\n")
+            self._send(code, "this request is not valid here\n")
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are not logged."""
+        """Log nothing, as addresses hold the secret."""

@@ -1,4 +1,4 @@
-"""Transcripts as they grow: files that rotate, and files that appear later."""
+"""Follow transcripts as they grow: the lines as they are appended, and the calls that they add up to."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -6,42 +6,43 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from roundtrip.trace.reading.transcripts import TRANSCRIPTS, Reading, parse_line, rotated_out_of
+from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.transcripts import TRANSCRIPTS, Reading, files_of, parse_line, rotated_out_of
 from roundtrip.trace.writing.lines import Line
 
-__all__ = ["Follower"]
+__all__ = ["Follower", "LiveCalls"]
 
-_CHUNK: Final = 1024 * 1024
-_LINGER: Final = 100
-"""Polls for which a file that was rotated is still read: whoever has it open may yet write a line to it."""
+_CHUNK_BYTES: Final = 1024 * 1024
+_LINGER_POLLS: Final = 100
+"""A rotated file is still read for this many polls, as a process that has it open may write another line."""
 
 _Identity = tuple[int, int]
 
 
 @dataclass(slots=True)
 class _Opened:
-    """One file that is read as it grows."""
+    """Open file that is read as it grows."""
 
     identity: _Identity
     file: BinaryIO
     partial: bytes = b""
-    """The beginning of a line that is not whole yet."""
+    """The beginning of an incomplete line."""
     lingers: int | None = None
-    """For how many polls more; None while it has its name."""
+    """The polls that remain; None while the file has its name."""
 
 
 @dataclass(slots=True)
 class _Followed:
-    """One name, the file that has it, and those that had it before."""
+    """Name of a transcript, the file that has it, and the files that had it before."""
 
     path: Path
     opened: list[_Opened] = field(default_factory=list[_Opened])
 
 
 class Follower:
-    """Gives the lines that are appended to some transcripts, in directories also to those that are yet to come.
+    """Reader of lines as they are appended to transcripts, including files that appear in directories later.
 
-    A name need not exist yet. What could not be read is counted in `reading`.
+    A name need not exist yet. `reading` counts the lines that could not be read.
     """
 
     def __init__(self, names: Sequence[str | Path]) -> None:
@@ -51,11 +52,11 @@ class Follower:
 
     @property
     def open_files(self) -> int:
-        """How many files it has open."""
+        """Return the number of open files."""
         return sum(len(followed.opened) for followed in self._followed.values())
 
     def poll(self) -> Iterator[Line]:
-        """The lines that are new since the last time; the first time, all that there are."""
+        """Yield the lines since the last poll; at first, all lines."""
         for name in self._names:
             for path in sorted(name.glob(TRANSCRIPTS)) if name.is_dir() else [name]:
                 if path not in self._followed:
@@ -64,7 +65,7 @@ class Follower:
             yield from self._poll_one(followed)
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for followed in self._followed.values():
             for opened in followed.opened:
                 opened.file.close()
@@ -81,7 +82,7 @@ class Follower:
                     followed.opened.remove(opened)
 
     def _open_new(self, followed: _Followed) -> None:
-        """Open the file that has the name, and those that had it since the last time, in their order."""
+        """Open the file that has the name, and the files that had it since the last poll, in order."""
         current = _identity_of(followed.path)
         last = followed.opened[-1] if followed.opened else None
         if current is None or (last is not None and last.identity == current):
@@ -96,7 +97,7 @@ class Follower:
         try:
             file = path.open("rb")
         except OSError:
-            # It was rotated this very moment, and will be found under its new name.
+            # It was rotated just now; the next poll finds it under its new name.
             return
         status = os.fstat(file.fileno())
         identity = (status.st_dev, status.st_ino)
@@ -104,20 +105,20 @@ class Follower:
             file.close()
             return
         for earlier in followed.opened:
-            earlier.lingers = _LINGER if earlier.lingers is None else earlier.lingers
+            earlier.lingers = _LINGER_POLLS if earlier.lingers is None else earlier.lingers
         followed.opened.append(_Opened(identity, file))
 
     def _read(self, opened: _Opened) -> Iterator[Line]:
         if os.fstat(opened.file.fileno()).st_size < opened.file.tell():
-            # Somebody emptied it.
+            # The file was truncated.
             opened.file.seek(0)
             opened.partial = b""
-        while chunk := opened.file.read(_CHUNK):
+        while chunk := opened.file.read(_CHUNK_BYTES):
             *whole, opened.partial = (opened.partial + chunk).split(b"\n")
             for text in whole:
                 line = parse_line(text.decode("utf-8", "replace"), self.reading)
                 if line is not None:
-                    # They are handed on, not kept.
+                    # Lines are yielded, not collected.
                     self.reading.lines.clear()
                     yield line
 
@@ -128,3 +129,60 @@ def _identity_of(path: Path) -> _Identity | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+@dataclass(slots=True)
+class _Growing:
+    """Lines of one call, joined on demand."""
+
+    lines: list[Line] = field(default_factory=list[Line])
+    joined: TracedCall | None = None
+
+
+class LiveCalls:
+    """Calls of some transcripts, and directories of them, as far as they are written.
+
+    Args:
+        names: Files, which must exist, and directories, which may be empty.
+
+    Raises:
+        NoTranscript: One of the files does not exist.
+    """
+
+    def __init__(self, names: Sequence[str | Path]) -> None:
+        for name in names:
+            if not Path(name).is_dir():
+                files_of([name])
+        self._follower = Follower(names)
+        self._calls: dict[str, _Growing] = {}
+        self.version = 0
+        """Number that grows with every line."""
+
+    def refresh(self) -> None:
+        """Read the lines since the last refresh."""
+        for line in self._follower.poll():
+            if line.call is not None:
+                growing = self._calls.setdefault(line.call, _Growing())
+                growing.lines.append(line)
+                growing.joined = None
+                self.version += 1
+
+    def close(self) -> None:
+        """Close all files."""
+        self._follower.close()
+
+    def find(self, id: str) -> tuple[TracedCall, int] | None:
+        """Return a call by its id, with a number that grows with every line of it."""
+        growing = self._calls.get(id)
+        return None if growing is None else (_joined(id, growing), len(growing.lines))
+
+    def newest_first(self) -> list[TracedCall]:
+        """Return all calls, the newest first."""
+        calls = [_joined(id, growing) for id, growing in self._calls.items()]
+        return sorted(calls, key=lambda call: call.started_at, reverse=True)
+
+
+def _joined(id: str, growing: _Growing) -> TracedCall:
+    if growing.joined is None:
+        growing.joined = join(growing.lines).calls[id]
+    return growing.joined

@@ -1,7 +1,7 @@
-"""One recorded call as an OTLP document (`resourceSpans`, in OTLP's JSON encoding): a span per serving.
+"""Write a recorded call as an OTLP document (`resourceSpans` in OTLP's JSON encoding), with a span for each serving.
 
-Its identifiers are made of the call's, so that the same transcript always gives the same document. Values (arguments,
-answers, results, texts) are never in it, not even those that the transcript was told to reveal.
+Identifiers derive from the call's id, so the same transcript always gives the same document. It never has values
+(arguments, answers, results, texts), not even those that the transcript reveals.
 """
 
 import hashlib
@@ -22,22 +22,22 @@ _SERVER: Final = 2
 """SPAN_KIND_SERVER. Enums are numbers in OTLP's JSON."""
 _INTERNAL: Final = 1
 _ERROR: Final = 2
-_LARGEST: Final = 2**63 - 1
-_LATEST: Final = 9e9
-"""Seconds of the epoch, of which the nanoseconds still fit."""
+_MAX_INT: Final = 2**63 - 1
+_MAX_SECONDS: Final = 9e9
+"""Times since the epoch up to this have nanoseconds that fit into 64 bits."""
 
 Attribute = str | int | float | bool | Sequence[str] | None
 
 
 def otlp(call: TracedCall) -> str:
-    """The document of one call as text, in which nothing is left that a terminal would act on."""
+    """Return the document of a call as text that is safe on a terminal."""
     return json.dumps(otlp_document(call), indent=2).replace("\x7f", "\\u007f")
 
 
 def otlp_document(call: TracedCall) -> dict[str, Any]:
-    """The document of one call, to be written as JSON and posted to a collector's `/v1/traces`.
+    """Return the document of a call, for a collector's `/v1/traces`.
 
-    Each instance is a resource. A leg's span has a link to that of the leg before, and a token that was rejected is a
+    Each instance is a resource. The span of a leg has a link to the span of the leg before, and a rejected token has a
     span of its own.
     """
     spans: dict[str, list[dict[str, Any]]] = {}
@@ -70,7 +70,7 @@ def _leg_span(call: TracedCall, serving: Serving) -> dict[str, Any]:
         names.TOOL: call.tool,
     }
     if began is not None:
-        attributes |= _told_at_first(began)
+        attributes |= _beginning(began)
     asked = serving.lines[-1]
     if isinstance(asked, AskedLine):
         attributes[names.PENDING] = [question.key for question in asked.questions]
@@ -91,7 +91,7 @@ def _leg_span(call: TracedCall, serving: Serving) -> dict[str, Any]:
     }
 
 
-def _told_at_first(began: BeganLine) -> dict[str, Attribute]:
+def _beginning(began: BeganLine) -> dict[str, Attribute]:
     return {
         names.ERA: began.era,
         names.METHOD: began.method,
@@ -131,7 +131,7 @@ def _rejected_span(call: TracedCall, rejection: RejectedLine, place: int) -> dic
 
 
 def _before(call: TracedCall, leg: int, at: float) -> Serving | None:
-    """The serving that handed out the token of a leg: the last one of the leg before, as far as time tells."""
+    """Return the serving that issued the token of a leg: by time, the last serving of the leg before."""
     earlier = [serving for serving in call.servings if serving.leg < leg]
     if not earlier:
         return None
@@ -153,14 +153,14 @@ def _links(call: TracedCall, before: Serving | None) -> list[dict[str, Any]]:
 
 
 def _arrival(call: TracedCall, serving: Serving) -> list[dict[str, Any]]:
-    """That a leg began with the answers to an earlier one's questions."""
+    """Return the event of a leg that began with the answers to an earlier leg's questions."""
     out = [round_ for round_ in call.rounds if round_.answered_at == serving.started_at]
     waited = out[-1].waited_ms if out and out[-1].serving is not serving else None
     return [_event(names.ANSWERED, serving.started_at, {names.WAITED: waited / 1000})] if waited is not None else []
 
 
 def _events(serving: Serving, line: HappenedLine) -> list[dict[str, Any]]:
-    """The moves that a line tells of, then what the line itself is about."""
+    """Return the events of a line: its transitions, then its questions or answers."""
     start = serving.started_at
     events = [
         _event(names.MOVED, start + ms / 1000, {names.EVENT: event.value, names.STATE: state.value})
@@ -195,7 +195,7 @@ def _time(serving: Serving, line: HappenedLine) -> float:
 
 
 def _state(serving: Serving) -> State | None:
-    """Where the serving left its call; None where the transcript does not tell."""
+    """Return the state in which the serving left its call; None if the transcript does not have it."""
     last = serving.lines[-1]
     if isinstance(last, EndedLine):
         return State(last.state)
@@ -204,7 +204,7 @@ def _state(serving: Serving) -> State | None:
 
 
 def _error_of(ended: EndedLine | None) -> str | None:
-    """What an errored span names as its error. That the user refuses is none."""
+    """Return the `error.type` of a span; a decline of the user is not an error."""
     if ended is None or ended.state == State.DECLINED.value:
         return None
     if ended.state == State.COMPLETED.value:
@@ -221,16 +221,16 @@ def _span_id(call: TracedCall, serving: Serving) -> str:
 
 
 def _digest(size: int, *parts: str) -> str:
-    """An identifier in hex, made of some texts. The lengths keep apart what is only split differently."""
-    told = "".join(f"{len(part)}:{part}" for part in ("roundtrip/otlp/1", *parts))
-    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).digest()[:size].hex()
+    """Return an identifier in hex of some texts; their lengths make every split distinct."""
+    text = "".join(f"{len(part)}:{part}" for part in ("roundtrip/otlp/1", *parts))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:size].hex()
 
 
 def _nanoseconds(at: float) -> str:
-    """A time as OTLP's JSON has it: 64 bits, as text. A float of today has microseconds."""
+    """Return a time as OTLP's JSON has it: nanoseconds as text. A float of this century has microseconds only."""
     if at <= 0:
         return "0"
-    return str(round(at * 1_000_000) * 1000 if at < _LATEST else _LARGEST)
+    return str(round(at * 1_000_000) * 1000 if at < _MAX_SECONDS else _MAX_INT)
 
 
 def _attributes(values: Mapping[str, Attribute]) -> list[dict[str, Any]]:
@@ -243,12 +243,12 @@ def _value(value: str | float | Sequence[str]) -> dict[str, Any]:
     if isinstance(value, bool):
         return {"boolValue": value}
     if isinstance(value, int):
-        return {"intValue": str(max(-_LARGEST, min(value, _LARGEST)))}
+        return {"intValue": str(max(-_MAX_INT, min(value, _MAX_INT)))}
     if isinstance(value, float):
         return {"doubleValue": value}
     return {"arrayValue": {"values": [{"stringValue": _clean(text)} for text in value]}}
 
 
 def _clean(text: str) -> str:
-    """A text that UTF-8 can carry: halves of characters, which a transcript may hold, are replaced."""
+    """Return a text without lone surrogates, which a transcript may have and UTF-8 cannot encode."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,7 +1,7 @@
-"""What one token says, to whoever has its keys and to whoever has not.
+"""Read one token, with or without its keys.
 
-Nothing here acts on a token: the open part is read within the limits that servers keep to, whoever wrote it, and
-whether a key verified it is said beside it.
+Reading has no effects. The open part is parsed within the limits of servers, whether or not a key verifies it; the
+view says which keys did.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _KINDS: Final = {"s": "signed", "e": "encrypted"}
 
 
 class SignatureCheck(StrEnum):
-    """What is known of a token's signature."""
+    """Result of the check of a token's signature."""
 
     UNCHECKED = "not checked"
     VALID = "valid"
@@ -30,7 +30,7 @@ class SignatureCheck(StrEnum):
 
 
 class Sealed(StrEnum):
-    """What is known of a token's sealed part."""
+    """State of a token's sealed part."""
 
     NONE = "nothing is sealed"
     CLOSED = "sealed"
@@ -40,10 +40,10 @@ class Sealed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TokenView:
-    """One token, as far as it can be read.
+    """Content of a token, as far as it can be read.
 
-    `key` is the place of the key that signed, from 1 for the newest. `reason` says why a server with these keys would
-    refuse the token by itself; times, caller and request are not looked at.
+    `key` is the index of the key that signed, from 1 for the newest. `reason` is the reason why a server with these
+    keys would reject the token on its own, regardless of times, caller and request.
     """
 
     kind: str
@@ -59,7 +59,7 @@ class TokenView:
 
 
 def foreign_kind(token: str) -> str | None:
-    """What a text is, if it is known to be something other than one of roundtrip's tokens."""
+    """Return a description of a known text that is not a roundtrip token, such as a ticket."""
     if token.startswith("v1."):
         return "a token of the SDK's own codec (a server with request_state_security=)"
     if token.startswith("rt1."):
@@ -71,8 +71,8 @@ def view_token(token: str, keys: Sequence[bytes] = ()) -> TokenView:
     """Read a token, with keys if there are any, newest first.
 
     Raises:
-        TokenRejected: It cannot be one of roundtrip's tokens, or no server would look at one like it.
-        ValueError: The keys are none.
+        TokenRejected: The text is not a roundtrip token, or no server would parse it.
+        ValueError: The keys are invalid.
     """
     spelt = read_unverified(token)
     payload, signature, reason, key = spelt.payload, SignatureCheck.UNCHECKED, None, None
@@ -111,7 +111,7 @@ def view_token(token: str, keys: Sequence[bytes] = ()) -> TokenView:
 
 
 def token_data(view: TokenView) -> dict[str, Any]:
-    """The view in values that have a JSON form."""
+    """Return a view as JSON values."""
     return {
         "kind": view.kind,
         "bytes": view.size,
@@ -141,7 +141,7 @@ def _none(size: int) -> bytes:
 
 
 def _journal(packed: bytes, ring: KeyRing | None) -> tuple[Journal | None, Sealed, RejectionReason | None]:
-    """The journal of a payload, with what is sealed in it if a key opens that."""
+    """Return the journal of a payload, with its sealed part if a key opens it."""
     try:
         journal, sealed = unpack_open(packed)
     except TokenRejected as error:
@@ -194,7 +194,7 @@ def _journal_data(journal: Journal) -> dict[str, Any]:
 
 
 def _pins(pinned: Entry | Asked) -> dict[str, str]:
-    """The keyed part, and the byte each that tells whether the message or the schema has changed."""
+    """Return the keyed part, and the bytes that show changes of the message and of the schema."""
     marks = len(pinned.pin) - MARKS_BYTES
     return {
         "pin": pinned.pin[:marks].hex(),

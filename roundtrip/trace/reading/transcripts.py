@@ -1,4 +1,4 @@
-"""Reading transcripts from files: whole lines of this format, and how many others there were."""
+"""Read transcripts from files: complete lines of this format, and the number of others."""
 
 import gc
 import json
@@ -26,19 +26,18 @@ __all__ = [
 
 _ROTATED: Final = re.compile(r"\.(\d+)$")
 TRANSCRIPTS: Final = "*.jsonl"
-"""The transcripts in a directory."""
+"""Pattern of the transcripts in a directory."""
 
-_MAX_LINE: Final = 64 * 1024 * 1024
-"""More characters in one line are no line of ours."""
+_MAX_LINE_CHARS: Final = 64 * 1024 * 1024
 
 
 class NoTranscript(Exception):
-    """There is nothing to read where a transcript was named; the message says what would help."""
+    """A named transcript does not exist or cannot be read; the message has the cure."""
 
 
 @dataclass(slots=True)
 class Reading:
-    """The lines of some files, in their order, and the number of those that could not be read."""
+    """Lines of some files in order, and the number of lines that could not be read."""
 
     lines: list[Line] = field(default_factory=list[Line])
     unreadable: int = 0
@@ -52,9 +51,9 @@ class Reading:
 
 
 def files_of(names: Sequence[str | Path]) -> list[Path]:
-    """The files that some names stand for, each with those that were rotated out of it, oldest first.
+    """Return the files of some names, each after the files that were rotated out of it, oldest first.
 
-    A directory stands for the transcripts in it (`*.jsonl`).
+    The name of a directory means the transcripts in it (`*.jsonl`).
 
     Raises:
         NoTranscript: One of them does not exist, or is a directory without transcripts.
@@ -76,7 +75,7 @@ def files_of(names: Sequence[str | Path]) -> list[Path]:
 
 
 def rotated_out_of(path: Path) -> list[Path]:
-    """The files that had a transcript's name before, the oldest first."""
+    """Return the files that had a transcript's name before, the oldest first."""
     rotated: list[tuple[int, Path]] = []
     for other in path.parent.glob(f"{_escaped(path.name)}.*"):
         number = _ROTATED.search(other.name)
@@ -90,7 +89,7 @@ def _escaped(name: str) -> str:
 
 
 def read_files(files: Iterable[Path]) -> Reading:
-    """The lines of some files.
+    """Read the lines of some files.
 
     Raises:
         NoTranscript: One of them cannot be read.
@@ -109,7 +108,7 @@ def read_files(files: Iterable[Path]) -> Reading:
 
 @contextmanager
 def without_collection() -> Generator[None]:
-    """Lines are many objects and no cycles; looking for cycles among them takes as long as reading them."""
+    """Disable garbage collection: lines are many objects without cycles, and a search takes as long as reading."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -120,12 +119,12 @@ def without_collection() -> Generator[None]:
 
 
 def _lines(opened: Any) -> Iterator[str]:
-    while text := cast("str", opened.readline(_MAX_LINE)):
+    while text := cast("str", opened.readline(_MAX_LINE_CHARS)):
         yield text
 
 
 def parse_line(text: str, into: Reading) -> Line | None:
-    """Take one line in, if it can be read; a line that is blank counts as nothing at all."""
+    """Parse one line and add it to `into`, which counts a line that cannot be read; blank lines are ignored."""
     if not text.strip():
         return None
     try:
@@ -140,7 +139,7 @@ def parse_line(text: str, into: Reading) -> Line | None:
 
 
 def _read_slowly(text: str, into: Reading) -> Line | None:
-    """A line that pydantic's parser refuses, as it does the lone surrogates that clients may send."""
+    """Parse a line that pydantic's parser rejects, for example one with lone surrogates, which clients may send."""
     try:
         data: object = json.loads(text)
     except (ValueError, RecursionError):

@@ -48,7 +48,7 @@ STORIES: Final = {
         "exactly_once",
         [(0, {"guests": GUESTS}), (0, {"guests": GUESTS})],
         State.COMPLETED,
-        "the ledger gave it the result that it keeps, and its body did not run again",
+        "the ledger returned the recorded result, and its body did not run again",
         1,
         untold="other answers",
     ),
@@ -97,7 +97,7 @@ STORIES: Final = {
         "resolver",
         [(0, {"guests": GUESTS}), (1, {"room": ROOM}), (1, {"room": ROOM})],
         State.COMPLETED,
-        "whatever a body does has to bear being done twice",
+        "everything a body does must be safe to do twice",
         2,
         untold="other answers",
     ),
@@ -136,7 +136,7 @@ def test_trace_reports_the_end_of_the_call(tmp_path: Path, name: str) -> None:
     (told,) = [explanation.text for explanation in explain(call) if explanation.subject is ExplainedSubject.REPLAY]
     assert story.told in told
     assert not story.untold or story.untold not in told
-    assert ("done twice" in told) is (story.bodies > 1)
+    assert ("safe to do twice" in told) is (story.bodies > 1)
 
 
 @pytest.mark.parametrize("name", STORIES)

@@ -107,15 +107,15 @@ async def test_missing(shop: Shop) -> None:
     server = shop.asking()
     await play([server, server], {"other": YES})
     text = shop.explained(Reason.MISSING)
-    assert "Question 'confirm' was put again in round 2" in text
-    assert "without an answer to it, but with 1 answer to what was not asked" in text
-    assert "a client has to answer every question" in text
+    assert "Question 'confirm' was asked again in round 2" in text
+    assert "without an answer to it, but with 1 answer to questions that were not asked" in text
+    assert "a client must answer every question" in text
 
 
 async def test_invalid(shop: Shop, era: Era) -> None:
     await User(shop.asking(), {"confirm": [{"ok": "perhaps"}, YES]}, era=era).call("order", ARGUMENTS)
     text = shop.explained(Reason.INVALID)
-    assert "Question 'confirm' was put again in round 2, because the answer did not fit its form (" in text
+    assert "Question 'confirm' was asked again in round 2, because the answer did not fit its form (" in text
     assert "attempt 2" in text
     assert "descriptions of the fields" in text
 
@@ -125,7 +125,7 @@ async def test_reworded(shop: Shop) -> None:
     text = shop.explained(Reason.REWORDED)
     assert "Question 'confirm'" in text
     assert "its message changed from 'Sure?' to 'Really?' between build 1 and build 2" in text
-    assert "keep a message as it is" in text
+    assert "keep a message while" in text
 
 
 async def test_schema_changed(shop: Shop) -> None:
@@ -146,7 +146,7 @@ async def test_renamed(shop: Shop) -> None:
     await play([shop.asking(), shop.with_tool(order, "2")], {"confirm": YES})
     text = shop.explained(Reason.RENAMED)
     assert "Question 'approve'" in text
-    assert "known as 'confirm', a name that nothing asks by any more" in text
+    assert "known as 'confirm', a name that nothing asks for any more" in text
     assert "Resolve(fn, was=('confirm',))" in text
 
 
@@ -196,7 +196,7 @@ async def test_unfinished(shop: Shop) -> None:
     await play([server, server], {"pay": ElicitResult(action="accept")})
     text = shop.explained(Reason.UNFINISHED)
     assert "Question 'pay'" in text
-    assert "agreed to go to the page, and is not done there yet" in text
+    assert "agreed to go to the page, and has not finished there" in text
     assert "done=" in text
 
 
@@ -211,7 +211,7 @@ async def test_revised(shop: Shop, era: Era) -> None:
     answers: Answers = {"city": {"city": "Rome"}, "sure": [YES, YES], "review": changed}
     await User(shop.with_tool(order), answers, era=era).call("order", ARGUMENTS)
     told = shop.explained(Reason.REVISED)
-    assert "Question 'sure' was put again in round 4, because the user changed " in told
+    assert "Question 'sure' was asked again in round 4, because the user changed " in told
     assert "on which it may depend" in told
 
 
@@ -234,7 +234,7 @@ async def test_minted_in_the_future(shop: Shop, clock: Clock) -> None:
     clock.advance(-180)
     with pytest.raises(MCPError):
         await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
-    assert "set the clocks of the instances" in shop.explained(RejectionReason.FUTURE)
+    assert "synchronize the clocks of the instances" in shop.explained(RejectionReason.FUTURE)
 
 
 REFUSED: dict[RejectionReason, tuple[Callable[[Shop], Server[Any]], Callable[[str], str], str]] = {
@@ -318,7 +318,7 @@ async def test_another_service_and_another_person(shop: Shop) -> None:
     person = "bob"
     with pytest.raises(MCPError):
         await hopper.leg("order", ARGUMENTS, answers={"confirm": YES}, state=hopper.token)
-    assert "belongs to a call of somebody else" in shop.explained(RejectionReason.OTHER_PRINCIPAL)
+    assert "belongs to a call of another caller" in shop.explained(RejectionReason.OTHER_PRINCIPAL)
 
 
 async def test_another_version_of_the_tool(shop: Shop) -> None:

@@ -83,7 +83,7 @@ def no_card() -> str:
         ("dawdle", {"row": 3}, "in its body", "(ToolTimedOut: 'timed out after 0.05s')"),
         ("charge", {"row": 3}, "in its step 'charge'", "PermissionError: 'no card' was raised"),
         ("book", DECLINE, "", "the user declined or cancelled what it could not do without"),
-        ("book", [{"row": 0}] * 3, "", "answered invalidly as often as it may be"),
+        ("book", [{"row": 0}] * 3, "", "answered invalidly as often as allowed"),
     ],
 )
 async def test_failed_call_says_where_and_why(tmp_path: Path, tool: str, answer: Any, place: str, cause: str) -> None:

@@ -160,7 +160,7 @@ async def test_abandoned_question_is_not_reported_as_answered(
     assert "the body stopped waiting for the answer after" in shown
     assert "answered after" not in shown
     assert main(["trace", "export", found.id, "--mermaid", str(path)]) == 0
-    assert "waits no longer" in capsys.readouterr().out
+    assert "stops waiting" in capsys.readouterr().out
 
 
 async def test_unrevealed_value_is_shown_and_compared_by_digest(

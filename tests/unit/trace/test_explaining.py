@@ -47,7 +47,7 @@ def test_every_rejection_reason_has_a_cause_and_cure() -> None:
 @pytest.mark.parametrize("reason", [reason for reason in Reason if reason is not Reason.NEW])
 def test_asking_reason_names_the_question_and_the_cure(reason: Reason) -> None:
     text = told(again(reason, build="2"))
-    assert text.startswith("Question 'format' was put again in round 2, because ")
+    assert text.startswith("Question 'format' was asked again in round 2, because ")
     assert text.endswith(f"; {QUESTIONS[reason].cure}.")
     assert not re.search(r"\. [A-Z]", text)
 
@@ -63,7 +63,7 @@ def test_rejection_sentence_names_the_instance_and_the_cure(reason: RejectionRea
 def test_a_new_question_is_plain() -> None:
     (explanation,) = explain(call_of(began(), asked()))
     assert explanation.is_plain
-    assert explanation.text == "Question 'format' was put in round 1, as the call had not put it before."
+    assert explanation.text == "Question 'format' was asked in round 1, as the call had not asked it before."
 
 
 @pytest.mark.parametrize("reason", [Reason.REWORDED, Reason.SCHEMA_CHANGED])
@@ -74,17 +74,17 @@ def test_inconsistent_wording_of_one_build_is_not_blamed_on_deploying(reason: Re
 @pytest.mark.parametrize("reason", [Reason.OTHER_BUILD, Reason.REVISED])
 def test_first_question_is_not_called_a_repetition(reason: Reason) -> None:
     lines = again(reason, before={"key": "size"}, build="2")
-    assert told(lines).startswith("Question 'format' was put in round 2, because ")
+    assert told(lines).startswith("Question 'format' was asked in round 2, because ")
 
 
 def test_forgotten_earlier_question_is_explained() -> None:
     text = told(again(Reason.NEW))
-    assert "was put again in round 2, because it was put in round 1, and the call went on without an answer" in text
+    assert "was asked again in round 2, because it was asked in round 1, and the call went on without an answer" in text
 
 
 def test_body_is_advised_to_name_its_former_key() -> None:
     text = told(again(Reason.RENAMED, before={"key": "size"}, build="2", former="size", by="body"))
-    assert "known as 'size', a name by which the body has not asked until then" in text
+    assert "known as 'size', a name that the body has not asked for until then" in text
     assert "ctx.ask('format', ..., was=('size',)), unless the body still asks by that name" in text
     unnamed = told(again(Reason.RENAMED, before={"key": "size"}, key="unnamed-x-1", former="size", by="body"))
     assert unnamed.endswith("as in key='size'.")
@@ -127,7 +127,7 @@ def test_a_changed_form_names_the_fields() -> None:
         changed=("message", "schema"),
     )
     assert (
-        "its form changed ('added' is new, 'gone' is gone, 'size' is another), and its message from 'Which?' to 'What?'"
+        "its form changed ('added' is new, 'gone' is gone, 'size' changed), and its message from 'Which?' to 'What?'"
         in told(lines)
     )
 
@@ -157,7 +157,7 @@ def test_invalid_answer_shows_the_complaint_and_attempt() -> None:
 
 
 def test_missing_answer_reports_the_received_value() -> None:
-    assert "but with 2 answers to what was not asked" in told(again(Reason.MISSING, ignored=2))
+    assert "but with 2 answers to questions that were not asked" in told(again(Reason.MISSING, ignored=2))
 
 
 def test_another_build_names_both() -> None:
@@ -194,16 +194,16 @@ def test_replayed_leg_asks_no_new_questions() -> None:
     lines = [began(), asked(), began(2.5, instance="b"), asked(3.5, instance="b")]
     replay = next(found for found in explain(call_of(*lines)) if found.subject is ExplainedSubject.REPLAY)
     assert replay.text.startswith(
-        "Leg 1 was served again, by 'b', because its request came again 2.5 s after 'a' had got it;"
+        "Leg 1 was served again, by 'b', because its request came again 2.5 s after 'a' received it;"
     )
 
 
 def test_replay_reports_a_silent_first_instance_or_other_answers() -> None:
     first = [began(), asked(), began(10, leg=2, round=1)]
     second = [began(20, leg=2, round=1, instance="b"), ended(21, leg=2, instance="b", answers=[answer(data=1)])]
-    assert "had got it and not answered, perhaps as that one crashed" in told([*first, *second])
+    assert "received it and did not answer, perhaps because that instance crashed" in told([*first, *second])
     over = ended(11, leg=2, answers=[answer(data=2)])
-    assert "had got it, and with other answers;" in told([*first, over, *second])
+    assert "received it, and with other answers;" in told([*first, over, *second])
 
 
 def test_hostile_names_are_quoted_printably_and_short() -> None:

@@ -53,7 +53,7 @@ def test_every_leg_ending_error_has_a_cause_and_cure() -> None:
 def test_failure_names_leg_round_place_exception_and_cure() -> None:
     assert told(*failed(text="no seat left")) == (
         "Leg 2 on 'a' failed after round 1, in its body, because ValueError: 'no seat left' was raised; its traceback "
-        "is in the log of instance 'a' at that time; raise ToolError for what a caller should be told."
+        "is in the log of instance 'a' at that time; raise ToolError for errors that callers should see."
     )
 
 

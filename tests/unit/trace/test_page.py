@@ -133,7 +133,7 @@ def test_question_shows_its_reason_and_its_answer() -> None:
     answer = {"key": "a", "action": "accept", "how": "taken", "data": {"value": {"size": "M"}}}
     shown = step(tale.began(2).ended(answers=[answer]), 0)["questions"][0]
     assert shown["message"] == {"text": "Which size?"}
-    assert shown["why"].startswith("Question 'a' was put in round 1")
+    assert shown["why"].startswith("Question 'a' was asked in round 1")
     assert shown["answer"]["action"] == "accept"
     assert [(option["label"], option["chosen"]) for option in shown["fields"][0]["options"]] == [
         ("S", False),

@@ -96,7 +96,7 @@ def test_only_get_is_allowed(served: TraceServer, method: str) -> None:
 
 
 def test_non_http_input_gets_an_empty_answer(served: TraceServer) -> None:
-    assert raw(served, "<script>alert(1)</script> / x HTTP/9") == b"this is no request for this server"
+    assert raw(served, "<script>alert(1)</script> / x HTTP/9") == b"this request is not valid here"
     assert b" 400 " in raw(served, "GET /<script> /b HTTP/1.1")
 
 

@@ -32,7 +32,7 @@ def test_a_plain_call_has_nothing_to_explain(tmp_path: Path, capsys: pytest.Capt
         "Nothing to explain: every question was asked once, no token was rejected, and no leg failed.\n"
     )
     assert main(["trace", "explain", "call-1", path, "--all"]) == 0
-    assert "Question 'format' was put in round 1" in capsys.readouterr().out
+    assert "Question 'format' was asked in round 1" in capsys.readouterr().out
 
 
 def test_failed_call_is_explained_with_its_exception(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
