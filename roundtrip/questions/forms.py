@@ -1,8 +1,8 @@
-"""A schema's form: rendered as the protocol allows it, once, and the way back from an answer to a value.
+"""Render schemas as forms of the protocol, and parse answers into values.
 
 The protocol's forms are flat objects of strings, numbers, booleans and enums, without nesting, `$ref` or null
-(F1-F4). Pydantic renders much more, so what it renders is brought into that shape here or refused by field name.
-Constraints that a form cannot say (a pattern, an exclusive bound) are left out of it and still hold for the answer.
+(F1-F4). Pydantic renders much more. This module flattens its schemas, or rejects a field by name.
+A form leaves out the rules that it cannot express (a pattern, an exclusive bound); they still hold for the answer.
 """
 
 import json
@@ -30,23 +30,23 @@ _REFS: Final = "#/$defs/"
 
 
 class AnswerInvalid(Exception):
-    """An answer that does not fit its form; the message is fit to show to the person who gave it."""
+    """An answer that does not fit its question; its user may read the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One rendered schema: what the client shows, its digest, and the validator of what comes back."""
+    """Rendered schema, its digest, and the validator of its answers."""
 
     schema: Mapping[str, Any]
     digest: bytes
     adapter: TypeAdapter[Any]
     single: bool = False
-    """Whether the answer is the form's one field, `value`, and not an object."""
+    """True if the value is that of the form's one field, `value`, and not an object."""
     choices: bool = False
-    """Whether it is a choice from a mapping, whose values travel as text."""
+    """True for a choice from a mapping, whose values travel as text."""
 
     def parse(self, content: Mapping[str, Any] | None) -> Any:
-        """The value of an accepted answer.
+        """Return the value of an accepted answer.
 
         Raises:
             AnswerInvalid: The answer does not fit, with a short reason per field.
@@ -60,10 +60,10 @@ class Form:
         return answer.value if self.single else answer
 
     def plain(self, value: Any) -> Any:
-        """The content that would have given a value: what `parse` reads.
+        """Return the content that `parse` reads as a value.
 
         Raises:
-            ValueError: The value has no JSON form, or is not one of this form's.
+            ValueError: The value has no JSON form, or does not belong to this form.
         """
         if not self.single:
             return self.adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
@@ -73,7 +73,7 @@ class Form:
         return {"value": to_jsonable_python(value)}
 
     def filled_in(self, content: Any) -> Mapping[str, Any]:
-        """The schema as a client shows it with an earlier answer: the valid fields of that are the fields' defaults."""
+        """Return the schema with the valid fields of an earlier answer as defaults."""
         given = self.valid_fields(content)
         properties = {
             field: {**shape, "default": given[field]} if field in given else shape
@@ -82,7 +82,7 @@ class Form:
         return {**self.schema, "properties": properties}
 
     def valid_fields(self, content: Any) -> Mapping[str, Any]:
-        """The fields of an answer that are valid by themselves, whether or not the answer is; in JSON form."""
+        """Return the fields of an answer that are valid each by itself, in JSON form."""
         if not isinstance(content, Mapping):
             return {}
         given = cast("Mapping[str, Any]", content)
@@ -92,7 +92,7 @@ class Form:
         except AnswerInvalid as error:
             wrong = _wrong_fields(error.__cause__)
             return {field: value for field, value in _shaped_values(self.schema, given).items() if field not in wrong}
-        except Exception:  # noqa: BLE001 - whatever an author's validator raises: it is not an answer yet
+        except Exception:  # noqa: BLE001 - an author's validator may raise anything
             return {}
         if not isinstance(plain, Mapping):
             return {}
@@ -100,7 +100,7 @@ class Form:
 
 
 class _FormSchema(GenerateJsonSchema):
-    """Renders optional fields as fields that may be left out: forms know no null (F4)."""
+    """Schema generator that renders optional fields as fields to leave out: forms have no null (F4)."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
@@ -113,10 +113,10 @@ class _FormSchema(GenerateJsonSchema):
 
 
 def form_of(schema: Any) -> Form:
-    """The form of a schema, rendered on first use.
+    """Return the form of a schema, rendered on first use.
 
-    A schema with named fields (a model, a dataclass, a TypedDict) is a form; anything else is a form with the one field
-    `value`. A mapping of values to titles is a choice of one of them, a list with such a mapping a choice of several.
+    A schema with named fields (a model, a dataclass, a TypedDict) is a form. Any other is a form with the one field
+    `value`. A mapping of values to titles is a choice of one value, and a list with such a mapping a choice of several.
 
     Raises:
         SchemaNotRenderable: A field has no place in the protocol's forms.
@@ -173,7 +173,7 @@ def _form_of_type(schema: Any) -> Form:
 
 
 class _Choice(NamedTuple):
-    """One value of a choice. As a key of a cache it tells apart values that are equal: 0, False and 0.0."""
+    """Value of a choice. As a key of a cache it distinguishes values that are equal: 0, False and 0.0."""
 
     value: Any
     title: str
@@ -199,12 +199,12 @@ def _form_of_choices(choices: tuple[_Choice, ...], *, several: bool) -> Form:
 
 
 def digest_of_form(form: Mapping[str, Any]) -> bytes:
-    """The digest of a form, given what the client shows."""
+    """Return the digest of a form's schema."""
     return digest(json.dumps(form, sort_keys=True, separators=(",", ":")))
 
 
 def _resolve(shape: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """A shape with its `$ref` (an enum, a nested model) put in place; siblings of the reference win."""
+    """Return a shape with its `$ref` (an enum, a nested model) replaced; siblings of the reference win."""
     reference = shape.get("$ref")
     if not isinstance(reference, str):
         return shape
@@ -241,7 +241,7 @@ def _render_field(form: str, field: str, shape: dict[str, Any]) -> dict[str, Any
         )
     elif kind == "string" and shape.get("format") in ("binary", "base64url"):
         raise SchemaNotRenderable(
-            f"form {form!r}, field {field!r} holds bytes, which nobody types into a form; ask for text, or for a page",
+            f"form {form!r}, field {field!r} holds bytes, which users cannot type; ask for text, or use a page",
             field=field,
         )
     elif kind == "string":
@@ -289,19 +289,14 @@ def _items(form: str, field: str, shape: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_titled(options: Any) -> bool:
-    """Whether a list of options has a value and a title for each."""
-    return (
-        isinstance(options, list)
-        and options != []
-        and all(
-            isinstance(option, dict) and {"const", "title"} <= option.keys() for option in cast("list[Any]", options)
-        )
-    )
+    """Return True for a list of options with a value and a title each."""
+    listed = cast("list[Any]", options) if isinstance(options, list) else []
+    return listed != [] and all(isinstance(one, dict) and {"const", "title"} <= one.keys() for one in listed)
 
 
 def _bounds(shape: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
     bounds = {key: shape[key] for key in ("minimum", "maximum") if key in shape}
-    # Forms have inclusive bounds only. Over integers an exclusive one is as good; over floats it is left to validation.
+    # Forms have inclusive bounds only. For integers an exclusive bound can be moved; for floats validation checks it.
     if whole:
         if "exclusiveMinimum" in shape:
             bounds["minimum"] = max(shape["exclusiveMinimum"] + 1, bounds.get("minimum", -math.inf))
@@ -330,7 +325,7 @@ def _unrenderable(form: str, field: str, shape: Mapping[str, Any]) -> SchemaNotR
 
 
 def _wrong_fields(error: BaseException | None) -> set[object]:
-    """The fields that a validation found wrong; a rule about several of them finds none."""
+    """Return the fields that a validation found wrong; a rule about several fields names none."""
     if not isinstance(error, ValidationError):
         return set()
     problems = error.errors(include_url=False, include_context=False, include_input=False)
@@ -338,8 +333,8 @@ def _wrong_fields(error: BaseException | None) -> set[object]:
 
 
 def _shaped_values(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that have the shape of their fields: a form must not show the others again."""
-    # Most servers never need it: only an invalid answer is taken apart.
+    """Return the values that have the shape of their fields; a form must not show the others again."""
+    # Imported only for an invalid answer: most servers never read a form.
     from roundtrip.questions.fields import FieldInvalid, fields_of
 
     shaped: dict[str, Any] = {}
@@ -352,7 +347,7 @@ def _shaped_values(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dic
 
 
 def explain(error: ValidationError) -> str:
-    """Which fields are wrong and why, without the values: they may be long, and the reader has just typed them."""
+    """Name the invalid fields with the reasons, without the values: they may be long, and the user knows them."""
     lines: list[str] = []
     for problem in error.errors(include_url=False, include_context=False, include_input=False)[:_REASONS_SHOWN]:
         where = ".".join(str(part) for part in problem["loc"])

@@ -1,4 +1,4 @@
-"""What a resolver returns to ask: `Elicit`, `ElicitUrl`, `Sample`, `ListRoots`.
+"""Questions as authors write them: `Elicit`, `ElicitUrl`, `Sample`, `ListRoots`.
 
 All but `ElicitUrl` extend the SDK's classes of the same names, so a function written with either runs on either server.
 """
@@ -57,13 +57,13 @@ class _Nothing(Enum):
 NOTHING = _Nothing.NOTHING
 
 Otherwise: TypeAlias = T | Callable[[], T | Awaitable[T]] | Literal[_Nothing.NOTHING]
-"""What stands in for an answer that cannot be asked for."""
+"""Value, or a function that makes it, that stands in for an answer of a client that cannot be asked."""
 
 Schema: TypeAlias = type[T] | Mapping[T, str]
 """The type of a form's answer, or the titles of the values that its user chooses from."""
 
 ATTEMPTS = 3
-"""How often a question is put before an invalid answer ends the call."""
+"""Times that a question is asked before an invalid answer ends the call."""
 
 
 class FormOptions(TypedDict, total=False):
@@ -78,18 +78,18 @@ class Elicit(SdkElicit[Any], Generic[T]):
     """Ask the user to fill in a form.
 
     Args:
-        message: What the user reads above the form.
-        schema: What the answer is. A flat Pydantic model, dataclass or TypedDict, each field a field of the form; or
-            one value: `bool`, `int`, `float`, `str`, `date`, `datetime`, an `Enum`, a `Literal`, a list of these two,
-            or any of them with `Annotated[..., Field(...)]`; or a mapping of values to titles (in a list to choose
-            several).
-        attempts: How often to ask before an invalid answer ends the call. A convenience and not a lock: a client can
-            send an earlier leg again, and have attempts again.
-        guesses: How many different answers the call may be sent in all, replays of its legs included. The ledger counts
-            them before they are validated; while it is down, none is. For a secret that was made for this call alone:
-            a client can begin another call, with guesses of its own.
+        message: The text above the form.
+        schema: The type of the answer. A flat Pydantic model, dataclass or TypedDict has one form field per field. One
+            value may be a `bool`, `int`, `float`, `str`, `date`, `datetime`, an `Enum`, a `Literal` or a list of these
+            two, each also with `Annotated[..., Field(...)]`. A mapping of values to titles is a choice of one value; in
+            a list, a choice of several.
+        attempts: Times to ask before an invalid answer ends the call. This is no lock: a client can send an earlier leg
+            again, and then has all attempts again.
+        guesses: The number of different answers that the call accepts, replays of its legs included. The ledger counts
+            each answer before it is validated, and accepts none while it is down. Use it for a secret that was made for
+            this call alone: a client can begin another call, with new guesses.
         otherwise: The value, or a function that makes it, for a client that cannot be asked.
-        volatile_ok: Accept that the wording changes from leg to leg (it must settle for an answer to count).
+        volatile_ok: Accept that the wording changes from leg to leg. An answer counts only for unchanged wording.
 
     Example:
         ```python
@@ -155,16 +155,16 @@ WEB: Final = ("https", "http")
 
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*):(.*)", re.IGNORECASE | re.ASCII | re.DOTALL)
 _NOT_IN_URLS: Final = re.compile(r"[\s\x00-\x20\x7f\\]")
-"""Parsers of clients skip these, or take a backslash for a slash, and so may find another scheme or host."""
+"""Characters that parsers of clients skip or replace, and so may find another scheme or host."""
 
 
 def require_scheme(url: str, schemes: Collection[str]) -> None:
-    """Check where a page would send its user.
+    """Check the URL of a page.
 
     Raises:
         ValueError: The URL is not absolute, has another scheme than these, or holds spaces or control characters.
     """
-    # Neither the URL nor anything of it is repeated: it may hold a ticket.
+    # The errors repeat no part of the URL: it may hold a ticket.
     if _NOT_IN_URLS.search(url) is not None:
         raise ValueError("the url of a page must have no spaces, control characters or backslashes; quote them")
     found = _SCHEME.fullmatch(url)
@@ -178,22 +178,32 @@ def require_scheme(url: str, schemes: Collection[str]) -> None:
         raise ValueError("the url of a page must name a host, as https://shop.example/pay does")
 
 
+class PageOptions(TypedDict, total=False):
+    """Options of a page besides its message, its URL, `done` and the value that stands in for an answer."""
+
+    wait: float
+    volatile_ok: bool
+    elicitation_id: str | None
+    schemes: Collection[str]
+
+
 class ElicitUrl(Generic[T]):
     """Send the user to a page, for what must not pass through the client: a login, a payment, a secret.
 
-    The client only learns whether the user agreed to go there. `done` decides whether they have finished.
+    The client learns only that the user agreed to go there. `done` decides when the user has finished.
 
     Args:
-        message: Why the user is sent there.
-        url: The page. Put `ctx.call.ticket("...")` into it, and the page can tell whose call it is.
-        done: Called after the user agreed, with what a resolver may take: None or False until the page has been
-            dealt with, then the value that the consumer receives. Without it, agreeing is the whole answer, `True`.
-        wait: Seconds a leg waits for `done` before it asks again.
-        otherwise: The value, or a function that makes it, for a client that cannot be sent to pages.
+        message: The reason for going there.
+        url: The page. With a `ctx.call.ticket("...")` in it, the page knows its call and its user.
+        done: A function that runs after the user agreed, with the parameters of a resolver. It returns None or False
+            until the user has finished, then the value that the consumer receives. Without it, agreeing is the whole
+            answer, `True`.
+        wait: Seconds that a leg waits for `done` before it asks again.
+        otherwise: The value, or a function that makes it, for a client that cannot open pages.
         volatile_ok: Accept that the wording changes from leg to leg.
-        elicitation_id: The page's id for its client, for an author who tells of its completion; by default its own.
-        schemes: The schemes that its URL may have. Only web addresses by default, as a client opens what it is given:
-            a URL that is made of what somebody else said must not become a script or a file.
+        elicitation_id: The page's id for its client, for an author who announces its completion; made up by default.
+        schemes: The schemes that the URL may have, by default those of web addresses. Clients open the URL, so one that
+            is made of foreign input must not become a script or a file.
 
     Raises:
         ValueError: The URL is not absolute, has another scheme, or holds spaces or control characters.
@@ -206,11 +216,8 @@ class ElicitUrl(Generic[T]):
         url: str,
         *,
         done: None = ...,
-        wait: float = ...,
         otherwise: Otherwise[bool] = ...,
-        volatile_ok: bool = ...,
-        elicitation_id: str | None = ...,
-        schemes: Collection[str] = ...,
+        **options: Unpack[PageOptions],
     ) -> None: ...
     @overload
     def __init__(
@@ -219,11 +226,8 @@ class ElicitUrl(Generic[T]):
         url: str,
         *,
         done: Callable[..., Awaitable[T | None]],
-        wait: float = ...,
         otherwise: Otherwise[T] = ...,
-        volatile_ok: bool = ...,
-        elicitation_id: str | None = ...,
-        schemes: Collection[str] = ...,
+        **options: Unpack[PageOptions],
     ) -> None: ...
     @overload
     def __init__(
@@ -232,11 +236,8 @@ class ElicitUrl(Generic[T]):
         url: str,
         *,
         done: Callable[..., T | None],
-        wait: float = ...,
         otherwise: Otherwise[T] = ...,
-        volatile_ok: bool = ...,
-        elicitation_id: str | None = ...,
-        schemes: Collection[str] = ...,
+        **options: Unpack[PageOptions],
     ) -> None: ...
     def __init__(
         self,
@@ -251,7 +252,7 @@ class ElicitUrl(Generic[T]):
         schemes: Collection[str] = WEB,
     ) -> None:
         if not wait >= 0:
-            raise ValueError(f"ElicitUrl(wait={wait}): seconds, not less than none")
+            raise ValueError(f"ElicitUrl(wait=...) must be at least 0 seconds, got {wait}")
         require_scheme(url, schemes)
         self.message = message
         self.url = url
@@ -262,8 +263,8 @@ class ElicitUrl(Generic[T]):
         self.elicitation_id = elicitation_id
 
 
-class SampleOptions(TypedDict, total=False):
-    """What `Sample` may be told besides its messages, their length and the type of the result."""
+class SamplingParams(TypedDict, total=False):
+    """Parameters of the protocol's sampling request besides its messages and their length."""
 
     system_prompt: str | None
     include_context: IncludeContext | None
@@ -273,6 +274,11 @@ class SampleOptions(TypedDict, total=False):
     model_preferences: ModelPreferences | None
     tools: list[Tool] | None
     tool_choice: ToolChoice | None
+
+
+class SampleOptions(SamplingParams, total=False):
+    """Options of `Sample` besides its messages, their length and the type of the result."""
+
     attempts: int
     otherwise: Otherwise[CreateMessageResult | CreateMessageResultWithTools]
 
@@ -280,10 +286,14 @@ class SampleOptions(TypedDict, total=False):
 class Sample(SdkSample):
     """Ask the client's model to complete a conversation; the consumer receives its `CreateMessageResult`.
 
-    `messages` may be one string, which becomes a single user message. With `tools` or `tool_choice` the result is
-    a `CreateMessageResultWithTools`, and the client must have declared `sampling.tools`. `otherwise` is the result,
-    or a function that makes it, for a client that cannot be asked. With `result_type` the model is told to answer with
-    JSON of that type, and asked again, up to `attempts` times, if it does not.
+    Args:
+        messages: The conversation; a string is a single message of the user.
+        max_tokens: The longest answer.
+        result_type: Ask the model for JSON of this type, and ask again if its answer does not fit.
+        attempts: The most times to ask for such JSON before the call ends.
+        otherwise: The result, or a function that makes it, for a client that cannot be asked.
+        **params: Further parameters of the request. With `tools` or `tool_choice` the result is a
+            `CreateMessageResultWithTools`, and the client must have declared `sampling.tools`.
     """
 
     def __init__(
@@ -291,17 +301,10 @@ class Sample(SdkSample):
         messages: str | Sequence[SamplingMessage],
         *,
         max_tokens: int,
-        system_prompt: str | None = None,
-        include_context: IncludeContext | None = None,
-        temperature: float | None = None,
-        stop_sequences: list[str] | None = None,
-        metadata: dict[str, Any] | None = None,
-        model_preferences: ModelPreferences | None = None,
-        tools: list[Tool] | None = None,
-        tool_choice: ToolChoice | None = None,
         result_type: Any = None,
         attempts: int = ATTEMPTS,
         otherwise: Otherwise[CreateMessageResult | CreateMessageResultWithTools] = NOTHING,
+        **params: Unpack[SamplingParams],
     ) -> None:
         self.result_type = result_type
         self.attempts = attempts
@@ -309,19 +312,9 @@ class Sample(SdkSample):
         if isinstance(messages, str):
             messages = [SamplingMessage(role="user", content=TextContent(type="text", text=messages))]
         if result_type is not None:
-            system_prompt = "\n\n".join(filter(None, [system_prompt, instruction_for(result_type)]))
-        super().__init__(
-            list(messages),
-            max_tokens=max_tokens,
-            system_prompt=system_prompt,
-            include_context=include_context,
-            temperature=temperature,
-            stop_sequences=stop_sequences,
-            metadata=metadata,
-            model_preferences=model_preferences,
-            tools=tools,
-            tool_choice=tool_choice,
-        )
+            prompt = params.get("system_prompt")
+            params["system_prompt"] = "\n\n".join(filter(None, [prompt, instruction_for(result_type)]))
+        super().__init__(list(messages), max_tokens=max_tokens, **params)
 
 
 class ListRoots(SdkListRoots):
@@ -336,13 +329,12 @@ class ListRoots(SdkListRoots):
 
 
 Marker = SdkElicit[Any] | ElicitUrl[Any] | SdkSample | SdkListRoots
-"""Anything that asks, whichever library it comes from."""
+"""Question of this library or of the SDK."""
 
-
-_MARKERS = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots)
-"""Made once: a union in the call would be made anew for each value."""
+_MARKERS: Final = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots)
+"""Types of markers. A union in each call of `isinstance` would be created again each time."""
 
 
 def is_marker(value: object) -> TypeGuard[Marker]:
-    """Whether a resolver returned a question instead of a value."""
+    """Return True for a question, and False for a value."""
     return isinstance(value, _MARKERS)

@@ -1,4 +1,4 @@
-"""The three ways a question can end, inside (`Outcome`) and as the SDK's classes for who asked to see them."""
+"""Outcomes of questions: `Outcome` inside, and the SDK's classes for consumers that ask for them."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-    # The SDK's class is generic over models alone. Here an answer may be a bool or a choice as well, and what a type
-    # checker is told of it should be that.
+    # The SDK's class is generic over models alone. Here an answer may be a bool or a choice as well.
     class AcceptedElicitation(SdkAcceptedElicitation[Any], Generic[T]):
-        """The user accepted; `data` is what they answered."""
+        """Outcome of a user who accepted; `data` is the answer."""
 
         data: T
 
@@ -33,10 +32,10 @@ __all__ = [
 ]
 
 
-# Not frozen, as that makes it three times as slow to make, for each question and leg; nothing changes one all the same.
+# Not frozen: a frozen one is three times as slow to create, for each question and leg. Nothing changes it.
 @dataclass(slots=True)
 class Outcome:
-    """How one node of the graph ended: with a value, or with a user who did not want to answer."""
+    """Outcome of one question or node: a value, or the action of a user who did not answer."""
 
     value: Any = None
     action: Action = Action.ACCEPT
@@ -52,7 +51,7 @@ class Outcome:
         return self.value
 
     def as_result(self) -> "ElicitationResult[Any]":
-        """The SDK's outcome class, for a consumer that branches on it."""
+        """Return an instance of the SDK's outcome class, for a consumer that branches on it."""
         if self.action is Action.ACCEPT:
             # The value is validated already, and need not be a model at all.
             return AcceptedElicitation[Any].model_construct(data=self.value)

@@ -1,4 +1,4 @@
-"""A review: one form that shows earlier answers of a call and lets the user change them."""
+"""Reviews: one form that shows earlier answers of a call, for its user to change."""
 
 import json
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ __all__ = ["Review", "ReviewForm"]
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """The question of a review: what the user reads, and the answers by the names of their questions."""
+    """Question of a review: its message, and the forms and answers by the names of their questions."""
 
     message: str
     parts: Mapping[str, tuple[Form, Mapping[str, Any]]]
 
 
 class ReviewForm:
-    """Several forms as one, filled in. Its digest leaves out what they are filled in with."""
+    """Several forms as one, filled in. Its digest leaves out the answers that fill it in."""
 
     def __init__(self, parts: Mapping[str, tuple[Form, Mapping[str, Any]]]) -> None:
         self._parts = parts
@@ -33,7 +33,7 @@ class ReviewForm:
                 properties[name] = {**shape, "title": title}
                 if content.get(field) is not None:
                     properties[name]["default"] = content[field]
-            # What has been answered may be left out: the user leaves it alone then.
+            # A user may leave out a field that has an answer: it keeps that answer.
             unanswered = [field for field in form.schema.get("required", ()) if content.get(field) is None]
             required += [_name(key, field, form) for field in unanswered]
         self.schema: Mapping[str, Any] = {"type": "object", "properties": properties}
@@ -42,7 +42,7 @@ class ReviewForm:
         self.digest = digest(json.dumps([[key, form.digest.hex()] for key, (form, _) in parts.items()]))
 
     def parse(self, content: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
-        """The content of each part's answer, as the user left it.
+        """Return the content of each part's answer, as the user left it.
 
         Raises:
             AnswerInvalid: One of them does not fit its form; the reason names the question.
@@ -58,7 +58,7 @@ class ReviewForm:
         return answers
 
     def filled_in(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The schema as a client shows it again: what was changed validly stays changed."""
+        """Return the schema as a client shows it again, with the valid changes as defaults."""
         properties: dict[str, Any] = dict(self.schema["properties"])
         for key, (form, _) in self._parts.items():
             for field, value in form.valid_fields(self._answer_to(key, content)).items():
@@ -68,10 +68,9 @@ class ReviewForm:
         return {**self.schema, "properties": properties}
 
     def _answer_to(self, key: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The content of one part's answer, as the user left it."""
+        """Return the content of one part's answer, as the user left it."""
         form, before = self._parts[key]
         names = {field: _name(key, field, form) for field in form.schema["properties"]}
-        # A field that a client leaves out is one that its user left alone.
         return {
             field: given.get(name, before.get(field))
             for field, name in names.items()
@@ -79,7 +78,7 @@ class ReviewForm:
         }
 
     def plain(self, value: Any) -> Any:
-        """The content that would have given a value."""
+        """Return the content that `parse` reads as a value."""
         return value
 
 

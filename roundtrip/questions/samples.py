@@ -1,4 +1,4 @@
-"""What a model answered: its text, and the structured value that was asked of it."""
+"""Answers of a client's model: their text, and the structured value that a server asks for."""
 
 import json
 import re
@@ -21,10 +21,10 @@ _FENCED: Final = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Sampled(Generic[T]):
-    """The outcome of `ctx.sample`.
+    """Result of `ctx.sample`.
 
-    `text` is the answer's text ("" if it has none), `result` the value of `result_type`, or the text without one,
-    and `message` the whole answer.
+    `text` is the text of the answer ("" if it has none). `result` is the value of `result_type`, or the text without
+    one. `message` is the whole answer.
     """
 
     text: str
@@ -33,22 +33,22 @@ class Sampled(Generic[T]):
 
 
 def text_of(message: CreateMessageResult | CreateMessageResultWithTools) -> str:
-    """The text of an answer, its blocks joined."""
+    """Return the text of an answer, its blocks joined."""
     content = message.content if isinstance(message.content, list) else [message.content]
     return "".join(block.text for block in content if isinstance(block, TextContent))
 
 
 def instruction_for(result_type: Any) -> str:
-    """What a model is told, to answer with a value of a type."""
+    """Return the instruction for a model to answer with a value of a type."""
     schema = json.dumps(_adapter(result_type).json_schema(), separators=(",", ":"))
     return f"Answer with JSON that fits this schema, and with nothing else: {schema}"
 
 
 def read_structured(result_type: Any, text: str) -> Any:
-    """The value that an answer's text spells.
+    """Return the value that the text of an answer spells.
 
     Raises:
-        AnswerInvalid: It is not JSON, or does not fit the type.
+        AnswerInvalid: The text is not JSON, or does not fit the type.
     """
     fenced = _FENCED.fullmatch(text)
     try:

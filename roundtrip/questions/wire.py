@@ -1,4 +1,4 @@
-"""One question ready to be put: the request it sends, the digests it is pinned by, and how its answer is read."""
+"""Questions on the wire: their requests, the digests that pin them, and their answers."""
 
 import json
 import re
@@ -68,11 +68,11 @@ __all__ = [
 ]
 
 _SENT = ("properties", "required", "type")
-"""What 2026-07-28 has room for in a form's schema."""
+"""The parts of a form's schema that 2026-07-28 allows."""
 
 
 class FormQuestion(NamedTuple):
-    """A form for the user (`elicitation/create`)."""
+    """Form for the user (`elicitation/create`)."""
 
     text: str
     form: Form | ReviewForm
@@ -84,18 +84,18 @@ class FormQuestion(NamedTuple):
     volatile_ok: bool = False
     otherwise: Any = NOTHING
     guesses: int | None = None
-    """How many different answers a call may be sent."""
+    """The number of different answers that a call accepts."""
 
     @property
     def result_type(self) -> type[BaseModel]:
-        """The answer's wire type."""
+        """Return the wire type of the answer."""
         return ElicitResult
 
-    def request(self, complaint: str | None = None, *, filled_in: Any = None) -> InputRequest:
-        """The request that puts the question.
+    def request(self, complaint: str | None = None, filled_in: Any = None) -> InputRequest:
+        """Return the request that asks the question.
 
         Args:
-            complaint: What was wrong with the answer before.
+            complaint: The reason why the last answer was not valid.
             filled_in: An earlier answer, whose valid fields the form shows as its defaults.
         """
         schema = cast("dict[str, Any]", self._shown(filled_in))
@@ -103,12 +103,10 @@ class FormQuestion(NamedTuple):
             params=ElicitRequestFormParams(message=_asking(self.text, complaint), requested_schema=schema)
         )
 
-    def sent(self, complaint: str | None = None, *, filled_in: Any = None) -> dict[str, Any]:
-        """The same request as a result of 2026-07-28 carries it.
-
-        Made by hand, as the SDK's models of it are made, validated and written three times over on the way.
-        """
-        shown = self.form.schema if filled_in is None else self._shown(filled_in)
+    def sent(self, complaint: str | None = None, filled_in: Any = None) -> dict[str, Any]:
+        """Return the same request as a result of 2026-07-28 carries it."""
+        # By hand: the SDK would build, validate and write its models three times.
+        shown = self._shown(filled_in)
         schema = {key: shown[key] for key in _SENT if key in shown}
         params = {"message": _asking(self.text, complaint), "mode": "form", "requestedSchema": schema}
         return {"method": "elicitation/create", "params": params}
@@ -117,7 +115,7 @@ class FormQuestion(NamedTuple):
         return self.form.schema if filled_in is None else self.form.filled_in(filled_in)
 
     def read(self, response: InputResponse) -> tuple[Outcome, Any]:
-        """The outcome of an answer, and the data that will restore it.
+        """Return the outcome of an answer, and the data that restores it.
 
         Raises:
             AnswerInvalid: The answer does not fit.
@@ -130,7 +128,7 @@ class FormQuestion(NamedTuple):
         return Outcome(self.form.parse(response.content)), response.content
 
     def restore(self, action: Action, data: Any) -> Outcome:
-        """The outcome that `read` gave on an earlier leg.
+        """Return the outcome that `read` returned on an earlier leg.
 
         Raises:
             AnswerInvalid: The data no longer fits the form.
@@ -138,7 +136,7 @@ class FormQuestion(NamedTuple):
         return Outcome(self.form.parse(data)) if action is Action.ACCEPT else Outcome(action=action)
 
     def plain(self, value: Any) -> Any:
-        """The JSON form of a value that stands in for an answer, as `restore` reads it."""
+        """Return the JSON form, as `restore` reads it, of a value that stands in for an answer."""
         return self.form.plain(value)
 
     def require(self, key: str, capabilities: ClientCapabilities | None) -> None:
@@ -152,7 +150,7 @@ class FormQuestion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ModelQuestion:
-    """A question the client's software answers: sampling or roots. It has no decline."""
+    """Question that the client's software answers: sampling or roots. No user can decline it."""
 
     wire: InputRequest
     result_type: type[BaseModel]
@@ -162,10 +160,11 @@ class ModelQuestion:
     volatile_ok: bool = False
     otherwise: Any = NOTHING
     output: Any = None
-    """The type of the JSON that a model has to answer with."""
+    """The type of the JSON that a model must answer with."""
 
-    def request(self, complaint: str | None = None) -> InputRequest:
-        """The request that puts the question; `complaint` tells a model what was wrong with its answer before."""
+    def request(self, complaint: str | None = None, filled_in: Any = None) -> InputRequest:
+        """Return the request that asks the question; a model reads the complaint about its last answer."""
+        del filled_in
         if complaint is None or not isinstance(self.wire, CreateMessageRequest):
             return self.wire
         text = f"The last answer was not valid: {complaint}. Answer again."
@@ -173,22 +172,22 @@ class ModelQuestion:
         params = self.wire.params.model_copy(update={"messages": [*self.wire.params.messages, again]})
         return CreateMessageRequest(params=params)
 
-    def sent(self, complaint: str | None = None) -> dict[str, Any]:
-        """The same request as a result of 2026-07-28 carries it."""
-        return _as_sent(self.request(complaint))
+    def sent(self, complaint: str | None = None, filled_in: Any = None) -> dict[str, Any]:
+        """Return the same request as a result of 2026-07-28 carries it."""
+        return _as_sent(self.request(complaint, filled_in))
 
     def read(self, response: InputResponse) -> tuple[Outcome, Any]:
-        """The outcome of an answer, and the data that will restore it.
+        """Return the outcome of an answer, and the data that restores it.
 
         Raises:
             AnswerInvalid: The answer is to another kind of question.
         """
-        # A tools request may be answered without tool use, which parses as the plain result: go by the wire form.
+        # An answer without tool use parses as the plain result, also for a request with tools: read the wire form.
         data = response.model_dump(mode="json", by_alias=True, exclude_none=True)
         return self.restore(Action.ACCEPT, data), data
 
     def restore(self, action: Action, data: Any) -> Outcome:
-        """The outcome of an answer in its wire form.
+        """Return the outcome of an answer in its wire form.
 
         Raises:
             AnswerInvalid: The data is the answer to another kind of question.
@@ -203,7 +202,7 @@ class ModelQuestion:
         return Outcome(result)
 
     def plain(self, value: Any) -> Any:
-        """The JSON form of a result that stands in for an answer, as `restore` reads it."""
+        """Return the JSON form, as `restore` reads it, of a result that stands in for an answer."""
         return value.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def require(self, key: str, capabilities: ClientCapabilities | None) -> None:
@@ -223,7 +222,7 @@ class ModelQuestion:
 
 @dataclass(frozen=True, slots=True)
 class UrlQuestion:
-    """A page for the user (`elicitation/create` in URL mode). Agreeing to go there is not yet the answer."""
+    """Page for the user (`elicitation/create` in URL mode). Agreeing to go there is not yet the answer."""
 
     text: str
     url: str
@@ -238,25 +237,25 @@ class UrlQuestion:
 
     @property
     def result_type(self) -> type[BaseModel]:
-        """The answer's wire type."""
+        """Return the wire type of the answer."""
         return ElicitResult
 
     @property
     def params(self) -> ElicitRequestURLParams:
-        """What the client is told of the page."""
+        """Return the parameters of the request."""
         return ElicitRequestURLParams(message=self.text, url=self.url, elicitation_id=self.elicitation_id)
 
-    def request(self, complaint: str | None = None) -> InputRequest:
-        """The request that puts the question; `complaint` says what was wrong with the answer before."""
-        params = self.params
-        return ElicitRequest(params=params.model_copy(update={"message": _asking(self.text, complaint)}))
+    def request(self, complaint: str | None = None, filled_in: Any = None) -> InputRequest:
+        """Return the request that asks the question."""
+        del filled_in
+        return ElicitRequest(params=self.params.model_copy(update={"message": _asking(self.text, complaint)}))
 
-    def sent(self, complaint: str | None = None) -> dict[str, Any]:
-        """The same request as a result of 2026-07-28 carries it."""
-        return _as_sent(self.request(complaint))
+    def sent(self, complaint: str | None = None, filled_in: Any = None) -> dict[str, Any]:
+        """Return the same request as a result of 2026-07-28 carries it."""
+        return _as_sent(self.request(complaint, filled_in))
 
     def read(self, response: InputResponse) -> tuple[Outcome, Any]:
-        """Whether the user agreed to go to the page.
+        """Return the outcome of the request to go to the page, and no data.
 
         Raises:
             AnswerInvalid: The answer is to another kind of question.
@@ -266,23 +265,19 @@ class UrlQuestion:
         return self.restore(ACTIONS[response.action], None), None
 
     def restore(self, action: Action, data: Any) -> Outcome:
-        """The outcome of agreeing, or of a value that stands in for the page's.
+        """Return the outcome of agreeing, or of a value that stands in for the page's.
 
         Raises:
             AnswerInvalid: The value is not of the type that the page yields.
         """
         try:
-            return Outcome(True if data is None else self._values.validate_python(data), action)
+            return Outcome(True if data is None else _values_of(self.done).validate_python(data), action)
         except ValidationError as error:
             raise AnswerInvalid("it is not what the page yields") from error
 
     def plain(self, value: Any) -> Any:
-        """The JSON form of what `done` yielded."""
-        return self._values.dump_python(value, mode="json", by_alias=True, warnings="error")
-
-    @property
-    def _values(self) -> TypeAdapter[Any]:
-        return _values_of(self.done)
+        """Return the JSON form of a value of `done`."""
+        return _values_of(self.done).dump_python(value, mode="json", by_alias=True, warnings="error")
 
     def require(self, key: str, capabilities: ClientCapabilities | None) -> None:
         """Raise CapabilityMissing unless the client declared that it shows pages (S6)."""
@@ -297,14 +292,14 @@ def _asking(text: str, complaint: str | None) -> str:
 
 
 def _as_sent(request: InputRequest) -> dict[str, Any]:
-    """A request as the SDK puts it into a result of 2026-07-28."""
+    """Return a request as the SDK writes it into a result of 2026-07-28."""
     result = InputRequiredResult(input_requests={"": request}).model_dump(by_alias=True, mode="json", exclude_none=True)
     return serialize_server_result("tools/call", FIRST_OF_RETRY_ERA, result)["inputRequests"][""]
 
 
 @lru_cache(maxsize=256)
 def _values_of(done: Callable[..., Any] | None) -> TypeAdapter[Any]:
-    """How what `done` yields is kept, by its return annotation."""
+    """Return the adapter of the values of `done`, by its return annotation."""
     try:
         returns = typing.get_type_hints(done).get("return", Any) if done is not None else bool
     except (NameError, TypeError):
@@ -341,33 +336,29 @@ class PendingQuestion:
 
     def request(self) -> InputRequest:
         """Return the request that asks it."""
-        if self.seed is not None and isinstance(self.question, FormQuestion):
-            return self.question.request(self.complaint, filled_in=self.seed)
-        return self.question.request(self.complaint)
+        return self.question.request(self.complaint, self.seed)
 
     def sent(self) -> dict[str, Any]:
         """Return the same request as a result of the retry era carries it."""
-        if self.seed is not None and isinstance(self.question, FormQuestion):
-            return self.question.sent(self.complaint, filled_in=self.seed)
-        return self.question.sent(self.complaint)
+        return self.question.sent(self.complaint, self.seed)
 
 
 TICKET = re.compile(r"rt1\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{43}", re.ASCII)
-"""How a ticket is spelled. Another key spells it differently, so what a URL question is pinned to leaves it out."""
+"""Pattern of a ticket. Another key spells it differently, so the pin of a URL question leaves it out."""
 
 TICKET_SHOWN = "<ticket>"
-"""What stands for a ticket where it must not be shown."""
+"""Text in the place of a ticket that must not be shown."""
 
 _ROOTS = ModelQuestion(ListRootsRequest(), ListRootsResult, digest("roots/list"), LIST_ROOTS)
 
 
 def digest_of_page(message: str, url: str) -> bytes:
-    """The digest of a page's message and URL, without the tickets in it."""
+    """Return the digest of a page's message and URL, without its tickets."""
     return digest(f"{message}\0{TICKET.sub('rt1', url)}")
 
 
 def question_of(marker: Marker | Review) -> Question:
-    """The question a marker stands for.
+    """Return the question of a marker.
 
     Raises:
         SchemaNotRenderable: The protocol cannot show its schema.
