@@ -1,7 +1,7 @@
-"""Connections to Redis or Valkey: few, kept open, and each used on the event loop that opened it.
+"""Provide connections to Redis or Valkey: few, kept open, each used on the event loop that opened it.
 
-redis-py's client spends several times as long on a command as the server and the socket do, so that only its
-connections are used. Whatever goes wrong comes as `RedisDown`, within the timeout.
+redis-py's client takes several times as long for a command as the server and the socket, so only its connections are
+used. Every failure is a `RedisDown`, within the timeout.
 """
 
 import asyncio
@@ -14,21 +14,22 @@ from typing import Any, Final
 
 from anyio.lowlevel import RunVar
 
-__all__ = ["RedisConnections", "RedisDown", "RedisScript", "Word", "redis_py"]
+__all__ = ["RedisConnections", "RedisDown", "RedisScript", "Word"]
 
 Word = str | bytes | int
 """A part of a command."""
 
-_MOST_CONNECTIONS: Final = 64
+_MAX_CONNECTIONS: Final = 64
+_MESSAGE_PARTS: Final = 3
 
 
 class RedisDown(Exception):
-    """Redis cannot be reached, or cannot do what it is asked; the text says why."""
+    """Redis cannot be reached, or cannot run a command; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedisScript:
-    """A script that Redis runs as one step."""
+    """Script that Redis runs as one step."""
 
     text: str
     digest: str = field(init=False)
@@ -38,129 +39,153 @@ class RedisScript:
 
 
 class RedisConnections:
-    """Runs commands on one Redis.
+    """Connections to one Redis.
 
     Args:
         url: As redis-py reads it.
-        timeout: Seconds that a command may take, with connecting and waiting for a connection.
+        timeout: Seconds that a command may take, including connecting and waiting for a connection.
         options: Those of redis-py's connections; `max_connections` bounds those of an event loop (64).
-        cluster: Whether the URL is that of any node of a cluster. Commands then go redis-py's own, slower way.
+        cluster: Treat the URL as that of any node of a cluster. Commands then go redis-py's own, slower way.
 
     Raises:
         ImportError: redis-py is not installed.
-        ValueError: The URL is none of Redis.
+        ValueError: The URL is not a URL of Redis.
     """
 
     def __init__(self, url: str, *, timeout: float, options: dict[str, Any], cluster: bool = False) -> None:
-        self._redis = redis_py()
+        try:
+            self._redis: Any = importlib.import_module("redis.asyncio")
+            self._errors: Any = importlib.import_module("redis.exceptions")
+        except ImportError as error:
+            raise ImportError("this needs redis-py: pip install 'roundtrip[redis]'") from error
         self._timeout = timeout
-        # Scripts are read as RESP2 writes them. The pool chooses its parser by this, and a URL would win over it.
+        # Replies of scripts are read as RESP2 writes them. The pool chooses its parser by this, and a URL would win.
         given = {"socket_connect_timeout": timeout, **options, "protocol": 2}
         url = _without_protocol(url)
-        self._most = int(given.pop("max_connections", None) or _MOST_CONNECTIONS)
-        # A pool reads the URL, and knows how to make a connection.
+        self._limit = int(given.pop("max_connections", None) or _MAX_CONNECTIONS)
+        # A pool reads the URL, and makes connections.
         self._pool = self._redis.ConnectionPool.from_url(url, **given)
         self._cluster = (url, given) if cluster else None
-        self._owned: RunVar[_Owned] = RunVar(f"roundtrip_redis_{id(self)}")
+        self._own: RunVar[_LoopConnections] = RunVar(f"roundtrip_redis_{id(self)}")
 
     async def run(self, script: RedisScript, key: str, args: Sequence[Word]) -> Any:
-        """Run a script on a key. It may run twice where a connection breaks in the middle.
+        """Run a script on a key. It may run twice if a connection breaks in the middle.
 
         Raises:
-            RedisDown: It may have run, or not.
+            RedisDown: The script may have run, or not.
         """
-        with self._told():
+        with self._reported():
             async with asyncio.timeout(self._timeout):
                 try:
-                    return await self._answer(("EVALSHA", script.digest, 1, key, *args))
-                except self._redis.NoScriptError:
-                    # After a restart, or on another server of a failover. Redis keeps it from here on.
-                    return await self._answer(("EVAL", script.text, 1, key, *args))
+                    return await self._reply(("EVALSHA", script.digest, 1, key, *args))
+                except self._errors.NoScriptError:
+                    # After a restart, or on another server of a failover. Redis keeps the script from here on.
+                    return await self._reply(("EVAL", script.text, 1, key, *args))
 
     async def command(self, *words: Word) -> Any:
         """Run a command that may run twice.
 
         Raises:
-            RedisDown: It may have run, or not.
+            RedisDown: The command may have run, or not.
         """
-        with self._told():
+        with self._reported():
             async with asyncio.timeout(self._timeout):
-                return await self._answer(words)
+                return await self._reply(words)
 
     @asynccontextmanager
-    async def subscribed(self, channel: str) -> AsyncGenerator[Any]:
-        """A connection of redis-py that is subscribed to a channel, and is closed in the end.
+    async def subscribed(self, channel: str, *, quiet: float) -> AsyncGenerator[AsyncGenerator[bytes | None]]:
+        """Subscribe to a channel, and return its messages, with None whenever none is left for now.
+
+        After `quiet` seconds of silence, Redis is asked for a sign of life.
 
         Raises:
-            RedisDown: It cannot be.
+            RedisDown: Redis cannot be reached, or has fallen silent; also within the block.
         """
         connection = self._pool.make_connection()
         try:
-            with self._told():
+            with self._reported():
                 async with asyncio.timeout(self._timeout):
                     await connection.connect()
                     await connection.send_packed_command(_packed(("SUBSCRIBE", channel)), check_health=False)
                     await connection.read_response(disable_decoding=True)
-            with self._told():
-                yield connection
+                yield self._messages(connection, quiet)
         finally:
             await connection.disconnect(nowait=True)
 
+    async def _messages(self, connection: Any, quiet: float) -> AsyncGenerator[bytes | None]:
+        is_asked = is_more = False
+        while True:
+            patience = 0 if is_more else self._timeout if is_asked else quiet
+            answer = await connection.read_response(disable_decoding=True, timeout=patience)
+            if answer is not None:
+                is_asked, is_more = False, True
+                if isinstance(answer, list) and len(answer) == _MESSAGE_PARTS and answer[0] == b"message":  # pyright: ignore[reportUnknownArgumentType]
+                    yield answer[2]
+            elif is_more:
+                is_more = False
+                yield None
+            elif is_asked:
+                raise RedisDown("it has fallen silent")
+            else:
+                # A machine that is gone does not say that it is gone.
+                await connection.send_packed_command(_packed(("PING",)), check_health=False)
+                is_asked = True
+
     async def aclose(self) -> None:
-        """Close the connections of this event loop. They are opened again when they are needed."""
-        owned = self._owned.get(None)
-        if owned is not None:
-            await owned.aclose()
+        """Close the connections of this event loop. The next command opens them again."""
+        own = self._own.get(None)
+        if own is not None:
+            await own.aclose()
 
     @contextmanager
-    def _told(self) -> Generator[None]:
+    def _reported(self) -> Generator[None]:
         try:
             yield
-        except (self._redis.RedisError, self._redis.RedisClusterException, OSError, TimeoutError) as error:
+        except (self._errors.RedisError, self._errors.RedisClusterException, OSError, TimeoutError) as error:
             raise RedisDown(str(error) or type(error).__name__) from error
 
-    async def _answer(self, words: Sequence[Word]) -> Any:
+    async def _reply(self, words: Sequence[Word]) -> Any:
         try:
-            owned = self._owned.get()
+            own = self._own.get()
         except LookupError:
-            owned = _Owned(asyncio.Semaphore(self._most))
-            self._owned.set(owned)
+            own = _LoopConnections(asyncio.Semaphore(self._limit))
+            self._own.set(own)
         if self._cluster is not None:
-            return await self._answer_of_cluster(owned, words)
-        async with owned.places:
+            return await self._reply_of_cluster(own, words)
+        async with own.places:
             while True:
-                reused = bool(owned.idle)
-                connection = owned.idle.pop() if reused else self._pool.make_connection()
+                is_reused = bool(own.idle)
+                connection = own.idle.pop() if is_reused else self._pool.make_connection()
                 try:
                     await connection.send_packed_command(_packed(words))
-                    answer = await connection.read_response(disable_decoding=True)
-                except self._redis.NoScriptError:
-                    owned.idle.append(connection)
+                    reply = await connection.read_response(disable_decoding=True)
+                except self._errors.NoScriptError:
+                    own.idle.append(connection)
                     raise
                 except BaseException as error:
-                    # Nobody must take the answer to this for the answer to something else. And whoever answers that
-                    # it only reads is not the server that the URL names any more.
+                    # The reply must not be read as that of another command. And a server that answers that it is
+                    # read-only is no longer the one that the URL names.
                     await connection.disconnect(nowait=True)
-                    if not reused or not isinstance(error, self._redis.ConnectionError | OSError):
+                    if not is_reused or not isinstance(error, self._errors.ConnectionError | OSError):
                         raise
-                    # It stood idle while the server ended, as the others have.
-                    await owned.aclose()
+                    # The server ended while the connection was idle, like all idle ones.
+                    await own.aclose()
                 else:
-                    owned.idle.append(connection)
-                    return answer
+                    own.idle.append(connection)
+                    return reply
 
-    async def _answer_of_cluster(self, owned: "_Owned", words: Sequence[Word]) -> Any:
-        if owned.cluster is None:
+    async def _reply_of_cluster(self, own: "_LoopConnections", words: Sequence[Word]) -> Any:
+        if own.cluster is None:
             url, given = self._cluster or ("", {})
-            owned.cluster = self._redis.RedisCluster.from_url(
+            own.cluster = self._redis.RedisCluster.from_url(
                 url, **{"socket_timeout": self._timeout, **given, "decode_responses": False}
             )
-        return await owned.cluster.execute_command(*words)
+        return await own.cluster.execute_command(*words)
 
 
 @dataclass(slots=True)
-class _Owned:
-    """What belongs to one event loop."""
+class _LoopConnections:
+    """Connections of one event loop."""
 
     places: asyncio.Semaphore
     idle: list[Any] = field(default_factory=list[Any])
@@ -175,32 +200,6 @@ class _Owned:
             await cluster.aclose()
 
 
-class _RedisPy:
-    """What is used of redis-py."""
-
-    def __init__(self) -> None:
-        self._client = importlib.import_module("redis.asyncio")
-        self._errors = importlib.import_module("redis.exceptions")
-        self.ConnectionPool: Any = self._client.ConnectionPool
-        self.RedisCluster: Any = self._client.RedisCluster
-        self.RedisError: type[Exception] = self._errors.RedisError
-        self.RedisClusterException: type[Exception] = self._errors.RedisClusterException
-        self.ConnectionError: type[Exception] = self._errors.ConnectionError
-        self.NoScriptError: type[Exception] = self._errors.NoScriptError
-
-
-def redis_py() -> _RedisPy:
-    """The library, loaded where it is first needed.
-
-    Raises:
-        ImportError: It is not installed.
-    """
-    try:
-        return _RedisPy()
-    except ImportError as error:
-        raise ImportError("this needs redis-py: pip install 'roundtrip[redis]'") from error
-
-
 def _without_protocol(url: str) -> str:
     """Return the URL without its option `protocol`."""
     address, mark, query = url.partition("?")
@@ -209,7 +208,7 @@ def _without_protocol(url: str) -> str:
 
 
 def _packed(words: Sequence[Word]) -> bytes:
-    """A command as Redis reads it. redis-py does the same, and needs four times as long."""
+    """Return a command as Redis reads it. redis-py does the same, and takes four times as long."""
     parts = [b"*%d\r\n" % len(words)]
     for word in words:
         data = word if isinstance(word, bytes) else str(word).encode("utf-8", "surrogatepass")

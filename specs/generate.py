@@ -30,6 +30,19 @@ _SHOWS: Final = re.compile(r"\bShows ((?:[SF]\d+)(?:(?:,? and |, )[SF]\d+)*)")
 _ID: Final = re.compile(r"[SF]\d+")
 
 
+_ENTRY_TEXT: Final = """\
+A ledger has an entry for each call of a tool that runs once. A call that no entry names is `free`.
+`ledger/memory.py` and `ledger/sqlite.py` look events up in the table (`ledger/entry.py`), and `ledger/redis.py` sends
+it to Redis. A property test holds all three to it.
+
+A ledger runs no timer. It applies `lapse` and `forget` when it reads an entry whose time has come. A claim is `hold` or
+`start`, for a tool whose body may run again after `reopen`. Only the holder may claim an entry that is not `free`.
+
+Each claim of a `free` entry has an *epoch*, greater than those of all earlier claims. Each operation of a holder names
+its epoch, and the ledger rejects one that is not the entry's: a holder that was paused past its lease cannot overwrite
+its successor."""
+
+
 def render() -> dict[str, str]:
     """Every generated file's name and content."""
     return {
@@ -80,7 +93,7 @@ def _machine_page() -> str:
             "",
             "## An entry of a ledger",
             "",
-            "A ledger has an entry for each call of a tool that runs once. A call that no entry names is `free`.",
+            _ENTRY_TEXT,
             "",
             *_machine_tables(ENTRY_MACHINE),
             "",

@@ -1,8 +1,8 @@
-"""Ledgers: what has been done is written down, so that it is not done twice."""
+"""Provide ledgers, which record the calls whose body has run, so that it runs once."""
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roundtrip.ledger.contract import Claim, EntryState, Ledger, LedgerDown, Reach
+from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, Ledger, LedgerDown, Reach
 from roundtrip.ledger.memory import MemoryLedger
 from roundtrip.on_demand import load_public_name
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from roundtrip.ledger.redis import RedisLedger
     from roundtrip.ledger.sqlite import SqliteLedger
 
-__all__ = ["Claim", "EntryState", "Ledger", "LedgerDown", "MemoryLedger", "Reach", "RedisLedger", "SqliteLedger"]
+__all__ = ["ClaimAnswer", "ClaimStatus", "Ledger", "LedgerDown", "MemoryLedger", "Reach", "RedisLedger", "SqliteLedger"]
 
 if not TYPE_CHECKING:
-    # Every server needs the one in memory.
+    # Only the ledger in memory is the default of a server.
     _HOMES: Final = {"roundtrip.ledger.redis": ["RedisLedger"], "roundtrip.ledger.sqlite": ["SqliteLedger"]}
 
     def __getattr__(name: str) -> Any:

@@ -1,130 +1,155 @@
-"""What a ledger keeps, and the few things that are asked of it.
+"""Provide the contract of ledgers: the operations on entries, and their answers.
 
-A ledger has one entry for each thing that must not be done twice: who does it, or what came of it. Everything that
-changes an entry is atomic, also between processes, and time is the ledger's own.
+A ledger has one entry for each call whose body must run once. It says which leg has the claim, or keeps the result.
+`specs/machine.md` has the states of an entry. Each operation is atomic, also between processes, and reads the
+ledger's own clock.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
-__all__ = ["Claim", "EntryState", "Ledger", "LedgerDown", "Reach"]
+from roundtrip.machine.table import EntryState
+
+__all__ = ["STATUS_OF", "ClaimAnswer", "ClaimStatus", "Ledger", "LedgerDown", "Reach"]
 
 
 class Reach(IntEnum):
-    """Between which processes a ledger holds."""
+    """Set of processes that a ledger serves."""
 
     PROCESS = 1
     MACHINE = 2
     FLEET = 3
 
 
-class EntryState(Enum):
-    """How it stands with an entry."""
+class ClaimStatus(Enum):
+    """Result of a claim: granted, or the state that the entry is in for others than its holder."""
 
     GRANTED = "granted"
-    """It is the asker's: nobody else has begun."""
     RUNNING = "running"
-    """Somebody is at it."""
+    """Another leg has the claim."""
     SETTLED = "settled"
-    """It has been done, and the result is here."""
+    """The body has run, and the claim has its result."""
     UNKNOWN = "unknown"
-    """Somebody has begun, and will never tell what came of it."""
+    """A body has begun, and its outcome is not known."""
+
+
+STATUS_OF: Final[Mapping[EntryState, ClaimStatus]] = {
+    EntryState.HELD: ClaimStatus.RUNNING,
+    EntryState.RUNNING: ClaimStatus.RUNNING,
+    EntryState.LAPSED: ClaimStatus.UNKNOWN,
+    EntryState.SETTLED: ClaimStatus.SETTLED,
+    EntryState.UNKNOWN: ClaimStatus.UNKNOWN,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """What a ledger answers to somebody who wants to begin."""
+class ClaimAnswer:
+    """Answer of a ledger to a claim."""
 
-    standing: EntryState
-    terms: str = ""
-    """With what it was claimed by whoever began."""
+    status: ClaimStatus
+    answers_digest: str = ""
+    """The digest that the holder claimed the call with."""
     result: str | None = None
-    """What came of it, where it has been settled."""
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Where it was granted, what earlier holders have noted down."""
+    """The notes of earlier holders, if the claim was granted."""
+    epoch: int = field(default=0, compare=False)
+    """The number of a granted claim, greater than those of all earlier ones. Every write of the holder needs it."""
+    lease: float = field(default=math.inf, compare=False)
+    """Seconds until the lease of another holder ends."""
 
 
 class LedgerDown(Exception):
-    """The ledger cannot be reached, or cannot write; the text says which one and why. Nothing was begun."""
+    """The ledger cannot be reached or written; the text says which one and why. The operation may have happened."""
 
 
 @runtime_checkable
 class Ledger(Protocol):
-    """Keeps what has been begun and what came of it. All of its methods raise `LedgerDown` within a bounded time."""
+    """Store of claims and results. All of its methods raise `LedgerDown` within a bounded time.
+
+    `renew`, `settle` and `note` return False, and change nothing, unless holder and epoch are those of the entry and
+    the state permits it. So a holder that was paused past its lease cannot overwrite its successor.
+    """
 
     @property
     def reach(self) -> Reach:
-        """Between which processes it holds."""
+        """The set of processes that the ledger serves."""
         ...
 
     async def claim(
         self,
         key: str,
-        terms: str,
+        answers_digest: str,
         *,
         holder: str,
         lease: float,
         keep: float,
-        although_unknown: bool = False,
+        rerun: bool = False,
         tentative: bool = False,
         account: str | None = None,
-    ) -> Claim:
-        """Begin, unless somebody has.
+    ) -> ClaimAnswer:
+        """Claim an entry that is free. A holder may claim its entry again, and keeps its epoch.
 
         Args:
-            key: What is to be done once.
-            terms: With what it is to be done: whoever comes later with other terms wants something else.
-            holder: Who asks. To ask again is to be granted again.
-            lease: Seconds after which the holder counts as dead, unless it renews.
-            keep: Seconds after which the entry may be forgotten.
-            although_unknown: Whether to begin anew where somebody has begun and died.
-            tentative: Whether to keep others out, but not begin yet. A holder that dies so has done nothing, and leaves
-                the entry as if it had taken its claim back. Before it begins it claims once more, as only then is it
-                certain that nobody has taken its place. Of a holder that has begun it is a claim that arrives late, and
-                undoes nothing.
-            account: Whose entry it is, for a ledger that holds little: no account may take what others need.
+            key: The call.
+            answers_digest: A digest of the answers that the body runs with; other answers need another result.
+            holder: A random name of the leg.
+            lease: Seconds until the holder counts as dead, unless it renews.
+            keep: Seconds until the ledger may forget the entry.
+            rerun: Claim the entry of a body whose outcome is unknown, too.
+            tentative: Keep others out while the body has not begun. When such a lease ends, the entry is free. Before
+                its body begins, the holder claims again: only then is it certain that no other leg has the claim. A
+                tentative claim that arrives after that changes nothing.
+            account: The owner of the entry, for a ledger with little room: no account may take the room of the others.
         """
         ...
 
-    async def renew(self, key: str, *, holder: str, lease: float) -> bool:
-        """Say that the holder is alive; whether the entry is still its own."""
+    async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
+        """Extend the lease. A holder whose lease has ended gets it back if no other leg has claimed the call."""
         ...
 
-    async def settle(self, key: str, *, holder: str, result: str | None, keep: float) -> bool:
-        """Put down what came of it, None for what nobody will ever know; whether the entry was still the holder's.
+    async def settle(self, key: str, *, holder: str, epoch: int, result: str | None, keep: float) -> bool:
+        """Record the result, or None for an outcome that will never be known. Repeating it returns True."""
+        ...
 
-        To put the same down again changes nothing, and is true.
+    async def note(self, key: str, name: str, value: str, *, holder: str, epoch: int) -> bool:
+        """Note a value for the next holder."""
+        ...
+
+    async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
+        """Give a claim back. The notes stay.
+
+        Args:
+            key: The call.
+            holder: As for `claim`.
+            epoch: The epoch of the claim; None for any, if the answer to the claim was lost.
         """
-        ...
-
-    async def note(self, key: str, name: str, value: str, *, holder: str) -> bool:
-        """Note something down for whoever claims it next; whether the entry was still the holder's."""
-        ...
-
-    async def release(self, key: str, *, holder: str) -> None:
-        """Take a claim back, as it was not done after all. Notes stay."""
         ...
 
     async def count(self, key: str, item: str, *, most: int, keep: float, account: str | None = None) -> bool:
         """Count an item, and return True if it is one of the first `most` different ones of its key.
 
-        To count the same item again changes nothing, and has the same answer.
+        Counting an item again changes nothing, and returns the same.
 
         Args:
-            key: What is counted; no claim has this key.
-            item: One of its items, in ASCII.
-            most: How many different items there may be.
-            keep: Seconds after which the items may be forgotten, counted from the last one.
+            key: A name that no claim has.
+            item: The item, in ASCII.
+            most: The number of different items to count.
+            keep: Seconds until the ledger may forget the items, from the last one on.
             account: As for `claim`.
         """
         ...
 
-    async def wait(self, key: str, *, patience: float) -> Claim | None:
-        """How it stands when nobody is at it any more, or when the patience ends; None where there is no entry."""
+    async def wait(self, key: str, *, patience: float) -> ClaimAnswer | None:
+        """Return the state of an entry as soon as no leg has the claim, or when the patience ends; None if it is free.
+
+        Waiting needs no polling: the ledger announces every release and every result. A ledger may also look at the
+        entry when a lease ends, and now and then in case an announcement was lost.
+        """
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections and files. They are opened again when they are needed."""
+        """Close connections and files. The next operation opens them again."""
         ...

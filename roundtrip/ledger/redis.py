@@ -1,69 +1,74 @@
-"""`RedisLedger`: for a fleet, on Redis or Valkey."""
+"""Provide `RedisLedger`, for a fleet, on Redis or Valkey."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
-from roundtrip.ledger.contract import Claim, EntryState, LedgerDown, Reach
+from roundtrip.ledger.contract import STATUS_OF, ClaimAnswer, ClaimStatus, LedgerDown, Reach
 from roundtrip.ledger.waiting import Waiting
+from roundtrip.machine.table import ENTRY_MACHINE, EntryEvent, EntryState
 from roundtrip.redis_connections import RedisConnections, RedisDown, RedisScript, Word
+from roundtrip.system import SYSTEM, System
 
 __all__ = ["RedisLedger"]
 
-# A script is atomic, and reads the clock of the one server that all instances share.
-_NOW: Final = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
-_SEEN: Final = """
-local function seen(key)
-  local e = redis.call('HMGET', key, 'standing', 'terms', 'result', 'lapses', 'holder')
-  if not e[1] or e[1] == 'free' then return nil end
-  if e[1] == 'held' then
-    if tonumber(e[4]) <= now then return nil end
-    e[1] = 'running'
-  end
-  if e[1] == 'running' and tonumber(e[4]) <= now then e[1] = 'unknown' end
-  return e
-end
+_RETRY_SECONDS: Final = 0.5
+_QUIET_SECONDS: Final = 15.0
+"""Time of silence after which Redis is asked for a sign of life, while a leg waits."""
+
+# A script is atomic, and reads the clock of the one server that all instances share. Its state machine is the table.
+# Notes are the fields of an entry whose names begin with a colon; an entry has five others, and its result.
+_ENTRY: Final = f"""
+local target = {{{",".join(f"['{state} {event}']='{end}'" for (state, event), end in ENTRY_MACHINE.targets.items())}}}
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local e = redis.call('HMGET', KEYS[1], 'state', 'holder', 'epoch', 'lapses', 'digest', 'result')
+local state = e[1] or 'free'
+if target[state .. ' lapse'] and tonumber(e[4]) <= now then state = target[state .. ' lapse'] end
 """
 _CLAIM: Final = RedisScript(
-    _NOW
-    + _SEEN
+    _ENTRY
     + """
-local before = redis.call('HMGET', KEYS[1], 'standing', 'holder')
-local e = seen(KEYS[1])
-if e and not (e[1] == 'running' and e[5] == ARGV[2]) and not (ARGV[5] == '1' and e[1] == 'unknown') then
-  return {e[1], e[2], e[3]}
+local digest, holder, lease, keep, event, rerun = unpack(ARGV)
+if rerun == '1' then
+  if state == 'lapsed' and e[2] == holder then event = 'start' end
+  state = target[state .. ' reopen'] or state
 end
-local notes = redis.call('HGETALL', KEYS[1])
-local standing = (before[1] == 'running' and before[2] == ARGV[2]) and 'running' or ARGV[6]
-redis.call('HSET', KEYS[1], 'standing', standing, 'terms', ARGV[1], 'holder', ARGV[2], 'lapses', now + ARGV[3])
-redis.call('PEXPIRE', KEYS[1], ARGV[4])
-return {'granted', ARGV[1], false, notes}
+local is_free = state == 'free'
+local claimed = (is_free or e[2] == holder) and target[state .. ' ' .. event]
+if not claimed then return {state, e[5], e[6], e[4] - now} end
+local epoch = e[3]
+if is_free then epoch = string.format('%.0f', math.max((e[3] or 0) + 1, t[1] * 1000000 + t[2])) end
+-- First, as Redis rejects it where its memory is full, unless the script has written already.
+redis.call('HSET', KEYS[1], 'state', claimed, 'holder', holder, 'epoch', epoch, 'digest', digest, 'lapses', now + lease)
+if is_free then redis.call('HDEL', KEYS[1], 'result') end
+redis.call('PEXPIRE', KEYS[1], keep)
+return {'granted', digest, false, 0, epoch, redis.call('HGETALL', KEYS[1])}
 """
 )
-_RENEW: Final = RedisScript(
-    _NOW
+_WRITE: Final = RedisScript(
+    _ENTRY
     + """
-local e = redis.call('HMGET', KEYS[1], 'standing', 'holder')
-if (e[1] ~= 'running' and e[1] ~= 'held') or e[2] ~= ARGV[1] then return 0 end
-redis.call('HSET', KEYS[1], 'lapses', now + ARGV[2])
+local event, holder, epoch, lease, keep, channel, name, value = unpack(ARGV)
+local written = target[state .. ' ' .. event]
+if not written or e[2] ~= holder or (epoch ~= '' and e[3] ~= epoch) then return 0 end
+if state == 'settled' and e[6] ~= value then return 0 end
+redis.call('HSET', KEYS[1], 'state', written)
+if name then redis.call('HSET', KEYS[1], name, value) end
+if lease ~= '' then redis.call('HSET', KEYS[1], 'lapses', now + lease) end
+if keep ~= '' then redis.call('PEXPIRE', KEYS[1], keep) end
+if written == 'free' and redis.call('HLEN', KEYS[1]) <= 5 then redis.call('DEL', KEYS[1]) end
+if channel ~= '' then redis.pcall('PUBLISH', channel, KEYS[1]) end
 return 1
 """
 )
-_SETTLE: Final = RedisScript("""
-local e = redis.call('HMGET', KEYS[1], 'standing', 'holder', 'result')
-if not e[1] or e[2] ~= ARGV[1] then return 0 end
-if e[1] == 'settled' then return (ARGV[2] == 'settled' and e[3] == ARGV[3]) and 1 or 0 end
-redis.call('HSET', KEYS[1], 'standing', ARGV[2])
-if ARGV[2] == 'settled' then redis.call('HSET', KEYS[1], 'result', ARGV[3]) end
-redis.call('PEXPIRE', KEYS[1], ARGV[4])
-return 1
-""")
-# Notes are the fields of an entry whose names begin with a colon; an entry has five others.
-_NOTE: Final = RedisScript("""
-local e = redis.call('HMGET', KEYS[1], 'standing', 'holder')
-if (e[1] ~= 'running' and e[1] ~= 'held') or e[2] ~= ARGV[1] then return 0 end
-redis.call('HSET', KEYS[1], ':' .. ARGV[2], ARGV[3])
-return 1
-""")
+_LOOK: Final = RedisScript(
+    _ENTRY
+    + """
+if state == 'free' then return false end
+return {state, e[5], e[6], e[4] - now}
+"""
+)
 _COUNT: Final = RedisScript("""
 if redis.call('SISMEMBER', KEYS[1], ARGV[1]) == 1 then return 1 end
 if redis.call('SCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
@@ -71,34 +76,21 @@ redis.call('SADD', KEYS[1], ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return 1
 """)
-_RELEASE: Final = RedisScript("""
-local e = redis.call('HMGET', KEYS[1], 'standing', 'holder')
-if (e[1] ~= 'running' and e[1] ~= 'held') or e[2] ~= ARGV[1] then return 0 end
-if redis.call('HLEN', KEYS[1]) <= 4 then return redis.call('DEL', KEYS[1]) end
-return redis.call('HSET', KEYS[1], 'standing', 'free')
-""")
-_LOOK: Final = RedisScript(
-    _NOW
-    + _SEEN
-    + """
-local e = seen(KEYS[1])
-if not e then return false end
-return {e[1], e[2], e[3]}
-"""
-)
 
 
 class RedisLedger:
-    """Keeps what was done in Redis or Valkey, for all instances that reach it.
+    """Ledger in Redis or Valkey, for all instances that reach it.
 
-    The server must not evict entries (`maxmemory-policy noeviction`), and its copies must not lag behind in a failover
-    that matters: what Redis has lost, it cannot prevent.
+    The server must not evict entries (`maxmemory-policy noeviction`), and its replicas must not lag behind in a
+    failover that matters: a lost entry prevents no second run.
 
     Args:
         url: Such as `redis://redis.internal:6379/0`, `rediss://…` or `unix://…`.
         prefix: Begins all keys, which have the form `PREFIX:{CALL}`: all of one call are in one slot of a cluster.
+            `PREFIX:ledger` is the channel on which results and releases are announced.
         timeout: Seconds that one request may take, with connecting.
-        cluster: Whether the URL is that of any node of a cluster.
+        cluster: Treat the URL as that of any node of a cluster.
+        system: The sleep between two attempts to listen to the channel.
         **options: Those of redis-py's connections, as `redis.asyncio.Redis.from_url` takes them.
 
     Raises:
@@ -106,89 +98,134 @@ class RedisLedger:
     """
 
     def __init__(
-        self, url: str, *, prefix: str = "roundtrip", timeout: float = 2.0, cluster: bool = False, **options: Any
+        self,
+        url: str,
+        *,
+        prefix: str = "roundtrip",
+        timeout: float = 2.0,
+        cluster: bool = False,
+        system: System = SYSTEM,
+        **options: Any,
     ) -> None:
         self._prefix = prefix
-        self._waiting = Waiting()
+        self._channel = f"{prefix}:ledger"
+        self._system = system
+        self._waiting = Waiting(self._announce_changes)
         self._connections = RedisConnections(url, timeout=timeout, options=options, cluster=cluster)
 
     @property
     def reach(self) -> Reach:
-        """As the contract says."""
+        """Implement `Ledger.reach`."""
         return Reach.FLEET
 
     async def claim(
         self,
         key: str,
-        terms: str,
+        answers_digest: str,
         *,
         holder: str,
         lease: float,
         keep: float,
-        although_unknown: bool = False,
+        rerun: bool = False,
         tentative: bool = False,
         account: str | None = None,
-    ) -> Claim:
-        """As the contract says. Accounts need no shares: what it holds is bounded by Redis."""
+    ) -> ClaimAnswer:
+        """Implement `Ledger.claim`. Accounts need no shares: Redis bounds the ledger."""
         del account
-        standing = "held" if tentative else EntryState.RUNNING.value
-        args = [terms, holder, _ms(lease), _ms(keep), "1" if although_unknown else "0", standing]
-        return _claim(await self._run(_CLAIM, key, args)) or Claim(EntryState.UNKNOWN)
+        event = EntryEvent.HOLD if tentative else EntryEvent.START
+        args = [answers_digest, holder, _ms(lease), _ms(keep), event.value, "1" if rerun else "0"]
+        return _claim(await self._run(_CLAIM, key, args)) or ClaimAnswer(ClaimStatus.UNKNOWN)
 
-    async def renew(self, key: str, *, holder: str, lease: float) -> bool:
-        """As the contract says."""
-        return bool(await self._run(_RENEW, key, [holder, _ms(lease)]))
+    async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
+        """Implement `Ledger.renew`."""
+        return await self._write(EntryEvent.RENEW, key, holder, epoch, lease=lease)
 
-    async def settle(self, key: str, *, holder: str, result: str | None, keep: float) -> bool:
-        """As the contract says."""
-        standing = EntryState.UNKNOWN if result is None else EntryState.SETTLED
-        return bool(await self._run(_SETTLE, key, [holder, standing.value, result or "", _ms(keep)]))
+    async def settle(self, key: str, *, holder: str, epoch: int, result: str | None, keep: float) -> bool:
+        """Implement `Ledger.settle`."""
+        if result is None:
+            return await self._write(EntryEvent.LOSE, key, holder, epoch, keep=keep, announced=True)
+        return await self._write(EntryEvent.SETTLE, key, holder, epoch, "result", result, keep=keep, announced=True)
 
-    async def note(self, key: str, name: str, value: str, *, holder: str) -> bool:
-        """As the contract says."""
-        return bool(await self._run(_NOTE, key, [holder, name, value]))
+    async def note(self, key: str, name: str, value: str, *, holder: str, epoch: int) -> bool:
+        """Implement `Ledger.note`."""
+        return await self._write(EntryEvent.NOTE, key, holder, epoch, f":{name}", value)
 
     async def count(self, key: str, item: str, *, most: int, keep: float, account: str | None = None) -> bool:
-        """As the contract says."""
+        """Implement `Ledger.count`."""
         del account
         return bool(await self._run(_COUNT, key, [item, most, _ms(keep)]))
 
-    async def release(self, key: str, *, holder: str) -> None:
-        """As the contract says."""
-        await self._run(_RELEASE, key, [holder])
+    async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
+        """Implement `Ledger.release`."""
+        await self._write(EntryEvent.RELEASE, key, holder, epoch, announced=True)
 
-    async def wait(self, key: str, *, patience: float) -> Claim | None:
-        """As the contract says."""
+    async def wait(self, key: str, *, patience: float) -> ClaimAnswer | None:
+        """Implement `Ledger.wait`. While a leg waits, one connection of its event loop listens to announcements."""
 
-        async def look() -> Claim | None:
+        async def look() -> ClaimAnswer | None:
             return _claim(await self._run(_LOOK, key, []))
 
-        return await self._waiting.wait(key, look, patience=patience)
+        return await self._waiting.wait(self._name(key), look, patience=patience)
 
     async def aclose(self) -> None:
-        """Close the connections of this event loop. They are opened again when they are needed."""
+        """Close the connections of this event loop. The next operation opens them again."""
         await self._connections.aclose()
 
-    async def _run(self, script: RedisScript, key: str, args: Sequence[Word]) -> Any:
+    async def _write(
+        self,
+        event: EntryEvent,
+        key: str,
+        holder: str,
+        epoch: int | None,
+        *field: str,
+        lease: float | None = None,
+        keep: float | None = None,
+        announced: bool = False,
+    ) -> bool:
+        """Apply an event of the holder, and set a field of the entry."""
+        times = ["" if seconds is None else _ms(seconds) for seconds in (lease, keep)]
+        fence = "" if epoch is None else epoch
+        channel = self._channel if announced else ""
+        return bool(await self._run(_WRITE, key, [event.value, holder, fence, *times, channel, *field]))
+
+    async def _announce_changes(self, wake_all: Callable[[], None]) -> None:
+        """Listen to the announcements of all instances, and have the waiting legs look where they are named."""
+        while True:
+            with suppress(RedisDown):
+                async with self._connections.subscribed(self._channel, quiet=_QUIET_SECONDS) as messages:
+                    # Earlier announcements were missed.
+                    wake_all()
+                    async for message in messages:
+                        if message is not None:
+                            self._waiting.wake(_text(message))
+            await self._system.sleep(_RETRY_SECONDS)
+
+    def _name(self, key: str) -> str:
         call, _, part = key.partition("/")
-        name = f"{self._prefix}:{{{call}}}{f'/{part}' if part else ''}"
+        return f"{self._prefix}:{{{call}}}{f'/{part}' if part else ''}"
+
+    async def _run(self, script: RedisScript, key: str, args: Sequence[Word]) -> Any:
         try:
-            return await self._connections.run(script, name, args)
+            return await self._connections.run(script, self._name(key), args)
         except RedisDown as error:
             raise LedgerDown(f"the ledger on Redis cannot be used: {error}") from error
 
 
-def _claim(answer: Any) -> Claim | None:
+def _claim(answer: Any) -> ClaimAnswer | None:
     if not answer:
         return None
     try:
-        standing, terms, result, *more = answer
-        fields = iter(more[0] if more else ())
+        state, digest, result, lease, *granted = answer
+        if not granted:
+            text = None if result is None else _text(result)
+            return ClaimAnswer(STATUS_OF[EntryState(_text(state))], _text(digest), text, lease=lease / 1000)
+        epoch, fields = granted
+        pairs = iter(fields)
         notes = {
-            _text(name)[1:]: _text(value) for name, value in zip(fields, fields, strict=True) if name.startswith(b":")
+            _text(name)[1:]: _text(value) for name, value in zip(pairs, pairs, strict=True) if name.startswith(b":")
         }
-        return Claim(EntryState(_text(standing)), _text(terms), None if result is None else _text(result), notes)
-    except (ValueError, TypeError, AttributeError) as error:
+        return ClaimAnswer(ClaimStatus.GRANTED, _text(digest), notes=notes, epoch=int(epoch))
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise LedgerDown("the ledger on Redis cannot be used: it holds an entry that no ledger wrote") from error
 
 

@@ -1,6 +1,6 @@
-"""`SqliteLedger`: for the processes of one machine."""
+"""Provide `SqliteLedger`, for the processes of one machine."""
 
-# sqlite3 is loaded where it is first needed: a server without such a ledger does not pay for it.
+# sqlite3 is imported at first use: a server without such a ledger does not pay for it.
 from __future__ import annotations
 
 import os
@@ -15,8 +15,11 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
-from roundtrip.ledger.contract import Claim, EntryState, LedgerDown, Reach
+from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, LedgerDown, Reach
+from roundtrip.ledger.entry import LedgerEntry
 from roundtrip.ledger.waiting import Waiting
+from roundtrip.machine.table import EntryEvent, EntryState
+from roundtrip.system import SYSTEM, System
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,18 +28,21 @@ __all__ = ["SqliteLedger"]
 
 T = TypeVar("T")
 
-_PATIENCE: Final = 5.0
-_PAUSE: Final = 0.01
-_THREADS: Final = 8
-"""Threads of an event loop that may be at the file, or wait for it."""
+_BUSY_SECONDS: Final = 5.0
+_OPEN_PAUSE_SECONDS: Final = 0.01
+_CHANGE_SECONDS: Final = 0.02
+"""Time between two looks at the version of the file, while a leg waits."""
+_MAX_THREADS: Final = 8
+"""Threads of one event loop that use the file or wait for it."""
 _FORGET_EVERY: Final = 256
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS entries (
     key TEXT PRIMARY KEY,
-    terms TEXT NOT NULL,
+    state TEXT NOT NULL,
     holder TEXT NOT NULL,
-    standing TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    answers_digest TEXT NOT NULL,
     lapses REAL NOT NULL,
     expires REAL NOT NULL,
     result TEXT
@@ -58,45 +64,22 @@ CREATE TABLE IF NOT EXISTS counted (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS counted_expires ON counted (expires);
 """
-
-# One statement, so one atomic step: a SELECT before it would let two processes begin.
-_CLAIM: Final = """
-INSERT INTO entries (key, terms, holder, standing, lapses, expires)
-VALUES (:key, :terms, :holder, :standing, :lapses, :expires)
-ON CONFLICT (key) DO UPDATE SET terms = :terms, holder = :holder, lapses = :lapses, expires = :expires, result = NULL,
-    standing = CASE WHEN standing = 'running' AND holder = :holder THEN standing ELSE :standing END
-WHERE entries.expires <= :now
-   OR entries.standing = 'free'
-   OR (entries.standing = 'held' AND entries.lapses <= :now)
-   OR (entries.holder = :holder AND entries.standing IN ('running', 'held') AND entries.lapses > :now)
-   OR (:although AND (entries.standing = 'unknown' OR (entries.standing = 'running' AND entries.lapses <= :now)))
+_LOAD: Final = "SELECT state, holder, epoch, answers_digest, lapses, expires, result FROM entries WHERE key = ?"
+_STORE: Final = """
+INSERT INTO entries (key, state, holder, epoch, answers_digest, lapses, expires, result) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET state = excluded.state, holder = excluded.holder, epoch = excluded.epoch,
+    answers_digest = excluded.answers_digest, lapses = excluded.lapses, expires = excluded.expires,
+    result = excluded.result
 """
-_RENEW: Final = """
-UPDATE entries SET lapses = :lapses WHERE key = :key AND holder = :holder AND standing IN ('running', 'held')
-"""
-_SETTLE: Final = """
-UPDATE entries SET standing = :standing, result = :result, expires = :expires
-WHERE key = :key AND holder = :holder AND (standing <> 'settled' OR result = :result)
-"""
-_NOTE: Final = """
-INSERT OR REPLACE INTO notes (key, name, value)
-SELECT key, :name, :value FROM entries WHERE key = :key AND holder = :holder AND standing IN ('running', 'held')
-"""
-_NOTES: Final = "SELECT name, value FROM notes WHERE key = :key"
-_RELEASE: Final = """
-UPDATE entries SET standing = 'free' WHERE key = :key AND holder = :holder AND standing IN ('running', 'held')
-"""
-_LOOK: Final = """
-SELECT standing, terms, result, lapses FROM entries
-WHERE key = :key AND expires > :now AND standing <> 'free' AND (standing <> 'held' OR lapses > :now)
-"""
-# Bounded, as whoever claims waits for it: four times what can have been added since the last time.
+_DROP: Final = "DELETE FROM entries WHERE key = ?"
+_NOTE: Final = "INSERT OR REPLACE INTO notes (key, name, value) VALUES (?, ?, ?)"
+_NOTES: Final = "SELECT name, value FROM notes WHERE key = ?"
+# Bounded, as a claim waits for it: four times the rows that can have been added since the last time.
 _FORGET: Final = (
     "DELETE FROM entries WHERE key IN (SELECT key FROM entries WHERE expires <= :now ORDER BY expires LIMIT :most)",
     """DELETE FROM counted WHERE (key, item) IN
     (SELECT key, item FROM counted WHERE expires <= :now ORDER BY expires LIMIT :most)""",
 )
-# One statement again: of those who count at once, each sees what the others have counted.
 _COUNT: Final = """
 INSERT INTO counted (key, item, expires) SELECT :key, :item, :expires
 WHERE (SELECT count(*) FROM counted WHERE key = :key AND expires > :now) < :most
@@ -106,118 +89,149 @@ _COUNTED: Final = "SELECT 1 FROM counted WHERE key = :key AND item = :item AND e
 
 
 class SqliteLedger:
-    """Keeps what was done in a file, for all processes of one machine that open it.
+    """Ledger in a file, for all processes of one machine that open it.
 
     Args:
-        path: The file, which is made if need be, readable by its owner alone. Not on a network's file system, whose
-            locks cannot be relied on.
-        durable: Whether what is settled survives a power cut, at the price of a write to the disk each time. Without,
-            it survives the end of a process.
+        path: The file, created if needed, readable by its owner alone. It must not be on a network file system, whose
+            locks are not reliable.
+        durable: Write every result through to the disk, so that it survives a power cut. Without, it survives the end
+            of a process.
+        system: The clock, which all processes of the file share, and the sleep.
 
     Raises:
         ValueError: The path is a database in memory, which no other process sees.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, durable: bool = True) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, durable: bool = True, system: System = SYSTEM) -> None:
         self._path = Path(path)
         if str(path) in ("", ":memory:"):
             raise ValueError("SqliteLedger takes the path of a file; for one process there is MemoryLedger")
         self._synchronous: Literal["FULL", "NORMAL"] = "FULL" if durable else "NORMAL"
+        self._system = system
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._pid = os.getpid()
         self._inherited: list[object] = []
-        self._claims = 0
-        self._waiting = Waiting()
-        # Bodies may hold all of the threads that everybody shares, and a ledger that waits for one would not hear that
-        # they are alive. And those that wait for the file would keep bodies from running.
+        self._writes = 0
+        self._waiting = Waiting(self._announce_changes)
+        # Bodies may hold all shared threads, so the ledger has its own: it must hear that they are alive. Threads that
+        # wait for the file must not keep bodies from running.
         self._limiter: RunVar[anyio.CapacityLimiter] = RunVar(f"roundtrip_sqlite_{id(self)}")
 
     @property
     def reach(self) -> Reach:
-        """As the contract says."""
+        """Implement `Ledger.reach`."""
         return Reach.MACHINE
 
     async def claim(
         self,
         key: str,
-        terms: str,
+        answers_digest: str,
         *,
         holder: str,
         lease: float,
         keep: float,
-        although_unknown: bool = False,
+        rerun: bool = False,
         tentative: bool = False,
         account: str | None = None,
-    ) -> Claim:
-        """As the contract says. Accounts need no shares: what it holds is bounded by the disk."""
+    ) -> ClaimAnswer:
+        """Implement `Ledger.claim`. Accounts need no shares: the disk bounds the ledger."""
         del account
 
-        def claim(connection: sqlite3.Connection) -> Claim | None:
-            now = time.time()
-            self._claims += 1
-            if self._claims % _FORGET_EVERY == 0:
-                _forget(connection, now)
-            given = {
-                "key": key,
-                "terms": terms,
-                "holder": holder,
-                "standing": "held" if tentative else EntryState.RUNNING.value,
-                "lapses": now + lease,
-                "expires": now + keep,
-                "now": now,
-                "although": although_unknown,
-            }
-            if connection.execute(_CLAIM, given).rowcount:
-                return Claim(EntryState.GRANTED, terms, notes=dict(connection.execute(_NOTES, {"key": key}).fetchall()))
-            return _look(connection, key)
+        def claim(db: sqlite3.Connection, entry: LedgerEntry, now: float) -> ClaimAnswer | None:
+            granted = entry.claim(
+                answers_digest,
+                holder=holder,
+                lapses=now + lease,
+                expires=now + keep,
+                rerun=rerun,
+                tentative=tentative,
+                next_epoch=int(now * 1_000_000),
+            )
+            if not granted:
+                return entry.seen(now)
+            _store(db, key, entry)
+            notes = dict(db.execute(_NOTES, [key]).fetchall())
+            return ClaimAnswer(ClaimStatus.GRANTED, answers_digest, notes=notes, epoch=entry.epoch)
 
-        while (found := await self._run(claim)) is None:
-            # It was released between the two statements: begin once more.
-            pass
-        return found
+        return await self._change(key, claim) or ClaimAnswer(ClaimStatus.UNKNOWN)
 
-    async def renew(self, key: str, *, holder: str, lease: float) -> bool:
-        """As the contract says."""
-        given = {"key": key, "holder": holder}
-        return await self._run(lambda db: db.execute(_RENEW, {**given, "lapses": time.time() + lease}).rowcount > 0)
+    async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
+        """Implement `Ledger.renew`."""
 
-    async def settle(self, key: str, *, holder: str, result: str | None, keep: float) -> bool:
-        """As the contract says."""
-        standing = EntryState.UNKNOWN if result is None else EntryState.SETTLED
-        given = {"key": key, "holder": holder, "standing": standing.value, "result": result}
-        return await self._run(lambda db: db.execute(_SETTLE, {**given, "expires": time.time() + keep}).rowcount > 0)
+        def renew(db: sqlite3.Connection, entry: LedgerEntry, now: float) -> bool:
+            if not entry.write(EntryEvent.RENEW, holder=holder, epoch=epoch):
+                return False
+            entry.lapses = now + lease
+            _store(db, key, entry)
+            return True
 
-    async def note(self, key: str, name: str, value: str, *, holder: str) -> bool:
-        """As the contract says."""
-        given = {"key": key, "name": name, "value": value, "holder": holder}
-        return await self._run(lambda db: db.execute(_NOTE, given).rowcount > 0)
+        return await self._change(key, renew)
+
+    async def settle(self, key: str, *, holder: str, epoch: int, result: str | None, keep: float) -> bool:
+        """Implement `Ledger.settle`."""
+
+        def settle(db: sqlite3.Connection, entry: LedgerEntry, now: float) -> bool:
+            if not entry.settle(result, holder=holder, epoch=epoch, expires=now + keep):
+                return False
+            _store(db, key, entry)
+            return True
+
+        settled = await self._change(key, settle)
+        self._waiting.wake(key)
+        return settled
+
+    async def note(self, key: str, name: str, value: str, *, holder: str, epoch: int) -> bool:
+        """Implement `Ledger.note`."""
+
+        def note(db: sqlite3.Connection, entry: LedgerEntry, now: float) -> bool:
+            del now
+            if not entry.write(EntryEvent.NOTE, holder=holder, epoch=epoch):
+                return False
+            db.execute(_NOTE, [key, name, value])
+            return True
+
+        return await self._change(key, note)
 
     async def count(self, key: str, item: str, *, most: int, keep: float, account: str | None = None) -> bool:
-        """As the contract says."""
+        """Implement `Ledger.count`."""
         del account
 
-        def count(connection: sqlite3.Connection) -> bool:
-            now = time.time()
+        def count(db: sqlite3.Connection) -> bool:
+            now = self._system.time()
             given = {"key": key, "item": item, "now": now}
-            self._claims += 1
-            if self._claims % _FORGET_EVERY == 0:
-                _forget(connection, now)
-            connection.execute(_COUNT, {**given, "most": most, "expires": now + keep})
-            return connection.execute(_COUNTED, given).fetchone() is not None
+            self._forget_now_and_then(db, now)
+            db.execute(_COUNT, {**given, "most": most, "expires": now + keep})
+            return db.execute(_COUNTED, given).fetchone() is not None
 
         return await self._run(count)
 
-    async def release(self, key: str, *, holder: str) -> None:
-        """As the contract says."""
-        await self._run(lambda db: db.execute(_RELEASE, {"key": key, "holder": holder}))
+    async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
+        """Implement `Ledger.release`."""
 
-    async def wait(self, key: str, *, patience: float) -> Claim | None:
-        """As the contract says."""
-        return await self._waiting.wait(key, lambda: self._run(lambda db: _look(db, key)), patience=patience)
+        def release(db: sqlite3.Connection, entry: LedgerEntry, now: float) -> None:
+            del now
+            if entry.write(EntryEvent.RELEASE, holder=holder, epoch=epoch):
+                _store(db, key, entry)
+
+        await self._change(key, release)
+        self._waiting.wake(key)
+
+    async def wait(self, key: str, *, patience: float) -> ClaimAnswer | None:
+        """Implement `Ledger.wait`.
+
+        SQLite has no announcements between processes. While a leg waits, the process reads the version of the file
+        every 20 ms, which takes some microseconds, and reads the entry only after a change of the file.
+        """
+
+        def look(db: sqlite3.Connection) -> ClaimAnswer | None:
+            now = self._system.time()
+            return _load(db, key, now).seen(now)
+
+        return await self._waiting.wait(key, lambda: self._run(look), patience=patience)
 
     async def aclose(self) -> None:
-        """Close the file. It is opened again when it is needed."""
+        """Close the file. The next operation opens it again."""
 
         def close() -> None:
             with self._own_lock():
@@ -225,17 +239,45 @@ class SqliteLedger:
 
         await anyio.to_thread.run_sync(close)
 
+    async def _announce_changes(self, wake_all: Callable[[], None]) -> None:
+        """Tell the waiting legs of each change that another process makes to the file."""
+        version: object = None
+        while True:
+            before = version
+            with suppress(LedgerDown):
+                version = await self._run(lambda db: db.execute("PRAGMA data_version").fetchone())
+            if version != before:
+                wake_all()
+            await self._system.sleep(_CHANGE_SECONDS)
+
+    async def _change(self, key: str, work: Callable[[sqlite3.Connection, LedgerEntry, float], T]) -> T:
+        """Read and write an entry in one transaction."""
+
+        def change(db: sqlite3.Connection) -> T:
+            # Before the read: a lock that is only taken for the write would let two processes claim.
+            db.execute("BEGIN IMMEDIATE")
+            with db:
+                now = self._system.time()
+                self._forget_now_and_then(db, now)
+                entry = _load(db, key, now)
+                if not entry.epoch:
+                    # It has expired: its notes go, too.
+                    db.execute(_DROP, [key])
+                return work(db, entry, now)
+
+        return await self._run(change)
+
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         import sqlite3
 
         def locked() -> T:
             lock = self._own_lock()
-            if not lock.acquire(timeout=_PATIENCE):
+            if not lock.acquire(timeout=_BUSY_SECONDS):
                 raise LedgerDown(f"the ledger {self._path} cannot be used: too many wait for it")
             try:
                 return work(self._open())
             except (sqlite3.Error, OSError) as error:
-                # Whatever was wrong with the file may be mended; the next one opens it anew.
+                # The file may be repaired; the next operation opens it again.
                 self._close()
                 raise LedgerDown(f"the ledger {self._path} cannot be used: {error}") from error
             finally:
@@ -244,14 +286,20 @@ class SqliteLedger:
         try:
             limiter = self._limiter.get()
         except LookupError:
-            limiter = anyio.CapacityLimiter(_THREADS)
+            limiter = anyio.CapacityLimiter(_MAX_THREADS)
             self._limiter.set(limiter)
         try:
-            # Only who waits for a thread is cut short; what runs in one is not cancelled.
-            with anyio.fail_after(_PATIENCE * 2):
+            # This ends the wait for a thread. Work that runs in one is not cancelled.
+            with anyio.fail_after(_BUSY_SECONDS * 2):
                 return await anyio.to_thread.run_sync(locked, limiter=limiter)
         except TimeoutError as error:
             raise LedgerDown(f"the ledger {self._path} cannot be used: too many wait for it") from error
+
+    def _forget_now_and_then(self, db: sqlite3.Connection, now: float) -> None:
+        self._writes += 1
+        if self._writes % _FORGET_EVERY == 0:
+            for statement in _FORGET:
+                db.execute(statement, {"now": now, "most": _FORGET_EVERY * 4})
 
     def _own_lock(self) -> threading.Lock:
         if self._pid != os.getpid():
@@ -275,36 +323,41 @@ class SqliteLedger:
             return self._connection
         if not self._path.exists():
             self._path.touch(mode=0o600)
-        connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         self._connection = connection
-        ends = time.monotonic() + _PATIENCE
+        ends = time.monotonic() + _BUSY_SECONDS
         while True:
             try:
                 connection.execute("PRAGMA journal_mode=WAL")
                 break
             except sqlite3.OperationalError:
-                # Where several processes make the file at once, SQLite does not wait for the one that is first.
+                # When several processes create the file at once, SQLite does not wait for the first.
                 if time.monotonic() > ends:
                     raise
-                time.sleep(_PAUSE)
+                time.sleep(_OPEN_PAUSE_SECONDS)
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
         connection.executescript(_SCHEMA)
         return connection
 
 
-def _forget(connection: sqlite3.Connection, now: float) -> None:
-    for statement in _FORGET:
-        connection.execute(statement, {"now": now, "most": _FORGET_EVERY * 4})
+def _load(db: sqlite3.Connection, key: str, now: float) -> LedgerEntry:
+    """Return an entry as it is now; a new one, with epoch 0, where there is none that has not expired."""
+    row = db.execute(_LOAD, [key]).fetchone()
+    if row is None or row[5] <= now:
+        return LedgerEntry()
+    entry = LedgerEntry(EntryState(row[0]), *row[1:])
+    entry.advance(now)
+    return entry
 
 
-def _look(connection: sqlite3.Connection, key: str) -> Claim | None:
-    now = time.time()
-    found = connection.execute(_LOOK, {"key": key, "now": now}).fetchone()
-    if found is None:
-        return None
-    standing, terms, result, lapses = found
-    if standing == "held":
-        standing = EntryState.RUNNING.value
-    if standing == EntryState.RUNNING.value and lapses <= now:
-        return Claim(EntryState.UNKNOWN, terms)
-    return Claim(EntryState(standing), terms, result)
+def _store(db: sqlite3.Connection, key: str, entry: LedgerEntry) -> None:
+    row = [
+        entry.state.value,
+        entry.holder,
+        entry.epoch,
+        entry.answers_digest,
+        entry.lapses,
+        entry.expires,
+        entry.result,
+    ]
+    db.execute(_STORE, [key, *row])

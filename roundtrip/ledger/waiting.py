@@ -1,69 +1,104 @@
-"""Wait for entries to be settled: of all who wait for one entry on one event loop, one looks for all of them.
+"""Wait for entries to be settled or released, woken by announcements.
 
-The one who looks is one of those who wait, in its own task; when it leaves, another takes its place.
+Of all legs that wait for one entry on one event loop, the first looks at it for all of them, in its own asyncio task.
+When it leaves, the next one takes its place.
 """
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import contextvars
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import anyio
-from anyio.lowlevel import RunVar
 
-from roundtrip.ledger.contract import Claim, EntryState, LedgerDown
+from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, LedgerDown
 
 __all__ = ["Waiting"]
 
-_FIRST_PAUSE: Final = 0.005
-_LONGEST_PAUSE: Final = 0.2
-_MOST_WAITING: Final = 64
-"""How many may wait for one entry. More are copies of one request, and are told at once that it still runs."""
+_HANDOVER_SECONDS: Final = 0.005
+"""Time to claim a free entry before the next leg is told of it."""
+_LOOK_SECONDS: Final = 1.0
+"""Time between looks, in case an announcement was lost."""
+_MAX_WAITERS: Final = 64
+"""Legs that may wait for one entry. More are copies of one request, and learn at once that it runs."""
 
-Look = Callable[[], Awaitable[Claim | None]]
+Look = Callable[[], Awaitable[ClaimAnswer | None]]
+Feed = Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
+"""Runs on an event loop while a leg waits there, and calls its argument when any entry may have changed."""
 
 
 @dataclass(slots=True, eq=False)
 class _ClaimWaiter:
-    woken: anyio.Event = field(default_factory=anyio.Event)
-    told: Claim | LedgerDown | None = None
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    result: ClaimAnswer | LedgerDown | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _EntryWatch:
-    """Those who wait for one entry; the first of them looks."""
+    """Legs that wait for one entry on one event loop; the first of them looks."""
 
     waiters: dict[_ClaimWaiter, None] = field(default_factory=dict[_ClaimWaiter, None])
-    seen: Claim | None = None
-    """What was last seen."""
-    pause: float = 0.0
+    seen: ClaimAnswer | None = None
+    was_free: bool = False
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tell_all(self, result: ClaimAnswer | LedgerDown) -> None:
+        for waiter in self.waiters:
+            waiter.result = result
+            waiter.woken.set()
+
+
+@dataclass(slots=True, eq=False)
+class _LoopWatches:
+    """Entries that legs wait for on one event loop."""
+
+    loop: asyncio.AbstractEventLoop
+    watches: dict[str, _EntryWatch] = field(default_factory=dict[str, _EntryWatch])
+    feed: asyncio.Task[None] | None = None
+
+    def wake_all(self) -> None:
+        for watch in self.watches.values():
+            watch.changed.set()
 
 
 class Waiting:
-    """The watches of one ledger."""
+    """The legs of this process that wait for entries of one ledger.
 
-    def __init__(self) -> None:
-        self._watches: RunVar[dict[str, _EntryWatch]] = RunVar(f"roundtrip_waiting_{id(self)}")
+    Args:
+        feed: Announces the changes that other processes make.
+    """
 
-    async def wait(self, key: str, look: Look, *, patience: float) -> Claim | None:
-        """Return how an entry stands when it does not run any more, or when the patience ends; None where it is gone.
+    def __init__(self, feed: Feed | None = None) -> None:
+        self._feed = feed
+        self._lock = threading.Lock()
+        self._loops: dict[asyncio.AbstractEventLoop, _LoopWatches] = {}
 
-        An entry that is gone is anybody's: those who wait are told of it one after another, so that each can claim it
-        before the next one tries.
+    def wake(self, key: str) -> None:
+        """Have the waiting legs of an entry look again, on whatever event loops and from any thread."""
+        if not self._loops:
+            return
+        with self._lock:
+            for own in self._loops.values():
+                watch = own.watches.get(key)
+                if watch is not None and not own.loop.is_closed():
+                    own.loop.call_soon_threadsafe(watch.changed.set)
+
+    async def wait(self, key: str, look: Look, *, patience: float) -> ClaimAnswer | None:
+        """Return the state of an entry when no leg has the claim any more, or when the patience ends.
+
+        A free entry is reported to one waiting leg after another, so that each can claim it before the next one tries.
 
         Args:
             key: The entry.
-            look: How it stands now.
+            look: Reads the state of the entry.
             patience: Seconds to wait.
         """
         if patience <= 0:
             return await look()
-        try:
-            watches = self._watches.get()
-        except LookupError:
-            watches = dict[str, _EntryWatch]()
-            self._watches.set(watches)
-        watch = watches.setdefault(key, _EntryWatch())
-        if len(watch.waiters) >= _MOST_WAITING:
+        own, watch = self._watch(key)
+        if len(watch.waiters) >= _MAX_WAITERS:
             return watch.seen or await look()
         waiter = _ClaimWaiter()
         watch.waiters[waiter] = None
@@ -71,44 +106,62 @@ class Waiting:
             return await _wait(watch, waiter, look, ends=anyio.current_time() + patience)
         finally:
             del watch.waiters[waiter]
-            following = next(iter(watch.waiters), None)
-            if following is not None:
-                following.woken.set()
-            elif watches.get(key) is watch:
-                del watches[key]
+            if watch.waiters:
+                next(iter(watch.waiters)).woken.set()
+            else:
+                self._forget(own, key)
+
+    def _watch(self, key: str) -> tuple[_LoopWatches, _EntryWatch]:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            own = self._loops.setdefault(loop, _LoopWatches(loop))
+            watch = own.watches.setdefault(key, _EntryWatch())
+        if own.feed is None and self._feed is not None:
+            own.feed = loop.create_task(self._feed(own.wake_all), context=contextvars.Context())
+        return own, watch
+
+    def _forget(self, own: _LoopWatches, key: str) -> None:
+        with self._lock:
+            del own.watches[key]
+            if own.watches:
+                return
+            del self._loops[own.loop]
+        if own.feed is not None:
+            own.feed.cancel()
 
 
-async def _wait(watch: _EntryWatch, waiter: _ClaimWaiter, look: Look, *, ends: float) -> Claim | None:
+async def _wait(watch: _EntryWatch, waiter: _ClaimWaiter, look: Look, *, ends: float) -> ClaimAnswer | None:
     while next(iter(watch.waiters)) is not waiter:
         with anyio.move_on_after(ends - anyio.current_time()):
             await waiter.woken.wait()
-        if isinstance(waiter.told, LedgerDown):
-            raise LedgerDown(str(waiter.told)) from waiter.told
-        if waiter.told is not None:
-            return waiter.told
+        if isinstance(waiter.result, LedgerDown):
+            raise LedgerDown(str(waiter.result)) from waiter.result
+        if waiter.result is not None:
+            return waiter.result
         if next(iter(watch.waiters)) is not waiter:
             return watch.seen if watch.seen is not None else await look()
+    if watch.was_free:
+        await _changed(watch, _HANDOVER_SECONDS)
     while True:
-        left = ends - anyio.current_time()
-        if watch.pause:
-            await anyio.sleep(max(0.0, min(watch.pause, left)))
+        # Before the look, so that a change during it is not missed.
+        watch.changed.clear()
         try:
             watch.seen = await look()
         except LedgerDown as error:
-            _tell_all(watch, error)
+            watch.tell_all(error)
             raise
+        watch.was_free = watch.seen is None
         if watch.seen is None:
-            watch.pause = _FIRST_PAUSE
             return None
-        if watch.seen.standing is not EntryState.RUNNING:
-            _tell_all(watch, watch.seen)
+        if watch.seen.status is not ClaimStatus.RUNNING:
+            watch.tell_all(watch.seen)
             return watch.seen
-        watch.pause = min(watch.pause * 2, _LONGEST_PAUSE) or _FIRST_PAUSE
-        if anyio.current_time() >= ends:
+        left = ends - anyio.current_time()
+        if left <= 0:
             return watch.seen
+        await _changed(watch, min(left, max(watch.seen.lease, _HANDOVER_SECONDS), _LOOK_SECONDS))
 
 
-def _tell_all(watch: _EntryWatch, told: Claim | LedgerDown) -> None:
-    for waiter in watch.waiters:
-        waiter.told = told
-        waiter.woken.set()
+async def _changed(watch: _EntryWatch, seconds: float) -> None:
+    with anyio.move_on_after(seconds):
+        await watch.changed.wait()

@@ -1,13 +1,11 @@
-"""Keeping the books on the calls of tools that must run once, in a ledger."""
+"""Provide the claim of a leg on its call, for tools whose body must run once."""
 
 import asyncio
 import contextvars
 import hashlib
 import json
 import logging
-import os
-import random
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
@@ -27,10 +25,11 @@ from roundtrip.errors import (
     StillRunning,
     TokenRejected,
 )
-from roundtrip.ledger.contract import Claim, EntryState, Ledger, LedgerDown
+from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, Ledger, LedgerDown
 from roundtrip.machine.journal import from_text, to_text
 from roundtrip.server.failures import Crashed, tool_failure
 from roundtrip.server.requests import SKEW
+from roundtrip.system import SYSTEM, System
 from roundtrip.tokens.token import Sealer
 
 __all__ = ["LedgerClaim", "OnUnknown", "OncePolicy"]
@@ -41,39 +40,38 @@ OnUnknown = Literal["fail", "rerun"]
 
 
 class OncePolicy(NamedTuple):
-    """What a tool says of running its body once for a call."""
+    """Options of a tool whose body must run once for a call."""
 
     on_unknown: OnUnknown
     when_possible: bool
-    """Whether it runs without a token rather than ask for a round without questions."""
+    """Run without a token rather than ask for a round without questions."""
 
 
-# Read when they are needed, as the tests have less time.
-LEASE = 30.0
-"""Seconds after which a process that has not been heard of counts as dead; it is heard of three times as often."""
-PATIENCE = 20.0
-"""Seconds to wait for another instance that is at the same call, before the client is told to come back."""
-LARGEST = 16 * 1024 * 1024
-"""Characters of a result that are kept."""
-MOST_NOTED = 1024 * 1024
-"""Characters of what is noted for a call. Each leg with other answers adds its own, and each claim reads them all."""
-SETTLE_FOR: Final = 300.0
-"""Seconds for which it is tried to put down what came of a call, where the ledger is down when its body ends."""
+# Not `Final`: read at each use, as tests set shorter times.
+LEASE_SECONDS = 30.0
+"""Time after which a silent process counts as dead. A process renews its claims three times as often."""
+PATIENCE_SECONDS = 20.0
+"""Time to wait for another instance that runs the call, before the client is told to come back."""
+MAX_RESULT_CHARS = 16 * 1024 * 1024
+MAX_NOTED_CHARS = 1024 * 1024
+"""Limit of the notes of a call. Each leg with other answers adds its own, and each claim reads them all."""
+SETTLE_SECONDS: Final = 300.0
+"""Time for which a result is offered to a ledger that was down when the body ended."""
 _HOLDER_BYTES: Final = 12
 _NAME_BYTES: Final = 16
-_SEALED: Final = "s1."
-"""Begins what is sealed in a ledger. JSON begins otherwise."""
-_PAUSE: Final = 0.5
-_LONGEST_PAUSE: Final = 5.0
+_SEALED_PREFIX: Final = "s1."
+"""Begins sealed text in a ledger. JSON begins otherwise."""
+_FIRST_PAUSE_SECONDS: Final = 0.5
+_MAX_PAUSE_SECONDS: Final = 5.0
 
 
 class _Unreadable(Exception):
-    """An entry of the ledger that was not sealed with a key of this server."""
+    """The entry was not sealed with a key of this server."""
 
 
 @dataclass(slots=True)
 class LedgerClaim:
-    """The books on one call, for one leg."""
+    """Claim of one leg on its call."""
 
     ledger: Ledger
     call_id: str
@@ -82,21 +80,26 @@ class LedgerClaim:
     """Seconds after which no leg of the call can arrive any more."""
     on_unknown: OnUnknown = "fail"
     sealer: Sealer | None = None
-    """Seals what is kept; None where there are no keys, or where it never leaves the memory of this process."""
+    """Seals results and notes; None without keys, or if they never leave the memory of this process."""
     account: str | None = None
-    """Who is to share a ledger that holds little."""
-    _holder: str = field(default_factory=lambda: os.urandom(_HOLDER_BYTES).hex())
-    _terms: str = ""
-    _firm: bool = False
-    """Whether the claim that was made is the body's own."""
-    _heard: float = 0.0
-    """When it was last sure that the call is this leg's."""
-    _taken_over: bool = False
+    """The owner of the entry, in a ledger with little room."""
+    system: System = SYSTEM
+    _holder: str = ""
+    _epoch: int = 0
+    _digest: str = ""
+    _is_firm: bool = False
+    """True if the ledger knows that the body may have begun."""
+    _confirmed_at: float = 0.0
+    """Time at which the ledger last confirmed the claim."""
+    _is_taken_over: bool = False
     _scope: anyio.CancelScope | None = None
     _noted: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
-    _room: int = 0
-    """Characters that may still be noted."""
-    _heart: "_Heart | None" = None
+    _free_chars: int = 0
+    """Characters that the call may still note."""
+    _renewals: "_Renewals | None" = None
+
+    def __post_init__(self) -> None:
+        self._holder = self.system.entropy(_HOLDER_BYTES).hex()
 
     @property
     def owner(self) -> str:
@@ -104,79 +107,78 @@ class LedgerClaim:
         return f"tool {self.tool!r}"
 
     async def begin(self, terms: str, *, at_once: bool) -> Recalled | None:
-        """Claim the call, or recall what came of it.
+        """Claim the call, or recall its result.
 
         Args:
-            terms: With what it is to be done.
-            at_once: Whether the body is the first thing that runs, and need not be claimed again.
+            terms: The digest of the client's answers.
+            at_once: True if the body runs first, and needs no second claim.
 
         Raises:
-            StillRunning: Another instance is at it, and was waited for in vain.
-            OutcomeUnknown: Another instance was at it, and will never tell.
-            CallHasEnded: It has ended, with other answers.
-            LedgerUnavailable: The ledger does not say, or says what no key of this server opens.
-            Exception: What an earlier serving ended with.
+            StillRunning: Another instance ran the call until the patience ended.
+            OutcomeUnknown: Another instance ran the call, and its outcome is not known.
+            CallHasEnded: The call has ended, with other answers.
+            LedgerUnavailable: The ledger is down, or no key of this server opens its entry.
+            Exception: The error of the earlier run.
         """
-        self._terms = terms
-        self._firm = at_once
+        self._digest, self._is_firm = terms, at_once
         try:
-            claim = await self._claim_in_turn()
+            answer = await self._claim_in_turn()
         except LedgerDown as error:
             logger.error("%s", error)
-            # It may have heard all the same, and would then wait for somebody who has not begun.
-            self._take_back_later()
+            # The ledger may have granted the claim all the same, and others would wait for this leg.
+            self._release_later()
             raise LedgerUnavailable(self.owner) from error
         except BaseException:
-            # Cancelled, perhaps after the ledger had agreed.
+            # Cancelled, perhaps after the ledger had granted the claim.
             with anyio.CancelScope(shield=True):
                 await self.release()
             raise
-        if claim.standing is EntryState.GRANTED:
+        if answer.status is ClaimStatus.GRANTED:
             try:
-                self._take_notes(claim.notes)
+                self._read_notes(answer.notes)
             except _Unreadable as error:
-                # Without them, steps that have been taken would be taken again.
+                # Without the notes, steps would run again.
                 await self.release()
                 raise self._unreadable() from error
-            self._room = MOST_NOTED - sum(len(name) + len(value) for name, value in claim.notes.items())
-            self._heart = _Heart(self)
+            self._free_chars = MAX_NOTED_CHARS - sum(len(name) + len(value) for name, value in answer.notes.items())
+            self._renewals = _Renewals(self)
             return None
-        if claim.standing is EntryState.UNKNOWN or claim.result is None:
+        if answer.status is ClaimStatus.UNKNOWN or answer.result is None:
             raise OutcomeUnknown(self.owner)
-        if claim.terms != terms:
+        if answer.answers_digest != terms:
             raise CallHasEnded(self.owner)
         try:
-            kept = self._open(claim.result, "result")
+            text = self._open(answer.result, "result")
         except _Unreadable as error:
             raise self._unreadable() from error
-        return Recalled(_read(kept))
+        return Recalled(_parsed(text))
 
     async def start_body(self) -> None:
-        """Put down that the body begins now.
+        """Record that the body begins now.
 
         Raises:
-            StillRunning: This process was silent for so long that another instance has taken the call over.
-            LedgerUnavailable: The ledger does not say.
+            StillRunning: This process was silent for so long that another instance has the claim.
+            LedgerUnavailable: The ledger is down.
         """
-        if self._firm:
+        if self._is_firm:
             return
         try:
-            claim = await self._claim(tentative=False)
+            answer = await self._claim(tentative=False)
         except LedgerDown as error:
             logger.error("%s", error)
             raise LedgerUnavailable(self.owner) from error
-        if claim.standing is not EntryState.GRANTED:
-            # What came of it, whoever sends the request again is told.
+        if answer.status is not ClaimStatus.GRANTED:
+            # A client that sends the request again gets the result.
             raise StillRunning(self.owner)
-        self._firm = True
+        self._is_firm = True
 
     def noted(self) -> Mapping[int, Mapping[str, Any]]:
-        """Return what an earlier serving of this very leg has computed, by the revision it was computed in."""
+        """Return the values that an earlier run of this very leg has computed, by their revision."""
         return self._noted
 
     @contextmanager
     def holding(self) -> Generator[None]:
-        """Surround the work of the leg, which is cancelled when another leg turns out to have taken the call over.
+        """Surround the work of the leg, and cancel it when another leg has taken the call over.
 
         Raises:
             CallTakenOver: Another leg has.
@@ -185,23 +187,23 @@ class LedgerClaim:
             try:
                 yield
             except Exception as error:
-                if self._taken_over:
+                if self._is_taken_over:
                     raise CallTakenOver(self.owner) from error
                 raise
-        if self._taken_over:
+        if self._is_taken_over:
             raise CallTakenOver(self.owner)
 
     async def require_held(self) -> None:
-        """Make sure that the call is still this leg's, where it has been silent for long enough to lose it.
+        """Ask the ledger for the claim, if it was silent for long enough to lose it.
 
         Raises:
-            CallTakenOver: Another leg has taken it over.
+            CallTakenOver: Another leg has taken the call over.
         """
-        if anyio.current_time() - self._heard > LEASE / 2:
+        if anyio.current_time() - self._confirmed_at > LEASE_SECONDS / 2:
             await self.renew()
 
     async def note(self, noted: NotedValue) -> None:
-        """Keep what was computed. A ledger that cannot is told to the log: what was computed stands.
+        """Keep a computed value. If the ledger cannot, the log tells, and the value stands.
 
         Raises:
             CallTakenOver: Another leg has taken the call over.
@@ -210,104 +212,109 @@ class LedgerClaim:
             digest = hashlib.blake2b(
                 f"{noted.revision}/{noted.key}".encode("utf-8", "surrogatepass"), digest_size=_NAME_BYTES
             )
-            name = f"{self._terms}/{digest.hexdigest()}"
+            name = f"{self._digest}/{digest.hexdigest()}"
             text = self._seal(json.dumps([noted.revision, noted.key, noted.value]), name)
-            self._room -= len(name) + len(text)
-            if self._room < 0:
+            self._free_chars -= len(name) + len(text)
+            if self._free_chars < 0:
                 logger.warning("%s does not keep what it computed: too much has been noted for its call", self.owner)
                 return
-            await self._while_held(lambda: self.ledger.note(self.call_id, name, text, holder=self._holder))
+            await self._write_held(
+                lambda: self.ledger.note(self.call_id, name, text, holder=self._holder, epoch=self._epoch)
+            )
 
     async def settle(self, value: Any) -> None:
-        """Put the result down."""
-        await self._settle(lambda: _written(value), "keep its result")
+        """Record the body's result."""
+        await self._settle(lambda: _result_text(value), "keep its result")
 
     async def fail(self, error: Exception) -> None:
-        """Put down how it failed."""
-        await self._settle(lambda: _written_failure(self.tool, error), "keep how it failed")
+        """Record the body's error."""
+        await self._settle(lambda: _failure_text(self.tool, error), "keep how it failed")
 
     async def lose(self) -> None:
-        """Put down that nobody will ever know."""
+        """Record that the outcome of the body will never be known."""
         await self._settle(lambda: None, "keep that its outcome is unknown")
 
     async def release(self) -> None:
-        """Take the claim back."""
-        self._stop()
+        """Give the claim back."""
+        self._stop_renewals()
         try:
             await self.ledger.release(self.call_id, holder=self._holder)
         except LedgerDown as error:
             logger.error("%s could not take its claim back, and tries again: %s", self.owner, error)
-            self._take_back_later()
+            self._release_later()
         except BaseException:
-            # Cut short, perhaps before the ledger had heard.
-            self._take_back_later()
+            # Cancelled, perhaps before the ledger had received it.
+            self._release_later()
             raise
 
     async def renew(self) -> None:
-        """Say that it is still being worked on.
+        """Extend the lease.
 
         Raises:
             CallTakenOver: Another leg has taken the call over.
         """
         with _reported(self.owner, "say that it still runs"):
-            await self._while_held(lambda: self.ledger.renew(self.call_id, holder=self._holder, lease=LEASE))
+            await self._write_held(
+                lambda: self.ledger.renew(self.call_id, holder=self._holder, epoch=self._epoch, lease=LEASE_SECONDS)
+            )
 
-    async def beat(self) -> None:
-        """Say that it is still being worked on, and end the work where it is another's by now."""
+    async def renew_or_cancel(self) -> None:
+        """Extend the lease, and cancel the work if another leg has taken the call over."""
         with suppress(CallTakenOver):
             await self.renew()
 
-    async def _while_held(self, write: Callable[[], Awaitable[bool]]) -> None:
-        """Write what only the holder of the call may write.
+    async def _write_held(self, write: Callable[[], Awaitable[bool]]) -> None:
+        """Write as the holder of the claim.
 
         Raises:
-            CallTakenOver: Another leg holds it.
+            CallTakenOver: Another leg has the claim.
         """
-        if self._taken_over:
+        if self._is_taken_over:
             raise CallTakenOver(self.owner)
         began = anyio.current_time()
         held = await write()
-        if not held and (await self._claim(tentative=not self._firm)).standing is EntryState.GRANTED:
-            # The ledger has lost the entry, and has a new one by now.
+        if not held and (await self._claim(tentative=not self._is_firm)).status is ClaimStatus.GRANTED:
+            # The ledger had lost the entry, or it was free again, and this leg has a new claim.
             held = await write()
         if not held:
-            self._taken_over = True
-            self._stop()
+            self._is_taken_over = True
+            self._stop_renewals()
             if self._scope is not None:
                 self._scope.cancel()
             raise CallTakenOver(self.owner)
-        self._heard = began
+        self._confirmed_at = began
 
-    def _take_notes(self, notes: Mapping[str, str]) -> None:
+    def _read_notes(self, notes: Mapping[str, str]) -> None:
         for name, text in notes.items():
-            if name.startswith(f"{self._terms}/"):
+            if name.startswith(f"{self._digest}/"):
                 revision, key, value = json.loads(self._open(text, name))
                 self._noted.setdefault(revision, {})[key] = value
 
     def _seal(self, text: str, use: str) -> str:
-        """What the ledger keeps of a text, for one use in this call only."""
+        """Return a text as the ledger keeps it, bound to one use in this call."""
         if self.sealer is None:
             return text
-        return _SEALED + to_text(self.sealer.seal(text.encode("utf-8", "surrogatepass"), self._bound(use)))
+        return _SEALED_PREFIX + to_text(self.sealer.seal(text.encode("utf-8", "surrogatepass"), self._bound(use)))
 
-    def _open(self, kept: str, use: str) -> str:
-        """The text that a ledger has kept.
+    def _open(self, stored: str, use: str) -> str:
+        """Return the text that a ledger has kept.
 
         Raises:
-            _Unreadable: It was sealed with another key or for something else, or is not sealed and should be.
+            _Unreadable: It was sealed with another key or for another use, or is not sealed and should be.
         """
-        if self.sealer is None and not kept.startswith(_SEALED):
-            return kept
+        is_sealed = stored.startswith(_SEALED_PREFIX)
+        if self.sealer is None and not is_sealed:
+            return stored
         try:
-            if self.sealer is None or not kept.startswith(_SEALED):
+            if self.sealer is None or not is_sealed:
                 raise ValueError("keys on one side only")
-            sealed = from_text(kept.removeprefix(_SEALED))
+            sealed = from_text(stored.removeprefix(_SEALED_PREFIX))
             return self.sealer.open(sealed, self._bound(use)).decode("utf-8", "surrogatepass")
         except (TokenRejected, ValueError) as error:
             raise _Unreadable from error
 
     def _bound(self, use: str) -> bytes:
-        return json.dumps([self.call_id, self._terms, use]).encode()
+        return json.dumps([self.call_id, self._digest, use]).encode()
 
     def _unreadable(self) -> LedgerUnavailable:
         logger.error(
@@ -317,107 +324,108 @@ class LedgerClaim:
         )
         return LedgerUnavailable(self.owner)
 
-    async def _claim_in_turn(self) -> Claim:
-        """Claim the call when nobody is at it any more.
+    async def _claim_in_turn(self) -> ClaimAnswer:
+        """Claim the call as soon as no other leg has the claim.
 
         Raises:
-            StillRunning: Somebody was until the patience ended.
+            StillRunning: Another leg had it until the patience ended.
         """
-        ends = anyio.current_time() + PATIENCE
-        while (claim := await self._claim(tentative=not self._firm)).standing is EntryState.RUNNING:
-            # Once it is released, lapsed or settled, who may begin is for a claim to say.
-            waited = await self.ledger.wait(self.call_id, patience=max(0.0, ends - anyio.current_time()))
-            if waited is None and anyio.current_time() < ends:
+        ends = anyio.current_time() + PATIENCE_SECONDS
+        while (answer := await self._claim(tentative=not self._is_firm)).status is ClaimStatus.RUNNING:
+            seen = await self.ledger.wait(self.call_id, patience=max(0.0, ends - anyio.current_time()))
+            if seen is None and anyio.current_time() < ends:
+                # Released, or lapsed: only a claim decides which leg is next.
                 continue
-            if waited is None or waited.standing is EntryState.RUNNING:
-                # The patience has ended, or too many wait already.
+            if seen is None or seen.status is ClaimStatus.RUNNING:
+                # The patience has ended, or too many legs wait already.
                 raise StillRunning(self.owner)
-            if waited.standing is EntryState.SETTLED:
-                # Nothing that a claim could say would be different, and many may have waited.
-                return waited
-        return claim
+            if seen.status is ClaimStatus.SETTLED:
+                # A claim would have the same answer, and many legs may have waited.
+                return seen
+        return answer
 
-    async def _claim(self, *, tentative: bool) -> Claim:
+    async def _claim(self, *, tentative: bool) -> ClaimAnswer:
         began = anyio.current_time()
-        claim = await self.ledger.claim(
+        answer = await self.ledger.claim(
             self.call_id,
-            self._terms,
+            self._digest,
             holder=self._holder,
-            lease=LEASE,
+            lease=LEASE_SECONDS,
             keep=self.keep + SKEW,
-            although_unknown=self.on_unknown == "rerun",
+            rerun=self.on_unknown == "rerun",
             tentative=tentative,
             account=self.account,
         )
-        self._heard = began
-        return claim
+        self._confirmed_at = began
+        if answer.status is ClaimStatus.GRANTED:
+            self._epoch = answer.epoch
+        return answer
 
-    async def _settle(self, write: Callable[[], str | None], what: str) -> None:
-        self._stop()
-        result = self._kept(write, what)
+    async def _settle(self, write: Callable[[], str | None], purpose: str) -> None:
+        self._stop_renewals()
+        result = self._stored_result(write, purpose)
         try:
-            await self._put_down(result)
+            await self._record(result)
         except LedgerDown as error:
-            logger.error("%s could not %s, and tries again: %s", self.owner, what, error)
-            _later(self._put_down_later(result, what))
+            logger.error("%s could not %s, and tries again: %s", self.owner, purpose, error)
+            _run_later(self._record_later(result, purpose))
         except BaseException:
-            # Cut short, perhaps before the ledger had heard.
-            _later(self._put_down_later(result, what))
+            # Cancelled, perhaps before the ledger had received it.
+            _run_later(self._record_later(result, purpose))
             raise
 
-    def _kept(self, write: Callable[[], str | None], what: str) -> str | None:
+    def _stored_result(self, write: Callable[[], str | None], purpose: str) -> str | None:
         try:
             result = write()
         except (TypeError, ValueError) as error:
-            logger.error("%s could not %s: %s", self.owner, what, error)
+            logger.error("%s could not %s: %s", self.owner, purpose, error)
             return None
-        if result is not None and len(result) > LARGEST:
-            logger.error("%s could not %s: it is too large, with %d characters", self.owner, what, len(result))
+        if result is not None and len(result) > MAX_RESULT_CHARS:
+            logger.error("%s could not %s: it is too large, with %d characters", self.owner, purpose, len(result))
             return None
         return self._seal(result, "result") if result is not None else None
 
-    async def _put_down(self, result: str | None) -> None:
-        kept = await self.ledger.settle(self.call_id, holder=self._holder, result=result, keep=self.keep + SKEW)
-        if not kept:
-            logger.warning("%s ran, but the ledger has forgotten its call, or given it to somebody else", self.owner)
+    async def _record(self, result: str | None) -> None:
+        is_recorded = await self.ledger.settle(
+            self.call_id, holder=self._holder, epoch=self._epoch, result=result, keep=self.keep + SKEW
+        )
+        if not is_recorded:
+            logger.warning("%s ran, but the ledger has forgotten its call, or given it to another leg", self.owner)
 
-    async def _put_down_later(self, result: str | None, what: str) -> None:
-        """Put it down as soon as the ledger can be reached again. Whoever counts as dead by then may still do so."""
-        ends = anyio.current_time() + SETTLE_FOR
-        pause = _PAUSE
-        told = False
+    async def _record_later(self, result: str | None, purpose: str) -> None:
+        """Record the result as soon as the ledger can be reached. A leg whose lease has ended may do so, too."""
+        is_done = False
         try:
-            while not told and anyio.current_time() < ends:
-                await anyio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
+            async for _ in _attempts(self.system, SETTLE_SECONDS):
                 with suppress(LedgerDown):
-                    await self._put_down(result)
-                    told = True
+                    await self._record(result)
+                    is_done = True
+                    return
         finally:
-            # The process ends, or it took too long.
-            if not told:
-                logger.error("%s could not %s, and gives up", self.owner, what)
+            # The process ends, or the time is over.
+            if not is_done:
+                logger.error("%s could not %s, and gives up", self.owner, purpose)
 
-    def _take_back_later(self) -> None:
-        """Take the claim back as soon as the ledger can be reached again, while others would wait for it."""
-        _later(_take_back(self.ledger, self.call_id, self._holder))
+    def _release_later(self) -> None:
+        """Give the claim back as soon as the ledger can be reached: others would wait for it."""
+        _run_later(_release_twice(self.ledger, self.call_id, self._holder, self.system))
 
-    def _stop(self) -> None:
-        if self._heart is not None:
-            self._heart.stop()
-            self._heart = None
+    def _stop_renewals(self) -> None:
+        if self._renewals is not None:
+            self._renewals.stop()
+            self._renewals = None
 
 
-class _Heart:
-    """Renews a claim for as long as its body runs. Most are done before it first beats, so it begins with a timer."""
+class _Renewals:
+    """Renew a claim while its body runs. Most bodies end before the first renewal, so it begins with a timer."""
 
-    __slots__ = ("_booked", "_loop", "_task", "_timer")
+    __slots__ = ("_claim", "_loop", "_task", "_timer")
 
-    def __init__(self, booked: LedgerClaim) -> None:
-        self._booked = booked
+    def __init__(self, claim: LedgerClaim) -> None:
+        self._claim = claim
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(LEASE / 3, self._beat)
+        self._timer = self._loop.call_later(LEASE_SECONDS / 3, self._renew)
 
     def stop(self) -> None:
         """Renew no more."""
@@ -425,71 +433,77 @@ class _Heart:
         if self._task is not None:
             self._task.cancel()
 
-    def _beat(self) -> None:
-        self._task = self._loop.create_task(self._booked.beat())
-        self._timer = self._loop.call_later(LEASE / 3, self._beat)
+    def _renew(self) -> None:
+        self._task = self._loop.create_task(self._claim.renew_or_cancel())
+        self._timer = self._loop.call_later(LEASE_SECONDS / 3, self._renew)
 
 
-_UNDER_WAY: Final[set[asyncio.Task[None]]] = set()
-"""What is yet to be told to ledgers; a loop alone would forget it."""
+_LATER_TASKS: Final[set[asyncio.Task[None]]] = set()
+"""Writes that wait for a ledger. An event loop alone would forget their asyncio tasks."""
 
 
-def _later(work: Coroutine[Any, Any, None]) -> None:
+def _run_later(work: Coroutine[Any, Any, None]) -> None:
     task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
-    _UNDER_WAY.add(task)
-    task.add_done_callback(_UNDER_WAY.discard)
+    _LATER_TASKS.add(task)
+    task.add_done_callback(_LATER_TASKS.discard)
 
 
-async def _take_back(ledger: Ledger, call_id: str, holder: str) -> None:
-    ends = anyio.current_time() + LEASE
-    # Twice, as a claim that nobody waits for any more may be heard after it was taken back.
-    heard = 0
-    pause = _PAUSE
-    while heard < 2 and anyio.current_time() < ends:
-        # There may be one of these for each request that has come since the ledger is down.
-        await anyio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311 - nobody gains anything by guessing it
-        pause = min(pause * 2, _LONGEST_PAUSE)
+async def _attempts(system: System, seconds: float) -> AsyncGenerator[None]:
+    """Pause before each attempt, longer each time, until the time is over."""
+    ends = anyio.current_time() + seconds
+    pause = _FIRST_PAUSE_SECONDS
+    while anyio.current_time() < ends:
+        # Not in step: there may be one of these for each request that has arrived since the ledger is down.
+        await system.sleep(pause * (0.75 + system.entropy(1)[0] / 512))
+        pause = min(pause * 2, _MAX_PAUSE_SECONDS)
+        yield
+
+
+async def _release_twice(ledger: Ledger, call_id: str, holder: str, system: System) -> None:
+    # Twice: a claim whose leg has left may reach the ledger after its release.
+    times = 0
+    async for _ in _attempts(system, LEASE_SECONDS):
         with suppress(LedgerDown):
             await ledger.release(call_id, holder=holder)
-            heard += 1
+            times += 1
+        if times == 2:
+            return
 
 
 @contextmanager
-def _reported(owner: str, what: str) -> Generator[None]:
-    """Tell the log of a ledger that cannot be written any more: what has been done is done."""
+def _reported(owner: str, purpose: str) -> Generator[None]:
+    """Log that a ledger is down, and go on: the work that was done stands."""
     try:
         yield
     except LedgerDown as error:
-        logger.error("%s could not %s: %s", owner, what, error)
+        logger.error("%s could not %s: %s", owner, purpose, error)
 
 
-def _written(value: Any) -> str:
+def _result_text(value: Any) -> str:
     if not isinstance(value, CallToolResult):
         raise TypeError(f"a tool's result was expected, not {type(value).__name__}")
     return json.dumps({"result": value.model_dump(mode="json", by_alias=True, exclude_none=True)})
 
 
-def _written_failure(tool: str, error: Exception) -> str:
-    if isinstance(error, MCPError):
-        return json.dumps({"protocol": error.error.model_dump(mode="json", by_alias=True, exclude_none=True)})
-    failure = tool_failure(tool, error, mask=False)
+def _failure_text(tool: str, error: Exception) -> str:
+    failure = error if isinstance(error, MCPError) else tool_failure(tool, error, mask=False)
     if isinstance(failure, MCPError):
         return json.dumps({"protocol": failure.error.model_dump(mode="json", by_alias=True, exclude_none=True)})
     kind = "crashed" if isinstance(failure, UnexpectedToolError) else "failed"
     return json.dumps({kind: str(error) or type(error).__name__})
 
 
-def _read(text: str) -> CallToolResult:
-    """What an earlier serving returned.
+def _parsed(text: str) -> CallToolResult:
+    """Return the result of an earlier run.
 
     Raises:
-        Exception: What it ended with.
+        Exception: The error of that run.
     """
-    kept = json.loads(text)
-    if "result" in kept:
-        return CallToolResult.model_validate(kept["result"])
-    if "protocol" in kept:
-        raise MCPError.from_error_data(ErrorData.model_validate(kept["protocol"]))
-    if "failed" in kept:
-        raise ToolError(kept["failed"])
-    raise Crashed(kept["crashed"])
+    stored = json.loads(text)
+    if "result" in stored:
+        return CallToolResult.model_validate(stored["result"])
+    if "protocol" in stored:
+        raise MCPError.from_error_data(ErrorData.model_validate(stored["protocol"]))
+    if "failed" in stored:
+        raise ToolError(stored["failed"])
+    raise Crashed(stored["crashed"])

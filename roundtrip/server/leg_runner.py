@@ -357,13 +357,15 @@ class LegRunner:
         if once is None:
             return None
         ledger = self._effects.ledger
-        booked = LedgerClaim(ledger, call.id, function.name, _keep(function, journal), once.on_unknown)
+        claim = LedgerClaim(
+            ledger, call.id, function.name, _keep(function, journal), once.on_unknown, system=self._system
+        )
         if ledger.reach > Reach.PROCESS:
             # What never leaves this process need not be sealed, and only there is room scarce.
-            booked.sealer = self._protection.ledger_sealer
+            claim.sealer = self._protection.ledger_sealer
         else:
-            booked.account = self._account(function, wire)
-        return booked
+            claim.account = self._account(function, wire)
+        return claim
 
     def _account(self, function: AskingFunction, wire: ServerRequestContext[Any, Any] | None) -> str:
         principal = self._protection.principal(wire)

@@ -236,7 +236,7 @@ class Probe:
             # Its address and error are for the server's log only: any client may call the probe.
             logger.warning("the probe found the ledger down: %s", error)
             return None, "down"
-        return (None, "absent") if seen is None else (seen.terms, "seen")
+        return (None, "absent") if seen is None else (seen.answers_digest, "seen")
 
 
 def _key(mark: str) -> str:

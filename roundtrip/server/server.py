@@ -198,7 +198,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         )
         bus = sdk.get("subscriptions")
         effects = Effects(
-            ledger if ledger is not None else MemoryLedger(clock=system.monotonic),
+            ledger if ledger is not None else MemoryLedger(system=system),
             tracers_of(trace, environment=os.environ, key=protection.trace_key),
             InMemorySubscriptionBus() if bus is None or bus is False else bus,
         )
@@ -576,7 +576,9 @@ class Server(PromptsAndResources[LifespanResultT]):
         from roundtrip.server.recovery import Recovery  # calls rarely expire
 
         parts = self._parts
-        recovery = Recovery(self._tools.begun_by, protection=parts.protection, effects=parts.effects)
+        recovery = Recovery(
+            self._tools.begun_by, protection=parts.protection, effects=parts.effects, system=parts.system
+        )
         return await recovery(ctx, journal, now)
 
     @contextmanager

@@ -12,15 +12,15 @@ from mcp.server.subscriptions import (
 )
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-__all__ = ["ALL_LISTS", "LONGEST_MESSAGE", "MOST_EVENTS", "ChangeMessage", "Unreadable", "fits", "read_message"]
+__all__ = ["ALL_LISTS", "MAX_EVENTS", "MAX_MESSAGE_BYTES", "ChangeMessage", "UnreadableMessage", "fits", "read_message"]
 
-MOST_EVENTS: Final = 128
+MAX_EVENTS: Final = 128
 """Events in one message."""
 _LONGEST_URI: Final = 2048
 _LONGEST_NAME: Final = 64
 _ESCAPED: Final = 6
 """Bytes that JSON needs for one, at most."""
-LONGEST_MESSAGE: Final = MOST_EVENTS * (_LONGEST_URI * _ESCAPED + 32) + 1024
+MAX_MESSAGE_BYTES: Final = MAX_EVENTS * (_LONGEST_URI * _ESCAPED + 32) + 1024
 """Bytes of one message."""
 
 _List = Literal["tools", "prompts", "resources"]
@@ -33,7 +33,7 @@ ALL_LISTS: Final[tuple[ServerEvent, ...]] = tuple(_LISTS.values())
 """That any list may have changed."""
 
 
-class Unreadable(ValueError):
+class UnreadableMessage(ValueError):
     """What arrived is no message; the text says why, and quotes nothing of it."""
 
 
@@ -44,9 +44,9 @@ class ChangeMessage(BaseModel):
 
     version: Literal[1]
     sender: Annotated[str, StringConstraints(max_length=_LONGEST_NAME)]
-    lists: Annotated[list[_List], Field(max_length=MOST_EVENTS)] = []
+    lists: Annotated[list[_List], Field(max_length=MAX_EVENTS)] = []
     updated: Annotated[
-        list[Annotated[str, StringConstraints(max_length=_LONGEST_URI)]], Field(max_length=MOST_EVENTS)
+        list[Annotated[str, StringConstraints(max_length=_LONGEST_URI)]], Field(max_length=MAX_EVENTS)
     ] = []
     """The URIs of resources."""
 
@@ -82,15 +82,15 @@ def read_message(data: object) -> ChangeMessage:
     """Read what arrived.
 
     Raises:
-        Unreadable: It is no message.
+        UnreadableMessage: It is no message.
     """
     if not isinstance(data, bytes):
-        raise Unreadable("it is no text")
-    if len(data) > LONGEST_MESSAGE:
-        raise Unreadable(f"it has {len(data)} bytes, and may have {LONGEST_MESSAGE}")
+        raise UnreadableMessage("it is no text")
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise UnreadableMessage(f"it has {len(data)} bytes, and may have {MAX_MESSAGE_BYTES}")
     try:
         return ChangeMessage.model_validate_json(data)
     except ValidationError as error:
         # The places and kinds of its errors are pydantic's; a key that somebody made up is not told.
         kinds = sorted({one["type"] for one in error.errors(include_input=False, include_context=False)})
-        raise Unreadable(f"it is none of roundtrip's ({', '.join(kinds)})") from None
+        raise UnreadableMessage(f"it is none of roundtrip's ({', '.join(kinds)})") from None

@@ -12,16 +12,16 @@ import math
 import os
 import random
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio.lowlevel
 from anyio.lowlevel import RunVar
 from mcp.server.subscriptions import ServerEvent
 
 from roundtrip.redis_connections import RedisConnections, RedisDown
-from roundtrip.subscriptions.messages import ALL_LISTS, MOST_EVENTS, ChangeMessage, Unreadable, fits, read_message
+from roundtrip.subscriptions.messages import ALL_LISTS, MAX_EVENTS, ChangeMessage, UnreadableMessage, fits, read_message
 
 __all__ = ["RedisSubscriptionBus"]
 
@@ -200,7 +200,7 @@ class _Hub:
         pauses = _Pauses()
         was_down = False
         while self._outgoing:
-            batch = list(self._outgoing)[:MOST_EVENTS]
+            batch = list(self._outgoing)[:MAX_EVENTS]
             for event in batch:
                 del self._outgoing[event]
             try:
@@ -240,13 +240,13 @@ class _Hub:
         while True:
             since = math.inf
             try:
-                async with self._connections.subscribed(self._channel) as connection:
+                async with self._connections.subscribed(self._channel, quiet=_QUIET) as messages:
                     since = self._loop.time()
                     # What was told before is not known: to whoever has listened for a moment already, and above all to
                     # those that have listened since before Redis was gone.
                     for event in ALL_LISTS:
                         self.deliver(event)
-                    await self._hear_from(connection)
+                    await self._hear_from(messages)
             except RedisDown as error:
                 self._complain("changes of other instances cannot be heard for now: %s", error)
             except Exception:
@@ -256,39 +256,27 @@ class _Hub:
                 pauses.reset()
             await asyncio.sleep(pauses.next())
 
-    async def _hear_from(self, connection: Any) -> None:
-        """Deliver what arrives, until the connection breaks."""
-        asked = False
+    async def _hear_from(self, messages: AsyncIterable[bytes | None]) -> None:
+        """Deliver the events of messages, until the connection breaks."""
         waiting: dict[ServerEvent, None] = {}
-        while True:
-            # What arrives together is told together, so that equal events are told once.
-            patience = 0 if waiting else self._timeout if asked else _QUIET
-            answer = await connection.read_response(disable_decoding=True, timeout=patience)
-            if answer is not None:
-                asked = False
-                waiting.update(dict.fromkeys(self._told_in(answer)))
-            if waiting and (answer is None or len(waiting) >= MOST_EVENTS):
+        async for message in messages:
+            # Messages that arrive together are delivered together, so that equal events are delivered once.
+            if message is not None:
+                waiting.update(dict.fromkeys(self._events_in(message)))
+            if message is None or len(waiting) >= MAX_EVENTS:
                 for event in waiting:
                     self.deliver(event)
                     # The streams of clients have bounds of their own, and need a moment to drain.
                     await asyncio.sleep(0)
                 waiting.clear()
-            elif answer is None and asked:
-                raise RedisDown("it has fallen silent")
-            elif answer is None:
-                # A machine that is gone says nothing, not even that it is gone.
-                await connection.send_packed_command(b"*1\r\n$4\r\nPING\r\n", check_health=False)
-                asked = True
 
-    def _told_in(self, answer: Any) -> Iterable[ServerEvent]:
-        if not isinstance(answer, list) or len(cast("list[Any]", answer)) != 3 or answer[0] != b"message":
-            return ()
+    def _events_in(self, data: bytes) -> Iterable[ServerEvent]:
         try:
-            message = read_message(cast("object", answer[2]))
-        except Unreadable as error:
+            message = read_message(data)
+        except UnreadableMessage as error:
             self._complain("a message on the channel of changes is ignored: %s", error)
             return ()
-        # What was published here has been delivered here.
+        # Events that were published here have been delivered here.
         return () if message.sender == self._name else message.events()
 
     def _complain(self, text: str, error: Exception) -> None:

@@ -12,6 +12,7 @@ from mcp.server.auth.provider import AccessToken
 
 from roundtrip import Recorder, Server
 from roundtrip.ledger import Ledger, MemoryLedger, RedisLedger, SqliteLedger
+from roundtrip.system import System
 from roundtrip.testing import Conversation, Eavesdrop, Era, Hop, Network, User
 from roundtrip.testing.networks.choosing import NETWORKS
 from roundtrip.testing.networks.fleet import KEYS
@@ -74,7 +75,7 @@ class Environment:
             kind = self.row.ledger
             self._ledger = (
                 # By the time of day, so that a test's clock is everybody's.
-                MemoryLedger(clock=lambda: time.time())
+                MemoryLedger(system=System(monotonic=lambda: time.time()))
                 if kind == "memory"
                 else SqliteLedger(self.folder / "calls.db")
                 if kind == "sqlite"

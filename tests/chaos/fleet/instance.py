@@ -194,13 +194,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--redis", required=True)
     parser.add_argument("--file", required=True)
-    parser.add_argument("--lease", type=float, default=exactly_once.LEASE)
+    parser.add_argument("--lease", type=float, default=exactly_once.LEASE_SECONDS)
     parser.add_argument("--skew", type=float, default=0.0)
     parser.add_argument("--build", choices=sorted(BUILDS), default="1")
     parser.add_argument("--keys", default="old")
     options = parser.parse_args(arguments)
     logging.disable(logging.INFO)
-    exactly_once.LEASE = options.lease
+    exactly_once.LEASE_SECONDS = options.lease
     if options.skew:
         true_time = time.time
         time.time = lambda: true_time() + options.skew

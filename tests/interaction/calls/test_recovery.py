@@ -14,7 +14,8 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from roundtrip import Elicit, ElicitationResult, Resolve, Sample, Server
 from roundtrip.ledger import MemoryLedger
-from roundtrip.ledger.contract import Claim, LedgerDown
+from roundtrip.ledger.contract import ClaimAnswer, LedgerDown
+from roundtrip.system import System
 from roundtrip.testing import DECLINE, AskedQuestion, Clock, Era, LegByLeg, User
 from roundtrip.tokens.binding import read_claims
 from tests.interaction.test_refusals import FROZEN
@@ -328,13 +329,13 @@ async def test_only_forms_are_remembered(clock: Clock) -> None:
 
 
 def _state_in(server: Server[Any], token: str) -> bytes:
-    payload = server._protection.policy.codec.unseal(token)  # pyright: ignore[reportPrivateUsage]
+    payload = server._parts.protection.policy.codec.unseal(token)  # pyright: ignore[reportPrivateUsage]
     _, size = read_claims(payload)
     return payload[size:]
 
 
 async def test_call_whose_single_body_ran_is_not_restarted(agency: Agency, clock: Clock) -> None:
-    legs = await begun(agency.server(once=True, ledger=MemoryLedger(clock=clock)))
+    legs = await begun(agency.server(once=True, ledger=MemoryLedger(system=System(monotonic=clock))))
     await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
     agreed: dict[str, Any] = {"answers": {"agree": {"yes": True}}, "state": legs.token}
     assert text_of(await legs.leg("book", TRIP, **agreed)) == "booked, accept"
@@ -353,7 +354,7 @@ async def test_unrun_single_body_call_is_restarted(agency: Agency, clock: Clock)
 
 
 async def test_restarted_call_does_not_run_where_clocks_are_behind(agency: Agency, clock: Clock) -> None:
-    legs = await begun(agency.server(once=True, ledger=MemoryLedger(clock=clock)))
+    legs = await begun(agency.server(once=True, ledger=MemoryLedger(system=System(monotonic=clock))))
     await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
     late: dict[str, Any] = {"answers": {"agree": {"yes": True}}, "state": legs.token}
     clock.advance(TTL + 1)
@@ -369,7 +370,7 @@ async def test_restarted_call_does_not_run_where_clocks_are_behind(agency: Agenc
 
 
 async def test_a_very_late_copy_ends_no_call_that_went_on(agency: Agency, clock: Clock) -> None:
-    legs = await begun(agency.server(once=True, ledger=MemoryLedger(clock=clock)))
+    legs = await begun(agency.server(once=True, ledger=MemoryLedger(system=System(monotonic=clock))))
     late: dict[str, Any] = {"answers": {"stay": ANN}, "state": legs.token}
     clock.advance(TTL - 1)
     await legs.leg("book", TRIP, **late)
@@ -383,10 +384,10 @@ async def test_a_very_late_copy_ends_no_call_that_went_on(agency: Agency, clock:
 class Broken(MemoryLedger):
     """A ledger that cannot be reached."""
 
-    async def claim(self, *args: Any, **options: Any) -> Claim:
+    async def claim(self, *args: Any, **options: Any) -> ClaimAnswer:
         raise LedgerDown("it is gone")
 
-    async def wait(self, key: str, *, patience: float) -> Claim | None:
+    async def wait(self, key: str, *, patience: float) -> ClaimAnswer | None:
         raise LedgerDown("it is gone")
 
 

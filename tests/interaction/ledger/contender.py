@@ -9,7 +9,7 @@ from roundtrip.ledger import SqliteLedger
 
 
 def contend(arguments: Sequence[str]) -> None:
-    """Claim calls once a line was read, and say how each stands."""
+    """ClaimAnswer calls once a line was read, and say how each stands."""
     path, holder = arguments
 
     async def claim_all() -> None:
@@ -17,7 +17,7 @@ def contend(arguments: Sequence[str]) -> None:
         print("ready", flush=True)
         sys.stdin.readline()
         for number in range(20):
-            print((await ledger.claim(f"call-{number}", "a", holder=holder, lease=60, keep=60)).standing.value)
+            print((await ledger.claim(f"call-{number}", "a", holder=holder, lease=60, keep=60)).status.value)
         await ledger.aclose()
 
     anyio.run(claim_all)

@@ -17,17 +17,17 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exactly_once, "LEASE", 0.5)
-    monkeypatch.setattr(exactly_once, "PATIENCE", 0.1)
+    monkeypatch.setattr(exactly_once, "LEASE_SECONDS", 0.5)
+    monkeypatch.setattr(exactly_once, "PATIENCE_SECONDS", 0.1)
 
 
 class Silent(MemoryLedger):
     """A ledger that hears nothing more of whoever has claimed, as if its process were dead or stuck."""
 
-    async def renew(self, key: str, *, holder: str, lease: float) -> bool:
+    async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
         raise LedgerDown("nothing is heard of it")
 
-    async def release(self, key: str, *, holder: str) -> None:
+    async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
         raise LedgerDown("nothing is heard of it")
 
 

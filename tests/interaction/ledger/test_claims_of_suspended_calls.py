@@ -20,7 +20,7 @@ class Hanging(MemoryLedger):
 
     hung = False
 
-    async def note(self, key: str, name: str, value: str, *, holder: str) -> bool:
+    async def note(self, key: str, name: str, value: str, *, holder: str, epoch: int) -> bool:
         self.hung = True
         await anyio.sleep_forever()
         return False

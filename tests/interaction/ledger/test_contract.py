@@ -1,5 +1,6 @@
 """The contract of ledgers, the same for all."""
 
+import asyncio
 import socket
 import sqlite3
 import time
@@ -12,8 +13,20 @@ from typing import Any
 import anyio
 import pytest
 
-from roundtrip.ledger import Claim, EntryState, Ledger, LedgerDown, MemoryLedger, Reach, RedisLedger, SqliteLedger
+from roundtrip.ledger import (
+    ClaimAnswer,
+    ClaimStatus,
+    Ledger,
+    LedgerDown,
+    MemoryLedger,
+    Reach,
+    RedisLedger,
+    SqliteLedger,
+    waiting,
+)
 from roundtrip.ledger.waiting import Waiting
+from roundtrip.system import System
+from tests.interaction.ledger.holders import EpochKeeper
 from tests.redis_server import RedisServer, redis_server
 
 pytestmark = pytest.mark.anyio
@@ -51,7 +64,7 @@ def cluster() -> Generator[str]:
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis", "cluster"])
-async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Ledger]:
+async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[EpochKeeper]:
     made: Ledger
     if request.param == "memory":
         made = MemoryLedger()
@@ -61,122 +74,129 @@ async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerat
         made = RedisLedger(request.getfixturevalue("redis").url, prefix=request.node.name)
     else:
         made = RedisLedger(request.getfixturevalue("cluster"), prefix=request.node.name, cluster=True)
-    yield made
+    yield EpochKeeper(made)
     await made.aclose()
 
 
-async def claim(ledger: Ledger, key: str = "call", terms: str = "a", holder: str = "one", **more: Any) -> Claim:
+async def claim(
+    ledger: EpochKeeper, key: str = "call", answers_digest: str = "a", holder: str = "one", **more: Any
+) -> ClaimAnswer:
     asked: dict[str, Any] = {"holder": holder, "lease": LONG, "keep": LONG, **more}
-    return await ledger.claim(key, terms, **asked)
+    return await ledger.claim(key, answers_digest, **asked)
 
 
-async def test_first_claimer_may_begin(ledger: Ledger) -> None:
-    assert (await claim(ledger)).standing is EntryState.GRANTED
+async def test_first_claimer_may_begin(ledger: EpochKeeper) -> None:
+    assert (await claim(ledger)).status is ClaimStatus.GRANTED
 
 
-async def test_second_claimer_learns_of_the_running_holder(ledger: Ledger) -> None:
-    await claim(ledger, terms="a")
-    assert await claim(ledger, terms="b", holder="two") == Claim(EntryState.RUNNING, "a")
+async def test_second_claimer_learns_of_the_running_holder(ledger: EpochKeeper) -> None:
+    await claim(ledger, answers_digest="a")
+    assert await claim(ledger, answers_digest="b", holder="two") == ClaimAnswer(ClaimStatus.RUNNING, "a")
 
 
-async def test_repeated_claim_by_the_holder_is_granted(ledger: Ledger) -> None:
+async def test_repeated_claim_by_the_holder_is_granted(ledger: EpochKeeper) -> None:
     """The answer to a claim may have been lost on the way."""
     await claim(ledger)
-    assert (await claim(ledger)).standing is EntryState.GRANTED
+    assert (await claim(ledger)).status is ClaimStatus.GRANTED
 
 
-async def test_settled_outcome_is_available_later(ledger: Ledger) -> None:
+async def test_settled_outcome_is_available_later(ledger: EpochKeeper) -> None:
     await claim(ledger)
     assert await ledger.settle("call", holder="one", result='{"é": 1}', keep=LONG)
-    assert await claim(ledger, holder="two") == Claim(EntryState.SETTLED, "a", '{"é": 1}')
-    assert await claim(ledger, holder="one") == Claim(EntryState.SETTLED, "a", '{"é": 1}')
+    assert await claim(ledger, holder="two") == ClaimAnswer(ClaimStatus.SETTLED, "a", '{"é": 1}')
+    assert await claim(ledger, holder="one") == ClaimAnswer(ClaimStatus.SETTLED, "a", '{"é": 1}')
 
 
-async def test_separate_keys_have_separate_entries(ledger: Ledger) -> None:
+async def test_separate_keys_have_separate_entries(ledger: EpochKeeper) -> None:
     await claim(ledger, "call")
-    assert (await claim(ledger, "call/step", holder="two")).standing is EntryState.GRANTED
-    assert (await claim(ledger, "other", holder="two")).standing is EntryState.GRANTED
+    assert (await claim(ledger, "call/step", holder="two")).status is ClaimStatus.GRANTED
+    assert (await claim(ledger, "other", holder="two")).status is ClaimStatus.GRANTED
 
 
-async def test_released_entry_may_be_begun_again(ledger: Ledger) -> None:
-    await claim(ledger, terms="a")
+async def test_released_entry_may_be_begun_again(ledger: EpochKeeper) -> None:
+    await claim(ledger, answers_digest="a")
     await ledger.release("call", holder="one")
-    assert await claim(ledger, terms="b", holder="two") == Claim(EntryState.GRANTED, "b")
+    assert await claim(ledger, answers_digest="b", holder="two") == ClaimAnswer(ClaimStatus.GRANTED, "b")
 
 
-async def test_a_tentative_claim_keeps_others_out(ledger: Ledger) -> None:
-    assert await claim(ledger, tentative=True) == Claim(EntryState.GRANTED, "a")
-    assert await claim(ledger, terms="b", holder="two", tentative=True) == Claim(EntryState.RUNNING, "a")
-    assert await ledger.wait("call", patience=SHORT) == Claim(EntryState.RUNNING, "a")
+async def test_a_tentative_claim_keeps_others_out(ledger: EpochKeeper) -> None:
+    assert await claim(ledger, tentative=True) == ClaimAnswer(ClaimStatus.GRANTED, "a")
+    assert await claim(ledger, answers_digest="b", holder="two", tentative=True) == ClaimAnswer(
+        ClaimStatus.RUNNING, "a"
+    )
+    assert await ledger.wait("call", patience=SHORT) == ClaimAnswer(ClaimStatus.RUNNING, "a")
 
 
-async def test_holder_dying_before_it_begins_leaves_only_its_notes(ledger: Ledger) -> None:
+async def test_holder_dying_before_it_begins_leaves_only_its_notes(ledger: EpochKeeper) -> None:
     await claim(ledger, tentative=True, lease=SHORT)
     assert await ledger.note("call", "step", "1", holder="one")
     assert await ledger.wait("call", patience=LONG) is None
-    assert await claim(ledger, terms="b", holder="two") == Claim(EntryState.GRANTED, "b", notes={"step": "1"})
+    second = await claim(ledger, answers_digest="b", holder="two")
+    assert second == ClaimAnswer(ClaimStatus.GRANTED, "b", notes={"step": "1"})
 
 
-async def test_holder_that_lost_its_claim_may_not_begin(ledger: Ledger) -> None:
+async def test_holder_that_lost_its_claim_may_not_begin(ledger: EpochKeeper) -> None:
     await claim(ledger, tentative=True, lease=SHORT)
     assert await ledger.wait("call", patience=LONG) is None
-    await claim(ledger, holder="two", terms="b")
-    assert await claim(ledger) == Claim(EntryState.RUNNING, "b")
+    await claim(ledger, holder="two", answers_digest="b")
+    assert await claim(ledger) == ClaimAnswer(ClaimStatus.RUNNING, "b")
     assert not await ledger.renew("call", holder="one", lease=LONG)
     assert not await ledger.settle("call", holder="one", result="1", keep=LONG)
     await ledger.release("call", holder="one")
-    assert (await claim(ledger, holder="three")).standing is EntryState.RUNNING
+    assert (await claim(ledger, holder="three")).status is ClaimStatus.RUNNING
 
 
-async def test_a_holder_that_dies_after_it_has_begun_is_unknown(ledger: Ledger) -> None:
+async def test_a_holder_that_dies_after_it_has_begun_is_unknown(ledger: EpochKeeper) -> None:
     await claim(ledger, tentative=True)
     await claim(ledger, lease=SHORT)
-    assert await ledger.wait("call", patience=LONG) == Claim(EntryState.UNKNOWN, "a")
-    assert await claim(ledger, holder="two", tentative=True) == Claim(EntryState.UNKNOWN, "a")
-    assert (await claim(ledger, holder="two", although_unknown=True, tentative=True)).standing is EntryState.GRANTED
+    assert await ledger.wait("call", patience=LONG) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
+    assert await claim(ledger, holder="two", tentative=True) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
+    assert (await claim(ledger, holder="two", rerun=True, tentative=True)).status is ClaimStatus.GRANTED
 
 
-async def test_late_tentative_claim_does_not_undo_a_begun_holder(ledger: Ledger) -> None:
+async def test_late_tentative_claim_does_not_undo_a_begun_holder(ledger: EpochKeeper) -> None:
     """It was sent again on another connection, and the first one was only slow."""
     await claim(ledger, tentative=True)
     await claim(ledger)
-    assert (await claim(ledger, tentative=True, lease=SHORT)).standing is EntryState.GRANTED
-    assert await ledger.wait("call", patience=LONG) == Claim(EntryState.UNKNOWN, "a")
-    assert (await claim(ledger, holder="two")).standing is EntryState.UNKNOWN
+    assert (await claim(ledger, tentative=True, lease=SHORT)).status is ClaimStatus.GRANTED
+    assert await ledger.wait("call", patience=LONG) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
+    assert (await claim(ledger, holder="two")).status is ClaimStatus.UNKNOWN
 
 
-async def test_successor_of_a_dead_holder_has_not_begun(ledger: Ledger) -> None:
+async def test_successor_of_a_dead_holder_has_not_begun(ledger: EpochKeeper) -> None:
     await claim(ledger, lease=SHORT)
-    assert await ledger.wait("call", patience=LONG) == Claim(EntryState.UNKNOWN, "a")
-    again = await claim(ledger, holder="two", although_unknown=True, tentative=True, lease=SHORT)
-    assert again.standing is EntryState.GRANTED
+    assert await ledger.wait("call", patience=LONG) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
+    again = await claim(ledger, holder="two", rerun=True, tentative=True, lease=SHORT)
+    assert again.status is ClaimStatus.GRANTED
     assert await ledger.wait("call", patience=LONG) is None
 
 
-async def test_dead_holder_reclaiming_its_entry_has_still_begun(ledger: Ledger) -> None:
+async def test_dead_holder_reclaiming_its_entry_has_still_begun(ledger: EpochKeeper) -> None:
     await claim(ledger, lease=SHORT)
-    assert await ledger.wait("call", patience=LONG) == Claim(EntryState.UNKNOWN, "a")
-    assert (await claim(ledger, although_unknown=True, tentative=True, lease=SHORT)).standing is EntryState.GRANTED
-    assert await ledger.wait("call", patience=LONG) == Claim(EntryState.UNKNOWN, "a")
+    assert await ledger.wait("call", patience=LONG) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
+    assert (await claim(ledger, rerun=True, tentative=True, lease=SHORT)).status is ClaimStatus.GRANTED
+    assert await ledger.wait("call", patience=LONG) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
 
 
 async def test_memory_does_not_fill_up_with_what_was_taken_back() -> None:
-    ledger = MemoryLedger()
+    memory = MemoryLedger()
+    ledger = EpochKeeper(memory)
     for _ in range(5000):
         await claim(ledger, tentative=True)
         await claim(ledger)
         await ledger.release("call", holder="one")
-    assert len(ledger._expiries) < 2000  # pyright: ignore[reportPrivateUsage]
+    assert len(memory._expiries) < 2000  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_memory_ledger_size_is_right_after_any_operation() -> None:
     now = 0.0
-    ledger = MemoryLedger(clock=lambda: now)
+    memory = MemoryLedger(system=System(monotonic=lambda: now))
+    ledger = EpochKeeper(memory)
 
     def held() -> int:
-        entries = ledger._entries.values()  # pyright: ignore[reportPrivateUsage]
-        assert ledger._bytes == sum(entry.size for entry in entries)  # pyright: ignore[reportPrivateUsage]
-        return ledger._bytes  # pyright: ignore[reportPrivateUsage]
+        entries = memory._entries.values()  # pyright: ignore[reportPrivateUsage]
+        assert memory._bytes == sum(entry.size for entry in entries)  # pyright: ignore[reportPrivateUsage]
+        return memory._bytes  # pyright: ignore[reportPrivateUsage]
 
     for key in ("call", "other"):
         await claim(ledger, key)
@@ -197,7 +217,7 @@ async def test_memory_ledger_size_is_right_after_any_operation() -> None:
 
 
 async def test_sqlite_file_uses_write_ahead_logging(tmp_path: Path) -> None:
-    ledger = SqliteLedger(tmp_path / "ledger.db")
+    ledger = EpochKeeper(SqliteLedger(tmp_path / "ledger.db"))
     await claim(ledger)
     await ledger.aclose()
     with closing(sqlite3.connect(tmp_path / "ledger.db")) as file:
@@ -205,10 +225,11 @@ async def test_sqlite_file_uses_write_ahead_logging(tmp_path: Path) -> None:
 
 
 async def test_sqlite_file_drops_expired_entries_and_notes(tmp_path: Path) -> None:
-    ledger = SqliteLedger(tmp_path / "ledger.db", durable=False)
+    ledger = EpochKeeper(SqliteLedger(tmp_path / "ledger.db", durable=False))
     for key in ("kept", "expired"):
-        await claim(ledger, key, keep=LONG if key == "kept" else 0)
+        await claim(ledger, key, keep=LONG if key == "kept" else 1)
         assert await ledger.note(key, "price", "1", holder="one")
+    await anyio.sleep(1)
     for number in range(300):
         await claim(ledger, str(number), keep=0)
     await ledger.aclose()
@@ -218,29 +239,29 @@ async def test_sqlite_file_drops_expired_entries_and_notes(tmp_path: Path) -> No
     assert ("kept" in entries, len(entries) < 100, notes) == (True, True, ["kept"])
 
 
-async def test_a_tentative_claim_can_be_renewed_and_taken_back(ledger: Ledger) -> None:
+async def test_a_tentative_claim_can_be_renewed_and_taken_back(ledger: EpochKeeper) -> None:
     await claim(ledger, tentative=True, lease=SHORT)
     assert await ledger.renew("call", holder="one", lease=LONG)
-    assert (await claim(ledger, holder="two", tentative=True)).standing is EntryState.RUNNING
+    assert (await claim(ledger, holder="two", tentative=True)).status is ClaimStatus.RUNNING
     await ledger.release("call", holder="one")
-    assert (await claim(ledger, holder="two", tentative=True)).standing is EntryState.GRANTED
+    assert (await claim(ledger, holder="two", tentative=True)).status is ClaimStatus.GRANTED
 
 
-async def test_notes_reach_the_next_claimer(ledger: Ledger) -> None:
+async def test_notes_reach_the_next_claimer(ledger: EpochKeeper) -> None:
     await claim(ledger)
     assert await ledger.note("call", "price", '"12"', holder="one")
     assert await ledger.note("call", "other", '"é"', holder="one")
     assert await ledger.note("call", "price", '"13"', holder="one")
     await ledger.release("call", holder="one")
     assert await ledger.wait("call", patience=0) is None
-    granted = await claim(ledger, terms="b", holder="two")
-    assert granted == Claim(EntryState.GRANTED, "b", notes={"price": '"13"', "other": '"é"'})
-    assert await claim(ledger, "another") == Claim(EntryState.GRANTED, "a")
+    granted = await claim(ledger, answers_digest="b", holder="two")
+    assert granted == ClaimAnswer(ClaimStatus.GRANTED, "b", notes={"price": '"13"', "other": '"é"'})
+    assert await claim(ledger, "another") == ClaimAnswer(ClaimStatus.GRANTED, "a")
     await ledger.settle("call", holder="two", result="r", keep=LONG)
-    assert await claim(ledger, holder="three") == Claim(EntryState.SETTLED, "b", "r")
+    assert await claim(ledger, holder="three") == ClaimAnswer(ClaimStatus.SETTLED, "b", "r")
 
 
-async def test_foreign_holder_cannot_add_notes(ledger: Ledger) -> None:
+async def test_foreign_holder_cannot_add_notes(ledger: EpochKeeper) -> None:
     assert not await ledger.note("call", "price", "1", holder="one")
     await claim(ledger)
     assert not await ledger.note("call", "price", "1", holder="two")
@@ -249,22 +270,22 @@ async def test_foreign_holder_cannot_add_notes(ledger: Ledger) -> None:
     assert (await claim(ledger, holder="two")).notes == {}
 
 
-async def test_notes_of_a_dead_holder_reach_its_successor(ledger: Ledger) -> None:
+async def test_notes_of_a_dead_holder_reach_its_successor(ledger: EpochKeeper) -> None:
     await claim(ledger, lease=SHORT)
     await ledger.note("call", "price", "1", holder="one")
     await anyio.sleep(SHORT * 2)
-    assert (await claim(ledger, holder="two", although_unknown=True)).notes == {"price": "1"}
+    assert (await claim(ledger, holder="two", rerun=True)).notes == {"price": "1"}
 
 
-async def test_foreign_holder_cannot_release_or_settle(ledger: Ledger) -> None:
+async def test_foreign_holder_cannot_release_or_settle(ledger: EpochKeeper) -> None:
     await claim(ledger)
     await ledger.release("call", holder="two")
     assert not await ledger.settle("call", holder="two", result="stolen", keep=LONG)
     assert not await ledger.renew("call", holder="two", lease=LONG)
-    assert await claim(ledger, holder="three") == Claim(EntryState.RUNNING, "a")
+    assert await claim(ledger, holder="three") == ClaimAnswer(ClaimStatus.RUNNING, "a")
 
 
-async def test_unbegun_entry_cannot_be_settled_renewed_or_released(ledger: Ledger) -> None:
+async def test_unbegun_entry_cannot_be_settled_renewed_or_released(ledger: EpochKeeper) -> None:
     assert not await ledger.settle("call", holder="one", result="r", keep=LONG)
     assert not await ledger.settle("call", holder="one", result=None, keep=LONG)
     assert not await ledger.renew("call", holder="one", lease=LONG)
@@ -272,7 +293,7 @@ async def test_unbegun_entry_cannot_be_settled_renewed_or_released(ledger: Ledge
     assert await ledger.wait("call", patience=0) is None
 
 
-async def test_settled_entry_stays_settled(ledger: Ledger) -> None:
+async def test_settled_entry_stays_settled(ledger: EpochKeeper) -> None:
     await claim(ledger)
     await ledger.settle("call", holder="one", result="first", keep=LONG)
     await ledger.release("call", holder="one")
@@ -283,7 +304,7 @@ async def test_settled_entry_stays_settled(ledger: Ledger) -> None:
     assert (await claim(ledger, holder="two")).result == "first"
 
 
-async def test_settling_an_already_settled_entry_again_is_accepted(ledger: Ledger) -> None:
+async def test_settling_an_already_settled_entry_again_is_accepted(ledger: EpochKeeper) -> None:
     await claim(ledger)
     for _ in range(2):
         assert await ledger.settle("call", holder="one", result="r", keep=LONG)
@@ -291,112 +312,112 @@ async def test_settling_an_already_settled_entry_again_is_accepted(ledger: Ledge
 
 
 @pytest.mark.parametrize("text", ["}", "{a}/{b}", "a b\r\n$1\r\n", "\0", "é\u2028", "", "*"])
-async def test_texts_that_mean_something_to_redis_are_texts(ledger: Ledger, text: str) -> None:
+async def test_texts_that_mean_something_to_redis_are_texts(ledger: EpochKeeper, text: str) -> None:
     key = f"call-{text}"
-    assert (await claim(ledger, key, terms=text, holder=text)).standing is EntryState.GRANTED
-    assert (await claim(ledger, f"{key}}}", holder="other")).standing is EntryState.GRANTED
+    assert (await claim(ledger, key, answers_digest=text, holder=text)).status is ClaimStatus.GRANTED
+    assert (await claim(ledger, f"{key}}}", holder="other")).status is ClaimStatus.GRANTED
     assert await ledger.note(key, text, text, holder=text)
-    assert (await claim(ledger, key, terms=text, holder=text)).notes == {text: text}
+    assert (await claim(ledger, key, answers_digest=text, holder=text)).notes == {text: text}
     assert await ledger.settle(key, holder=text, result=text, keep=LONG)
-    assert await claim(ledger, key, holder="two") == Claim(EntryState.SETTLED, text, text)
+    assert await claim(ledger, key, holder="two") == ClaimAnswer(ClaimStatus.SETTLED, text, text)
 
 
-async def test_unrenewed_holder_counts_as_dead(ledger: Ledger) -> None:
+async def test_unrenewed_holder_counts_as_dead(ledger: EpochKeeper) -> None:
     await claim(ledger, lease=SHORT)
     await anyio.sleep(SHORT * 2)
-    assert await claim(ledger, holder="two") == Claim(EntryState.UNKNOWN, "a")
+    assert await claim(ledger, holder="two") == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
 
 
-async def test_holder_presumed_dead_may_not_begin(ledger: Ledger) -> None:
+async def test_holder_presumed_dead_may_not_begin(ledger: EpochKeeper) -> None:
     await claim(ledger, lease=SHORT)
     await anyio.sleep(SHORT * 2)
-    assert await claim(ledger) == Claim(EntryState.UNKNOWN, "a")
+    assert await claim(ledger) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
 
 
-async def test_renewing_holder_is_alive(ledger: Ledger) -> None:
+async def test_renewing_holder_is_alive(ledger: EpochKeeper) -> None:
     await claim(ledger, lease=SHORT)
     assert await ledger.renew("call", holder="one", lease=LONG)
     await anyio.sleep(SHORT * 2)
-    assert (await claim(ledger, holder="two")).standing is EntryState.RUNNING
+    assert (await claim(ledger, holder="two")).status is ClaimStatus.RUNNING
 
 
-async def test_holder_presumed_dead_may_still_record_its_outcome(ledger: Ledger) -> None:
+async def test_holder_presumed_dead_may_still_record_its_outcome(ledger: EpochKeeper) -> None:
     await claim(ledger, lease=SHORT)
     await anyio.sleep(SHORT * 2)
-    assert (await claim(ledger, holder="two")).standing is EntryState.UNKNOWN
+    assert (await claim(ledger, holder="two")).status is ClaimStatus.UNKNOWN
     assert await ledger.settle("call", holder="one", result="late", keep=LONG)
-    assert await claim(ledger, holder="two") == Claim(EntryState.SETTLED, "a", "late")
+    assert await claim(ledger, holder="two") == ClaimAnswer(ClaimStatus.SETTLED, "a", "late")
 
 
-async def test_unknown_outcome_is_reported_as_unknown(ledger: Ledger) -> None:
+async def test_unknown_outcome_is_reported_as_unknown(ledger: EpochKeeper) -> None:
     await claim(ledger)
     assert await ledger.settle("call", holder="one", result=None, keep=LONG)
-    assert await claim(ledger, holder="two") == Claim(EntryState.UNKNOWN, "a")
-    assert await ledger.wait("call", patience=0) == Claim(EntryState.UNKNOWN, "a")
+    assert await claim(ledger, holder="two") == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
+    assert await ledger.wait("call", patience=0) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
 
 
-async def test_unknown_entry_cannot_be_begun_or_released_by_its_holder(ledger: Ledger) -> None:
+async def test_unknown_entry_cannot_be_begun_or_released_by_its_holder(ledger: EpochKeeper) -> None:
     await claim(ledger)
     await ledger.settle("call", holder="one", result=None, keep=LONG)
     await ledger.release("call", holder="one")
     assert not await ledger.renew("call", holder="one", lease=LONG)
     assert not await ledger.note("call", "price", "1", holder="one")
-    assert await claim(ledger) == Claim(EntryState.UNKNOWN, "a")
+    assert await claim(ledger) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
 
 
-async def test_unknown_entry_is_begun_again_on_demand_by_one(ledger: Ledger) -> None:
+async def test_unknown_entry_is_begun_again_on_demand_by_one(ledger: EpochKeeper) -> None:
     await claim(ledger)
     await ledger.settle("call", holder="one", result=None, keep=LONG)
-    again = await claim(ledger, holder="two", terms="b", although_unknown=True)
-    assert again == Claim(EntryState.GRANTED, "b")
-    assert (await claim(ledger, holder="three", although_unknown=True)).standing is EntryState.RUNNING
+    again = await claim(ledger, holder="two", answers_digest="b", rerun=True)
+    assert again == ClaimAnswer(ClaimStatus.GRANTED, "b")
+    assert (await claim(ledger, holder="three", rerun=True)).status is ClaimStatus.RUNNING
     assert not await ledger.settle("call", holder="one", result="late", keep=LONG)
 
 
-async def test_entry_of_a_dead_holder_is_begun_again_on_demand(ledger: Ledger) -> None:
+async def test_entry_of_a_dead_holder_is_begun_again_on_demand(ledger: EpochKeeper) -> None:
     await claim(ledger, lease=SHORT)
     await anyio.sleep(SHORT * 2)
-    assert (await claim(ledger, holder="two", although_unknown=True)).standing is EntryState.GRANTED
+    assert (await claim(ledger, holder="two", rerun=True)).status is ClaimStatus.GRANTED
 
 
-async def test_demand_does_not_displace_live_or_settled_entries(ledger: Ledger) -> None:
+async def test_demand_does_not_displace_live_or_settled_entries(ledger: EpochKeeper) -> None:
     await claim(ledger)
-    assert (await claim(ledger, holder="two", although_unknown=True)).standing is EntryState.RUNNING
+    assert (await claim(ledger, holder="two", rerun=True)).status is ClaimStatus.RUNNING
     await ledger.settle("call", holder="one", result="r", keep=LONG)
-    assert (await claim(ledger, holder="two", although_unknown=True)).standing is EntryState.SETTLED
+    assert (await claim(ledger, holder="two", rerun=True)).status is ClaimStatus.SETTLED
 
 
-async def test_settled_entry_outlasts_its_holders_lease(ledger: Ledger) -> None:
+async def test_settled_entry_outlasts_its_holders_lease(ledger: EpochKeeper) -> None:
     await claim(ledger, lease=SHORT)
     await ledger.settle("call", holder="one", result="r", keep=LONG)
     await anyio.sleep(SHORT * 2)
     for more in (False, True):
-        assert await claim(ledger, holder="two", although_unknown=more) == Claim(EntryState.SETTLED, "a", "r")
-    assert await ledger.wait("call", patience=0) == Claim(EntryState.SETTLED, "a", "r")
+        assert await claim(ledger, holder="two", rerun=more) == ClaimAnswer(ClaimStatus.SETTLED, "a", "r")
+    assert await ledger.wait("call", patience=0) == ClaimAnswer(ClaimStatus.SETTLED, "a", "r")
 
 
-async def test_expired_entry_is_forgotten(ledger: Ledger) -> None:
+async def test_expired_entry_is_forgotten(ledger: EpochKeeper) -> None:
     await claim(ledger, keep=SHORT)
     await claim(ledger, "settled")
     await ledger.settle("settled", holder="one", result="r", keep=SHORT)
     await anyio.sleep(SHORT * 2)
     assert await ledger.wait("call", patience=0) is None
     assert await ledger.wait("settled", patience=0) is None
-    assert (await claim(ledger, holder="two")).standing is EntryState.GRANTED
-    assert (await claim(ledger, "settled", holder="two")).standing is EntryState.GRANTED
-    assert await claim(ledger, "settled", holder="three") == Claim(EntryState.RUNNING, "a")
+    assert (await claim(ledger, holder="two")).status is ClaimStatus.GRANTED
+    assert (await claim(ledger, "settled", holder="two")).status is ClaimStatus.GRANTED
+    assert await claim(ledger, "settled", holder="three") == ClaimAnswer(ClaimStatus.RUNNING, "a")
 
 
-async def test_claiming_again_restarts_the_retention(ledger: Ledger) -> None:
+async def test_claiming_again_restarts_the_retention(ledger: EpochKeeper) -> None:
     await claim(ledger, keep=SHORT)
     await claim(ledger)
     await anyio.sleep(SHORT * 2)
-    assert (await claim(ledger, holder="two")).standing is EntryState.RUNNING
+    assert (await claim(ledger, holder="two")).status is ClaimStatus.RUNNING
 
 
-async def test_waiter_learns_of_a_settled_entry(ledger: Ledger) -> None:
+async def test_waiter_learns_of_a_settled_entry(ledger: EpochKeeper) -> None:
     await claim(ledger)
-    seen: list[Claim | None] = []
+    seen: list[ClaimAnswer | None] = []
 
     async def wait() -> None:
         seen.append(await ledger.wait("call", patience=LONG))
@@ -407,10 +428,10 @@ async def test_waiter_learns_of_a_settled_entry(ledger: Ledger) -> None:
                 group.start_soon(wait)
             await anyio.sleep(SHORT)
             await ledger.settle("call", holder="one", result="r", keep=LONG)
-    assert seen == [Claim(EntryState.SETTLED, "a", "r")] * 5
+    assert seen == [ClaimAnswer(ClaimStatus.SETTLED, "a", "r")] * 5
 
 
-async def test_waiter_learns_of_a_released_entry(ledger: Ledger) -> None:
+async def test_waiter_learns_of_a_released_entry(ledger: EpochKeeper) -> None:
     await claim(ledger)
     async with anyio.create_task_group() as group:
         group.start_soon(anyio.sleep, 0)
@@ -419,18 +440,18 @@ async def test_waiter_learns_of_a_released_entry(ledger: Ledger) -> None:
             assert await ledger.wait("call", patience=LONG) is None
 
 
-async def test_patience_ends(ledger: Ledger) -> None:
+async def test_patience_ends(ledger: EpochKeeper) -> None:
     await claim(ledger)
     with anyio.fail_after(10):
-        assert await ledger.wait("call", patience=SHORT) == Claim(EntryState.RUNNING, "a")
+        assert await ledger.wait("call", patience=SHORT) == ClaimAnswer(ClaimStatus.RUNNING, "a")
 
 
-async def test_of_many_who_begin_at_once_one_may(ledger: Ledger) -> None:
+async def test_of_many_who_begin_at_once_one_may(ledger: EpochKeeper) -> None:
     for number in range(20):
-        seen: list[EntryState] = []
+        seen: list[ClaimStatus] = []
 
-        async def begin(holder: str, key: str = str(number), seen: list[EntryState] = seen) -> None:
-            seen.append((await claim(ledger, key, holder=holder)).standing)
+        async def begin(holder: str, key: str = str(number), seen: list[ClaimStatus] = seen) -> None:
+            seen.append((await claim(ledger, key, holder=holder)).status)
 
         async with anyio.create_task_group() as group:
             for who in range(10):
@@ -438,10 +459,10 @@ async def test_of_many_who_begin_at_once_one_may(ledger: Ledger) -> None:
         assert sorted(standing.value for standing in seen) == ["granted"] + ["running"] * 9
 
 
-async def test_ledger_reopens_on_demand(ledger: Ledger) -> None:
+async def test_ledger_reopens_on_demand(ledger: EpochKeeper) -> None:
     await claim(ledger)
     await ledger.aclose()
-    assert (await claim(ledger, holder="two")).standing is EntryState.RUNNING
+    assert (await claim(ledger, holder="two")).status is ClaimStatus.RUNNING
 
 
 def test_a_ledger_says_how_far_it_reaches() -> None:
@@ -449,7 +470,7 @@ def test_a_ledger_says_how_far_it_reaches() -> None:
     assert RedisLedger("redis://localhost").reach is Reach.FLEET
 
 
-async def test_each_is_a_ledger(ledger: Ledger) -> None:
+async def test_each_is_a_ledger(ledger: EpochKeeper) -> None:
     async with AsyncExitStack():
         assert isinstance(ledger, Ledger)
 
@@ -457,25 +478,28 @@ async def test_each_is_a_ledger(ledger: Ledger) -> None:
 class Counted:
     """A look at an entry, counted."""
 
-    def __init__(self, *seen: Claim | LedgerDown | None) -> None:
+    def __init__(self, *seen: ClaimAnswer | LedgerDown | None) -> None:
         self.looks = 0
-        self.seen: list[Claim | LedgerDown | None] = [*seen]
+        self.waiting = Waiting()
+        self.seen: list[ClaimAnswer | LedgerDown | None] = [*seen]
 
-    async def __call__(self) -> Claim | None:
+    async def __call__(self) -> ClaimAnswer | None:
         self.looks += 1
+        # Each look is followed by an announcement.
+        asyncio.get_running_loop().call_later(0.005, self.waiting.wake, "call")
         seen = self.seen.pop(0) if len(self.seen) > 1 else self.seen[0]
         if isinstance(seen, LedgerDown):
             raise seen
         return seen
 
 
-RUNNING = Claim(EntryState.RUNNING, "a")
-SETTLED = Claim(EntryState.SETTLED, "a", "r")
+RUNNING = ClaimAnswer(ClaimStatus.RUNNING, "a")
+SETTLED = ClaimAnswer(ClaimStatus.SETTLED, "a", "r")
 
 
-async def all_waiting(look: Counted, many: int, *, patience: float = LONG) -> list[Claim | LedgerDown | None]:
-    waiting = Waiting()
-    told: list[Claim | LedgerDown | None] = []
+async def all_waiting(look: Counted, many: int, *, patience: float = LONG) -> list[ClaimAnswer | LedgerDown | None]:
+    waiting = look.waiting
+    told: list[ClaimAnswer | LedgerDown | None] = []
 
     async def wait() -> None:
         try:
@@ -521,12 +545,12 @@ async def test_freed_entry_is_offered_to_one_waiter_after_another() -> None:
 
 
 async def test_another_looks_when_the_one_who_looks_leaves() -> None:
-    waiting, look = Waiting(), Counted(RUNNING)
-    told: list[Claim | None] = []
+    look = Counted(RUNNING)
+    told: list[ClaimAnswer | None] = []
 
     async def wait(scope: anyio.CancelScope) -> None:
         with scope:
-            told.append(await waiting.wait("call", look, patience=LONG))
+            told.append(await look.waiting.wait("call", look, patience=LONG))
 
     scopes = [anyio.CancelScope() for _ in range(3)]
     with anyio.fail_after(20):
@@ -540,9 +564,9 @@ async def test_another_looks_when_the_one_who_looks_leaves() -> None:
     assert told == [SETTLED] * 2
 
 
-async def test_many_copies_of_a_waiting_leg_ask_a_ledger_little(ledger: Ledger) -> None:
+async def test_many_copies_of_a_waiting_leg_ask_a_ledger_little(ledger: EpochKeeper) -> None:
     await claim(ledger)
-    told: list[Claim | None] = []
+    told: list[ClaimAnswer | None] = []
 
     async def wait() -> None:
         told.append(await ledger.wait("call", patience=LONG))
@@ -556,15 +580,15 @@ async def test_many_copies_of_a_waiting_leg_ask_a_ledger_little(ledger: Ledger) 
     assert told == [SETTLED] * 60
 
 
-async def test_different_items_are_counted_up_to_a_number(ledger: Ledger) -> None:
+async def test_different_items_are_counted_up_to_a_number(ledger: EpochKeeper) -> None:
     counted = [await ledger.count("call/guesses", item, most=3, keep=LONG) for item in ("a", "b", "a", "c", "d", "c")]
     assert counted == [True, True, True, True, False, True]
     assert await ledger.count("call/other", "d", most=3, keep=LONG)
     assert not await ledger.count("call/guesses", "d", most=3, keep=LONG)
-    assert (await claim(ledger)).standing is EntryState.GRANTED
+    assert (await claim(ledger)).status is ClaimStatus.GRANTED
 
 
-async def test_concurrent_counters_never_exceed_the_limit(ledger: Ledger) -> None:
+async def test_concurrent_counters_never_exceed_the_limit(ledger: EpochKeeper) -> None:
     counted: list[bool] = []
 
     async def count(item: str) -> None:
@@ -576,7 +600,7 @@ async def test_concurrent_counters_never_exceed_the_limit(ledger: Ledger) -> Non
     assert counted.count(True) == 5
 
 
-async def test_counted_guess_expires(ledger: Ledger) -> None:
+async def test_counted_guess_expires(ledger: EpochKeeper) -> None:
     assert await ledger.count("call/guesses", "a", most=1, keep=SHORT)
     with anyio.fail_after(20):
         while not await ledger.count("call/guesses", "b", most=1, keep=LONG):  # noqa: ASYNC110 - no event
@@ -602,3 +626,105 @@ async def test_memory_counts_what_it_counts_as_held() -> None:
         await ledger.count("one more", "a", most=1, keep=LONG)
     assert await ledger.count("0", "a", most=1, keep=LONG)
     assert not await ledger.count("0", "b", most=1, keep=LONG)
+
+
+async def test_a_late_writer_cannot_pass_its_successor(ledger: EpochKeeper) -> None:
+    """The same name does not help it: the epoch is that of its own claim."""
+    first = await claim(ledger, lease=SHORT)
+    await anyio.sleep(SHORT * 2)
+    second = await claim(ledger, lease=LONG, rerun=True)
+    assert second.epoch > first.epoch
+    assert not await ledger.note("call", "step", "1", holder="one", epoch=first.epoch)
+    assert not await ledger.renew("call", holder="one", epoch=first.epoch, lease=LONG)
+    assert not await ledger.settle("call", holder="one", epoch=first.epoch, result="late", keep=LONG)
+    assert not await ledger.settle("call", holder="one", epoch=first.epoch, result=None, keep=LONG)
+    await ledger.release("call", holder="one", epoch=first.epoch)
+    assert await ledger.wait("call", patience=0) == ClaimAnswer(ClaimStatus.RUNNING, "a")
+    assert await ledger.settle("call", holder="one", epoch=second.epoch, result="r", keep=LONG)
+    assert not await ledger.settle("call", holder="one", epoch=first.epoch, result="r", keep=LONG)
+
+
+async def test_epochs_grow_with_each_claim_of_a_free_entry(ledger: EpochKeeper) -> None:
+    epochs: list[int] = []
+    for tentative in (False, True, False):
+        granted = [(await claim(ledger, tentative=tentative)).epoch for _ in range(2)]
+        assert granted[0] == granted[1]
+        epochs.append(granted[0])
+        await ledger.release("call", holder="one", epoch=granted[0])
+    await claim(ledger, lease=SHORT, keep=SHORT)
+    await anyio.sleep(SHORT * 2)
+    epochs.append((await claim(ledger)).epoch)
+    assert epochs == sorted(set(epochs))
+
+
+async def test_a_silent_holder_keeps_its_claim_while_it_has_no_successor(ledger: EpochKeeper) -> None:
+    await claim(ledger, lease=SHORT)
+    await anyio.sleep(SHORT * 2)
+    assert await ledger.wait("call", patience=0) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
+    assert await ledger.note("call", "step", "1", holder="one")
+    assert await ledger.renew("call", holder="one", lease=LONG)
+    assert await ledger.wait("call", patience=0) == ClaimAnswer(ClaimStatus.RUNNING, "a")
+
+
+async def test_waiting_ends_with_the_lease(ledger: EpochKeeper) -> None:
+    await claim(ledger, lease=SHORT * 4)
+    with anyio.fail_after(10):
+        assert await ledger.wait("call", patience=LONG) == ClaimAnswer(ClaimStatus.UNKNOWN, "a")
+
+
+@pytest.fixture
+def lost_announcements_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leg that misses an announcement waits for longer than the test."""
+    monkeypatch.setattr(waiting, "_LOOK_SECONDS", LONG)
+
+
+@pytest.mark.parametrize("result", ["r", None])
+@pytest.mark.usefixtures("lost_announcements_matter")
+async def test_a_result_of_another_instance_is_announced(
+    request: pytest.FixtureRequest, ledger: EpochKeeper, tmp_path: Path, result: str | None
+) -> None:
+    inner = ledger.ledger
+    other = ledger
+    if isinstance(inner, SqliteLedger):
+        other = EpochKeeper(SqliteLedger(tmp_path / "ledger.db"))
+    elif isinstance(inner, RedisLedger):
+        in_cluster = "cluster" in request.node.name
+        url = request.getfixturevalue("cluster") if in_cluster else request.getfixturevalue("redis").url
+        other = EpochKeeper(RedisLedger(url, prefix=request.node.name, cluster=in_cluster))
+    for number in range(3):
+        key = f"call-{number}"
+        await claim(other, key)
+        seen: list[ClaimAnswer | None] = []
+
+        async def wait(key: str = key, seen: list[ClaimAnswer | None] = seen) -> None:
+            seen.append(await ledger.wait(key, patience=LONG))
+
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as group:
+                group.start_soon(wait)
+                # Some are announced before the first look, and some long after it.
+                await anyio.sleep(SHORT * number)
+                await other.settle(key, holder="one", result=result, keep=LONG)
+        assert [one.result for one in seen if one is not None] == [result]
+    await other.aclose()
+
+
+async def test_a_leg_on_another_event_loop_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_LOOK_SECONDS", LONG)
+    ledger = EpochKeeper(MemoryLedger())
+    await claim(ledger)
+
+    def wait_elsewhere() -> ClaimAnswer | None:
+        return asyncio.run(ledger.wait("call", patience=LONG))
+
+    seen: list[ClaimAnswer | None] = []
+
+    async def wait() -> None:
+        seen.append(await anyio.to_thread.run_sync(wait_elsewhere))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            await anyio.sleep(SHORT)
+            await ledger.settle("call", holder="one", result="r", keep=LONG)
+    assert seen == [ClaimAnswer(ClaimStatus.SETTLED, "a", "r")]

@@ -421,7 +421,7 @@ async def test_call_from_middleware_does_not_take_the_request_token(
 async def test_notes_of_a_call_stay_bounded_however_often_it_repeats(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exactly_once, "MOST_NOTED", 1000)
+    monkeypatch.setattr(exactly_once, "MAX_NOTED_CHARS", 1000)
 
     async def quote() -> str:
         return "q" * 200

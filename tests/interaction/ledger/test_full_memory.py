@@ -6,7 +6,9 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from roundtrip.ledger import Ledger, LedgerDown, MemoryLedger
+from roundtrip.system import System
 from roundtrip.testing import LegByLeg, User
+from tests.interaction.ledger.holders import EpochKeeper
 from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
 
 pytestmark = pytest.mark.anyio
@@ -75,14 +77,14 @@ async def test_one_caller_cannot_use_the_share_of_others() -> None:
 
 
 async def test_many_greedy_callers_leave_room_for_another() -> None:
-    ledger = MemoryLedger(max_bytes=ROOM)
+    ledger = EpochKeeper(MemoryLedger(max_bytes=ROOM))
     assert [await take_all(ledger, account) for account in "abc"] == [32, 16, 8]
     await ledger.claim("another", "a", holder="one", lease=3600, keep=3600, account="d")
 
 
 async def test_full_ledger_starts_nothing_and_still_reports_results() -> None:
     clock = Clock()
-    shop = Shop(MemoryLedger(max_bytes=ROOM, clock=clock))
+    shop = Shop(MemoryLedger(max_bytes=ROOM, system=System(monotonic=clock)))
     legs = await asked_to_buy(shop)
     bought = text_of(await legs.leg("buy", TEA, answers=YES, state=legs.token))
     await take_all(shop.ledger)
@@ -100,7 +102,7 @@ async def test_full_ledger_starts_nothing_and_still_reports_results() -> None:
 
 async def test_notes_and_releases_count_while_they_exist() -> None:
     clock = Clock()
-    ledger = MemoryLedger(max_bytes=ROOM, clock=clock)
+    ledger = EpochKeeper(MemoryLedger(max_bytes=ROOM, system=System(monotonic=clock)))
     times: Any = {"lease": 10.0, "keep": 60.0}
     for _ in range(100):
         await ledger.claim("call", "a", holder="one", **times)

@@ -147,8 +147,8 @@ class Paused:
 
 @pytest.mark.parametrize("then", ["steps", "waits"])
 async def test_a_body_that_was_paused_and_taken_over_stops(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exactly_once, "LEASE", 0.5)
-    monkeypatch.setattr(exactly_once, "PATIENCE", 0.2)
+    monkeypatch.setattr(exactly_once, "LEASE_SECONDS", 0.5)
+    monkeypatch.setattr(exactly_once, "PATIENCE_SECONDS", 0.2)
     paused = Paused(then)
     await paused.legs.leg("pay")
     served: list[str] = []
@@ -171,7 +171,7 @@ async def test_a_body_that_was_paused_and_taken_over_stops(then: str, monkeypatc
 
 async def test_a_body_goes_on_whose_entry_the_ledger_has_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped, it would be run again by the next leg."""
-    monkeypatch.setattr(exactly_once, "LEASE", 0.0)
+    monkeypatch.setattr(exactly_once, "LEASE_SECONDS", 0.0)
     ledger = MemoryLedger()
     shop = Shop(ledger)
     steps: list[str] = []

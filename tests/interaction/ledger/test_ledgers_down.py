@@ -16,7 +16,7 @@ import anyio.to_thread
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from roundtrip.ledger import Claim, EntryState, Ledger, LedgerDown, RedisLedger, SqliteLedger
+from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger, LedgerDown, RedisLedger, SqliteLedger
 from roundtrip.ledger import sqlite as sqlite_ledger
 from roundtrip.testing import Duplicate, Hop, LegByLeg, User
 from tests.forks import piped
@@ -39,7 +39,7 @@ def redis() -> Generator[RedisServer]:
         yield server
 
 
-async def claim(ledger: Ledger, key: str = "call", holder: str = "one") -> Claim:
+async def claim(ledger: Ledger, key: str = "call", holder: str = "one") -> ClaimAnswer:
     with anyio.fail_after(BOUND):
         return await ledger.claim(key, "a", holder=holder, lease=60, keep=60)
 
@@ -62,18 +62,18 @@ FAULTS: dict[str, tuple[Callable[[RedisServer], object], Callable[[RedisServer],
 async def test_unusable_redis_is_reported_in_time_and_used_again_later(redis: RedisServer, fault: str) -> None:
     ledger = RedisLedger(redis.url, timeout=0.5)
     begin, end = FAULTS[fault]
-    await claim(ledger)
+    epoch = (await claim(ledger)).epoch
     begin(redis)
     try:
         with pytest.raises(LedgerDown, match="the ledger on Redis cannot be used"):
             await claim(ledger, "other")
         with pytest.raises(LedgerDown), anyio.fail_after(BOUND):
-            await ledger.settle("call", holder="one", result="r", keep=60)
+            await ledger.settle("call", holder="one", epoch=epoch, result="r", keep=60)
     finally:
         end(redis)
-    assert (await claim(ledger, "third")).standing is EntryState.GRANTED
+    assert (await claim(ledger, "third")).status is ClaimStatus.GRANTED
     # What it was asked while it was stuck may have been done since.
-    assert (await claim(ledger, holder="two")).standing in (EntryState.RUNNING, EntryState.SETTLED)
+    assert (await claim(ledger, holder="two")).status in (ClaimStatus.RUNNING, ClaimStatus.SETTLED)
     await ledger.aclose()
 
 
@@ -149,12 +149,12 @@ async def test_calls_on_redis_and_on_sqlite(redis: RedisServer, tmp_path: Path) 
 async def test_cancelled_connection_mixes_up_no_replies(redis: RedisServer) -> None:
     """The answer to what nobody waits for any more must not be taken for the answer to what comes next."""
     ledger = RedisLedger(redis.url)
-    await claim(ledger)
-    await ledger.settle("call", holder="one", result="first", keep=60)
+    epoch = (await claim(ledger)).epoch
+    await ledger.settle("call", holder="one", epoch=epoch, result="first", keep=60)
     for number in range(50):
         with anyio.move_on_after(0.0002 * (number % 5)):
             await ledger.claim("call", "a", holder="two", lease=60, keep=60)
-        assert (await claim(ledger, f"other-{number}")).standing is EntryState.GRANTED
+        assert (await claim(ledger, f"other-{number}")).status is ClaimStatus.GRANTED
     await ledger.aclose()
 
 
@@ -185,7 +185,7 @@ from roundtrip.ledger import SqliteLedger
 ledger = SqliteLedger(sys.argv[1])
 
 async def claim(key, holder):
-    return (await ledger.claim(key, "a", holder=holder, lease=60, keep=60)).standing.value
+    return (await ledger.claim(key, "a", holder=holder, lease=60, keep=60)).status.value
 
 assert anyio.run(claim, "call", "parent") == "granted"
 ledger._lock.acquire()  # as if another thread were at it
@@ -208,7 +208,7 @@ def test_a_ledger_goes_on_after_a_fork(tmp_path: Path) -> None:
 async def test_file_locked_by_another_process_is_reported_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_ledger, "_PATIENCE", 0.2)
+    monkeypatch.setattr(sqlite_ledger, "_BUSY_SECONDS", 0.2)
     path = tmp_path / "ledger.db"
     ledger = SqliteLedger(path)
     await claim(ledger)
@@ -229,7 +229,7 @@ async def test_file_locked_by_another_process_is_reported_in_time(
     assert time.monotonic() - began < BOUND
     holder.execute("COMMIT")
     holder.close()
-    assert (await claim(ledger, "third")).standing is EntryState.GRANTED
+    assert (await claim(ledger, "third")).status is ClaimStatus.GRANTED
     await ledger.aclose()
 
 
@@ -243,7 +243,7 @@ async def test_a_ledger_waits_for_no_thread_that_a_body_holds(tmp_path: Path) ->
         try:
             await anyio.wait_all_tasks_blocked()
             assert held.available_tokens == 0
-            assert (await claim(ledger)).standing is EntryState.GRANTED
+            assert (await claim(ledger)).status is ClaimStatus.GRANTED
         finally:
             go_on.set()
     await ledger.aclose()

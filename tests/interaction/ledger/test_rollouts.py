@@ -7,6 +7,7 @@ from mcp.shared.exceptions import MCPError
 
 from roundtrip import Elicit, Resolve
 from roundtrip.ledger import MemoryLedger
+from roundtrip.system import System
 from roundtrip.testing import LegByLeg
 from roundtrip.testing.clocks import Clock
 from tests.interaction.ledger.shops import Shop, paid, text_of
@@ -26,7 +27,7 @@ class Rollout:
     """A call of a tool with two questions, of which each leg lands on the build that is named."""
 
     def __init__(self, clock: Clock) -> None:
-        ledger = MemoryLedger(clock=clock)
+        ledger = MemoryLedger(system=System(monotonic=clock))
         self.ran: list[str] = []
         self._legs: dict[str, LegByLeg] = {}
         for name, limits in (("long", LONG), ("short", SHORT)):

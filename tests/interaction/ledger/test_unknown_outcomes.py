@@ -15,7 +15,8 @@ from mcp_types import INVALID_PARAMS
 
 from roundtrip import Resolve
 from roundtrip.engine import interruptions
-from roundtrip.ledger import Claim, EntryState, Ledger, LedgerDown, MemoryLedger
+from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger, LedgerDown, MemoryLedger
+from roundtrip.machine.table import EntryState
 from roundtrip.server import exactly_once
 from roundtrip.testing import Duplicate, LegByLeg, User, served
 from tests.interaction.ledger.shops import Shop, asked_to_buy, text_of
@@ -38,7 +39,7 @@ class Failing(MemoryLedger):
         self.heard = False
         """Whether it does what it is asked, and only cannot say so."""
 
-    async def claim(self, *args: Any, **more: Any) -> Claim:
+    async def claim(self, *args: Any, **more: Any) -> ClaimAnswer:
         if "claim" not in self.down:
             return await super().claim(*args, **more)
         if self.heard:
@@ -71,8 +72,8 @@ def shop(ledger: Failing) -> Shop:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exactly_once, "LEASE", 0.9)
-    monkeypatch.setattr(exactly_once, "PATIENCE", 0.2)
+    monkeypatch.setattr(exactly_once, "LEASE_SECONDS", 0.9)
+    monkeypatch.setattr(exactly_once, "PATIENCE_SECONDS", 0.2)
 
 
 async def reason_of(legs: LegByLeg, tool: str, *args: Any, **more: Any) -> tuple[int, Any]:
@@ -121,13 +122,13 @@ async def test_releases_are_retried_ever_more_rarely_while_the_ledger_fails(
     shop: Shop, ledger: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many may be under way as requests have come meanwhile."""
-    for name, value in {"_PAUSE": 0.001, "_LONGEST_PAUSE": 1.0, "LEASE": 0.3}.items():
+    for name, value in {"_FIRST_PAUSE_SECONDS": 0.001, "_MAX_PAUSE_SECONDS": 1.0, "LEASE_SECONDS": 0.3}.items():
         monkeypatch.setattr(exactly_once, name, value)
     legs = await asked_to_buy(shop)
     ledger.down |= {"claim", "release"}
     assert await reason_of(legs, "buy", TEA, answers=YES) == (-32000, "ledger_unavailable")
     with anyio.fail_after(10):
-        while under_way := exactly_once._UNDER_WAY:  # pyright: ignore[reportPrivateUsage]
+        while under_way := exactly_once._LATER_TASKS:  # pyright: ignore[reportPrivateUsage]
             await asyncio.wait(set(under_way))
     assert 2 <= ledger.asked["release"] <= 12
 
@@ -167,14 +168,14 @@ async def test_temporarily_unstorable_result_is_stored_later(shop: Shop, ledger:
 async def until_kept(ledger: MemoryLedger) -> None:
     entries: dict[str, Any] = ledger._entries  # pyright: ignore[reportPrivateUsage]
     with anyio.fail_after(20):
-        while not all(one.standing is EntryState.SETTLED for one in entries.values()):  # noqa: ASYNC110 - no event
+        while not all(one.state is EntryState.SETTLED for one in entries.values()):  # noqa: ASYNC110 - no event
             await anyio.sleep(0.02)
 
 
 async def test_oversized_result_reaches_its_client_and_is_unknown_later(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(exactly_once, "LARGEST", 40)
+    monkeypatch.setattr(exactly_once, "MAX_RESULT_CHARS", 40)
     legs = await asked_to_buy(shop)
     assert text_of(await legs.leg("buy", TEA, answers=YES, state=legs.token)) == "tea no. 1, paid"
     assert "unknown" in text_of(await legs.leg("buy", TEA, answers=YES, state=legs.token))
@@ -202,7 +203,7 @@ async def lapse(ledger: MemoryLedger) -> None:
     entries: dict[str, Any] = ledger._entries  # pyright: ignore[reportPrivateUsage]
     for key in entries:
         seen = await ledger.wait(key, patience=10)
-        assert seen is None or seen.standing is not EntryState.RUNNING
+        assert seen is None or seen.status is not ClaimStatus.RUNNING
 
 
 class Held:
@@ -256,7 +257,7 @@ async def test_body_may_outlive_its_lease_and_waiters_learn_it(shop: Shop) -> No
         async with anyio.create_task_group() as group:
             group.start_soon(send)
             await held.begun.wait()
-            ends = time.monotonic() + exactly_once.LEASE * 3
+            ends = time.monotonic() + exactly_once.LEASE_SECONDS * 3
             while time.monotonic() < ends:
                 assert await reason_of(legs, "hold") == (-32000, "still_running")
             held.go_on.set()
@@ -315,7 +316,7 @@ async def test_leaving_waiter_holds_nothing(shop: Shop, ledger: Failing) -> None
     claim = MemoryLedger.claim
 
     class Slow(MemoryLedger):
-        async def claim(self, *args: Any, **more: Any) -> Claim:
+        async def claim(self, *args: Any, **more: Any) -> ClaimAnswer:
             found = await claim(self, *args, **more)
             agreed.set()
             if slow:

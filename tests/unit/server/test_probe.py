@@ -23,9 +23,9 @@ class CountingLedger(MemoryLedger):
         super().__init__()
         self.claimed: list[str] = []
 
-    async def claim(self, key: str, terms: str, **given: Any) -> Any:
+    async def claim(self, key: str, answers_digest: str, **given: Any) -> Any:
         self.claimed.append(key)
-        return await super().claim(key, terms, **given)
+        return await super().claim(key, answers_digest, **given)
 
 
 def shop(**options: Any) -> Server[Any]:

@@ -1,0 +1,50 @@
+"""A ledger whose holders remember their epochs."""
+
+from typing import Any
+
+from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger, Reach
+
+__all__ = ["EpochKeeper"]
+
+
+class EpochKeeper:
+    """Ledger that gives each write the epoch of its holder's last claim, unless a test gives another one."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._epochs: dict[tuple[str, str], int] = {}
+
+    @property
+    def reach(self) -> Reach:
+        return self.ledger.reach
+
+    async def claim(self, key: str, answers_digest: str, *, holder: str, **more: Any) -> ClaimAnswer:
+        answer = await self.ledger.claim(key, answers_digest, holder=holder, **more)
+        if answer.status is ClaimStatus.GRANTED:
+            self._epochs[key, holder] = answer.epoch
+        return answer
+
+    async def renew(self, key: str, *, holder: str, lease: float, epoch: int | None = None) -> bool:
+        return await self.ledger.renew(key, holder=holder, epoch=self._epoch(key, holder, epoch), lease=lease)
+
+    async def settle(self, key: str, *, holder: str, result: str | None, keep: float, epoch: int | None = None) -> bool:
+        own = self._epoch(key, holder, epoch)
+        return await self.ledger.settle(key, holder=holder, epoch=own, result=result, keep=keep)
+
+    async def note(self, key: str, name: str, value: str, *, holder: str, epoch: int | None = None) -> bool:
+        return await self.ledger.note(key, name, value, holder=holder, epoch=self._epoch(key, holder, epoch))
+
+    async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
+        await self.ledger.release(key, holder=holder, epoch=epoch)
+
+    async def count(self, key: str, item: str, *, most: int, keep: float, account: str | None = None) -> bool:
+        return await self.ledger.count(key, item, most=most, keep=keep, account=account)
+
+    async def wait(self, key: str, *, patience: float) -> ClaimAnswer | None:
+        return await self.ledger.wait(key, patience=patience)
+
+    async def aclose(self) -> None:
+        await self.ledger.aclose()
+
+    def _epoch(self, key: str, holder: str, given: int | None) -> int:
+        return given if given is not None else self._epochs.get((key, holder), 0)

@@ -1,0 +1,183 @@
+"""Every ledger moves its entries as the table says: in memory, in a file, and on a real Redis."""
+
+import functools
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import anyio
+import anyio.from_thread
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from transitions import Machine
+
+from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger, MemoryLedger, RedisLedger, SqliteLedger
+from roundtrip.machine.table import ENTRY_MACHINE, EntryEvent, EntryState
+from tests.redis_server import redis_server
+
+LONG = 60.0
+MOMENT = 0.002
+"""A lease or a time to keep that has ended after a pause."""
+
+HOLDERS = st.sampled_from(["one", "two"])
+SEEN_AS = {
+    EntryState.FREE: None,
+    EntryState.HELD: ClaimStatus.RUNNING,
+    EntryState.RUNNING: ClaimStatus.RUNNING,
+    EntryState.LAPSED: ClaimStatus.UNKNOWN,
+    EntryState.SETTLED: ClaimStatus.SETTLED,
+    EntryState.UNKNOWN: ClaimStatus.UNKNOWN,
+}
+
+
+class Model:
+    """Entry that a machine of `transitions` moves, if the table has an arrow."""
+
+    state: str
+
+    def __init__(self) -> None:
+        self.machine: Any = ENTRY_MACHINE.machine(Machine, ignore_invalid_triggers=True)
+        self.machine.add_model(self)
+        self.holder = self.digest = ""
+        self.epoch = 0
+        self.result: str | None = None
+        self.notes: dict[str, str] = {}
+
+    def may(self, event: EntryEvent) -> bool:
+        return (EntryState(self.state), event) in ENTRY_MACHINE.targets
+
+    def apply(self, event: EntryEvent) -> bool:
+        trigger: Any = vars(self)["trigger"]
+        return trigger(event.value)
+
+
+class LedgerRules(RuleBasedStateMachine):
+    """One entry of a ledger, used by two holders, some of which are late."""
+
+    def __init__(self, ledger: Ledger, portal: anyio.from_thread.BlockingPortal) -> None:
+        super().__init__()
+        self.ledger, self.portal = ledger, portal
+        self.key = f"call-{id(self)}-{portal.call(anyio.current_time)}"
+        self.model = Model()
+        self.epochs = [0]
+
+    def run(self, method: Any, *args: Any, **more: Any) -> Any:
+        return self.portal.call(functools.partial(method, self.key, *args, **more))
+
+    def pause(self) -> None:
+        self.portal.call(anyio.sleep, MOMENT * 3)
+
+    @rule(
+        holder=HOLDERS, digest=st.sampled_from("ab"), tentative=st.booleans(), rerun=st.booleans(), dies=st.booleans()
+    )
+    def claim(self, holder: str, digest: str, tentative: bool, rerun: bool, dies: bool) -> None:
+        model = self.model
+        lease = MOMENT if dies else LONG
+        answer: ClaimAnswer = self.run(
+            self.ledger.claim, digest, holder=holder, lease=lease, keep=LONG, tentative=tentative, rerun=rerun
+        )
+        if rerun and model.may(EntryEvent.REOPEN):
+            tentative = tentative and not (model.state == "lapsed" and model.holder == holder)
+            model.apply(EntryEvent.REOPEN)
+        was_free = model.state == EntryState.FREE
+        event = EntryEvent.HOLD if tentative else EntryEvent.START
+        if not (was_free or model.holder == holder) or not model.may(event):
+            assert (answer.status, answer.answers_digest) == (SEEN_AS[EntryState(model.state)], model.digest)
+            assert answer.result == model.result
+            return
+        model.apply(event)
+        assert answer == ClaimAnswer(ClaimStatus.GRANTED, digest, notes=model.notes)
+        if was_free:
+            assert answer.epoch > max(self.epochs)
+            self.epochs.append(answer.epoch)
+            model.epoch, model.holder, model.result = answer.epoch, holder, None
+        assert answer.epoch == model.epoch
+        model.digest = digest
+        if dies:
+            self.pause()
+            model.apply(EntryEvent.LAPSE)
+
+    def write(self, event: EntryEvent, holder: str, epoch: int | None) -> bool:
+        """Return True, and move the model, where the table and the guards permit it."""
+        model = self.model
+        return holder == model.holder and epoch in (None, model.epoch) and model.apply(event)
+
+    @rule(holder=HOLDERS, data=st.data(), dies=st.booleans())
+    def renew(self, holder: str, data: st.DataObject, dies: bool) -> None:
+        epoch = data.draw(st.sampled_from(self.epochs[-3:]))
+        renewed = self.run(self.ledger.renew, holder=holder, epoch=epoch, lease=MOMENT if dies else LONG)
+        assert renewed == self.write(EntryEvent.RENEW, holder, epoch)
+        if renewed and dies:
+            self.pause()
+            self.model.apply(EntryEvent.LAPSE)
+
+    @rule(holder=HOLDERS, data=st.data(), name=st.sampled_from("xy"), value=st.sampled_from("12"))
+    def note(self, holder: str, data: st.DataObject, name: str, value: str) -> None:
+        epoch = data.draw(st.sampled_from(self.epochs[-3:]))
+        noted = self.run(self.ledger.note, name, value, holder=holder, epoch=epoch)
+        assert noted == self.write(EntryEvent.NOTE, holder, epoch)
+        if noted:
+            self.model.notes[name] = value
+
+    @rule(holder=HOLDERS, data=st.data(), result=st.sampled_from([None, "r", "s"]), forgotten=st.booleans())
+    def settle(self, holder: str, data: st.DataObject, result: str | None, forgotten: bool) -> None:
+        epoch = data.draw(st.sampled_from(self.epochs[-3:]))
+        keep = MOMENT if forgotten else LONG
+        settled = self.run(self.ledger.settle, holder=holder, epoch=epoch, result=result, keep=keep)
+        model = self.model
+        if model.state == EntryState.SETTLED and result != model.result:
+            assert not settled
+            return
+        assert settled == self.write(EntryEvent.SETTLE if result is not None else EntryEvent.LOSE, holder, epoch)
+        if settled:
+            model.result = result
+        if settled and forgotten:
+            self.pause()
+            model.apply(EntryEvent.FORGET)
+            model.notes.clear()
+
+    @rule(holder=HOLDERS, data=st.data())
+    def release(self, holder: str, data: st.DataObject) -> None:
+        epoch = data.draw(st.sampled_from([None, *self.epochs[-3:]]))
+        self.run(self.ledger.release, holder=holder, epoch=epoch)
+        self.write(EntryEvent.RELEASE, holder, epoch)
+
+    @invariant()
+    def is_seen_as_the_table_says(self) -> None:
+        model = self.model
+        seen: ClaimAnswer | None = self.run(self.ledger.wait, patience=0)
+        if seen is None:
+            assert model.state == EntryState.FREE
+        else:
+            assert (seen.status, seen.answers_digest) == (SEEN_AS[EntryState(model.state)], model.digest)
+            assert seen.result == model.result
+
+
+@contextmanager
+def opened(kind: str, folder: Path) -> Generator[Ledger]:
+    if kind == "memory":
+        yield MemoryLedger()
+    elif kind == "sqlite":
+        yield SqliteLedger(folder / "ledger.db", durable=False)
+    else:
+        with redis_server(folder) as server:
+            yield RedisLedger(server.url)
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "redis"])
+def test_a_ledger_moves_its_entries_as_the_table_says(kind: str) -> None:
+    with (
+        # A socket's path must be short.
+        TemporaryDirectory(prefix="rt") as folder,
+        opened(kind, Path(folder)) as ledger,
+        anyio.from_thread.start_blocking_portal() as portal,
+    ):
+        run_state_machine_as_test(  # pyright: ignore[reportUnknownMemberType]
+            cast("type[LedgerRules]", lambda: LedgerRules(ledger, portal)),
+            settings=settings(deadline=None, stateful_step_count=25, max_examples=30),
+        )
+        portal.call(ledger.aclose)
