@@ -4,21 +4,30 @@ To start an interpreter and import the SDK takes two seconds of a processor, whi
 here is a process in all else: it has an id, an environment and streams of its own, gets signals, and dies alone.
 """
 
+import atexit
+import functools
 import io
+import json
 import multiprocessing
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import IO, Any, Final
 
-__all__ = ["FORKS", "Piped", "Program", "Started", "piped", "start"]
+__all__ = ["FORKS", "Piped", "Program", "Started", "command_of", "piped", "start"]
 
 FORKS: Final = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
@@ -30,7 +39,8 @@ FORKS.set_forkserver_preload(
         "roundtrip.ledger",
         "roundtrip.serving.application",
         "roundtrip.serving.supervisor",
-        "roundtrip.testing",
+        "roundtrip.testing.exploration.exploring",
+        "roundtrip.testing.users",
         "roundtrip.trace.page.serving",
         "tests.hosts",
     ]
@@ -177,3 +187,70 @@ def piped(program: Program, *arguments: str, cwd: Path) -> Generator[Piped]:
         finally:
             process.kill()
             process.wait(_ENDS)
+
+
+_RELAY: Final = """
+import json, os, socket, sys
+path, program, *arguments = sys.argv[1:]
+request = json.dumps([program, arguments, os.getcwd(), dict(os.environ)]).encode()
+with socket.socket(socket.AF_UNIX) as broker:
+    broker.connect(path)
+    socket.send_fds(broker, [len(request).to_bytes(4, "big")], [0, 1, 2])
+    broker.sendall(request)
+    for stream in (0, 1, 2):
+        os.close(stream)
+    broker.recv(1)
+"""
+"""A program that imports nothing heavy: it passes its streams on, and ends with the process that uses them."""
+
+
+def command_of(program: Program, *arguments: str) -> list[str]:
+    """Return a command line that runs a program in a forked process, on the streams of the command.
+
+    The forked process ends when the command is killed, and the command ends when the forked process does.
+    """
+    name = f"{program.__module__}:{program.__qualname__}"
+    return [sys.executable, "-I", "-S", "-c", _RELAY, _broker(), name, *arguments]
+
+
+@functools.cache
+def _broker() -> str:
+    """Start the process that serves commands, and return the path of its socket."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = f"{folder}/broker"
+    with socket.socket(socket.AF_UNIX) as listening:
+        # Bound before the process starts, so that no command comes too early.
+        listening.bind(path)
+        listening.listen(64)
+        FORKS.Process(target=_serve_commands, args=(_Descriptor(listening.fileno()),), daemon=True).start()
+    return path
+
+
+def _serve_commands(descriptor: int) -> None:
+    # The kernel reaps the forked processes.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    with socket.socket(fileno=descriptor) as listening:
+        while parent is not None and parent.sentinel not in wait([listening, parent.sentinel]):
+            command, _ = listening.accept()
+            if os.fork() == 0:
+                listening.close()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                _serve_command(command)
+            command.close()
+
+
+def _serve_command(command: socket.socket) -> None:
+    size, streams, _, _ = socket.recv_fds(command, 4, 3)
+    with command.makefile("rb") as given:
+        name, arguments, folder, environment = json.loads(given.read(int.from_bytes(size, "big")))
+
+    def die_with_the_command() -> None:
+        command.recv(1)
+        os._exit(1)
+
+    threading.Thread(target=die_with_the_command, daemon=True).start()
+    module, _, function = name.partition(":")
+    os.environ.update(environment)
+    _run(getattr(import_module(module), function), arguments, folder, environment, streams)

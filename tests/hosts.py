@@ -1,13 +1,12 @@
 """Real places for servers of other processes: a port of this machine, and a command for stdio.
 
 A listening socket is made before its server starts, so a client may connect at once and nobody has to wait for a port.
-Run as a program it is what the processes run: `python -m tests.hosts MODULE:FACTORY [--fd N] [--skew SECONDS]`.
+The processes run `main`, with the arguments `MODULE:FACTORY [--fd N] [--skew SECONDS]`.
 """
 
 import argparse
 import importlib
 import socket
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ import uvicorn
 from mcp.client.stdio import StdioServerParameters
 from mcp.server import MCPServer
 
-from tests.forks import Started, start
+from tests.forks import Started, command_of, start
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 WAIT: Final = 20.0
@@ -42,7 +41,8 @@ def name_of(factory: Factory) -> str:
 
 def stdio(factory: Factory) -> StdioServerParameters:
     """The command that serves what a factory makes over stdio."""
-    return StdioServerParameters(command=sys.executable, args=["-m", "tests.hosts", name_of(factory)], cwd=ROOT)
+    command, *arguments = command_of(main, name_of(factory))
+    return StdioServerParameters(command=command, args=arguments, cwd=ROOT)
 
 
 class HttpProcess:
@@ -93,7 +93,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         server.run()
     else:
         _app_of(server).run(sockets=[socket.socket(fileno=options.fd)])
-
-
-if __name__ == "__main__":
-    main()

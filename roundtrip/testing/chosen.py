@@ -77,14 +77,14 @@ def choices_for(
         ValueError: An option of the mark is invalid.
     """
     if unknown:
-        raise ValueError(f"{', '.join(unknown)} is no option of it; there are {', '.join(_MARK_OPTIONS)}")
+        raise ValueError(f"{', '.join(unknown)} is not an option of it; there are {', '.join(_MARK_OPTIONS)}")
     chosen = _ERAS_BY_NAME.get(eras) if isinstance(eras, str) else None
     if chosen is None:
-        raise ValueError(f"eras={eras!r}: eras are {', '.join(map(repr, _ERAS_BY_NAME))}")
+        raise ValueError(f"eras= must be one of {', '.join(map(repr, _ERAS_BY_NAME))}, got {eras!r}")
     if over not in ("memory", "http"):
-        raise ValueError(f"over={over!r}: it is 'memory' or 'http'")
+        raise ValueError(f"over= must be 'memory' or 'http', got {over!r}")
     if hostile is False and (without or deploy is not None or secrets):
-        raise ValueError("without=, deploy= and secrets= say something of hostile=, which is not there")
+        raise ValueError("without=, deploy= and secrets= need hostile=; add hostile=True, or remove them")
     choices = {era.name.lower(): UserDefaults(era, over=over) for era in chosen}
     for stack in choose(hostile, without=without, deploy=deploy, secrets=secrets):
         name = name_of(stack)

@@ -21,7 +21,8 @@ from typing import Final
 import uvicorn
 
 from roundtrip.cli import main
-from tests.forks import FORKS
+from tests import hosts
+from tests.forks import FORKS, command_of
 from tests.hosts import ROOT, WAIT, Factory, name_of
 
 PATIENCE: Final = 3 * WAIT
@@ -33,7 +34,7 @@ ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 def command(factory: Factory) -> str:
     """The command, as a person types it, that serves what a factory makes over stdio."""
-    return shlex.join([sys.executable, "-m", "tests.hosts", name_of(factory)])
+    return shlex.join(command_of(hosts.main, name_of(factory)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Servers whose calls are worth a snapshot, and calls of them."""
 
+import json
 import re
 import secrets
 import sys
@@ -174,10 +175,11 @@ async def tell_wire() -> str:
     return "\n".join([wire_text(await booking(era=era, wired=True)) for era in (Era.RETRY, Era.LIVE)])
 
 
-def main(over: Over) -> None:
-    """Print them, for who compares processes."""
+def main() -> None:
+    """Print the texts over each transport, for a comparison of processes."""
 
-    async def all_of_it() -> str:
-        return await tell(over) + await tell_wire()
+    async def texts() -> list[str]:
+        wire = await tell_wire()
+        return [await tell("memory") + wire, await tell("http") + wire]
 
-    sys.stdout.write(anyio.run(all_of_it))
+    json.dump(anyio.run(texts), sys.stdout)

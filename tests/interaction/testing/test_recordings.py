@@ -2,8 +2,7 @@
 
 import json
 import re
-import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -17,6 +16,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.mcpserver import Elicit as SdkElicit
 from mcp.server.mcpserver import Resolve as SdkResolve
+from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     HEADER_MISMATCH,
@@ -33,6 +33,7 @@ from pydantic import BaseModel, Field
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.testing import Answers, Era, User, served
 from roundtrip.testing.recordings import Replayed, Unrecordable, record, replay
+from tests.forks import command_of
 from tests.hosts import ROOT, WAIT, stdio
 from tests.players import roots
 from tests.wire import wire
@@ -154,25 +155,23 @@ def leaves(error: BaseException) -> list[BaseException]:
     return [leaf for inner in group.exceptions for leaf in leaves(inner)]
 
 
-SERVE_STDIO = """
-import sys, anyio
-from mcp.server.stdio import stdio_server
-from roundtrip.testing.recordings import replay
+def serve_on_stdio(arguments: Sequence[str]) -> None:
+    """Replay a recording over stdio, in a process of its own."""
 
-async def main():
-    replayed = replay(sys.argv[1])
-    async with stdio_server() as (read, write):
-        await replayed.run(read, write, replayed.create_initialization_options())
+    async def serve() -> None:
+        replayed = replay(arguments[0])
+        async with stdio_server() as (read, write):
+            await replayed.run(read, write, replayed.create_initialization_options())
 
-anyio.run(main)
-"""
+    anyio.run(serve)
 
 
 @asynccontextmanager
 async def reachable(path: Path, over: Over) -> AsyncGenerator[tuple[Any, Replayed | None]]:
     """What to connect to, and the replayed server where it is in this process."""
     if over == "stdio":
-        yield StdioServerParameters(command=sys.executable, args=["-c", SERVE_STDIO, str(path)], cwd=ROOT), None
+        command, *words = command_of(serve_on_stdio, str(path))
+        yield StdioServerParameters(command=command, args=words, cwd=ROOT), None
         return
     replayed = replay(path)
     async with AsyncExitStack() as stack:

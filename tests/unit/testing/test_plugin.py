@@ -98,19 +98,6 @@ async def test_it():
     result.assert_outcomes(passed=1)
 
 
-def test_unknown_era_error_lists_the_eras(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
-@pytest.mark.roundtrip(eras="stone age")
-async def test_it():
-    pass
-""",
-    )
-    assert result.ret != 0
-    result.stdout.fnmatch_lines(["*eras are 'retry', 'live', 'both'*"])
-
-
 def test_a_long_lived_asynchronous_fixture_takes_no_choice_away(pytester: pytest.Pytester) -> None:
     """The task that runs asynchronous tests keeps the context of its first fixture."""
     result = run(
@@ -180,20 +167,6 @@ async def test_it(calls):
     )
     result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(["*no call of this test went through the network 'duplicate'*"])
-
-
-@pytest.mark.parametrize(
-    ("mark", "says"),
-    [
-        ('"retry", ["hop"]', "takes everything but the eras by keyword"),
-        ("deploy=lambda: server", "say something of hostile="),
-        ('secrets=["4711"]', "say something of hostile="),
-    ],
-)
-def test_options_without_effect_are_an_error(pytester: pytest.Pytester, mark: str, says: str) -> None:
-    result = run(pytester, f"@pytest.mark.roundtrip({mark})\nasync def test_it():\n    pass\n")
-    assert result.ret != 0
-    result.stdout.fnmatch_lines([f"*{says}*"])
 
 
 def test_unused_plugin_imports_two_small_modules(tmp_path: Path) -> None:

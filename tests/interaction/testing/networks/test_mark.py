@@ -125,25 +125,37 @@ async def test_another_booking():
     result.stdout.fnmatch_lines(["*Breach: the token is readable without a key, and contains 'seat'"])
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ('hostile=["hopp"]', "there is no network 'hopp'; there are hop, restart, duplicate, *, eavesdrop and deploy"),
-        ('hostile=True, without=["hopp"]', "there is no network 'hopp'; there are hop, *"),
-        ('hostile=True, without="hop"', "without= is a list of names: [[]'hop'[]]"),
-        ('hostile="hop"', "hostile= is True, or a list of networks and their names"),
-        ("hostile=[Hop]", "Hop is a class: give a network that is made of it, Hop(...)"),
-        ("hostile=[7]", "7 is not a network: it must have a name and carry(leg, route)"),
-        ('hostile=["deploy"]', "'deploy' takes a function that makes the other build: deploy=make_other"),
-        ("hostile=True, deploy='make'", "deploy= is a function that makes an instance of the other build"),
-        ("hostil=True", "hostil is no option of it; there are eras, hostile, without, deploy, secrets, over"),
-        ("over='pigeon'", "over= must be 'memory' or 'http', got 'pigeon'"),
-    ],
-)
-def test_mistaken_mark_lists_the_valid_options(pytester: pytest.Pytester, options: str, error: str) -> None:
-    result = run(pytester, f"\n@pytest.mark.roundtrip({options})\nasync def test_booking(): ...\n")
-    assert result.ret in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERRUPTED)
-    result.stdout.fnmatch_lines([f"*test_cinema.py::test_booking: @pytest.mark.roundtrip: {error}*"])
+MISTAKES = {
+    'hostile=["hopp"]': ": there is no network 'hopp'; there are hop, restart, duplicate, *, eavesdrop and deploy",
+    'hostile=True, without=["hopp"]': ": there is no network 'hopp'; there are hop, *",
+    'hostile=True, without="hop"': ": without= is a list of names: [[]'hop'[]]",
+    'hostile="hop"': ": hostile= is True, or a list of networks and their names",
+    "hostile=[Hop]": ": Hop is a class: give a network that is made of it, Hop(...)",
+    "hostile=[7]": ": 7 is not a network: it must have a name and carry(leg, route)",
+    'hostile=["deploy"]': ": 'deploy' takes a function that makes the other build: deploy=make_other",
+    "hostile=True, deploy='make'": ": deploy= is a function that makes an instance of the other build",
+    "hostil=True": ": hostil is not an option of it; there are eras, hostile, without, deploy, secrets, over",
+    "over='pigeon'": ": over= must be 'memory' or 'http', got 'pigeon'",
+    'eras="stone age"': ": eras= must be one of 'retry', 'live', 'both', got 'stone age'",
+    '"retry", ["hop"]': " takes everything but the eras by keyword",
+    "deploy=make": ": without=, deploy= and secrets= need hostile=; add hostile=True",
+    'secrets=["4711"]': ": without=, deploy= and secrets= need hostile=; add hostile=True",
+}
+"""Options of the mark, and the ends of their errors."""
+
+
+def test_mistaken_mark_lists_the_valid_options(pytester: pytest.Pytester) -> None:
+    head = "import pytest\nMARKS = []\n" + CINEMA
+    files = {
+        f"test_mark_{place}": f"{head}\n@pytest.mark.roundtrip({options})\nasync def test_booking(): ...\n"
+        for place, options in enumerate(MISTAKES)
+    }
+    pytester.makepyfile(**files)
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:xdist")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    for place, error in enumerate(MISTAKES.values()):
+        name = f"test_mark_{place}.py::test_booking"
+        result.stdout.fnmatch_lines([f"*{name}: @pytest.mark.roundtrip{error}*"])
 
 
 def test_network_impossible_for_a_plain_server_is_skipped_with_reason(pytester: pytest.Pytester) -> None:
