@@ -3,8 +3,6 @@
 Use them to fill the parameters of a function that is not registered as a tool. A registered tool needs none of them.
 """
 
-import os
-import time
 from collections.abc import Callable, Hashable, Mapping, Set
 from typing import Any
 
@@ -12,9 +10,10 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import InputRequiredResult
 
-from roundtrip.engine.leg import DONE, Declined, Leg, Limits, Suspended, open_call
+from roundtrip.engine.leg import DONE, Declined, Leg, Limits, Suspended
 from roundtrip.engine.leg_run import serve
 from roundtrip.errors import InvalidSignature, TokenRejected
+from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.resolvers.markers import Marker, Resolve, SdkResolve
 from roundtrip.resolvers.plan import Node, Plan
@@ -22,6 +21,7 @@ from roundtrip.resolvers.planner import ResolvedParameters, find_resolved, make_
 from roundtrip.resolvers.signatures import identity, returns_input_required
 from roundtrip.server.requests import RequestClient
 from roundtrip.server.server import Server
+from roundtrip.system import SYSTEM
 from roundtrip.tokens.token import JournalCodec
 
 __all__ = [
@@ -93,14 +93,14 @@ async def resolve_arguments(
         )
     journal = _restore(codec, context.request_state)
     request = context.request_context if context.protocol_version is not None else None
-    born = journal.born if journal is not None else time.time()
+    born = journal.born if journal is not None else SYSTEM.time()
     leg = Leg(
-        call=open_call(journal, fresh_id=lambda: to_text(os.urandom(9))),
+        call=Call(SYSTEM.new_id()) if journal is None else Call.resumed(journal),
         plan=plans.plan,
         client=RequestClient(request),
         born=born,
         end=journal.end if journal is not None else born + _LIMITS.max_age,
-        clock=time.time,
+        clock=SYSTEM.time,
         limits=_LIMITS,
         write=lambda journal: to_text(codec.write(journal)),
         plan_for=_plan_done,

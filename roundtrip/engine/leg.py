@@ -14,14 +14,13 @@ from roundtrip.engine.teardown import Outlive, Report, TeardownStack
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Entry, Journal
 from roundtrip.machine.pins import Pinner
-from roundtrip.machine.table import State
 from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.wire import PendingQuestion
 from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.scheduler import RunInThread
 
-__all__ = ["DONE", "Authored", "Client", "Declined", "Finished", "Leg", "LegEnd", "Limits", "Suspended", "open_call"]
+__all__ = ["DONE", "Authored", "Client", "Declined", "Finished", "Leg", "LegEnd", "Limits", "Suspended"]
 
 DONE: Final = "done"
 """The parameter that the plan of a page's `done` function fills."""
@@ -186,10 +185,3 @@ class Leg:
     """Seconds that it waits for a page at most, whatever the page's `wait=` says."""
     run_in_thread: RunInThread = anyio.to_thread.run_sync
     """Runs plain resolvers and steps."""
-
-
-def open_call(journal: Journal | None, *, fresh_id: Callable[[], str]) -> Call:
-    """Return the call of a leg: a new one, or the one of its journal."""
-    if journal is None:
-        return Call(fresh_id())
-    return Call(journal.call_id, leg=journal.leg + 1, round=journal.round, state=State.AWAITING_INPUT)

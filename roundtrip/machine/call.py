@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import CALL_MACHINE, Event, State
 
 __all__ = ["Call", "Transition"]
@@ -52,6 +53,11 @@ class Call:
         self.round = round
         self.state = state
         self.watch = watch
+
+    @classmethod
+    def resumed(cls, journal: Journal) -> "Call":
+        """Return the call of a journal on its next leg."""
+        return cls(journal.call_id, leg=journal.leg + 1, round=journal.round, state=State.AWAITING_INPUT)
 
     @property
     def has_ended(self) -> bool:

@@ -1,4 +1,4 @@
-"""Serving one leg of a request: from the journal that came with it to the result, or to the state of the next leg."""
+"""Serve one leg of a request: from the journal that came with it to the result, or to the state of the next leg."""
 
 # The functions that `run` makes on each leg would evaluate their annotations each time.
 from __future__ import annotations
@@ -8,11 +8,10 @@ import hmac
 import json
 import logging
 import math
-import os
-import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import anyio.to_thread
@@ -23,13 +22,13 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, InputResponseRequestParams, InputResponses
 
 from roundtrip.engine.body import Body
-from roundtrip.engine.leg import Authored, Declined, Finished, Leg, LegEnd, Suspended, open_call
+from roundtrip.engine.leg import Authored, Declined, Finished, Leg, LegEnd, Suspended
 from roundtrip.engine.leg_run import serve
 from roundtrip.errors import ChannelMissing, GuessUncounted, RoundtripError, ToolTimedOut
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.machine.call import Call
 from roundtrip.machine.facts import Watch
-from roundtrip.machine.journal import Journal, to_text
+from roundtrip.machine.journal import Journal
 from roundtrip.questions.markers import Marker
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.server.calls import CallInfo
@@ -49,30 +48,29 @@ from roundtrip.server.requests import (
     offer,
     take_back,
 )
-from roundtrip.server.threads import LeavingThreads, StayingThreads
+from roundtrip.server.threads import LeavingThreads, RunInPool, run_in_thread
 from roundtrip.tracing import Beginning, Closed, DeclinedFact, LinkedWatch, Raised, Returned, Wrote
 
 if TYPE_CHECKING:
     from roundtrip.server.visibility_gates import OpenGates
 
-__all__ = ["NO_REQUEST", "Incoming", "LegRunner", "RefusedByUser", "log_teardown", "result_of"]
+__all__ = ["NO_REQUEST", "DeclinedByUser", "Incoming", "LegRunner", "log_teardown", "result_of"]
 
 logger = logging.getLogger("roundtrip")
-_cannot_ask_log = LimitedLog(logger)
-
+# Limited, as clients can cause them.
+_CHANNEL_LOG: Final = LimitedLog(logger)
 _ROUNDS_LOG: Final = LimitedLog(logger)
-"""As a client can go on for as many rounds as it likes."""
 _WARNED_FROM_ROUND: Final = CLIENTS_STOP_AFTER_ROUNDS - 2
 _MANY_ROUNDS: Final = (
     "%s asks in round %d of one call, and clients on %s stop after round %d; ask in fewer rounds: several "
     "questions at once with ctx.ask_all or resolvers that do not need each other, or one form with more fields"
 )
 
-_ID_BYTES = 9
+_DIGEST_BYTES: Final = 9
 
 
 class Incoming(NamedTuple):
-    """The request that a leg serves, if there is one, with what came with it: answers, and an author's own state."""
+    """Request that a leg serves, if there is one, with the answers and the author's own state that came with it."""
 
     request: ServerRequestContext[Any, Any] | None
     responses: InputResponses | None
@@ -94,63 +92,57 @@ class Incoming(NamedTuple):
         return cls(request, context.input_responses, context.request_state)
 
     def params(self) -> InputResponseRequestParams | None:
-        """What came with it, for a context made anew."""
+        """Return its parameters for a new context."""
         if self.responses is None and self.state is None:
             return None
-        # Both have been validated, which takes its time where a client has sent very many.
+        # Both are valid already, and to validate very many answers again takes long.
         return InputResponseRequestParams.model_construct(input_responses=self.responses, request_state=self.state)
 
 
 NO_REQUEST: Final = Incoming(None, None, None)
-"""For what is called outside of any request."""
+"""For calls outside of any request."""
 
 
 def result_of(end: Finished | Suspended | Authored) -> Any:
-    """What the SDK's handlers return for a leg: the function's result, or the questions in its place."""
+    """Return the result of an SDK handler for a leg: the function's result, or the questions in its place."""
     if isinstance(end, Finished):
         return end.value
     return end.result() if isinstance(end, Suspended) else end.result
 
 
-class RefusedByUser(RoundtripError):
-    """The user declined or cancelled what a call could not do without."""
+class DeclinedByUser(RoundtripError):
+    """The user declined or cancelled a question that the call needs."""
 
 
 class LegRunner:
     """Serves the legs of one server's functions."""
 
-    def __init__(
-        self,
-        server: MCPServer[Any] | None,
-        parts: Parts,
-    ) -> None:
-        self._server = server
-        self._system = parts.system
-        self._protection = parts.protection
-        self._effects = parts.effects
-        self._limits = parts.limits
+    def __init__(self, server: MCPServer[Any] | None, parts: Parts) -> None:
+        self.server = server
+        self.parts = parts
         self.no_empty_rounds = NO_EMPTY_ROUNDS
         """Names of clients that are sent no round without questions."""
         self.warns_of_guesses = False
-        """Whether to tell that other processes may count guesses for themselves."""
+        """True until the log has said that other processes may count guesses for themselves."""
         self._page_waits: list[float] = []
-        self._page_wait = math.inf
+        self.page_wait = math.inf
+        """Seconds that a leg waits for a page at most."""
 
     def context_of(self, request: ServerRequestContext[Any, Any]) -> Context[Any, Any]:
         """Return a context that cannot ask, for code outside of legs."""
-        return Context(request_context=request, mcp_server=self._server, subscriptions=self._effects.bus)
+        return Context(request_context=request, mcp_server=self.server, subscriptions=self.parts.effects.bus)
 
     @contextmanager
     def hurried(self, page_wait: float) -> Generator[None]:
         """Have legs inside a `with` block wait no longer than some seconds for a page."""
         # Blocks of users that run side by side may end in any order.
         self._page_waits.append(page_wait)
-        self._page_wait = min(self._page_waits)
+        self.page_wait = min(self._page_waits)
         try:
             yield
         finally:
             self._page_waits.remove(page_wait)
-            self._page_wait = min(self._page_waits, default=math.inf)
+            self.page_wait = min(self._page_waits, default=math.inf)
 
     async def run(
         self,
@@ -169,82 +161,60 @@ class LegRunner:
         Args:
             function: The function.
             arguments: The client's arguments, as it receives them.
-            incoming: The request that the leg serves, with what came with it.
+            incoming: The request that the leg serves, with the answers that came with it.
             confirmation: The question, with its name, that must be accepted before anything runs.
-            convert: Makes the result of what the function returns.
+            convert: Converts the function's value to a result.
             opened: Its visibility gate, with the values that it found, if it has one.
-            once: If its body must run once, what its author says of that.
-            traced: Whether tracers are told of it.
+            once: The author's policy, if its body must run once.
+            traced: True to report it to tracers.
 
         Raises:
-            RefusedByUser: The user would not answer.
+            DeclinedByUser: The user would not answer.
             ToolTimedOut: The function's own work took too long.
             RoundtripError: The call cannot go on.
-            Exception: What the author's code raised.
+            Exception: An error of the author's code.
         """
-        build, plan = function.source.text, function.planned.plan
+        build = function.source.text
         if build is None:
             # Registered on the event loop.
             build = await anyio.to_thread.run_sync(function.source.read)
         request = asking_request()
-        # What a middleware or a gate calls comes first: without the context of the request, or as another tool.
-        outermost = request is not None and not request.claimed and incoming.request is not None
-        if outermost and request is not None and request.context.method == "tools/call":
-            outermost = _target(request.context) == function.name
-        journal = None
-        if request is not None and outermost:
-            # A function called from within another has a call of its own, and no answers yet.
-            request.claimed = True
-            # On the older revisions there are no tokens, and so no books that a leg which brings one could be held to.
-            journal = request.journal if _is_retry(request.context) else None
+        record = request if request is not None and _is_asked_for(function, request, incoming) else None
         wire = request.context if request is not None else incoming.request
-
-        call = open_call(journal, fresh_id=_fresh_id)
-        # In milliseconds, as the journal keeps them: every leg must reckon with the same birth and the same end.
-        seeds = origin = None
+        # On older revisions there are no tokens, so a leg cannot be held to a claim by the token it brings.
+        is_retry = wire is not None and is_retry_era(wire.protocol_version)
+        journal = record.journal if record is not None and is_retry else None
+        parts, seeds, origin = self.parts, None, None
         if journal is not None:
+            call = Call.resumed(journal)
             born, end, origin = journal.born, journal.end, journal.origin
         else:
-            born = int(time.time() * 1000) / 1000
+            call = Call(parts.system.new_id())
+            # In milliseconds, as in the journal: every leg must compute with the same birth and the same end.
+            born = int(parts.system.time() * 1000) / 1000
             end = round((born + function.limits.max_age) * 1000) / 1000
-            # Another version may serve the new call than the one that was begun, and its author has a say too.
-            if request is not None and outermost and function.limits.recover:
-                seeds, origin = request.seeds, request.origin
-        watch: Watch | None = None
-        effects = self._effects
-        if traced and effects.tracers:
-            watch = call.watch = effects.tracers.begin(
-                self._beginning(function, call, journal, arguments, request, wire, outermost=outermost)
-            )
-        if request is not None and outermost:
-            request.call_id = call.id
-
-        def write(journal: Journal) -> str:
-            if isinstance(watch, LinkedWatch):
-                journal = replace(journal, traceparent=watch.traceparent)
-            packed = self._protection.write(journal)
-            if watch is not None:
-                watch(Wrote(journal))
-            if request is not None and outermost:
-                request.packed = packed
-            # The boundary puts the token in the place of these words.
-            return f"{journal.call_id}/{journal.leg}"
-
+            # Another version than that of the expired call may serve the new one, and its author decides too.
+            if record is not None and function.limits.recover:
+                seeds, origin = record.seeds, record.origin
         threads = LeavingThreads(function.owner) if function.timeout is not None else None
-        in_thread = threads.run if threads is not None else StayingThreads(function.owner).run
-
-        async def guess(key: str, answer: Any, guesses: int) -> bool:
-            return await self._guess(function, call, journal, wire, key, answer, guesses)
-
+        in_thread: RunInPool = threads.run if threads is not None else partial(run_in_thread, owner=function.owner)
+        served = _ServedLeg(
+            self, function, arguments, incoming, convert, record, wire, call, journal, end, threads, in_thread
+        )
+        if traced and parts.effects.tracers.tracers:
+            served.watch = call.watch = parts.effects.tracers.begin(served.beginning(request))
+        if record is not None:
+            record.claimed = True
+            record.call_id = call.id
         leg = Leg(
             call=call,
-            plan=plan,
+            plan=function.planned.plan,
             client=RequestClient(wire),
             born=born,
             end=end,
-            clock=time.time,
+            clock=parts.system.time,
             limits=function.limits,
-            write=write,
+            write=served.write,
             plan_for=function.plan_for,
             confirmation=confirmation,
             build=build,
@@ -253,266 +223,271 @@ class LegRunner:
             responses=incoming.responses if journal is not None else None,
             seeds=seeds,
             origin=origin,
-            pinner=self._protection.journals.pinner,
-            claim=self._books(function, call, journal, once, wire) if outermost and _is_retry(wire) else None,
-            begin_unclaimed=self._uncovered(function, call, once, wire) if once is not None else None,
-            count_guess=guess,
+            pinner=parts.protection.journals.pinner,
+            claim=served.claim(once) if once is not None and record is not None and is_retry else None,
+            begin_unclaimed=served.begin_unclaimed(once) if once is not None else None,
+            count_guess=served.count_guess,
             timeout=function.timeout,
             outlive=threads.outlive if threads is not None else None,
-            page_wait=self._page_wait,
+            page_wait=self.page_wait,
             run_in_thread=in_thread,
             report=log_teardown,
             offer=offer,
             known=opened.known if opened is not None else None,
             entered=opened.managers if opened is not None else None,
         )
-
-        async def execute(filled: dict[str, Any], made: Any) -> Any:
-            if effects.rehearsal is not None:
-                effects.rehearsal.stop(function.owner, outermost=outermost)
-            return await function.run(arguments, filled, made, in_thread, convert)
-
-        def make_context(body: Body | None) -> Context[Any, Any]:
-            return Context(
-                request_context=wire,
-                mcp_server=self._server,
-                input_params=incoming.params(),
-                subscriptions=effects.bus,
-                body=body,
-                call=CallInfo(leg.call, issue),
-            )
-
-        def issue(purpose: str, unbound: bool) -> str | None:
-            principal = None if unbound else self._protection.user(wire)
-            # In a rehearsal nobody is authenticated, and nobody gets the ticket.
-            if principal is None and not unbound and effects.rehearsal is None:
-                return None
-            return self._protection.ticket_office().issue(leg.call.id, purpose, expires=leg.end, principal=principal)
-
         # A leg that runs nothing that could ask makes no context of its own.
-        offered = offer(lambda: make_context(None))
+        offered = offer(served.make_context)
         try:
-            end = await serve(
+            leg_end = await serve(
                 leg,
                 arguments=arguments,
-                make_context=make_context,
+                make_context=served.make_context,
                 body_cannot_ask=not function.contexts,
-                execute=execute,
+                execute=served.execute,
             )
         except BaseException as error:
-            if watch is not None:
-                watch(Raised(error))
-                watch(Closed(None))
-            if isinstance(error, ToolTimedOut):
-                _log_timeout(function, error, left=threads.left if threads is not None else 0)
-            if isinstance(error, ChannelMissing) and wire is not None:
-                _cannot_ask_log.warning(
-                    "%s could not ask %s, which speaks %s: this transport has no way back to it; serve older clients "
-                    "over stdio, or streamable HTTP with stateless_http=False and json_response=False (roundtrip serve "
-                    "with one worker)",
-                    function.owner,
-                    client_name(wire),
-                    error.protocol_version,
-                )
+            served.report(error)
             raise
         finally:
             take_back(offered)
-        if call.round >= _WARNED_FROM_ROUND and not isinstance(end, Finished | Declined) and _is_retry(wire):
-            _ROUNDS_LOG.warning(_MANY_ROUNDS, function.owner, call.round, FIRST_OF_RETRY_ERA, CLIENTS_STOP_AFTER_ROUNDS)
-        if watch is not None:
-            _conclude(end, watch, request if outermost else None)
-        if isinstance(end, Declined):
-            raise RefusedByUser(end.reason)
-        if request is not None and outermost and not isinstance(end, Finished):
-            request.minted = end.state
-        if isinstance(end, Authored) and end.state is not None and outermost:
-            return Authored(end.result.model_copy(update={"request_state": end.state}), end.state)
-        return end
-
-    def _uncovered(
-        self, function: AskingFunction, call: Call, once: OncePolicy, wire: ServerRequestContext[Any, Any] | None
-    ) -> Callable[[], None] | None:
-        """What is told of a body that begins without a token; None where a round without questions gets it one."""
-        if not once.when_possible and (not self.no_empty_rounds or announced_name(wire) not in self.no_empty_rounds):
-            return None
-        why = (
-            "exactly_once='when_possible', and nobody was asked"
-            if once.when_possible
-            else "its client takes no round without questions"
-        )
-
-        def tell() -> None:
-            logger.info("%s runs in call %s without running exactly once: %s", function.owner, call.id, why)
-
-        return tell
-
-    def _books(
-        self,
-        function: AskingFunction,
-        call: Call,
-        journal: Journal | None,
-        once: OncePolicy | None,
-        wire: ServerRequestContext[Any, Any] | None,
-    ) -> LedgerClaim | None:
-        if once is None:
-            return None
-        ledger = self._effects.ledger
-        claim = LedgerClaim(
-            ledger, call.id, function.name, _keep(function, journal), once.on_unknown, system=self._system
-        )
-        if ledger.reach > Reach.PROCESS:
-            # What never leaves this process need not be sealed, and only there is room scarce.
-            claim.sealer = self._protection.ledger_sealer
-        else:
-            claim.account = self._account(function, wire)
-        return claim
-
-    def _account(self, function: AskingFunction, wire: ServerRequestContext[Any, Any] | None) -> str:
-        principal = self._protection.principal(wire)
-        return f"tool {function.name}" if principal is None else f"caller {principal}"
-
-    async def _guess(
-        self,
-        function: AskingFunction,
-        call: Call,
-        journal: Journal | None,
-        wire: ServerRequestContext[Any, Any] | None,
-        key: str,
-        answer: Any,
-        guesses: int,
-    ) -> bool:
-        """Count an answer to a question of a call; return False if it is one more than the call may have.
-
-        A rotation of keys may count an answer again that is sent again, and never forgets one.
-
-        Raises:
-            GuessUncounted: The ledger cannot.
-        """
-        counted = json.dumps([call.id, key, answer], sort_keys=True).encode()
-        item = hmac.digest(self._protection.guess_key or b"", counted, "sha256").hex()
-        question = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_ID_BYTES).hexdigest()
-        ledger = self._effects.ledger
-        if ledger.reach is Reach.PROCESS and self.warns_of_guesses:
-            self.warns_of_guesses = False
-            logger.warning(
-                "%s has a question with guesses=, and other processes may have the keys of its calls and count for "
-                "themselves; give all of them one ledger= (a SqliteLedger or a RedisLedger), or say "
-                "ledger=MemoryLedger() if this process is alone",
-                function.owner,
-            )
-        try:
-            return await ledger.count(
-                f"{call.id}/guesses/{question}",
-                item,
-                most=guesses,
-                keep=_keep(function, journal) + SKEW,
-                account=self._account(function, wire),
-            )
-        except LedgerDown as error:
-            logger.error("%s", error)
-            raise GuessUncounted(function.owner) from error
+        return served.conclude(leg_end, is_retry=is_retry)
 
     def wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: RequestRecord, state: str) -> bytes:
-        """Put a state that a function outside roundtrip returned by hand into a journal, under the seal.
+        """Return a journal for a state that a function outside of roundtrip returned by hand.
 
         Raises:
-            MCPError: It cannot be carried; the log says why.
+            MCPError: It cannot be carried; the log has the reason.
         """
-        journal = request.journal
-        call = open_call(journal, fresh_id=_fresh_id)
-        now = time.time()
+        journal, limits, system = request.journal, self.parts.limits, self.parts.system
+        call = Call(system.new_id()) if journal is None else Call.resumed(journal)
+        now = system.time()
         born = journal.born if journal is not None else now
-        end = journal.end if journal is not None else born + self._limits.max_age
-        note = Journal(
-            call_id=call.id,
-            born=born,
-            deadline=min(now + self._limits.ttl, end),
-            end=end,
-            leg=call.leg,
-            round=call.round,
-            authored=state,
-            written=now,
-        )
+        end = journal.end if journal is not None else born + limits.max_age
+        deadline = min(now + limits.ttl, end)
+        note = Journal(call.id, born, deadline, end, leg=call.leg, round=call.round, authored=state, written=now)
         try:
-            return self._protection.write(note)
+            return self.parts.protection.write(note)
         except RoundtripError as error:
             logger.error("cannot carry the request state of %s: %s", ctx.method, error)
             raise MCPError(code=INTERNAL_ERROR, message="Internal error") from error
 
-    def _beginning(
-        self,
-        function: AskingFunction,
-        call: Call,
-        journal: Journal | None,
-        arguments: Mapping[str, Any],
-        request: RequestRecord | None,
-        wire: ServerRequestContext[Any, Any] | None,
-        *,
-        outermost: bool,
-    ) -> Beginning:
-        """What there is to tell of a leg when it begins."""
-        sent = (wire.params or {}).get("arguments") if wire is not None and outermost else None
-        brought = request if outermost else None
+
+# It must not hold its `Leg`, which holds its methods: the garbage collector would free both late.
+@dataclass(slots=True)
+class _ServedLeg:
+    """One leg of a function, with the request and the tracers around it."""
+
+    runner: LegRunner
+    function: AskingFunction
+    arguments: Mapping[str, Any]
+    incoming: Incoming
+    convert: Callable[[Any], Any] | None
+    record: RequestRecord | None
+    """The record of the request, if the client asked for this leg."""
+    wire: ServerRequestContext[Any, Any] | None
+    call: Call
+    journal: Journal | None
+    end: float
+    threads: LeavingThreads | None
+    in_thread: RunInPool
+    watch: Watch | None = None
+
+    async def execute(self, filled: dict[str, Any], context: Any) -> Any:
+        """Run the body, unless the server rehearses."""
+        rehearsal = self.runner.parts.effects.rehearsal
+        if rehearsal is not None:
+            rehearsal.stop(self.function.owner, outermost=self.record is not None)
+        return await self.function.run(self.arguments, filled, context, self.in_thread, self.convert)
+
+    def make_context(self, body: Body | None = None) -> Context[Any, Any]:
+        """Return a context, which can ask if it has a body."""
+        return Context(
+            request_context=self.wire,
+            mcp_server=self.runner.server,
+            input_params=self.incoming.params(),
+            subscriptions=self.runner.parts.effects.bus,
+            body=body,
+            call=CallInfo(self.call, self._issue_ticket),
+        )
+
+    def _issue_ticket(self, purpose: str, unbound: bool) -> str | None:
+        """Return a ticket for a page, bound to the user; None if the user is unknown."""
+        protection = self.runner.parts.protection
+        principal = None if unbound else protection.user(self.wire)
+        # A rehearsal has no authenticated user, and does not show the ticket to one.
+        if principal is None and not unbound and self.runner.parts.effects.rehearsal is None:
+            return None
+        return protection.ticket_office().issue(self.call.id, purpose, expires=self.end, principal=principal)
+
+    def write(self, journal: Journal) -> str:
+        """Write the journal for the boundary, and return the words in whose place it puts the token."""
+        if isinstance(self.watch, LinkedWatch):
+            journal = replace(journal, traceparent=self.watch.traceparent)
+        packed = self.runner.parts.protection.write(journal)
+        if self.watch is not None:
+            self.watch(Wrote(journal))
+        if self.record is not None:
+            self.record.packed = packed
+        return f"{journal.call_id}/{journal.leg}"
+
+    # Bodies that run once, and guesses, both of which the ledger counts.
+
+    def begin_unclaimed(self, once: OncePolicy) -> Callable[[], None] | None:
+        """Return a log function for a body that begins without a token; None where an empty round gets it one."""
+        skipped = self.runner.no_empty_rounds
+        if not once.when_possible and (not skipped or announced_name(self.wire) not in skipped):
+            return None
+        why = (
+            "exactly_once='when_possible', and nothing was asked"
+            if once.when_possible
+            else "its client takes no round without questions"
+        )
+        return lambda: logger.info(
+            "%s runs in call %s without running exactly once: %s", self.function.owner, self.call.id, why
+        )
+
+    def claim(self, once: OncePolicy) -> LedgerClaim:
+        """Return a claim on the call, for a body that must run once."""
+        parts = self.runner.parts
+        ledger = parts.effects.ledger
+        claim = LedgerClaim(
+            ledger, self.call.id, self.function.name, self._keep(), once.on_unknown, system=parts.system
+        )
+        if ledger.reach > Reach.PROCESS:
+            # Values that never leave this process need no seal, and only its memory is scarce.
+            claim.sealer = parts.protection.ledger_sealer
+        else:
+            claim.account = self._account()
+        return claim
+
+    def _keep(self) -> float:
+        """Return the seconds after which no leg of the call can arrive any more."""
+        journal, limits = self.journal, self.function.limits
+        if journal is None:
+            return limits.max_age + limits.recover
+        # Another build may have begun the call, and its tokens live as long as that build has said.
+        return max(0.0, journal.end - self.runner.parts.system.time()) + journal.recover
+
+    def _account(self) -> str:
+        principal = self.runner.parts.protection.principal(self.wire)
+        return f"tool {self.function.name}" if principal is None else f"caller {principal}"
+
+    async def count_guess(self, key: str, answer: Any, guesses: int) -> bool:
+        """Count an answer to a question of the call; return False if it is one more than the call may have.
+
+        After a rotation of keys an answer that is sent again may count again. No answer is forgotten.
+
+        Raises:
+            GuessUncounted: The ledger cannot.
+        """
+        counted = json.dumps([self.call.id, key, answer], sort_keys=True).encode()
+        item = hmac.digest(self.runner.parts.protection.guess_key or b"", counted, "sha256").hex()
+        question = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
+        ledger, owner = self.runner.parts.effects.ledger, self.function.owner
+        if ledger.reach is Reach.PROCESS and self.runner.warns_of_guesses:
+            self.runner.warns_of_guesses = False
+            logger.warning(
+                "%s has a question with guesses=, and other processes may have the keys of its calls and count for "
+                "themselves; give all of them one ledger= (a SqliteLedger or a RedisLedger), or say "
+                "ledger=MemoryLedger() if this process is alone",
+                owner,
+            )
+        try:
+            return await ledger.count(
+                f"{self.call.id}/guesses/{question}",
+                item,
+                most=guesses,
+                keep=self._keep() + SKEW,
+                account=self._account(),
+            )
+        except LedgerDown as error:
+            logger.error("%s", error)
+            raise GuessUncounted(owner) from error
+
+    # Reports to tracers and the log.
+
+    def beginning(self, request: RequestRecord | None) -> Beginning:
+        """Return the facts that tracers receive when a leg begins."""
+        record, wire, call = self.record, self.wire, self.call
+        sent = (wire.params or {}).get("arguments") if wire is not None and record is not None else None
         return Beginning(
             call_id=call.id,
             leg=call.leg,
             round=call.round,
-            subject=function.subject,
+            subject=self.function.subject,
             era="direct" if wire is None else "retry" if is_retry_era(wire.protocol_version) else "live",
             protocol=wire.protocol_version if wire is not None else None,
-            principal=self._protection.principal(wire),
-            journal=journal,
-            token_bytes=brought.token_in if brought is not None else None,
-            arguments=cast("Mapping[str, Any]", sent) if isinstance(sent, Mapping) else arguments,
-            within=request.call_id if request is not None and not outermost else None,
-            replaces=brought.replaces if brought is not None else None,
+            principal=self.runner.parts.protection.principal(wire),
+            journal=self.journal,
+            token_bytes=record.token_in if record is not None else None,
+            arguments=cast("Mapping[str, Any]", sent) if isinstance(sent, Mapping) else self.arguments,
+            within=request.call_id if request is not None and record is None else None,
+            replaces=record.replaces if record is not None else None,
         )
 
+    def conclude(self, end: LegEnd, *, is_retry: bool) -> Finished | Suspended | Authored:
+        """Report the end of the leg, and return it.
 
-def _keep(function: AskingFunction, journal: Journal | None) -> float:
-    """Return the seconds after which no leg of a call can arrive any more."""
-    if journal is None:
-        return function.limits.max_age + function.limits.recover
-    # Another build may have begun the call, and its tokens live as long as that one has said.
-    return max(0.0, journal.end - time.time()) + journal.recover
+        Raises:
+            DeclinedByUser: The user would not answer.
+        """
+        call, record, watch = self.call, self.record, self.watch
+        is_asking = not isinstance(end, Finished | Declined)
+        if is_asking and is_retry and call.round >= _WARNED_FROM_ROUND:
+            arguments = (self.function.owner, call.round, FIRST_OF_RETRY_ERA, CLIENTS_STOP_AFTER_ROUNDS)
+            _ROUNDS_LOG.warning(_MANY_ROUNDS, *arguments)
+        if watch is not None:
+            if isinstance(end, Finished):
+                watch(Returned(end.value))
+            elif isinstance(end, Declined):
+                watch(DeclinedFact(end.reason))
+            if is_asking and record is not None:
+                # The size of its token is known when the request has been served.
+                record.watch = watch
+            else:
+                watch(Closed(None))
+        if isinstance(end, Declined):
+            raise DeclinedByUser(end.reason)
+        if record is not None and not isinstance(end, Finished):
+            record.minted = end.state
+            if isinstance(end, Authored) and end.state is not None:
+                return Authored(end.result.model_copy(update={"request_state": end.state}), end.state)
+        return end
+
+    def report(self, error: BaseException) -> None:
+        """Report an error that ended the leg."""
+        owner, threads = self.function.owner, self.threads
+        if self.watch is not None:
+            self.watch(Raised(error))
+            self.watch(Closed(None))
+        if isinstance(error, ToolTimedOut):
+            left = threads.left if threads is not None else 0
+            still = f"; still running in a thread, whose slot it keeps: {left}" if left else ""
+            logger.warning("%s %s%s", owner, error, still, exc_info=error.__cause__)
+        if isinstance(error, ChannelMissing) and self.wire is not None:
+            _CHANNEL_LOG.warning(
+                "%s could not ask %s, which speaks %s: this transport has no way back to it; serve older clients over "
+                "stdio, or streamable HTTP with stateless_http=False and json_response=False (roundtrip serve with one "
+                "worker)",
+                owner,
+                client_name(self.wire),
+                error.protocol_version,
+            )
 
 
-def _is_retry(wire: ServerRequestContext[Any, Any] | None) -> bool:
-    return wire is not None and is_retry_era(wire.protocol_version)
+def _is_asked_for(function: AskingFunction, request: RequestRecord, incoming: Incoming) -> bool:
+    """Return True if the client of a request asked for this function, and no other function called it.
 
-
-def _conclude(end: LegEnd, watch: Watch, request: RequestRecord | None) -> None:
-    """Tell how a leg ended; how large its token is shows when the request has been served."""
-    if isinstance(end, Finished):
-        watch(Returned(end.value))
-    elif isinstance(end, Declined):
-        watch(DeclinedFact(end.reason))
-    elif request is not None:
-        request.watch = watch
-        return
-    watch(Closed(None))
+    A function called from within another has a call of its own, and no answers yet. Middlewares and visibility gates
+    may call functions first: without the request's context, or another tool than the client's.
+    """
+    if request.claimed or incoming.request is None:
+        return False
+    params = request.context.params or {}
+    return request.context.method != "tools/call" or str(params.get("name", "")) == function.name
 
 
 def log_teardown(label: str, error: BaseException) -> None:
-    """Tell the log of what a dependency raised while it was left."""
+    """Log an exception of a dependency's exit."""
     logger.error("dependency %r failed while it was left; its call is not affected", label, exc_info=error)
-
-
-def _log_timeout(function: AskingFunction, error: ToolTimedOut, *, left: int) -> None:
-    still = f"; still running in a thread, whose slot it keeps: {left}" if left else ""
-    logger.warning("%s %s%s", function.owner, error, still, exc_info=error.__cause__)
-
-
-def _target(request: ServerRequestContext[Any, Any] | None) -> str:
-    """What a request calls, which the token will name."""
-    if request is None:
-        return ""
-    # Whatever else a client sends along names nothing.
-    return str((request.params or {}).get("uri" if request.method == "resources/read" else "name", ""))
-
-
-def _fresh_id() -> str:
-    while (fresh := to_text(os.urandom(_ID_BYTES))).startswith("-"):
-        # On a command line it would look like an option.
-        pass
-    return fresh

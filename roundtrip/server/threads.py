@@ -27,7 +27,7 @@ from anyio.lowlevel import RunVar, current_token
 
 from roundtrip.errors import ThreadsExhausted
 
-__all__ = ["SHARED", "LeavingThreads", "Pool", "RunInPool", "StayingThreads", "run_in_thread", "unless_left"]
+__all__ = ["SHARED", "LeavingThreads", "Pool", "RunInPool", "run_in_thread", "unless_left"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -91,19 +91,6 @@ async def run_in_thread(call: Callable[[], T], /, *, pool: Pool = SHARED, owner:
         return await anyio.to_thread.run_sync(call, limiter=slots.uncounted)
     finally:
         slots.give_back(holder, owner)
-
-
-class StayingThreads:
-    """Runs the plain functions of one owner, each to its end."""
-
-    __slots__ = ("_owner",)
-
-    def __init__(self, owner: Hashable) -> None:
-        self._owner = owner
-
-    async def run(self, call: Callable[[], T], /, *, pool: Pool = SHARED) -> T:
-        """As `run_in_thread`."""
-        return await run_in_thread(call, pool=pool, owner=self._owner)
 
 
 class LeavingThreads:

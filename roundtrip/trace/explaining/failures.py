@@ -123,7 +123,7 @@ FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
             "a cancel scope that a dependency entered, such as a timeout, cancelled the call",
             "give the dependency more time, or have it raise an error that names the cause",
         ),
-        "RefusedByUser": Advice(
+        "DeclinedByUser": Advice(
             "the user declined or cancelled what it could not do without",
             "nothing needs to be fixed; to go on without the answer, take ElicitationResult[T]",
         ),
@@ -143,7 +143,7 @@ _OTHER: Final = Advice(
     "{} was raised",
     "its traceback is in the log of instance {} at that time; raise ToolError for errors that callers should see",
 )
-_DECLINED: Final = FAILURES["RefusedByUser"]
+_DECLINED: Final = FAILURES["DeclinedByUser"]
 _PLACES: Final[Mapping[State, str]] = MappingProxyType(
     {
         State.RECEIVED: "before anything ran",

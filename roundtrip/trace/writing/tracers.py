@@ -52,25 +52,25 @@ class Tracers:
         self._set(tuple(tracers))
 
     def _set(self, tracers: tuple[Tracer, ...]) -> None:
-        self._tracers = tracers
+        self.tracers = tracers
         # The usual recorded server has one recorder and nothing else; its watch is called directly.
         self._unfailing = len(tracers) == 1 and isinstance(tracers[0], Unfailing)
 
     def add(self, tracer: Tracer) -> None:
         """Have one more tracer watch the requests that begin from now on."""
-        self._set((*self._tracers, tracer))
+        self._set((*self.tracers, tracer))
 
     def remove(self, tracer: Tracer) -> None:
         """Remove a tracer that was added."""
-        self._set(tuple(one for one in self._tracers if one is not tracer))
+        self._set(tuple(one for one in self.tracers if one is not tracer))
 
     def __bool__(self) -> bool:
-        return bool(self._tracers)
+        return bool(self.tracers)
 
     def begin(self, beginning: Beginning) -> Watch:
         """Return a watch that passes each fact to the watches of all tracers."""
         watches: list[Watch] = []
-        for tracer in self._tracers:
+        for tracer in self.tracers:
             try:
                 watches.append(tracer.begin(beginning))
             except Exception:
@@ -91,7 +91,7 @@ class Tracers:
 
     def reject(self, rejection: TokenRejection) -> None:
         """Report a rejected token to all tracers."""
-        for tracer in self._tracers:
+        for tracer in self.tracers:
             try:
                 tracer.reject(rejection)
             except Exception:

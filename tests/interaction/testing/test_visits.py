@@ -262,7 +262,7 @@ async def test_two_users_who_hurry_leave_the_server_as_it_was() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(one, 1.0)
         group.start_soon(one, 3.0)
-    assert server._legs._page_wait == float("inf")  # pyright: ignore[reportPrivateUsage]
+    assert server._legs.page_wait == float("inf")  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_eras_are_compared_with_visits() -> None:
