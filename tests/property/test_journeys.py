@@ -16,9 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolResult, ElicitResult, InputRequiredResult, InputResponse
 
-from roundtrip import Event, Server, State, Transition
+from roundtrip import Event, Server, State
 from roundtrip.machine.table import CALL_MACHINE
 from roundtrip.testing import LegByLeg
+from roundtrip.tracing import TokenRejection
 from tests.nightly import examples
 from tests.players import text_of
 from tests.property.graphs import Built, Expected, Graph, Kind, accepted, graphs, interpret
@@ -50,7 +51,7 @@ class Journey(RuleBasedStateMachine):
         self.graph = graph
         self.built = Built(graph)
         self.hopper = LegByLeg(lambda: self.server(encrypt))
-        self.steps: list[Transition] = []
+        self.steps: list[Any] = []
         self.known: dict[str, int | str] = {}
         self.invalid: Counter[str] = Counter()
         self.final: State | None = None
@@ -141,7 +142,7 @@ class Journey(RuleBasedStateMachine):
         assert caught.value.code == INVALID_PARAMS
         assert caught.value.message == "Invalid or expired requestState"
         assert self.built.runs == runs
-        assert [step.event for step in self.steps[legs:]] == [Event.REJECT]
+        assert [type(fact) for fact in self.steps[legs:]] == [TokenRejection]
         del self.steps[legs:]
 
     @invariant()
