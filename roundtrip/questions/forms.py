@@ -135,7 +135,7 @@ def form_of(schema: Any) -> Form:
     except TypeError as error:
         if "unhashable" in str(error):
             raise SchemaNotRenderable(
-                f"{schema!r} is no schema; give a type, a mapping of values to titles, or [mapping] to choose several",
+                f"a schema must be a type, a mapping of values to titles or a list of one, got {schema!r}",
                 field=None,
             ) from error
         raise

@@ -83,8 +83,8 @@ class Elicit(SdkElicit[Any], Generic[T]):
             value may be a `bool`, `int`, `float`, `str`, `date`, `datetime`, an `Enum`, a `Literal` or a list of these
             two, each also with `Annotated[..., Field(...)]`. A mapping of values to titles is a choice of one value; in
             a list, a choice of several.
-        attempts: Times to ask before an invalid answer ends the call. This is no lock: a client can send an earlier leg
-            again, and then has all attempts again.
+        attempts: Times to ask before an invalid answer ends the call. It is not a lock: a client can send an earlier
+            leg again, and then has all attempts again.
         guesses: The number of different answers that the call accepts, replays of its legs included. The ledger counts
             each answer before it is validated, and accepts none while it is down. Use it for a secret that was made for
             this call alone: a client can begin another call, with new guesses.

@@ -1,4 +1,4 @@
-"""Questions and steps of a running body, as methods of a context."""
+"""Provide the questions and steps of a running body as methods of its context."""
 
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Never, ParamSpec, TypeVar, cast, overload
@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any, Final, Never, ParamSpec, TypeVar, cast, o
 from mcp.server.context import LifespanContextT, RequestT
 from mcp.server.elicitation import AcceptedUrlElicitation, UrlElicitationResult
 from mcp.server.mcpserver import Context as SdkContext
+from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import (
     CreateMessageResult,
     ListRootsResult,
     SamplingMessage,
 )
 from pydantic import BaseModel
-from typing_extensions import TypeForm, Unpack
+from typing_extensions import TypedDict, TypeForm, Unpack
 
 from roundtrip.engine.body import Body
 from roundtrip.engine.interruptions import clock_paused
@@ -37,6 +38,7 @@ from roundtrip.questions.markers import (
 )
 from roundtrip.questions.outcomes import ElicitationResult
 from roundtrip.questions.samples import Sampled, read_structured, text_of
+from roundtrip.server.calls import CallInfo
 
 __all__ = ["AskingContext"]
 
@@ -54,6 +56,14 @@ class AskOptions(FormOptions, total=False):
     was: Sequence[str]
 
 
+class VisitOptions(TypedDict, total=False):
+    """Options of `ctx.elicit_url`."""
+
+    key: str | None
+    wait: float
+    schemes: Collection[str]
+
+
 class Asking(Awaitable[T]):
     """Question or step of a body, whose result awaiting yields; one that is never awaited fails the call."""
 
@@ -69,7 +79,7 @@ class Asking(Awaitable[T]):
         self._body.put(self._key)
         return (yield from self._run().__await__())
 
-    # Type checkers see none of these, so that they complain of the same mistakes.
+    # Hidden from type checkers, so that they report the same mistakes.
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Never:
@@ -88,20 +98,38 @@ class Asking(Awaitable[T]):
 
 
 class AskingContext(SdkContext[LifespanContextT, RequestT]):
-    """Context of the SDK with questions and steps by name."""
+    """Context of one call, with questions and steps by name."""
 
+    _publishes_on: SubscriptionBus | None
     _body: Body | None
+    _call: CallInfo | None
 
-    def __init__(self, *, body: Body | None = None, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(
+        self,
+        *,
+        subscriptions: SubscriptionBus | None = None,
+        body: Body | None = None,
+        call: CallInfo | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(subscriptions=subscriptions, **options)
+        self._publishes_on = subscriptions
         self._body = body
+        self._call = call
+
+    @property
+    def call(self) -> CallInfo:
+        """Return the call that this request is a leg of."""
+        if self._call is None:
+            raise ValueError("Context is not available outside of a call")
+        return self._call
 
     @property
     def is_over(self) -> bool:
-        """Whether the body that it was made for has ended."""
+        """Return True if the body of this context has ended."""
         return self._body is not None and self._body.is_over
 
-    def _asks(self, key: str) -> Body:
+    def _running_body(self, key: str) -> Body:
         if self.is_over:
             raise AskedTooLate(key)
         if self._body is None or not self._body.is_running:
@@ -111,10 +139,10 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             )
         return self._body
 
-    def _refuse_outside_a_body(self, what: str) -> None:
+    def _require_live_resolver(self, method: str) -> None:
         if self._body is not None and not self._body.is_live:
             raise BodyMistake(
-                f"ctx.{what}() in a resolver cannot wait on this protocol revision; return the question instead: "
+                f"ctx.{method}() in a resolver cannot wait on this protocol revision; return the question instead: "
                 "`return Elicit(message, schema)`"
             )
 
@@ -181,7 +209,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             QuestionDeclined: The user declined or cancelled; let it pass to end the call.
             BodyMistake: The question cannot be asked this way.
         """
-        body, marker = self._asks(key), _question("ask", key, question, schema, options)
+        body, marker = self._running_body(key), _question("ask", key, question, schema, options)
 
         async def run() -> Any:
             return (await body.ask(key, marker, was=tuple(was))).require_value(key)
@@ -241,7 +269,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         Raises:
             BodyMistake: The question cannot be asked this way, or no user answers it.
         """
-        body, marker = self._asks(key), _question("ask_outcome", key, question, schema, options)
+        body, marker = self._running_body(key), _question("ask_outcome", key, question, schema, options)
         if not isinstance(marker, SdkElicit | ElicitUrl):
             raise BodyMistake(
                 f"ctx.ask_outcome({key!r}, ...) must be given a form or a page, got {type(marker).__name__}; no user "
@@ -260,7 +288,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             QuestionDeclined: The user declined or cancelled one of them; let it pass to end the call.
         """
         label = ", ".join(questions)
-        body = self._asks(label)
+        body = self._running_body(label)
 
         async def run() -> dict[str, Any]:
             return {key: outcome.require_value(key) for key, outcome in (await body.ask_all(questions)).items()}
@@ -270,7 +298,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     def ask_all_outcomes(self, questions: Mapping[str, Marker]) -> Asking[dict[str, Any]]:
         """Ask several questions in one round and yield their outcomes by name; of a sample and of roots the result."""
         label = ", ".join(questions)
-        body = self._asks(label)
+        body = self._running_body(label)
 
         async def run() -> dict[str, Any]:
             return {
@@ -295,7 +323,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             QuestionDeclined: The user declined or cancelled the review; let it pass to end the call.
             BodyMistake: One of the names is not a form that was answered before.
         """
-        body = self._asks(key)
+        body = self._running_body(key)
 
         async def run() -> dict[str, Any]:
             return (await body.review(key, message, of)).require_value(key)
@@ -304,7 +332,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
 
     def review_outcome(self, key: str, message: str, of: Sequence[str]) -> Asking[ElicitationResult[dict[str, Any]]]:
         """Show earlier answers, as `review` does, and yield the review's outcome: accepted, declined or cancelled."""
-        body = self._asks(key)
+        body = self._running_body(key)
 
         async def run() -> ElicitationResult[dict[str, Any]]:
             return (await body.review(key, message, of)).as_result()
@@ -316,12 +344,12 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     @overload
     def step(self, key: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Asking[T]: ...
     def step(self, key: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Asking[Any]:
-        """Run a function once for the whole call; later legs get the same result.
+        """Run a function once for the whole call, and yield the same result on later legs.
 
-        The result must have a JSON form; a return annotation tells how to read it back. It travels sealed in the
-        token, so it exists once a response has carried it: a leg that is lost or replayed runs the function again.
+        The result must have a JSON form, and the function's return annotation is the type that it is read back as. It
+        travels sealed in the token. A leg whose response is lost, or that is replayed, runs the function again.
         """
-        body = self._asks(key)
+        body = self._running_body(key)
 
         async def run() -> Any:
             return await body.step(key, fn, args, kwargs)
@@ -337,9 +365,9 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     @overload
     async def elicit(self, message: str, schema: TypeForm[T], *, key: str | None = ...) -> ElicitationResult[T]: ...
     async def elicit(self, message: str, schema: Any, *, key: str | None = None) -> ElicitationResult[Any]:
-        """Ask the user to fill in a form; as `ask`, with a name made of the question if none is given."""
+        """Ask the user to fill in a form, as `ask_outcome` does; without a key, the wording is the name."""
         if self._body is None or not self._body.is_running:
-            self._refuse_outside_a_body("elicit")
+            self._require_live_resolver("elicit")
             with clock_paused():
                 return cast("ElicitationResult[Any]", await super().elicit(message, schema))
         return (await self._body.ask(key, Elicit(message, schema))).as_result()
@@ -375,13 +403,13 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         """Ask the client's model to complete a conversation.
 
         Args:
-            messages: The conversation; a string is one message of the user's.
-            result_type: Have the model answer with JSON of this type, read into `.result`.
-            max_tokens: How long the answer may be.
-            key: The question's name; by default made of what it says.
+            messages: The conversation; a string is a single message of the user.
+            result_type: Ask the model for JSON of this type, and read it into `.result`.
+            max_tokens: The longest answer.
+            key: The question's name; by default made of its wording.
             **options: Those of `Sample`.
         """
-        body = self._asks(key or "sample")
+        body = self._running_body(key or "sample")
         question = Sample(messages, max_tokens=max_tokens, result_type=result_type, **options)
         message = cast("CreateMessageResult", (await body.ask(key, question)).value)
         text = text_of(message)
@@ -394,10 +422,8 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         url: str,
         elicitation_id: str | None = ...,
         *,
-        key: str | None = ...,
         done: None = ...,
-        wait: float = ...,
-        schemes: Collection[str] = ...,
+        **options: Unpack[VisitOptions],
     ) -> UrlElicitationResult: ...
     @overload
     async def elicit_url(
@@ -406,10 +432,8 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         url: str,
         elicitation_id: str | None = ...,
         *,
-        key: str | None = ...,
         done: Callable[..., Awaitable[T | None]],
-        wait: float = ...,
-        schemes: Collection[str] = ...,
+        **options: Unpack[VisitOptions],
     ) -> ElicitationResult[T]: ...
     @overload
     async def elicit_url(
@@ -418,10 +442,8 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         url: str,
         elicitation_id: str | None = ...,
         *,
-        key: str | None = ...,
         done: Callable[..., T | None],
-        wait: float = ...,
-        schemes: Collection[str] = ...,
+        **options: Unpack[VisitOptions],
     ) -> ElicitationResult[T]: ...
     async def elicit_url(
         self,
@@ -434,20 +456,20 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         wait: float = 20.0,
         schemes: Collection[str] = WEB,
     ) -> UrlElicitationResult | ElicitationResult[Any]:
-        """Send the user to a page; as `ask` with an `ElicitUrl`.
+        """Send the user to a page, as `ask_outcome` does with an `ElicitUrl`.
 
         Args:
-            message: Why.
+            message: The reason for going there.
             url: The page.
-            elicitation_id: The page's id for its client; without one it gets its own.
-            key: The question's name; by default made of what it says.
-            done: Decides whether the user has finished; without it, agreeing to go there is the whole answer.
-            wait: Seconds a leg waits for `done` before it asks again.
+            elicitation_id: The page's id for its client; made up by default.
+            key: The question's name; by default made of its wording.
+            done: Decides when the user has finished; without it, agreeing to go there is the whole answer.
+            wait: Seconds that a leg waits for `done` before it asks again.
             schemes: The schemes that the URL may have, as `ElicitUrl` takes them.
         """
         require_scheme(url, schemes)
         if self._body is None or not self._body.is_running:
-            self._refuse_outside_a_body("elicit_url")
+            self._require_live_resolver("elicit_url")
             if done is not None:
                 raise BodyMistake(
                     "ctx.elicit_url(done=...) outside of a body cannot wait for the page; return the question instead: "
@@ -466,7 +488,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
 
     async def list_roots(self, *, key: str | None = None) -> ListRootsResult:
         """Ask the client for its roots."""
-        body = self._asks(key or "list_roots")
+        body = self._running_body(key or "list_roots")
         return cast("ListRootsResult", (await body.ask(key, ListRoots())).value)
 
 

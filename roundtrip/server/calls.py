@@ -1,4 +1,4 @@
-"""What a function may know of its call: its id, how far it has come, and the tickets it can issue."""
+"""Provide `ctx.call`: the id and the progress of a call, and tickets for its pages."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ __all__ = ["CallInfo"]
 
 
 class CallInfo:
-    """Which call this is, and how far it has come."""
+    """Id and progress of a call."""
 
     __slots__ = ("_call", "_issue")
 
@@ -19,28 +19,28 @@ class CallInfo:
 
     @property
     def id(self) -> str:
-        """The call's id, the same on every leg."""
+        """Return the call's id, the same on every leg."""
         return self._call.id
 
     @property
     def leg(self) -> int:
-        """How many requests the call has had, this one included."""
+        """Return the number of the call's requests, this one included."""
         return self._call.leg
 
     @property
     def round(self) -> int:
-        """How many rounds of questions the call has had."""
+        """Return the number of the call's rounds of questions."""
         return self._call.round
 
     def ticket(self, purpose: str, *, unbound: bool = False) -> str:
-        """What to put into the URL of an `ElicitUrl`, so that the page finds the call and knows whose it is.
+        """Issue a ticket for the URL of an `ElicitUrl`, by which the page finds the call and its user.
 
-        It is signed, the same on every leg, good for this call and purpose, and ends with the call. The page hands it
-        to `server.verify_ticket` with the principal of the browser in front of it.
+        The ticket is signed, the same on every leg, valid for this call and purpose, and ends with the call. The page
+        passes it to `server.verify_ticket`, with the principal of its browser.
 
         Args:
-            purpose: What it is for, such as the question's name.
-            unbound: Issue it although no user is known; then whoever has the link can use it.
+            purpose: The use of the ticket, such as the question's name.
+            unbound: Issue it although no user is known; then everyone who has the link can use it.
 
         Raises:
             BodyMistake: No user is authenticated, or their access token has no subject, and `unbound` was not given.
@@ -48,9 +48,9 @@ class CallInfo:
         ticket = self._issue(purpose, unbound)
         if ticket is None:
             raise BodyMistake(
-                f"a ticket for {purpose!r} would be bound to nobody, as this request is not authenticated, or its "
-                "access token has no subject and all users of its client look alike: whoever got the link could use "
-                "it. Authenticate users, with a token verifier that gives AccessToken(subject=...) or with principal=, "
-                "or say ticket(..., unbound=True)"
+                f"a ticket for {purpose!r} must be bound to a user, but this request is not authenticated, or its "
+                "access token has no subject, so that all users of its client look alike: everyone who got the link "
+                "could use it. Authenticate users, with a token verifier that gives AccessToken(subject=...) or with "
+                "principal=, or say ticket(..., unbound=True)"
             )
         return ticket
