@@ -1,1 +1,1 @@
-"""Recorded calls against the code as it is now: what it would ask again, and where it takes another way."""
+"""`roundtrip check` and `roundtrip trace to-test`: play recorded calls on the present code, or write them as tests."""

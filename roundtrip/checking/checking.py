@@ -1,9 +1,9 @@
-"""Checking recorded calls against a server as it is now.
+"""Check recorded calls against the present code of a server.
 
-A call in flight over a deploy may be at any of its rounds. So each round is a check of its own: the new code is handed
-the state that the old code wrote there, with the answers pinned to the wording they were given to, and the answers that
-came next. The runtime itself decides which of them count. What comes back is answered once more as it was, until
-something else happens, and that must be what happened then.
+During a deploy a call may be at any of its rounds, so each round is a check of its own. The new code receives the
+journal that the old code wrote, with answers pinned to their recorded wording, and the answers that came next. The
+runtime decides which of them count. Questions that come back are answered as recorded, until the
+call goes on in another way; that way must be the recorded one.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ __all__ = ["TIMEOUT", "check_calls"]
 TIMEOUT: Final = 30.0
 """Seconds that a leg may take."""
 
-_AGE: Final = 60.0
+_MAX_AGE_SECONDS: Final = 60.0
 
 _CAUSES: Final = {
     Reason.REWORDED: Cause.REWORDED,
@@ -43,43 +43,45 @@ _CAUSES: Final = {
 }
 
 _RAN = Turn("runs the body")
+_DECLINES: Final = "declines the call, as the user gave no answer"
+_CANNOT_ASK: Final = "cannot ask a client that could answer the recorded questions"
 
 
 async def check_calls(
     server: Server[Any],
     calls: Iterable[TracedCall],
-    tell: Callable[[Checked], None],
+    report: Callable[[Checked], None],
     *,
     now: float,
     seconds: float = TIMEOUT,
 ) -> None:
-    """Find out what the server would make of recorded calls. It must not serve anybody else meanwhile.
+    """Check recorded calls on a server, which must not serve other clients meanwhile.
 
-    No body runs. Resolvers do, and what gates and enters them.
+    Resolvers, confirmations and context managers run; bodies do not.
 
     Args:
         server: The server.
         calls: The calls.
-        tell: Told of each call.
+        report: Receives the result of each call.
         now: The time, in seconds since the epoch.
-        seconds: How long a leg may take.
+        seconds: The time limit of a leg.
     """
     async with open_stage(server, seconds=seconds) as stage:
         for call in calls:
             began = call.began
             checked = Checked(call.id, began.method if began is not None else "?", call.tool)
             if began is None and not call.servings:
-                checked.not_replayed = "all that is known of it is a token that was refused"
+                checked.not_replayed = "the transcripts have only a rejected token of it"
             else:
                 try:
                     await _Check(stage, recorded_call(call), checked, now).run()
                 except NotReplayable as error:
                     checked.not_replayed = str(error)
-            tell(checked)
+            report(checked)
 
 
 class _Check:
-    """One call being checked."""
+    """The check of one call."""
 
     def __init__(self, stage: Stage, call: RecordedCall, checked: Checked, now: float) -> None:
         self._stage = stage
@@ -92,7 +94,7 @@ class _Check:
         """Check the call from its beginning, and from each of its rounds."""
         call, rounds = self._call, self._rounds
         if not rounds and call.ending is RoundEnding.UNKNOWN and not call.reached_body:
-            raise NotReplayable("it ended before anything was asked, in a way that tells nothing of what it asks")
+            raise NotReplayable("it ended before its first question, in a way that does not show its questions")
         for done in range(len(rounds) + 1):
             if done == len(rounds) and call.asked_by_body is None and call.ending is RoundEnding.WAITS:
                 await self._check_waiting(rounds[-1])
@@ -104,12 +106,10 @@ class _Check:
         if rounds:
             journal = self._journal(by_body, asked={}, entries=self._entries(rounds))
             await self._compare(len(rounds), await self._go_on(len(rounds), journal, ()))
-        self._note(
-            f"from round {by_body.number} on the body asks, which is not run: checked as far as its parameters go"
-        )
+        self._note(f"from round {by_body.number} on the body asks, which is not run: only its parameters were checked")
 
     async def _check_after(self, done: int) -> None:
-        """Check how the call goes on when some rounds are over and the answers to the last of them come in."""
+        """Check the call after some rounds, when the answers to the last of them arrive."""
         if not done:
             await self._compare(0, await self._go_on(0, None, ()))
             return
@@ -119,7 +119,7 @@ class _Check:
         await self._compare(done, await self._go_on(done, journal, [*round_.answers.values()]))
 
     async def _check_waiting(self, round_: RecordedRound) -> None:
-        """Check that answers which are still to come would count."""
+        """Check that the answers of the open round would count."""
         asked = {key: self._asked(question) for key, question in round_.questions.items()}
         journal = self._journal(round_, asked=asked, entries=self._entries(self._rounds[:-1]))
         played = await self._go_on(len(self._rounds), journal, ())
@@ -132,7 +132,7 @@ class _Check:
         self._diverge(round_.number, Turn("asks", tuple(round_.questions.values())), played)
 
     async def _go_on(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> Played | None:
-        """Play legs until nothing comes back that was answered; None where it comes back in spite of its answer."""
+        """Play legs until no answered question comes back; None if one comes back in spite of its answer."""
         known = self._answers(self._rounds[:done])
         expected = frozenset[str](self._rounds[done].questions if done < len(self._rounds) else ())
         given: set[str] = set()
@@ -140,9 +140,9 @@ class _Check:
         while True:
             played = await self._stage.leg(self._call, journal, answers)
             if played.unseen is not None:
-                self._note(f"{played.unseen} is hidden from the check, which is nobody; who may see it is not checked")
+                self._note(f"{played.unseen} is hidden from the check, as it has no principal")
             if played.end is End.ASKS and not played.questions and not named:
-                # A body that must run once waits for the next leg, which brings nothing new.
+                # A body that runs exactly once waits for one more leg, which brings no answers.
                 named, journal, answers = True, played.journal, ()
                 continue
             back = [
@@ -157,8 +157,8 @@ class _Check:
                     self._again(waiting, answer.question)
                 elif waiting.key in given or done == len(self._rounds):
                     self._note(
-                        f"the page of {waiting.key!r} has to be visited: checked as far as agreeing to go there, in "
-                        f"round {self._rounds[done - 1].number}"
+                        f"the page of {waiting.key!r} must be visited: checked up to the consent to do so, in round "
+                        f"{self._rounds[done - 1].number}"
                     )
                     return None
             fresh = [
@@ -168,7 +168,7 @@ class _Check:
             ]
             if not fresh:
                 self._note(
-                    "what follows an answer that is not valid any more was not checked: it was given in round "
+                    "the check ends at an answer that is no longer valid: it was given in round "
                     f"{self._rounds[done - 1].number}"
                 )
                 return None
@@ -176,7 +176,7 @@ class _Check:
             journal, answers = played.journal, fresh
 
     async def _compare(self, done: int, played: Played | None) -> None:
-        """Hold how the call would go on against how it went on."""
+        """Compare the way the call goes on with the recorded way."""
         if played is None:
             return
         number = (self._rounds[done - 1].number if done else 0) + 1
@@ -186,9 +186,9 @@ class _Check:
         elif self._call.reached_body:
             self._diverge(number, _RAN, played)
         elif self._call.ending is RoundEnding.DECLINED:
-            self._diverge(number, Turn("refuses the call, as the user would not answer"), played)
+            self._diverge(number, Turn(_DECLINES), played)
         elif self._call.ending is RoundEnding.UNASKABLE:
-            self._diverge(number, Turn("cannot ask a client that could answer what was recorded"), played)
+            self._diverge(number, Turn(_CANNOT_ASK), played)
         elif self._call.ending is RoundEnding.FAILED:
             self._diverge(number, Turn("fails"), played)
 
@@ -198,15 +198,15 @@ class _Check:
             if self._same_round(expected.questions, played.questions):
                 return
         elif expected.questions and all(question.reason is Reason.INVALID for question in expected.questions):
-            # What was no valid answer then is one now.
+            # An answer that was invalid then is valid now.
             if played.end in (End.ASKS, End.BODY):
                 return
-        elif not expected.questions and not actual.questions and expected.told == actual.told.partition(":")[0]:
+        elif not expected.questions and not actual.questions and expected.text == actual.text.partition(":")[0]:
             return
         self._checked.note_divergence(Divergence(number, expected, actual))
 
     def _same_round(self, expected: Sequence[SeenQuestion], actual: Sequence[PendingQuestion]) -> bool:
-        """Whether the same is asked, whatever its order and wording: answers go by name, and later rounds tell."""
+        """Return True if the same names are asked; changes of wording show when the answers arrive."""
         missing = {question.key: question for question in expected}
         extra: list[PendingQuestion] = []
         for waiting in actual:
@@ -216,7 +216,7 @@ class _Check:
             else:
                 extra.append(waiting)
         for waiting in extra:
-            # Under another name. Whether answers find it shows when they come.
+            # Under another name: the next round shows if answers find it.
             same = [key for key, question in missing.items() if question.digests == _digests(waiting)]
             if not same:
                 return all(question.reason is Reason.INVALID for question in expected)
@@ -226,7 +226,7 @@ class _Check:
     def _again(self, waiting: PendingQuestion, before: SeenQuestion) -> None:
         cause = _CAUSES.get(waiting.reason, Cause.UNKNOWN)
         if waiting.reason is Reason.KEY_GONE:
-            # The pin is this server's own, so something has changed, though its two plain bytes do not show it.
+            # The pin is of this server's key, so the question has changed, even if the pin's two plain bytes have not.
             cause = Cause.REWORDED if before.digests[1] == _digests(waiting)[1] else Cause.SCHEMA_CHANGED
         complaint = waiting.complaint if cause is Cause.INVALID else None
         self._checked.note_again(AskedAgain(cause, before, SeenQuestion.of(waiting), complaint))
@@ -236,7 +236,7 @@ class _Check:
             self._checked.notes.append(text)
 
     def _answer(self, waiting: PendingQuestion, known: Mapping[str, Answer]) -> Answer | None:
-        """What was said to a question that comes back, under whichever of its names."""
+        """Return the recorded answer to a question that comes back, under any of its names."""
         former = (waiting.former,) if waiting.former is not None else ()
         names = (*self._stage.names_of(self._call, waiting.key), *former)
         return next((known[name] for name in names if name in known), None)
@@ -247,11 +247,11 @@ class _Check:
         return next((questions[name] for name in names if name in questions), None)
 
     def _answers(self, rounds: Sequence[RecordedRound]) -> dict[str, Answer]:
-        """The answers that counted."""
+        """Return the answers that counted."""
         return {key: answer for round_ in rounds for key, answer in round_.answers.items() if answer.how == "taken"}
 
     def _entries(self, rounds: Sequence[RecordedRound]) -> dict[str, Entry]:
-        """The answers that counted, as the journal had them."""
+        """Return the journal's entries of the answers that counted."""
         return {
             key: Entry(answer.action, self._pin(answer.question), answer.data)
             for key, answer in self._answers(rounds).items()
@@ -262,19 +262,19 @@ class _Check:
         return Asked(self._pin(question), attempts=question.attempt - 1)
 
     def _pin(self, question: SeenQuestion) -> bytes:
-        """The pin that the server, which has none of the recorded keys, would have made."""
+        """Make the pin with this server's key, as it has none of the recorded keys."""
         return self._stage.pinner.pin(self._call.id, *question.digests)
 
     def _journal(self, round_: RecordedRound, *, asked: Mapping[str, Asked], entries: Mapping[str, Entry]) -> Journal:
-        """What the call remembered when a round of questions was out."""
+        """Rebuild the journal of a round of questions."""
         return Journal(
             call_id=self._call.id,
             born=self._now,
-            deadline=self._now + _AGE,
-            end=self._now + _AGE,
+            deadline=self._now + _MAX_AGE_SECONDS,
+            end=self._now + _MAX_AGE_SECONDS,
             leg=round_.leg,
             round=round_.number,
-            # Whatever this build is called, it is not the one that asked.
+            # Never the name of the present build, which did not ask.
             build=f"{self._call.build}, recorded",
             version=self._call.version,
             entries=entries,
@@ -297,9 +297,9 @@ def _turn(played: Played) -> Turn:
     if played.end is End.BODY:
         return _RAN
     if played.end is End.DECLINED:
-        return Turn(f"refuses the call, as the user would not answer: {played.told}")
+        return Turn(f"{_DECLINES}: {played.reason}")
     if played.end is End.REJECTED:
-        return Turn(f"cannot ask a client that could answer what was recorded: {played.told}")
+        return Turn(f"{_CANNOT_ASK}: {played.reason}")
     if played.end is End.UNREACHED:
-        return Turn(f"does not accept the call: {played.told}")
-    return Turn(f"fails: {played.told}")
+        return Turn(f"does not accept the call: {played.reason}")
+    return Turn(f"fails: {played.reason}")

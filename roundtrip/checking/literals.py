@@ -1,4 +1,4 @@
-"""JSON values and calls as Python source, laid out as formatters do. Whatever a text holds, it stays in its quotes."""
+"""Write JSON values and calls as Python source, in the layout of formatters; every text stays inside its quotes."""
 
 import math
 import unicodedata
@@ -15,13 +15,13 @@ _SHORT: Final = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class Name(str):
-    """What stands in the source as it is, as a value."""
+    """A name in the source, used as a value."""
 
     __slots__ = ()
 
 
 def assignment(name: str, value: object) -> str:
-    """Source that gives a value a name."""
+    """Write an assignment."""
     source = literal(value, used=len(name) + 3)
     if not _has_parts(value) and _columns(f"{name} = {source}") > WIDTH >= _columns(_STEP + source):
         source = f"(\n{_STEP}{source}\n)"
@@ -29,7 +29,7 @@ def assignment(name: str, value: object) -> str:
 
 
 def invocation(before: str, arguments: Sequence[str], *, indent: str = "") -> str:
-    """A line of source in whose parentheses stand arguments; on lines of their own, if it would be too long."""
+    """Write a call, with its arguments on lines of their own if one line is too short."""
     together = ", ".join(arguments)
     if is_short(line := f"{indent}{before}({together})"):
         return line
@@ -39,18 +39,18 @@ def invocation(before: str, arguments: Sequence[str], *, indent: str = "") -> st
 
 
 def is_short(source: str) -> bool:
-    """Whether it is but one line, and fits."""
+    """Return True for source of one line that fits."""
     return "\n" not in source and _columns(source) <= WIDTH
 
 
 def literal(value: object, *, indent: str = "", used: int = 0, after: int = 0) -> str:
-    """A value as source.
+    """Write a value.
 
     Args:
-        value: A value in JSON form, with names of others in it.
-        indent: What its line begins with.
-        used: How many columns of the line, the indent left out, come before it.
-        after: How many come after it.
+        value: JSON data, which may contain names.
+        indent: The indent of its line.
+        used: The columns between the indent and the value.
+        after: The columns after the value.
     """
     flat = _flat(value)
     if len(indent) + used + _columns(flat) + after <= WIDTH or not _has_parts(value):
@@ -76,7 +76,7 @@ def _has_parts(value: object) -> bool:
 
 
 def _columns(source: str) -> int:
-    """How wide a line is: some characters take two columns, and what is set above others takes none."""
+    """Return the width of a line: wide characters take two columns, combining ones none."""
     if source.isascii():
         return len(source)
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in source)
@@ -84,7 +84,7 @@ def _columns(source: str) -> int:
 
 
 def _flat(value: object) -> str:
-    """A value on one line."""
+    """Write a value on one line."""
     if isinstance(value, Name):
         return str(value)
     if isinstance(value, str):
@@ -98,7 +98,7 @@ def _flat(value: object) -> str:
         return f'float("{value}")'
     if value is None or isinstance(value, bool | int | float):
         return repr(value)
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def _text(text: str) -> str:

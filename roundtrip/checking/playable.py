@@ -1,4 +1,4 @@
-"""Recorded calls as tests: source for pytest in which a scripted user makes a call, and expects what was recorded."""
+"""Write recorded calls as tests: pytest source in which a scripted user repeats a call and expects the same."""
 
 import keyword
 import re
@@ -10,16 +10,16 @@ from pydantic import JsonValue
 from roundtrip.checking.literals import Name, assignment, invocation, is_short, literal
 from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, RoundEnding, SeenQuestion, revealed
 from roundtrip.machine.journal import Action
-from roundtrip.questions.wire import TICKET, TICKET_SHOWN
+from roundtrip.questions.wire import TICKET, TICKET_SHOWN, complaint_for_model, with_complaint
 
 __all__ = ["Era", "ServerName", "write_test"]
 
 Era = Literal["retry", "live"]
 
-_TOLD: Final = frozenset({"ToolError", "ResourceError", "MCPError"})
-"""Errors whose text a client is told, even where it is not told of crashes."""
+_SHOWN_ERRORS: Final = frozenset({"ToolError", "ResourceError", "MCPError"})
+"""Errors whose text a client always receives, unlike that of crashes."""
 _INDENT: Final = "    "
-_PAGES: Final = "# Its pages are only agreed to: where done= waits for what a person does there, give User visits=."
+_PAGES: Final = "# The user only agrees to visit pages: if done= waits for an action there, give User visits=."
 _BACKEND: Final = '''\
 @pytest.fixture
 def anyio_backend() -> str:
@@ -27,10 +27,10 @@ def anyio_backend() -> str:
 
 
 class ServerName:
-    """`MODULE:SERVER`, where the module is named by its import path.
+    """`MODULE:SERVER`, with the import path of the module.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: The text cannot be imported.
     """
 
     def __init__(self, text: str) -> None:
@@ -44,26 +44,26 @@ class ServerName:
 
     @property
     def source(self) -> str:
-        """The import of the server, as `server`."""
+        """Return the statement that imports the server as `server`."""
         name = self.attribute if self.attribute == "server" else f"{self.attribute} as server"
         line = f"from {self.module} import {name}"
         return line if is_short(line) else f"from {self.module} import (\n    {name},\n)"
 
 
 def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...], with_result: bool) -> str:
-    """Source of a test of one call, which was recorded as a whole.
+    """Write the source of a test that repeats one call.
 
     Args:
-        call: The call.
-        server: Where the server is imported from.
-        eras: In which eras the call is made.
-        with_result: Whether the result has to be the recorded one.
+        call: The call, recorded as a whole.
+        server: The server to import.
+        eras: The eras of the call.
+        with_result: Expect the recorded result.
 
     Raises:
-        NotReplayable: The call cannot be made by a user of the testing kit.
+        NotReplayable: A scripted user cannot repeat the call.
     """
     if call.ending is RoundEnding.WAITS:
-        # On an open connection, nobody has got to the second question before the first is answered.
+        # On the live era the second question is not sent before the first is answered.
         eras = ("retry",)
     _require_playable(call, eras)
     ending = _Ending(call, with_result=with_result)
@@ -76,7 +76,7 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
     names = {str(said) for round_ in answers for said in round_.values() if isinstance(said, Name)}
     names |= {"User", "LegRequest"} if call.version else {"User"}
     head = [
-        '"""A recorded call, to be made again. Written by `roundtrip trace to-test`."""',
+        '"""A recorded call, to be repeated. Written by `roundtrip trace to-test`."""',
         *(["from typing import Any"] if any("Any" in constant.partition("=")[0] for constant in constants) else []),
         f"import pytest\nfrom roundtrip.testing import {', '.join(sorted(names))}",
         server.source,
@@ -91,7 +91,7 @@ def _require_playable(call: RecordedCall, eras: tuple[Era, ...]) -> None:
     if call.method != "tools/call":
         raise NotReplayable("only calls of tools can be played in a test so far")
     if call.ending is RoundEnding.UNKNOWN and (call.ended is None or call.ended.state != "rejected"):
-        raise NotReplayable("it did not come to an end that can be repeated")
+        raise NotReplayable("its end cannot be repeated")
     if any(round_.by == "author" for round_ in call.rounds):
         raise NotReplayable("its function asks by hand, and the answers to that are not recorded")
     answers = [answer for round_ in call.rounds for answer in round_.answers.values()]
@@ -111,13 +111,13 @@ def _require_playable(call: RecordedCall, eras: tuple[Era, ...]) -> None:
 
 
 class _Ending:
-    """How the call has to end: what the source says of it."""
+    """The source of the assertions about the end of a call."""
 
     def __init__(self, call: RecordedCall, *, with_result: bool) -> None:
         self.constants: list[str] = []
         self.expected: list[str] = []
         self.may_fail = False
-        """Whether it may end with an error of the protocol."""
+        """True if the call may end with an error of the protocol."""
         ended = call.ended
         if ended is None:
             self.expected = ["assert call.left"]
@@ -134,7 +134,7 @@ class _Ending:
         else:
             self.may_fail = ended.state != "declined"
             reason: JsonValue = ended.decline
-            if reason is None and ended.error is not None and ended.error.type in _TOLD:
+            if reason is None and ended.error is not None and ended.error.type in _SHOWN_ERRORS:
                 reason = revealed(ended.error.text)
             if isinstance(reason, str) and reason:
                 self.constants = [assignment("REASON", reason)]
@@ -144,7 +144,7 @@ class _Ending:
 
 
 def _asked(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]]:
-    """What has to be asked in each round; on an open connection nothing is known of what was not answered."""
+    """Return the expected questions of each round; on the live era, only those that were answered."""
     for round_ in call.rounds:
         yield {
             key: _shown(question)
@@ -154,18 +154,17 @@ def _asked(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]]:
 
 
 def _shown(question: SeenQuestion) -> dict[str, Any]:
-    """What a client sees of a question, as `roundtrip.testing.Question.shown` tells it."""
+    """Return the visible content of a question, as `AskedQuestion.shown` does."""
     if question.kind == "roots":
         return {}
     if question.kind == "page":
         return {"message": question.message, "url": TICKET.sub(TICKET_SHOWN, question.url or "")}
     if question.kind == "form":
         form = question.form or {}
-        again = f"\n\n(The last answer was not valid: {question.complaint})" if question.complaint is not None else ""
         filled = question.filled or {}
         fields = cast("dict[str, dict[str, JsonValue]]", form.get("properties", {}))
         return {
-            "message": f"{question.message}{again}",
+            "message": with_complaint(str(question.message), question.complaint),
             "fields": {
                 name: {**shape, "default": filled[name]} if name in filled else shape for name, shape in fields.items()
             },
@@ -173,14 +172,14 @@ def _shown(question: SeenQuestion) -> dict[str, Any]:
         }
     params = dict(question.message) if isinstance(question.message, dict) else {}
     if question.complaint is not None:
-        text = f"The last answer was not valid: {question.complaint}. Answer again."
+        text = complaint_for_model(question.complaint)
         messages = cast("list[JsonValue]", params.get("messages") or [])
         params["messages"] = [*messages, {"role": "user", "content": {"type": "text", "text": text}}]
     return params
 
 
 def _answers(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]]:
-    """What was answered in each round, in the order of the questions."""
+    """Return the answers of each round, in the order of the questions."""
     for place, round_ in enumerate(call.rounds, 1):
         waits = call.ending is RoundEnding.WAITS and place == len(call.rounds)
         yield {
@@ -205,9 +204,9 @@ def _said(answer: Answer | None) -> JsonValue:
 
 
 def _calling(call: RecordedCall, *, may_fail: bool) -> tuple[list[str], list[str]]:
-    """The statements that make the call, behind the constants that they need."""
+    """Return the constants and the statements that make the call."""
     user = ["server", *(["ANSWERS"] if call.rounds else [])]
-    # A client that could have been asked more might have been.
+    # Declare nothing more: the server might ask more.
     kinds = {"elicitation": {"form", "page"}, "sampling": {"sample"}}
     lacks = [literal(name) for name, asking in kinds.items() if not asking & call.kinds]
     user += [f"lacks={{{', '.join(lacks)}}}"] if lacks else []

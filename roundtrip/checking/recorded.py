@@ -1,4 +1,4 @@
-"""A recorded call as it can be played again: what was asked in each round, what was answered, and how it ended."""
+"""Recorded calls, ready to be played: the questions and answers of each round, and the end."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -39,13 +39,12 @@ HOW_TO_REVEAL: Final = (
 )
 
 _UNREPEATABLE: Final = frozenset({"CancelledError", ToolTimedOut.__name__, QuestionVolatile.__name__})
-"""What ends a call that would have gone on at another time."""
-_NAMED: Final = 5
-"""Legs that are named where more of them are missing."""
+"""Errors that depend on time, and may not occur again."""
+_MAX_NAMED_LEGS: Final = 5
 
 
 class NotReplayable(Exception):
-    """A call cannot be played again; the message says why, and what would help."""
+    """A call cannot be played; the message has the reason and advice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +57,16 @@ class SeenQuestion:
     """The text; of a sample, its parameters."""
     form: Mapping[str, Any] | None = None
     filled: Mapping[str, Any] | None = None
-    """The valid fields of an earlier answer, shown as defaults; known of calls that are recorded as a whole."""
+    """The valid fields of the last answer, shown as defaults; only of calls that are read as a whole."""
     url: str | None = None
     reason: Reason = Reason.NEW
     attempt: int = 1
     complaint: str | None = None
-    """What was wrong with the answer before; known of calls that are recorded as a whole."""
+    """The error in the last answer; only of calls that are read as a whole."""
 
     @property
     def digests(self) -> tuple[bytes, bytes]:
-        """The digests of message and schema, which the pin of an answer to it is made of."""
+        """Return the digests of message and schema, from which the pin of an answer is made."""
         if self.kind == "form":
             return digest(str(self.message)), digest_of_form(self.form or {})
         if self.kind == "page":
@@ -81,13 +80,13 @@ class SeenQuestion:
 
     @property
     def with_tools(self) -> bool:
-        """Whether it is a sample whose answer may use tools."""
+        """Return True for a sample whose answer may use tools."""
         params = self.message if isinstance(self.message, dict) else {}
         return "tools" in params or "toolChoice" in params
 
     @classmethod
     def of(cls, waiting: PendingQuestion) -> "SeenQuestion":
-        """A question that is being put now."""
+        """Describe a question that the present code asks."""
         request = waiting.question.request()
         if isinstance(request, ListRootsRequest):
             return cls(waiting.key, "roots", reason=waiting.reason)
@@ -102,41 +101,41 @@ class SeenQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the client said to a question."""
+    """The client's answer to a question."""
 
     question: SeenQuestion
     action: Action | None
-    """None for what could not be read at all."""
+    """None for an unreadable answer."""
     how: Literal["taken", "invalid", "lost"]
     data: JsonValue = None
 
 
 @dataclass(slots=True)
 class RecordedRound:
-    """Questions that went out together, and the answers that came."""
+    """One round of questions, and its answers."""
 
     number: int
     leg: int
     by: Literal["resolvers", "body", "author"]
     questions: Mapping[str, SeenQuestion]
     computed: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What the server had fixed for the call by then, as far as that was recorded."""
+    """The values that the server had fixed by then, if recorded."""
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
 
-    def put(self, key: str, answer: Answer) -> None:
-        """Note an answer; of several to one question the one that counted."""
+    def add(self, key: str, answer: Answer) -> None:
+        """Add an answer; of several to one question, keep the one that counted."""
         if key not in self.answers or answer.how == "taken":
             self.answers[key] = answer
 
 
 class RoundEnding(Enum):
-    """How a call went on after its last round."""
+    """The way that a call went on after its last round."""
 
     BODY = "body"
     DECLINED = "declined"
     FAILED = "failed"
     UNASKABLE = "unaskable"
-    """Its client had not declared that it could be asked."""
+    """The client had not declared the capability."""
     WAITS = "waits"
     """The answers never came."""
     UNKNOWN = "unknown"
@@ -144,7 +143,7 @@ class RoundEnding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
-    """One call, as far as it was revealed."""
+    """One call, with its revealed values."""
 
     id: str
     method: str
@@ -159,42 +158,42 @@ class RecordedCall:
 
     @property
     def resolver_rounds(self) -> tuple[RecordedRound, ...]:
-        """The rounds before the body first asked."""
+        """Return the rounds before the body first asked."""
         by_body = next((place for place, round_ in enumerate(self.rounds) if round_.by != "resolvers"), None)
         return self.rounds[:by_body]
 
     @property
     def asked_by_body(self) -> RecordedRound | None:
-        """The first round that the body asked."""
+        """Return the first round of the body."""
         return next((round_ for round_ in self.rounds if round_.by != "resolvers"), None)
 
     @property
     def reached_body(self) -> bool:
-        """Return True if its parameters were filled, however its body ended."""
+        """Return True if all parameters were filled."""
         began = self.ended is not None and self.ended.bodies > 0
         return began or self.ending is RoundEnding.BODY or self.asked_by_body is not None
 
     @property
     def kinds(self) -> frozenset[Kind]:
-        """The kinds of questions that its client could answer."""
+        """Return the kinds of questions that its client could answer."""
         return frozenset(question.kind for round_ in self.rounds for question in round_.questions.values())
 
 
 def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
-    """What a transcript tells of a call.
+    """Read a call from a transcript.
 
     Args:
         call: The call.
-        whole: Whether what its body asked has to be known too, and its result.
+        whole: Require the questions of its body and its result too.
 
     Raises:
-        NotReplayable: It tells too little.
+        NotReplayable: The transcript lacks something.
     """
     began = call.began
     if began is None or (call.servings and call.servings[0].leg != 1):
         raise NotReplayable("its beginning is not in these transcripts; name the older files too")
     if began.within is not None or began.era == "direct":
-        raise NotReplayable("it was called by the server itself, from within another call")
+        raise NotReplayable("the server itself called it, from another call")
     chain = _chain(call, whole=whole)
     rounds = _rounds(chain, whole=whole)
     arguments = revealed(began.arguments)
@@ -214,14 +213,14 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
 
 
 def _chain(call: TracedCall, *, whole: bool) -> list[Serving]:
-    """The serving of each leg that the client went on with."""
+    """Return the serving of each leg that the client went on with."""
     chain = call.chain
     legs = {serving.leg for serving in chain}
     missing = max(legs) - len(legs)
     if missing:
-        # A spoilt number may tell of more of them than there could ever be.
-        named = islice((leg for leg in count(1) if leg not in legs), min(missing, _NAMED))
-        told = ", ".join(map(str, named)) + (", ..." if missing > _NAMED else "")
+        # A corrupt number may claim more legs than there can be.
+        named = islice((leg for leg in count(1) if leg not in legs), min(missing, _MAX_NAMED_LEGS))
+        told = ", ".join(map(str, named)) + (", ..." if missing > _MAX_NAMED_LEGS else "")
         raise NotReplayable(f"leg {told} of it is not in these transcripts; name the files of all instances")
     if chain[-1].is_recall:
         last = chain[-1].leg
@@ -230,7 +229,7 @@ def _chain(call: TracedCall, *, whole: bool) -> list[Serving]:
                 f"leg {last} of it was answered by the ledger, and the serving that ran its body is not in these "
                 "transcripts; name the files of all instances"
             )
-        # What had been answered by then is checked; what the answers of this leg led to is not known.
+        # The answers before this leg are checked; the effect of its own is unknown.
         return chain[:-1]
     return chain
 
@@ -248,7 +247,7 @@ def _rounds(chain: list[Serving], *, whole: bool) -> list[RecordedRound]:
             written = line.token.computed if line.token is not None else {}
             computed |= {key: kept.value for key, kept in written.items() if isinstance(kept, Revealed)}
             if not whole and not line.questions and line.by == "resolvers":
-                # It gave the call its name in the ledger, which is nothing that anybody was asked.
+                # It gave the call its name in the ledger, and asked nothing.
                 continue
             known = whole or line.by == "resolvers"
             questions = {shown.key: _question(shown, whole=whole) for shown in line.questions} if known else {}
@@ -260,17 +259,17 @@ def _take_answers(round_: RecordedRound, answers: tuple[ReadAnswer, ...], *, kno
     for read in answers:
         question = round_.questions.get(read.key)
         if question is None and known:
-            # Under a new name, an answer to the question that had a former one.
+            # An answer under the new name of a question that was renamed.
             question = next((other for other in _one(round_.questions) if other.key not in round_.answers), None)
         if question is None:
             continue
         action = ACTIONS[read.action] if read.action is not None else None
         data = revealed(read.data) if read.data is not None else None
-        round_.put(question.key, Answer(question, action, read.how, data))
+        round_.add(question.key, Answer(question, action, read.how, data))
 
 
 def _one(questions: Mapping[str, SeenQuestion]) -> Iterator[SeenQuestion]:
-    """The only question, if there is just one."""
+    """Return the question of a round that has just one."""
     return iter(questions.values() if len(questions) == 1 else ())
 
 
@@ -294,7 +293,7 @@ def _question(shown: ShownQuestion, *, whole: bool) -> SeenQuestion:
 def _ending(last: Serving, rounds: list[RecordedRound]) -> RoundEnding:
     line = last.lines[-1]
     if isinstance(line, AskedLine):
-        # Behind a round without questions comes the body.
+        # After a round without questions the body runs.
         return RoundEnding.WAITS if line.questions or line.by != "resolvers" else RoundEnding.BODY
     if not isinstance(line, EndedLine):
         return RoundEnding.UNKNOWN
@@ -308,13 +307,13 @@ def _ending(last: Serving, rounds: list[RecordedRound]) -> RoundEnding:
 
 
 def revealed(kept: Recorded | None) -> JsonValue:
-    """A value of a transcript.
+    """Return a value of a transcript.
 
     Raises:
-        NotReplayable: It was not revealed.
+        NotReplayable: The value was not revealed.
     """
     if isinstance(kept, Revealed):
         return kept.value
     if isinstance(kept, Digested):
         raise NotReplayable(f"recorded without reveal; {HOW_TO_REVEAL}")
-    raise NotReplayable("the transcript does not tell its arguments")
+    raise NotReplayable("the transcript has no arguments")

@@ -1,4 +1,4 @@
-"""A server that rehearses recorded calls, behind a real client that declares what the recorded one could answer."""
+"""A server in rehearsal, behind a real client that declares the capabilities of the recorded one."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -7,15 +7,13 @@ from typing import Any, cast
 
 import anyio
 from mcp.client import Client
-from mcp.client.session import ClientRequestContext, ClientSession
+from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 from mcp_types import (
     CallToolResult,
-    CreateMessageRequestParams,
     CreateMessageResult,
     CreateMessageResultWithTools,
-    ElicitRequestParams,
     ElicitResult,
     InputResponse,
     ListRootsResult,
@@ -26,6 +24,7 @@ from mcp_types import (
 from pydantic import BaseModel, ValidationError
 
 from roundtrip.checking.recorded import Answer, Kind, NotReplayable, RecordedCall
+from roundtrip.client.driver import callbacks, never_live
 from roundtrip.client.legs import Era, LegRequest, Method, send
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.pins import Pinner
@@ -38,19 +37,19 @@ __all__ = ["Played", "Stage", "open_stage"]
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What became of one leg."""
+    """The result of one leg."""
 
     end: End
     questions: tuple[PendingQuestion, ...] = ()
     journal: Journal | None = None
-    told: str = ""
-    """Why it ended, where it did not ask and its body did not run."""
+    reason: str = ""
+    """The reason of an end without questions or a body."""
     unseen: str | None = None
-    """What is hidden from whoever checks, and was served all the same."""
+    """An item that is hidden from the check, and was served all the same."""
 
 
 class Stage:
-    """Plays legs, one after the other. Made by `open_stage`."""
+    """Plays legs, one at a time. `open_stage` makes it."""
 
     def __init__(self, server: Server[Any], rehearsal: Rehearsal, clients: AsyncExitStack, *, seconds: float) -> None:
         self._server = server
@@ -61,87 +60,84 @@ class Stage:
 
     @property
     def pinner(self) -> Pinner:
-        """Makes the pins that the server takes."""
+        """Return the maker of pins that the server accepts."""
         return self._server.journal_codec.pinner
 
     def names_of(self, call: RecordedCall, key: str) -> tuple[str, ...]:
-        """A question's name and its former ones, as the code says now."""
+        """Return the name of a question in the present code, and its former names."""
         plan = self._server.plan_of(call.name, call.version) if call.method == "tools/call" else None
         index = plan.names.get(key) if plan is not None else None
         return (key,) if plan is None or index is None else plan.nodes[index].names
 
     async def leg(self, call: RecordedCall, journal: Journal | None, answers: Sequence[Answer]) -> Played:
-        """Serve one leg of a call: its first one, or the one that brings answers to what the journal has asked."""
+        """Serve one leg of a call: the first one, or one with answers to the questions of a journal."""
         responses = {answer.question.key: response for answer in answers if (response := _response(answer)) is not None}
         client = await self._client(call.kinds)
         self._rehearsal.next(journal)
-        told = ""
+        reason = ""
         try:
             with anyio.fail_after(self._seconds):
                 result = await self._send(client.session, call, responses)
         except TimeoutError:
-            return Played(End.FAILED, told=f"it was not done within {self._seconds:g} s (see --timeout)")
+            return Played(End.FAILED, reason=f"it was not done within {self._seconds:g} s (see --timeout)")
         except MCPError as error:
-            told = error.error.message
+            reason = error.error.message
         else:
             if isinstance(result, CallToolResult) and result.is_error:
-                told = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+                reason = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
         done = self._rehearsal.rehearsed
         if done.refusal is not None:
-            told = done.refusal
+            reason = done.refusal
         elif done.error is not None:
-            told = f"{type(done.error).__name__}: {done.error}"
+            reason = f"{type(done.error).__name__}: {done.error}"
         if done.called is not None:
             raise NotReplayable(f"{done.called} is called while its parameters are filled, and a check runs no bodies")
-        if done.end is End.UNREACHED and not told:
-            told = "something in front of its function answers in its place, such as a middleware"
-        return Played(done.end, done.questions, done.journal, told, done.unseen)
+        if done.end is End.UNREACHED and not reason:
+            reason = "a middleware, or other code in front of its function, answers in its place"
+        return Played(done.end, done.questions, done.journal, reason, done.unseen)
 
     async def _send(self, session: ClientSession, call: RecordedCall, responses: dict[str, InputResponse]) -> BaseModel:
         leg = LegRequest(call.name, call.arguments, answers=responses or None, method=cast("Method", call.method))
         if call.method == "tools/call":
-            # New calls get the highest version, but this one began with its own.
+            # A new call gets the highest version; this one keeps its own.
             meta = None if call.version is None else {"roundtrip/version": call.version}
             return await send(session, replace(leg, meta=meta))
         if call.method == "prompts/get":
-            self._require_legs(served=self._server.is_served_in_legs("prompt", call.name), what="prompt")
+            self._require_legs(served=self._server.is_served_in_legs("prompt", call.name), kind="prompt")
             return await send(session, leg)
         uri = UriTemplate.parse(call.name).expand({name: str(value) for name, value in call.arguments.items()})
         first = next(iter(self._server.resources_for(uri)), None)
         served = first == call.name and self._server.is_served_in_legs("resource", call.name)
-        self._require_legs(served=served, what="resource template")
+        self._require_legs(served=served, kind="resource template")
         return await send(session, replace(leg, name=uri))
 
-    def _require_legs(self, *, served: bool, what: str) -> None:
-        """Keep a function from running that could not be stopped."""
+    def _require_legs(self, *, served: bool, kind: str) -> None:
+        """Reject a function that cannot be stopped in front of its body."""
         if not served:
-            raise MCPError(code=0, message=f"there is no {what} of that name that asks")
+            raise MCPError(code=0, message=f"there is no {kind} of that name that asks")
 
     async def _client(self, kinds: frozenset[Kind]) -> Client:
         client = self._clients.get(kinds)
         if client is None:
-            forms = bool(kinds & {"form", "page"})
-            client = Client(
-                self._server,
-                mode=Era.RETRY.value,
-                elicitation_callback=_elicit if forms else None,
-                sampling_callback=_sample if "sample" in kinds else None,
-                sampling_capabilities=SamplingCapability(tools=SamplingToolsCapability())
-                if "sample" in kinds
-                else None,
-                list_roots_callback=_list_roots if "roots" in kinds else None,
+            declared = callbacks(
+                never_live,
+                elicit=bool(kinds & {"form", "page"}),
+                sample="sample" in kinds,
+                list_roots="roots" in kinds,
             )
+            tools = SamplingCapability(tools=SamplingToolsCapability()) if "sample" in kinds else None
+            client = Client(self._server, mode=Era.RETRY.value, sampling_capabilities=tools, **declared.options)
             self._clients[kinds] = await self._open.enter_async_context(client)
         return client
 
 
 @asynccontextmanager
 async def open_stage(server: Server[Any], *, seconds: float) -> AsyncGenerator[Stage]:
-    """Rehearse with a server, which is started as for its clients, and ended afterwards.
+    """Start a server for rehearsals, and stop it at the end.
 
     Args:
-        server: The server. It must not serve anybody else meanwhile.
-        seconds: How long a leg may take.
+        server: The server, which must not serve other clients meanwhile.
+        seconds: The time limit of a leg.
     """
     async with AsyncExitStack() as clients:
         with rehearsing(server) as rehearsal:
@@ -149,7 +145,7 @@ async def open_stage(server: Server[Any], *, seconds: float) -> AsyncGenerator[S
 
 
 def _response(answer: Answer) -> InputResponse | None:
-    """An answer as the client sent it; None for what cannot be sent."""
+    """Return an answer as the client sent it; None if it cannot be sent."""
     if answer.action is None:
         return None
     kind = answer.question.kind
@@ -163,18 +159,3 @@ def _response(answer: Answer) -> InputResponse | None:
         return result.model_validate(answer.data)
     except ValidationError:
         return None
-
-
-async def _elicit(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-    del context, params
-    raise MCPError(code=0, message="a rehearsal answers with the next leg")
-
-
-async def _sample(context: ClientRequestContext, params: CreateMessageRequestParams) -> CreateMessageResult:
-    del context, params
-    raise MCPError(code=0, message="a rehearsal answers with the next leg")
-
-
-async def _list_roots(context: ClientRequestContext) -> ListRootsResult:
-    del context
-    raise MCPError(code=0, message="a rehearsal answers with the next leg")

@@ -1,4 +1,4 @@
-"""What a check found, for people and for programs; none of it can write to a terminal anything but text."""
+"""The report of a check, for people and for programs; control characters are escaped."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,28 +10,27 @@ from roundtrip.safe_text import printable
 
 __all__ = ["as_data", "as_text", "summary"]
 
-_SHOWN: Final = 500
-"""Characters of a text that are shown."""
+_MAX_TEXT_CHARS: Final = 500
 
 _WORDS: Final = {Verdict.COMPATIBLE: "compatible", Verdict.ASKS_AGAIN: "asking again", Verdict.DIVERGES: "diverging"}
 
 
 def as_text(checked: Checked) -> str:
-    """One call: its verdict, and what was recorded next to what would be now."""
+    """Return the report on one call: its verdict, and the recorded next to the present questions."""
     head = f"{printable(checked.call)}  {printable(checked.name)}: {checked.headline}"
     if checked.not_replayed is not None:
         return f"{head}: {printable(checked.not_replayed)}"
     lines = [head]
     for divergence in sorted(checked.divergences, key=lambda divergence: divergence.round):
-        lines += _told_divergence(divergence)
+        lines += _divergence_lines(divergence)
     for again in checked.again:
-        lines += _told_again(again)
+        lines += _again_lines(again)
     lines += [f"  note: {printable(note)}" for note in checked.notes]
     return "\n".join(lines)
 
 
 def summary(checked: Sequence[Checked]) -> str:
-    """How many calls came out how."""
+    """Count the calls of each verdict."""
     verdicts = [one.verdict for one in checked]
     counts = [f"{verdicts.count(verdict)} {word}" for verdict, word in _WORDS.items()]
     skipped = verdicts.count(Verdict.NOT_REPLAYED)
@@ -41,7 +40,7 @@ def summary(checked: Sequence[Checked]) -> str:
 
 
 def as_data(checked: Checked) -> dict[str, Any]:
-    """One call, for JSON."""
+    """Return the report on one call as JSON data."""
     return {
         "call": checked.call,
         "method": checked.method,
@@ -71,15 +70,15 @@ def as_data(checked: Checked) -> dict[str, Any]:
 
 
 def _turn_data(turn: Turn) -> dict[str, Any]:
-    return {"told": turn.told, "questions": [_question_data(question) for question in turn.questions]}
+    return {"text": turn.text, "questions": [_question_data(question) for question in turn.questions]}
 
 
 def _question_data(question: SeenQuestion) -> dict[str, Any]:
-    told = {"kind": question.kind, "message": question.message, "form": question.form, "url": question.url}
-    return {"key": question.key} | {name: value for name, value in told.items() if value is not None}
+    parts = {"kind": question.kind, "message": question.message, "form": question.form, "url": question.url}
+    return {"key": question.key} | {name: value for name, value in parts.items() if value is not None}
 
 
-def _told_divergence(divergence: Divergence) -> Iterator[str]:
+def _divergence_lines(divergence: Divergence) -> Iterator[str]:
     yield f"  round {divergence.round}"
     yield f"    recorded: {_turn(divergence.expected)}"
     yield f"    now:      {_turn(divergence.actual)}"
@@ -91,11 +90,11 @@ def _told_divergence(divergence: Divergence) -> Iterator[str]:
 
 def _turn(turn: Turn) -> str:
     if not turn.questions:
-        return _cut(printable(turn.told))
-    return f"{turn.told} {', '.join(repr(printable(question.key)) for question in turn.questions)}"
+        return _cut(printable(turn.text))
+    return f"{turn.text} {', '.join(repr(printable(question.key)) for question in turn.questions)}"
 
 
-def _told_again(again: AskedAgain) -> Iterator[str]:
+def _again_lines(again: AskedAgain) -> Iterator[str]:
     before, now = again.before, again.now
     if again.cause is Cause.RENAMED or before.key != now.key:
         yield f"  {printable(before.key)!r}: {again.cause}, it is {printable(now.key)!r} now"
@@ -111,7 +110,7 @@ def _told_again(again: AskedAgain) -> Iterator[str]:
 
 
 def _words(question: SeenQuestion) -> str:
-    """What a question says, in one text."""
+    """Return the wording of a question as one text."""
     if question.kind == "roots":
         return "the client's roots"
     if isinstance(question.message, str):
@@ -120,7 +119,7 @@ def _words(question: SeenQuestion) -> str:
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Which parts of a form differ, by their paths."""
+    """List the differing parts of two forms, by their paths."""
     old, new = dict(_leaves(before)), dict(_leaves(now))
     for path in dict.fromkeys([*old, *new]):
         if old.get(path) != new.get(path):
@@ -147,4 +146,4 @@ def _quoted(text: str) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS]}..."

@@ -1,4 +1,4 @@
-"""What a check of recorded calls found."""
+"""The results of checking recorded calls."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,57 +10,57 @@ __all__ = ["AskedAgain", "Cause", "Checked", "Divergence", "Turn", "Verdict"]
 
 
 class Verdict(StrEnum):
-    """What the code as it is now would make of a recorded call."""
+    """The result of a check of one call."""
 
     COMPATIBLE = "compatible"
     ASKS_AGAIN = "asks again"
-    """It takes the same way, but some answers would not count any more."""
+    """It goes on as recorded, but some answers no longer count."""
     DIVERGES = "diverges"
     NOT_REPLAYED = "not replayed"
 
 
 class Cause(StrEnum):
-    """Why an answer would not count any more."""
+    """The reason that an answer no longer counts."""
 
     REWORDED = "reworded"
     SCHEMA_CHANGED = "schema changed"
     RENAMED = "renamed without was="
-    INVALID = "its answer is not valid any more"
-    UNKNOWN = "its answer is not found any more"
+    INVALID = "its answer is no longer valid"
+    UNKNOWN = "its answer is no longer found"
 
 
 @dataclass(frozen=True, slots=True)
 class AskedAgain:
-    """A question whose answer would not count any more."""
+    """A question whose answer no longer counts."""
 
     cause: Cause
     before: SeenQuestion
     now: SeenQuestion
     complaint: str | None = None
-    """What is wrong with the answer now."""
+    """The error in the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """How a call goes on: with questions, or by what is told."""
+    """The next step of a call: its questions, or a text that describes another end."""
 
-    told: str
+    text: str
     questions: tuple[SeenQuestion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where a call would go on in another way."""
+    """A round after which a call goes on in another way."""
 
     round: int
-    """The round of questions that is another one, or would have followed."""
+    """The round that differs, or would have followed."""
     expected: Turn
     actual: Turn
 
 
 @dataclass(slots=True)
 class Checked:
-    """One recorded call, and what was found."""
+    """One recorded call, and its result."""
 
     call: str
     method: str
@@ -68,13 +68,13 @@ class Checked:
     again: list[AskedAgain] = field(default_factory=list[AskedAgain])
     divergences: list[Divergence] = field(default_factory=list[Divergence])
     notes: list[str] = field(default_factory=list[str])
-    """How far it was checked, where that is not to its end."""
+    """Limits of the check, if it did not reach the end."""
     not_replayed: str | None = None
-    """Why nothing was checked."""
+    """The reason that nothing was checked."""
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of what was found."""
+        """Return the worst result."""
         if self.not_replayed is not None:
             return Verdict.NOT_REPLAYED
         if self.divergences:
@@ -83,7 +83,7 @@ class Checked:
 
     @property
     def headline(self) -> str:
-        """The verdict in a few words."""
+        """Describe the verdict in a few words."""
         verdict = self.verdict
         if verdict is Verdict.ASKS_AGAIN:
             return f"asks {len(self.again)} again"
@@ -92,12 +92,12 @@ class Checked:
         return verdict.value
 
     def note_again(self, found: AskedAgain) -> None:
-        """Note a question that would be asked again; once, however often."""
+        """Add a question that is asked again, once per question."""
         if all(other.before.key != found.before.key for other in self.again):
             self.again.append(found)
 
     def note_divergence(self, found: Divergence) -> None:
-        """Note a divergence; once, though it may show on several legs."""
+        """Add a divergence, once even if it shows on several legs."""
         if all(_gist(other) != _gist(found) for other in self.divergences):
             self.divergences.append(found)
 
@@ -105,8 +105,8 @@ class Checked:
 def _gist(divergence: Divergence) -> tuple[object, ...]:
     expected, actual = _keys(divergence.expected.questions), _keys(divergence.actual.questions)
     if divergence.actual.questions or divergence.expected.questions:
-        return (expected - actual, actual - expected, "" if divergence.actual.questions else divergence.actual.told)
-    return (divergence.actual.told,)
+        return (expected - actual, actual - expected, "" if divergence.actual.questions else divergence.actual.text)
+    return (divergence.actual.text,)
 
 
 def _keys(questions: Sequence[SeenQuestion]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""`roundtrip call`: call a tool from the terminal, and answer what it asks."""
+"""`roundtrip call`: call a tool from the terminal, and answer its questions."""
 
 import json
 import sys
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-_SECONDS: Final = 300.0
+_TIMEOUT_SECONDS: Final = 300.0
 _ERAS: Final = ("retry", "live", "auto")
 _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 _DESCRIPTION: Final = """\
-Call a tool of any MCP server, and answer what it asks. Without TOOL, list the tools and their parameters.
-The result is printed on standard output, all else on standard error."""
+Call a tool of any MCP server, and answer its questions. Without TOOL, list the tools and their parameters.
+The result is printed on standard output, everything else on standard error."""
 
-_MORE: Final = """\
+_EPILOG: Final = """\
 SERVER is an http(s) address, or a command that serves stdio, in quotes: "python server.py". The command gets
 this environment.
 
 arguments:
-  key=value    text; JSON where the tool's input schema wants something else than text (3, true, [1, 2])
-  key:=JSON    JSON, whatever the schema says
+  key=value    text; JSON if the tool's input schema does not allow text (3, true, [1, 2])
+  key:=JSON    always JSON
   key@=FILE    as key=value, with the content of a file
 
 questions:
-  At a terminal they are asked one field at a time. Enter takes a field's default or leaves it out. `:decline`
-  says no to the question, `:cancel` or the end of the input breaks it off. A page is opened in the browser only
-  after asking, and only if its address is http(s). --answers FILE answers for scripts; what it does not answer
-  is asked, or without a terminal fails. The file is JSON, either an object by question key
+  At a terminal you answer one field at a time. Enter takes a field's default or leaves it out. `:decline`
+  declines the question, `:cancel` or the end of the input cancels it. A page is opened in the browser only
+  if you agree, and only if its address is http(s). --answers FILE answers for scripts; for a question without an
+  answer, you are asked, or without a terminal the call fails. The file is JSON, either an object by question key
       {"seat": {"row": "middle"}, "confirm": "decline"}
-  or a list, with a key or a regular expression that the message has to contain, or neither for the next question
+  or a list, with a key or a regular expression for the message, or neither for the next question
       [{"message": "Which seat", "answer": {"row": "middle"}}, {"answer": "decline"}]
   An answer is the form's content, or "accept" (with the form's defaults; for a page: go there), "decline" or
   "cancel"; for a model, {"text": "..."}. The live era has no keys on the wire: entries with a key and without a
@@ -59,26 +59,29 @@ exit codes:
 
 def _configure(parser: ArgumentParser) -> None:
     parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _MORE
+    parser.epilog = _EPILOG
     parser.add_argument("server", metavar="SERVER", help="an http(s) address, or a command that serves stdio")
     parser.add_argument("tool", nargs="?", metavar="TOOL", help="the tool to call")
     parser.add_argument("arguments", nargs="*", default=[], metavar="key=value", help="its arguments; see below")
     parser.add_argument("--list", action="store_true", help="list the tools, as without TOOL")
     parser.add_argument("--answers", metavar="FILE", help="answer from a JSON file, or from standard input (-)")
-    parser.add_argument("--era", choices=_ERAS, default="auto", help="of the protocol; default: %(default)s")
-    parser.add_argument("--step", action="store_true", help="hold before every round, and tell where the call stands")
+    parser.add_argument("--era", choices=_ERAS, default="auto", help="the era of the protocol; default: %(default)s")
+    parser.add_argument("--step", action="store_true", help="hold before every round, and show the state of the call")
     parser.add_argument("--json", action="store_true", help="print the result, or the tools, as JSON")
     parser.add_argument(
         "--timeout",
         type=seconds,
-        default=_SECONDS,
+        default=_TIMEOUT_SECONDS,
         metavar="SECONDS",
-        help="how long to wait for the server, not counting the time to answer; 0 is without end; default: %(default)g",
+        help="time limit for the server, not counting your time to answer; 0 for none; default: %(default)g",
     )
     parser.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="send an HTTP header")
-    parser.add_argument("--root", action="append", default=[], metavar="PATH", help="a folder the server may know of")
+    parser.add_argument("--root", action="append", default=[], metavar="PATH", help="a folder that the server may know")
     parser.add_argument(
-        "--log-level", choices=_LEVELS, default="info", help="the least log messages to show; default: %(default)s"
+        "--log-level",
+        choices=_LEVELS,
+        default="info",
+        help="the lowest level to show; default: %(default)s",
     )
 
 

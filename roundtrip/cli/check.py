@@ -1,4 +1,4 @@
-"""`roundtrip check`: recorded calls against the code as it is now, before it is deployed."""
+"""`roundtrip check`: check recorded calls against the present code, before it is deployed."""
 
 import importlib
 import os
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-_ALLOWABLE: Final = "asks-again"
-_SECONDS: Final = 30.0
+_ASKS_AGAIN: Final = "asks-again"
+_LEG_SECONDS: Final = 30.0
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -26,17 +26,21 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("--tool", metavar="NAME", help="check calls of this tool (prompt, template) only")
     parser.add_argument(
         "--allow",
-        choices=[_ALLOWABLE],
-        help="what is no failure: users being asked again, because a question was changed on purpose",
+        choices=[_ASKS_AGAIN],
+        help="do not count as a failure that users are asked again, as after a deliberate change of a question",
     )
     parser.add_argument(
         "--overrides",
         metavar="MODULE:NAME",
-        help="a mapping of resolvers to what runs in their place, as for server.overrides: those that reach other "
-        "systems, for instance",
+        help="a mapping of functions to replacements, as for server.overrides; for resolvers that reach other systems, "
+        "for instance",
     )
     parser.add_argument(
-        "--timeout", type=positive_seconds, default=_SECONDS, metavar="SECONDS", help="per leg; default: %(default)g"
+        "--timeout",
+        type=positive_seconds,
+        default=_LEG_SECONDS,
+        metavar="SECONDS",
+        help="per leg; default: %(default)g",
     )
     add_json(parser)
     parser.add_argument("files", nargs="+", metavar="TRANSCRIPT", help="transcripts, or directories of them")
@@ -60,29 +64,29 @@ def _run(arguments: Namespace) -> int:
     calls = [call for call in traced.calls.values() if arguments.tool in (None, call.tool)]
     if not calls:
         of = "" if arguments.tool is None else f" of {arguments.tool!r}"
-        raise CommandFailed(f"these transcripts tell of no call{of}")
+        raise CommandFailed(f"these transcripts have no call{of}")
     server = _load(arguments.target, arguments.overrides)
     if server.plan_of(PROBE_TOOL) is None:
-        # Transcripts of earlier versions have the probe's.
+        # Transcripts of earlier versions have calls of the probe.
         calls = [call for call in calls if call.tool != PROBE_TOOL]
     found: list[Checked] = []
 
-    def tell(checked: "Checked") -> None:
+    def report(checked: "Checked") -> None:
         found.append(checked)
         if not arguments.json:
             print(as_text(checked), flush=True)
 
     async def check() -> None:
-        await check_calls(server, calls, tell, now=time.time(), seconds=arguments.timeout)
+        await check_calls(server, calls, report, now=time.time(), seconds=arguments.timeout)
 
-    # What fails is told with the call, and what the server logs of it would come in between.
+    # The report has the failures; log lines of the server would come in between.
     logging.disable()
     try:
         anyio.run(check)
     except Exception as error:
         cause = innermost(error)
-        told = printable(f"{type(cause).__name__}: {cause}")
-        raise CommandFailed(f"the server could not be started, or broke off: {told}") from error
+        shown = printable(f"{type(cause).__name__}: {cause}")
+        raise CommandFailed(f"the server could not be started, or failed: {shown}") from error
     finally:
         logging.disable(logging.NOTSET)
     if arguments.json:
@@ -91,26 +95,26 @@ def _run(arguments: Namespace) -> int:
         print(summary(found))
     verdicts = {checked.verdict for checked in found}
     if verdicts == {Verdict.NOT_REPLAYED}:
-        raise CommandFailed("nothing could be checked; the reasons are told with the calls")
-    failures = {Verdict.DIVERGES} if arguments.allow == _ALLOWABLE else {Verdict.DIVERGES, Verdict.ASKS_AGAIN}
+        raise CommandFailed("nothing could be checked; the report has the reasons")
+    failures = {Verdict.DIVERGES} if arguments.allow == _ASKS_AGAIN else {Verdict.DIVERGES, Verdict.ASKS_AGAIN}
     return 1 if verdicts & failures else 0
 
 
 def _load(target: str, overrides: str | None) -> "Server[Any]":
     from roundtrip.errors import RoundtripError
 
-    # A rehearsal must not end up in the transcript that it is compared with.
+    # A rehearsal must not be written to the transcript that it is compared with.
     os.environ.pop(TRACE_VARIABLE, None)
     server = load_server(target)
     if overrides is None:
         return server
     name, colon, attribute = overrides.rpartition(":")
     if not colon or not name or not attribute:
-        raise CommandFailed(f"--overrides {overrides!r} names nothing; write MODULE:NAME")
+        raise CommandFailed(f"--overrides must be MODULE:NAME, got {overrides!r}")
     try:
         given: object = getattr(importlib.import_module(name), attribute)
         if not isinstance(given, Mapping):
-            raise CommandFailed(f"--overrides {overrides!r} is no mapping of functions to functions")
+            raise CommandFailed(f"--overrides {overrides!r} must be a mapping of functions to functions")
         server.overrides.update_all(cast("Mapping[Callable[..., Any], Callable[..., Any]]", given))
     except (ImportError, AttributeError, KeyError, RoundtripError) as error:
         raise CommandFailed(f"--overrides {overrides!r}: {error.args[0] if error.args else error}") from error
@@ -119,10 +123,10 @@ def _load(target: str, overrides: str | None) -> "Server[Any]":
 
 COMMAND = Command(
     description=(
-        "Replay recorded calls, without running the bodies of tools, and tell which of their answers would not count "
-        "any more, and where they would take another way. The transcripts have to be recorded with reveal: "
-        "Server(trace=Recorder(path, reveal='all')), or ROUNDTRIP_TRACE_REVEAL=all. Resolvers do run, without anybody "
-        "being authenticated. The exit code is 0 if all calls are compatible, 1 if one is not, 2 if nothing could be "
+        "Replay recorded calls, without running the bodies of tools, and report the answers that no longer count and "
+        "the calls that go on in another way. The transcripts must be recorded with reveal: "
+        "Server(trace=Recorder(path, reveal='all')), or ROUNDTRIP_TRACE_REVEAL=all. Resolvers do run, without an "
+        "authenticated user. The exit code is 0 if all calls are compatible, 1 if one is not, 2 if nothing could be "
         "checked."
     ),
     configure=_configure,

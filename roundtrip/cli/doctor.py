@@ -15,7 +15,7 @@ _DESCRIPTION: Final = """\
 Probe the instances of a service, and report in plain words if they fit together: if they share keys, audience,
 build, clock and ledger, and if a call that begins on one can end on another."""
 
-_MORE: Final = """\
+_EPILOG: Final = """\
 URL is the address of an instance (http://10.0.0.1:8000/mcp), or of a balancer: then the doctor sends requests
 until it meets no more instances. The servers must allow the probe: ROUNDTRIP_PROBE=1 in their environment, or
 Server(..., probe=True). The doctor asks no person and runs none of the service's tools.
@@ -31,7 +31,7 @@ exit codes:
 
 def _configure(parser: ArgumentParser) -> None:
     parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _MORE
+    parser.epilog = _EPILOG
     parser.add_argument("urls", nargs="+", metavar="URL", help="an instance, or a balancer")
     parser.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="send an HTTP header")
     parser.add_argument(

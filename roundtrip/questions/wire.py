@@ -63,8 +63,10 @@ __all__ = [
     "PendingQuestion",
     "Question",
     "UrlQuestion",
+    "complaint_for_model",
     "digest_of_page",
     "question_of",
+    "with_complaint",
 ]
 
 _SENT = ("properties", "required", "type")
@@ -100,7 +102,7 @@ class FormQuestion(NamedTuple):
         """
         schema = cast("dict[str, Any]", self._shown(filled_in))
         return ElicitRequest(
-            params=ElicitRequestFormParams(message=_asking(self.text, complaint), requested_schema=schema)
+            params=ElicitRequestFormParams(message=with_complaint(self.text, complaint), requested_schema=schema)
         )
 
     def sent(self, complaint: str | None = None, filled_in: Any = None) -> dict[str, Any]:
@@ -108,7 +110,7 @@ class FormQuestion(NamedTuple):
         # By hand: the SDK would build, validate and write its models three times.
         shown = self._shown(filled_in)
         schema = {key: shown[key] for key in _SENT if key in shown}
-        params = {"message": _asking(self.text, complaint), "mode": "form", "requestedSchema": schema}
+        params = {"message": with_complaint(self.text, complaint), "mode": "form", "requestedSchema": schema}
         return {"method": "elicitation/create", "params": params}
 
     def _shown(self, filled_in: Any) -> Mapping[str, Any]:
@@ -167,8 +169,8 @@ class ModelQuestion:
         del filled_in
         if complaint is None or not isinstance(self.wire, CreateMessageRequest):
             return self.wire
-        text = f"The last answer was not valid: {complaint}. Answer again."
-        again = SamplingMessage(role="user", content=TextContent(type="text", text=text))
+        text = TextContent(type="text", text=complaint_for_model(complaint))
+        again = SamplingMessage(role="user", content=text)
         params = self.wire.params.model_copy(update={"messages": [*self.wire.params.messages, again]})
         return CreateMessageRequest(params=params)
 
@@ -248,7 +250,7 @@ class UrlQuestion:
     def request(self, complaint: str | None = None, filled_in: Any = None) -> InputRequest:
         """Return the request that asks the question."""
         del filled_in
-        return ElicitRequest(params=self.params.model_copy(update={"message": _asking(self.text, complaint)}))
+        return ElicitRequest(params=self.params.model_copy(update={"message": with_complaint(self.text, complaint)}))
 
     def sent(self, complaint: str | None = None, filled_in: Any = None) -> dict[str, Any]:
         """Return the same request as a result of 2026-07-28 carries it."""
@@ -287,7 +289,13 @@ class UrlQuestion:
             raise CapabilityMissing(key, capability="URL elicitation", required=needed)
 
 
-def _asking(text: str, complaint: str | None) -> str:
+def complaint_for_model(complaint: str) -> str:
+    """Return the message that asks a model again, after an invalid answer."""
+    return f"The last answer was not valid: {complaint}. Answer again."
+
+
+def with_complaint(text: str, complaint: str | None) -> str:
+    """Return the message of a question; a complaint tells the user what was wrong with the last answer."""
     return text if complaint is None else f"{text}\n\n(The last answer was not valid: {complaint})"
 
 

@@ -1,8 +1,8 @@
-"""Rehearsals: legs that are served up to where the body would run, to see what this build asks.
+"""Rehearsals: legs that stop in front of the body, to see the questions of the present build.
 
-Everything in front of a body does run: middleware, gates, resolvers, and what they enter, which is left as after a
-failure. Each leg has a ledger, tracers and a bus of its own, so that it changes nothing outside of the application.
-The journal of a leg is handed over as it is, so no token has to be made.
+Everything in front of a body runs: middlewares, visibility gates, confirmations, resolvers and their context managers,
+which exit as after a failure. Each leg has a ledger, tracers and a bus of its own, so that it has no effects outside of
+the application. A leg receives its journal directly, without a token.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ __all__ = ["End", "Rehearsal", "Rehearsed", "rehearsing"]
 
 
 class End(Enum):
-    """Where a leg ended that was rehearsed."""
+    """The end of a rehearsed leg."""
 
     ASKS = "asks"
     BODY = "body"
-    """Its body would have run."""
+    """The body would run now."""
     DECLINED = "declined"
-    """What the user said ended it."""
+    """The user's answer ended the call."""
     FAILED = "failed"
     REJECTED = "rejected"
-    """The client could not be asked."""
+    """The client cannot be asked."""
     UNREACHED = "unreached"
-    """The request did not get as far as its function."""
+    """The request did not reach its function."""
 
 
 class _BodyReached(MCPError):
-    """Ends a leg in front of its body. A protocol error, as nothing makes another error of those."""
+    """Ends a leg in front of its body. A protocol error, because no other code converts those."""
 
     def __init__(self) -> None:
         super().__init__(code=INTERNAL_ERROR, message="this is a rehearsal, and the body is not run")
@@ -58,33 +58,33 @@ class _BodyReached(MCPError):
 
 @dataclass(slots=True)
 class Rehearsed:
-    """What became of one leg. It watches it, in the place of the server's tracers."""
+    """The result of one leg, which it watches in place of the server's tracers."""
 
     end: End = End.UNREACHED
     questions: tuple[PendingQuestion, ...] = ()
     journal: Journal | None = None
-    """What the next leg would have to know."""
+    """The journal for the next leg."""
     error: BaseException | None = None
     refusal: str | None = None
     called: str | None = None
-    """A function that was called from within, and whose body the rest of the leg would have needed."""
+    """A function that was called while parameters were filled, and whose body did not run."""
     unseen: str | None = None
-    """What the request could not see, and was served all the same."""
+    """An item that the request cannot see, and was served all the same."""
 
     def begin(self, beginning: Beginning) -> Watch:
-        """Watch the leg, and not those of functions that are called from within it."""
+        """Watch the leg, and not calls within it."""
         return self._watch if beginning.within is None else _ignore
 
     def reject(self, rejection: TokenRejection) -> None:
-        """There are no tokens in a rehearsal."""
+        """Ignore rejections: a rehearsal has no tokens."""
         del rejection
 
     def stop(self, owner: str, *, outermost: bool) -> None:
-        """End a leg whose body would run now.
+        """End a leg in front of its body.
 
         Raises:
-            MCPError: It is the leg that is rehearsed.
-            RoundtripError: It is of a function that was called from within.
+            MCPError: It is the rehearsed leg.
+            RoundtripError: It is a call within the leg.
         """
         if not outermost:
             self.called = owner
@@ -93,7 +93,7 @@ class Rehearsed:
         raise _BodyReached
 
     def let_in(self, owner: str) -> None:
-        """Take note of what the request could not see, and was served all the same."""
+        """Note an item that the request cannot see, and was served all the same."""
         self.unseen = owner
 
     def _watch(self, fact: Any) -> None:
@@ -106,15 +106,15 @@ class Rehearsed:
         elif isinstance(fact, DeclinedFact):
             self.refusal = fact.reason
 
-    def _moved(self, step: Transition) -> None:
+    def _moved(self, transition: Transition) -> None:
         if self.end is End.BODY:
-            # That it fails there is the rehearsal's doing.
+            # The failure after it is the rehearsal's own.
             return
-        end = _ENDS.get(step.event)
+        end = _ENDS.get(transition.event)
         if end is not None:
             self.end = end
-        if step.event is Event.ASK:
-            self.questions = tuple(step.detail.get("questions", ()))
+        if transition.event is Event.ASK:
+            self.questions = tuple(transition.detail.get("questions", ()))
 
 
 _ENDS: Final = {
@@ -130,7 +130,7 @@ def _ignore(fact: Any) -> None:
 
 
 class Rehearsal:
-    """The innermost middleware of a server that rehearses: its requests are legs of the journal that is set."""
+    """The innermost middleware of a server in rehearsal, which gives each request a journal."""
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
@@ -140,18 +140,18 @@ class Rehearsal:
         """Prepare for a request.
 
         Args:
-            journal: What its call remembers; None for a new call.
+            journal: The journal of its call; None for a new call.
         """
         self.journal = journal
         self.rehearsed = Rehearsed()
-        """What became of the last request."""
-        # Another one for each leg: what a leg has claimed is nothing to the next, which may be an earlier one.
+        """The result of the last request."""
+        # New for each leg: the claims of one must not affect the next, which may be an earlier leg.
         self._effects.use(
             Effects(MemoryLedger(), Tracers((self.rehearsed,)), InMemorySubscriptionBus(), rehearsal=self.rehearsed)
         )
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Serve one message, as the SDK's middlewares do."""
+        """Serve one message."""
         request = asking_request()
         if request is not None:
             request.journal = self.journal
@@ -160,7 +160,7 @@ class Rehearsal:
 
 @contextmanager
 def rehearsing(server: Server[Any]) -> Generator[Rehearsal]:
-    """Have all requests of a server rehearsed. It must not serve anybody else meanwhile."""
+    """Rehearse all requests of a server, which must not serve other clients meanwhile."""
     with server.effects.kept():
         rehearsal = Rehearsal(server.effects)
         server.middleware.append(rehearsal)

@@ -111,7 +111,7 @@ def test_unchanged_code_is_compatible_without_running_bodies_or_recording(
                     "    return name\n\n\nclass Name(BaseModel):\n    name: Annotated[str, AfterValidator(long)]",
                 ),
             ],
-            ["'buyer': its answer is not valid any more", "name: Value error, too short"],
+            ["'buyer': its answer is no longer valid", "name: Value error, too short"],
             id="validation narrowed",
         ),
         pytest.param(
@@ -368,7 +368,7 @@ def test_declined_call_must_be_declined_again(
         ("import Elicit", "import ElicitationResult, Elicit"),
     )
     assert "order: diverges at round 3\n" in out
-    assert "recorded: refuses the call, as the user would not answer\n    now:      runs the body\n" in out
+    assert "recorded: declines the call, as the user gave no answer\n    now:      runs the body\n" in out
 
 
 def test_invalid_answer_stays_invalid_or_becomes_valid(
@@ -547,7 +547,7 @@ def test_unusable_server_or_file_exits_with_2(
     recording.call()
     broken = changed(SHOP, ('server = Server("shop", keys=[b"k" * 32])', FAILING))
     assert main(["check", deploy(recording.folder, "changed", broken), str(recording.file)]) == 2
-    assert "could not be started, or broke off: OSError: no database" in capsys.readouterr().err
+    assert "could not be started, or failed: OSError: no database" in capsys.readouterr().err
     assert main(["check", "nowhere.py:server", str(recording.file)]) == 2
     assert main(["check", "changed.py:server", "nowhere.jsonl"]) == 2
 
