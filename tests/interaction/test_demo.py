@@ -1,4 +1,4 @@
-"""`roundtrip demo` as a person runs it: what it prints is what happened, and it leaves no process behind."""
+"""`roundtrip demo` prints the events as they happened, and leaves no process behind."""
 
 import os
 import re
@@ -29,7 +29,7 @@ FIRST_QUESTION = "Paperback or hardcover"
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """What one run of the demo printed."""
+    """The output of one run."""
 
     exit_code: int
     text: str
@@ -51,7 +51,7 @@ class Printed:
 
     @property
     def asked(self) -> list[str]:
-        """What each leg that asked asked for, and why if not for the first time."""
+        """Return the questions of each round, with the reasons of repeated ones."""
         return [remark for _, event, _, remark in CHANGE.findall(self.text) if event == Event.ASK]
 
     @property
@@ -127,7 +127,7 @@ def demo(*options: str, stdin: int | None = None) -> Generator[Demo]:
 
 def is_running(pid: int) -> bool:
     try:
-        # An orphan that nobody has collected yet has ended all the same.
+        # An orphan that was not collected yet has ended all the same.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         pass

@@ -1,1 +1,1 @@
-"""`roundtrip call` as a person and as a script use it, against servers that are ours and that are not."""
+"""`roundtrip call`, used by a person and by scripts, against servers of this library and of others."""

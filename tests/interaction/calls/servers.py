@@ -1,4 +1,4 @@
-"""The servers that are called: ours, the SDK's own, and one whose every word is hostile."""
+"""Servers to call: one of this library, one of the SDK, and one that sends hostile text."""
 
 from typing import Annotated, Any, Literal
 

@@ -73,7 +73,7 @@ class Streams:
 
 
 def run(arguments: Sequence[str], streams: Streams, env: Mapping[str, str]) -> None:
-    """What the process does: become a session with these streams, and run the command."""
+    """Become a session with these streams, and run the command."""
     os.setsid()
     os.chdir(ROOT)
     os.environ.update(env)
@@ -169,7 +169,7 @@ class AtTerminal:
         return Ended(self._process.exitcode, self._out.read_text(encoding="utf-8"), self.seen)
 
     def _more(self, deadline: float) -> bool:
-        """Read what comes next. A pseudo-terminal that nobody holds any more ends in an error, or in nothing."""
+        """Read the next output. A closed pseudo-terminal ends in an error, or in an empty read."""
         ready, _, _ = select.select([self._screen], [], [], max(0.0, deadline - time.monotonic()))
         try:
             chunk = os.read(self._screen, 65536) if ready else b""

@@ -1,4 +1,4 @@
-"""A person at a real pseudo-terminal answers, on both eras: forms, pages, a model's part, and every way out."""
+"""A person at a real pseudo-terminal answers forms, pages and questions for a model, on both eras."""
 
 import re
 import sys
@@ -131,7 +131,7 @@ def test_an_address_that_is_not_http_is_never_opened(railway: str, era: str, tmp
 
 
 def browser_noting(folder: Path) -> dict[str, str]:
-    """An environment whose browser writes down what it is told to open."""
+    """Return an environment whose browser records the address that it opens."""
     note = folder / "browser.sh"
     note.write_text(f'#!/bin/sh\nprintf %s "$1" > {folder}/opened\n')
     note.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Whatever a server says, nothing of it is obeyed by the terminal, and none of it passes for ours."""
+"""Text of a server never controls the terminal, and never passes for the client's own."""
 
 import gzip
 import sys
@@ -100,7 +100,7 @@ def test_output_is_plain_off_terminals_and_under_no_color(trapper: str) -> None:
 
 
 class Flood:
-    """Answers with more than anybody can keep; in the place of a server."""
+    """Answers without end, in the place of a server."""
 
     def streamable_http_app(self, **options: Any) -> Starlette:
         del options
@@ -108,7 +108,7 @@ class Flood:
         async def spaces() -> AsyncGenerator[bytes]:
             for _ in range(64):
                 yield b" " * 2**20
-                # Whoever sends to somebody who has gone does not wait by itself.
+                # Sending to a client that has gone does not wait by itself.
                 await anyio.lowlevel.checkpoint()
             await anyio.sleep_forever()
 

@@ -1,4 +1,4 @@
-"""Without a terminal: answers from a file, arguments by the schema, and an exit code for every ending."""
+"""Scripts get answers from a file, arguments by the schema, and an exit code for every end."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Calls that expired while somebody thought: begun again with the forms filled in, where the tool allows it."""
+"""Calls that expired during a question begin again with the forms filled in, if the tool allows it."""
 
 import json
 import random
@@ -72,7 +72,7 @@ def agency() -> Agency:
 
 
 def defaults(result: object, key: str) -> Mapping[str, Any]:
-    """What a form shows as filled in."""
+    """Return the defaults that a form shows."""
     assert isinstance(result, InputRequiredResult)
     assert result.input_requests is not None
     params = result.input_requests[key].params
@@ -358,7 +358,7 @@ async def test_restarted_call_does_not_run_where_clocks_are_behind(agency: Agenc
     await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
     late: dict[str, Any] = {"answers": {"agree": {"yes": True}}, "state": legs.token}
     clock.advance(TTL + 1)
-    # The second is for somebody who has not heard the answer to the first.
+    # The second stands for a client that lost the answer to the first.
     for _ in range(2):
         assert defaults(await legs.leg("book", TRIP, **late), "stay")["hotel"] == "Ritz"
     await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)

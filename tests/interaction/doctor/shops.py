@@ -137,7 +137,7 @@ async def page(request: object) -> PlainTextResponse:
 async def _for_ever() -> AsyncGenerator[bytes]:
     for _ in range(1024):
         yield b" " * 2**16
-        # Whoever sends to somebody who has gone does not wait by itself, and lets nobody else do anything.
+        # Sending to a client that has gone does not wait by itself, and would block the event loop.
         await anyio.lowlevel.checkpoint()
     await anyio.sleep_forever()
 
@@ -148,7 +148,7 @@ async def endless(request: Request) -> StreamingResponse:
 
 
 def skewed(app: ASGIApp, seconds: float) -> ASGIApp:
-    """Whose clock is that far ahead."""
+    """Serve an application with a clock that is some seconds ahead."""
 
     async def shift(scope: Scope, receive: Receive, send: Send) -> None:
         shifted = _SKEW.set(seconds)

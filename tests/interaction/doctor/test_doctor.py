@@ -1,4 +1,4 @@
-"""`roundtrip doctor` against real processes: what it sees, what it says of it, and how it ends."""
+"""`roundtrip doctor` against real processes: its observations, its report and its exit code."""
 
 import json
 import socket
@@ -53,7 +53,7 @@ def _wait_for(url: str) -> None:
 
 
 class Report:
-    """What the doctor said, for programs and for people alike."""
+    """The report of one run, as JSON."""
 
     def __init__(self, code: int, data: dict[str, Any]) -> None:
         self.code = code
@@ -224,9 +224,9 @@ def test_mismatched_instance_behind_a_balancer_is_found(town: Town, doctor: Any)
 
 def test_unprobed_items_are_listed_and_the_rest_continues(town: Town, doctor: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
-        nobody = f"http://127.0.0.1:{closed.getsockname()[1]}/mcp"
+        closed_port = f"http://127.0.0.1:{closed.getsockname()[1]}/mcp"
     urls = {
-        nobody: "unreachable",
+        closed_port: "unreachable",
         town.at(0, "without-probe"): "no-probe",
         town.at(0, "website"): "not-mcp",
         town.at(0, "nowhere"): "not-found",
@@ -245,7 +245,7 @@ def test_answers_without_an_end_are_not_read_to_it(town: Town, doctor: Any) -> N
     report = doctor(town.at(0, "endless"))
     assert [place["trouble"] for place in report.data["places"]] == ["not-mcp"]
     assert "larger than" in report.said("reach")
-    # Its readiness is asked for by whoever answers the probe; there the status is enough.
+    # The readiness route of the same instance is endless too; there the status is enough.
     assert doctor(town.at(0, "plain"), "--header", f"{shops.ENDLESS}: yes").problems == {"reach"}
 
 

@@ -1,4 +1,4 @@
-"""`roundtrip check` plays recorded calls on the code as it is now, and tells what would be asked again or diverge."""
+"""`roundtrip check` plays recorded calls on the present code, and reports repeated questions and divergences."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 
 
 def checked(recording: Recording, capsys: pytest.CaptureFixture[str], *changes: Change, source: str = SHOP) -> str:
-    """What the check says of all calls, one line or more for each; the exit code has to fit."""
+    """Check the recording on changed code, and return the report; the exit code must agree with it."""
     target = deploy(recording.folder, "changed", changed(source, *changes))
     code, out = check(capsys, target, str(recording.file))
     assert code == (0 if " 0 asking again, 0 diverging" in out else 1)

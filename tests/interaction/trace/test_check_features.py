@@ -24,11 +24,11 @@ from tests.interaction.trace.features import FEATURES, GUESTS, KEY, ROOTS, Effec
 from tests.interaction.trace.test_to_test import Project
 from tests.interaction.trace.transcribed import calls_of
 
-SOMEBODY = "ada"
+ADA = "ada"
 
 
 class Told:
-    """A tracer that must not be told anything."""
+    """A tracer that must not receive anything."""
 
     def __init__(self) -> None:
         self.told: list[object] = []
@@ -88,7 +88,7 @@ class Site:
 
 def _somebody(ctx: Any) -> str:
     del ctx
-    return SOMEBODY
+    return ADA
 
 
 async def play(server: Server[Any], feature: Feature, era: Era) -> None:

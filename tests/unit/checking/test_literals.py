@@ -1,4 +1,4 @@
-"""JSON values become Python source that says the same, on lines that hold nothing but what is printable."""
+"""JSON values become equal Python source of printable lines."""
 
 import ast
 import io

@@ -1,4 +1,4 @@
-"""Calls read out of transcripts that tell of only a part of them."""
+"""Recorded calls from incomplete transcripts."""
 
 import pytest
 

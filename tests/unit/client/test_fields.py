@@ -1,4 +1,4 @@
-"""A field reads what is typed, checks it by the schema it was sent with, and survives a schema that is no schema."""
+"""A field reads a typed line, checks it by its schema, and survives an invalid schema."""
 
 from contextlib import suppress
 from typing import Any

@@ -1,4 +1,4 @@
-"""An address is shown with the host it really goes to and opened only if it is plain; arguments follow the schema."""
+"""An address is shown with its true host and opened only if it is plain; arguments follow the schema."""
 
 from typing import Any
 

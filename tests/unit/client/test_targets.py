@@ -1,4 +1,4 @@
-"""Where a server is, as it is written on a command line."""
+"""Targets are read from a command line."""
 
 import pytest
 

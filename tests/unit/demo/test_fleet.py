@@ -1,4 +1,4 @@
-"""An instance that cannot work is told with what it printed, and none is left behind."""
+"""The error of a failed instance has its output, and no process is left behind."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a doctor makes of what it has seen, case by case."""
+"""The doctor's findings, case by case."""
 
 from collections.abc import Sequence
 from typing import Any
