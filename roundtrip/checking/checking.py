@@ -7,7 +7,7 @@ call goes on in another way; that way must be the recorded one.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from roundtrip.checking.recorded import (
     Answer,
@@ -18,16 +18,18 @@ from roundtrip.checking.recorded import (
     SeenQuestion,
     recorded_call,
 )
-from roundtrip.checking.stage import Played, Stage, open_stage
+from roundtrip.checking.stage import Stage, open_stage
 from roundtrip.checking.verdicts import AskedAgain, Cause, Checked, Divergence, Turn
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal
 from roundtrip.questions.wire import PendingQuestion
-from roundtrip.server.rehearsal import End
+from roundtrip.server.rehearsal import End, Rehearsed
 from roundtrip.server.server import Server
 from roundtrip.trace.reading.calls import TracedCall
 
 __all__ = ["TIMEOUT", "check_calls"]
+
+T = TypeVar("T")
 
 TIMEOUT: Final = 30.0
 """Seconds that a leg may take."""
@@ -43,8 +45,17 @@ _CAUSES: Final = {
 }
 
 _RAN = Turn("runs the body")
-_DECLINES: Final = "declines the call, as the user gave no answer"
-_CANNOT_ASK: Final = "cannot ask a client that could answer the recorded questions"
+_ENDS: Final = {
+    End.DECLINED: "declines the call, as the user gave no answer",
+    End.REJECTED: "cannot ask a client that could answer the recorded questions",
+    End.UNREACHED: "does not accept the call",
+    End.FAILED: "fails",
+}
+_ENDINGS: Final = {
+    RoundEnding.DECLINED: End.DECLINED,
+    RoundEnding.UNASKABLE: End.REJECTED,
+    RoundEnding.FAILED: End.FAILED,
+}
 
 
 async def check_calls(
@@ -126,12 +137,12 @@ class _Check:
         if played is None:
             return
         for waiting in played.questions:
-            before = self._named(waiting, round_.questions)
+            before = self._recorded(waiting, round_.questions)
             if before is not None and waiting.reason is not Reason.MISSING:
                 self._again(waiting, before)
         self._diverge(round_.number, Turn("asks", tuple(round_.questions.values())), played)
 
-    async def _go_on(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> Played | None:
+    async def _go_on(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> Rehearsed | None:
         """Play legs until no answered question comes back; None if one comes back in spite of its answer."""
         known = self._answers(self._rounds[:done])
         expected = frozenset[str](self._rounds[done].questions if done < len(self._rounds) else ())
@@ -148,7 +159,7 @@ class _Check:
             back = [
                 (waiting, answer)
                 for waiting in played.questions
-                if waiting.key not in expected and (answer := self._answer(waiting, known)) is not None
+                if waiting.key not in expected and (answer := self._recorded(waiting, known)) is not None
             ]
             if not back:
                 return played
@@ -175,7 +186,7 @@ class _Check:
             given |= {answer.question.key for answer in fresh}
             journal, answers = played.journal, fresh
 
-    async def _compare(self, done: int, played: Played | None) -> None:
+    async def _compare(self, done: int, played: Rehearsed | None) -> None:
         """Compare the way the call goes on with the recorded way."""
         if played is None:
             return
@@ -185,14 +196,10 @@ class _Check:
             self._diverge(round_.number, Turn("asks", tuple(round_.questions.values())), played)
         elif self._call.reached_body:
             self._diverge(number, _RAN, played)
-        elif self._call.ending is RoundEnding.DECLINED:
-            self._diverge(number, Turn(_DECLINES), played)
-        elif self._call.ending is RoundEnding.UNASKABLE:
-            self._diverge(number, Turn(_CANNOT_ASK), played)
-        elif self._call.ending is RoundEnding.FAILED:
-            self._diverge(number, Turn("fails"), played)
+        elif self._call.ending in _ENDINGS:
+            self._diverge(number, Turn(_ENDS[_ENDINGS[self._call.ending]]), played)
 
-    def _diverge(self, number: int, expected: Turn, played: Played) -> None:
+    def _diverge(self, number: int, expected: Turn, played: Rehearsed) -> None:
         actual = _turn(played)
         if expected.questions and actual.questions:
             if self._same_round(expected.questions, played.questions):
@@ -235,16 +242,11 @@ class _Check:
         if text not in self._checked.notes:
             self._checked.notes.append(text)
 
-    def _answer(self, waiting: PendingQuestion, known: Mapping[str, Answer]) -> Answer | None:
-        """Return the recorded answer to a question that comes back, under any of its names."""
+    def _recorded(self, waiting: PendingQuestion, recorded: Mapping[str, T]) -> T | None:
+        """Return the record of a question that comes back, under any of its names."""
         former = (waiting.former,) if waiting.former is not None else ()
         names = (*self._stage.names_of(self._call, waiting.key), *former)
-        return next((known[name] for name in names if name in known), None)
-
-    def _named(self, waiting: PendingQuestion, questions: Mapping[str, SeenQuestion]) -> SeenQuestion | None:
-        former = (waiting.former,) if waiting.former is not None else ()
-        names = (*self._stage.names_of(self._call, waiting.key), *former)
-        return next((questions[name] for name in names if name in questions), None)
+        return next((recorded[name] for name in names if name in recorded), None)
 
     def _answers(self, rounds: Sequence[RecordedRound]) -> dict[str, Answer]:
         """Return the answers that counted."""
@@ -291,15 +293,7 @@ def _said(answer: Answer) -> tuple[Action | None, Any, Any]:
     return answer.action, answer.how, answer.data
 
 
-def _turn(played: Played) -> Turn:
+def _turn(played: Rehearsed) -> Turn:
     if played.end is End.ASKS:
         return Turn("asks", tuple(SeenQuestion.of(waiting) for waiting in played.questions))
-    if played.end is End.BODY:
-        return _RAN
-    if played.end is End.DECLINED:
-        return Turn(f"{_DECLINES}: {played.reason}")
-    if played.end is End.REJECTED:
-        return Turn(f"{_CANNOT_ASK}: {played.reason}")
-    if played.end is End.UNREACHED:
-        return Turn(f"does not accept the call: {played.reason}")
-    return Turn(f"fails: {played.reason}")
+    return _RAN if played.end is End.BODY else Turn(f"{_ENDS[played.end]}: {played.reason}")

@@ -1,7 +1,7 @@
 """Recorded calls, ready to be played: the questions and answers of each round, and the end."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count, islice
@@ -258,19 +258,14 @@ def _rounds(chain: list[Serving], *, whole: bool) -> list[RecordedRound]:
 def _take_answers(round_: RecordedRound, answers: tuple[ReadAnswer, ...], *, known: bool) -> None:
     for read in answers:
         question = round_.questions.get(read.key)
-        if question is None and known:
+        if question is None and known and len(round_.questions) == 1 and not round_.answers:
             # An answer under the new name of a question that was renamed.
-            question = next((other for other in _one(round_.questions) if other.key not in round_.answers), None)
+            (question,) = round_.questions.values()
         if question is None:
             continue
         action = ACTIONS[read.action] if read.action is not None else None
         data = revealed(read.data) if read.data is not None else None
         round_.add(question.key, Answer(question, action, read.how, data))
-
-
-def _one(questions: Mapping[str, SeenQuestion]) -> Iterator[SeenQuestion]:
-    """Return the question of a round that has just one."""
-    return iter(questions.values() if len(questions) == 1 else ())
 
 
 def _question(shown: ShownQuestion, *, whole: bool) -> SeenQuestion:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import anyio
@@ -28,24 +28,10 @@ from roundtrip.client.driver import callbacks, never_live
 from roundtrip.client.legs import Era, LegRequest, Method, send
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.pins import Pinner
-from roundtrip.questions.wire import PendingQuestion
-from roundtrip.server.rehearsal import End, Rehearsal, rehearsing
+from roundtrip.server.rehearsal import End, Rehearsal, Rehearsed, rehearsing
 from roundtrip.server.server import Server
 
-__all__ = ["Played", "Stage", "open_stage"]
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """The result of one leg."""
-
-    end: End
-    questions: tuple[PendingQuestion, ...] = ()
-    journal: Journal | None = None
-    reason: str = ""
-    """The reason of an end without questions or a body."""
-    unseen: str | None = None
-    """An item that is hidden from the check, and was served all the same."""
+__all__ = ["Stage", "open_stage"]
 
 
 class Stage:
@@ -69,7 +55,7 @@ class Stage:
         index = plan.names.get(key) if plan is not None else None
         return (key,) if plan is None or index is None else plan.nodes[index].names
 
-    async def leg(self, call: RecordedCall, journal: Journal | None, answers: Sequence[Answer]) -> Played:
+    async def leg(self, call: RecordedCall, journal: Journal | None, answers: Sequence[Answer]) -> Rehearsed:
         """Serve one leg of a call: the first one, or one with answers to the questions of a journal."""
         responses = {answer.question.key: response for answer in answers if (response := _response(answer)) is not None}
         client = await self._client(call.kinds)
@@ -79,22 +65,19 @@ class Stage:
             with anyio.fail_after(self._seconds):
                 result = await self._send(client.session, call, responses)
         except TimeoutError:
-            return Played(End.FAILED, reason=f"it was not done within {self._seconds:g} s (see --timeout)")
+            return Rehearsed(End.FAILED, reason=f"it was not done within {self._seconds:g} s (see --timeout)")
         except MCPError as error:
             reason = error.error.message
         else:
             if isinstance(result, CallToolResult) and result.is_error:
                 reason = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
-        done = self._rehearsal.rehearsed
-        if done.refusal is not None:
-            reason = done.refusal
-        elif done.error is not None:
-            reason = f"{type(done.error).__name__}: {done.error}"
-        if done.called is not None:
-            raise NotReplayable(f"{done.called} is called while its parameters are filled, and a check runs no bodies")
-        if done.end is End.UNREACHED and not reason:
-            reason = "a middleware, or other code in front of its function, answers in its place"
-        return Played(done.end, done.questions, done.journal, reason, done.unseen)
+        leg = self._rehearsal.rehearsed
+        if leg.called is not None:
+            raise NotReplayable(f"{leg.called} is called while its parameters are filled, and a check runs no bodies")
+        if not leg.reason:
+            is_silent = leg.end is End.UNREACHED and not reason
+            leg.reason = "a middleware, or other code in front of its function, answers" if is_silent else reason
+        return leg
 
     async def _send(self, session: ClientSession, call: RecordedCall, responses: dict[str, InputResponse]) -> BaseModel:
         leg = LegRequest(call.name, call.arguments, answers=responses or None, method=cast("Method", call.method))

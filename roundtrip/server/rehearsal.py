@@ -64,12 +64,13 @@ class Rehearsed:
     questions: tuple[PendingQuestion, ...] = ()
     journal: Journal | None = None
     """The journal for the next leg."""
-    error: BaseException | None = None
-    refusal: str | None = None
+    reason: str = ""
+    """The reason of an end without questions or a body."""
     called: str | None = None
     """A function that was called while parameters were filled, and whose body did not run."""
     unseen: str | None = None
     """An item that the request cannot see, and was served all the same."""
+    _declined: bool = False
 
     def begin(self, beginning: Beginning) -> Watch:
         """Watch the leg, and not calls within it."""
@@ -101,10 +102,10 @@ class Rehearsed:
             self._moved(fact)
         elif isinstance(fact, Wrote):
             self.journal = fact.journal
-        elif isinstance(fact, Raised):
-            self.error = fact.error
+        elif isinstance(fact, Raised) and not self._declined:
+            self.reason = f"{type(fact.error).__name__}: {fact.error}"
         elif isinstance(fact, DeclinedFact):
-            self.refusal = fact.reason
+            self.reason, self._declined = fact.reason, True
 
     def _moved(self, transition: Transition) -> None:
         if self.end is End.BODY:

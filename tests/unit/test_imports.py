@@ -130,4 +130,4 @@ def test_command_line_choices_match_the_code() -> None:
     assert vars(call)["_ERAS"] == tuple(era.name.lower() for era in Era)
     assert vars(call)["_LEVELS"] == get_args(LoggingLevel)
     assert vars(graph)["_FORMATS"] == tuple(Format)
-    assert vars(check)["_SECONDS"] == TIMEOUT
+    assert vars(check)["_LEG_SECONDS"] == TIMEOUT
