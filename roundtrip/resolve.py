@@ -1,4 +1,4 @@
-"""The SDK's four functions for filling parameters by hand, as doors to roundtrip's plan and walk.
+"""The SDK's four functions for filling parameters by hand, on roundtrip's plans and its driver of legs.
 
 Use them to fill the parameters of a function that is not registered as a tool. A registered tool needs none of them.
 """
@@ -37,7 +37,7 @@ _LIMITS = Limits(ttl=600.0, max_age=3600.0)
 
 
 class ResolverPlans(dict[Hashable, Node]):
-    """The nodes of a graph of resolvers by the identity of their functions, and the plan they make together."""
+    """Nodes of a graph of resolvers by the identity of their functions, and the plan they make together."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__({identity(node.fn): node for node in plan.nodes})
@@ -45,7 +45,7 @@ class ResolverPlans(dict[Hashable, Node]):
 
 
 def find_resolved_parameters(fn: Any) -> dict[str, tuple[Marker, bool]]:
-    """The parameters of a function that a `Resolve` fills, each with whether it wants the outcome, not the value.
+    """Return the parameters of a function that a `Resolve` fills, each with its marker; True for an outcome.
 
     Raises:
         InvalidSignature: A marker is buried in a union or another type.
@@ -75,10 +75,10 @@ async def resolve_arguments(
     tool_args: Mapping[str, Any],
     context: Context[Any, Any],
 ) -> dict[str, Any] | InputRequiredResult:
-    """Fill the parameters, or say what must be asked first.
+    """Fill the parameters, or return the questions that must be asked first.
 
-    On 2026-07-28 questions come back as an `InputRequiredResult`, which the caller returns to the client as it is; its
-    answers and state are then read from the context of the retry. Older clients are asked while this waits.
+    In the retry era the questions are an `InputRequiredResult`, which the caller returns to the client as it is. The
+    next leg reads the answers and the state from its context. Older clients are asked while this waits.
 
     Raises:
         ToolError: The user declined or cancelled a question whose consumer takes the bare value.
@@ -110,8 +110,7 @@ async def resolve_arguments(
     )
     filled: dict[str, Any] = {}
 
-    async def take(values: dict[str, Any], made: Any) -> None:
-        del made
+    async def take(values: dict[str, Any], _: Any) -> None:
         filled.update(values)
 
     end = await serve(leg, arguments=tool_args, make_context=lambda _: context, body_cannot_ask=True, execute=take)
@@ -133,7 +132,7 @@ def _plan_done(done: Callable[..., Any]) -> Plan:
 
 
 def _restore(codec: JournalCodec, state: str | None) -> Journal | None:
-    """The journal of a state that this module wrote; any other state is the caller's own."""
+    """Return the journal of a state that this module wrote. Any other state is the caller's own."""
     if state is None:
         return None
     try:

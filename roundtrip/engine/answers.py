@@ -216,7 +216,7 @@ class Answers(NodeOutcomes):
                     key, question, asked, response, error, consented=consented, decisive=decisive
                 )
             self._take(names, response)
-            # Agreeing a second time is no news: the page is still not done.
+            # To agree a second time changes nothing: the page is still not done.
             if outcome.action is not Action.ACCEPT or key not in self.entries:
                 self._fresh.add(key)
             self.entries[key] = Entry(outcome.action, self._pins.pin(question))

@@ -1,7 +1,7 @@
 """Answers that a call has when a leg begins: those in its journal, and those that this request brought.
 
-An answer counts only for the wording it was given to. Where two functions share a name and are told apart by their
-paths, `KnownAnswers.adopt` finds the answers that another build wrote under another path.
+An answer counts only for the wording it was given to. Where two functions share a name and only their paths
+differ, `KnownAnswers.adopt` finds the answers that another build wrote under another path.
 """
 
 from collections.abc import Callable, Mapping

@@ -49,9 +49,9 @@ class Rounds:
     """The questions with which the leg will end."""
 
     async def ask(self, batch: Sequence[PendingQuestion]) -> None:
-        """Ask questions and have the answers delivered, or the values that stand in for them.
+        """Ask questions and have the answers delivered, or substitute values where the client cannot be asked.
 
-        After values that stand in, the rest of the batch is still open, and the caller asks it again.
+        After substitute values, the rest of the batch is still open, and the caller asks it again.
 
         Raises:
             Suspension: The answers will come with the next leg.

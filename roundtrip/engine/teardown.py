@@ -97,7 +97,7 @@ class TeardownStack:
 
         Args:
             work: The work.
-            ended_by: Gets the exception to exit with from a result that is no success; None from a success.
+            ended_by: Gets the exception to exit with from a result; None from a success.
             outlive: Exits everything later, where a thread of the work still uses it.
 
         Raises:

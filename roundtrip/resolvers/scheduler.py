@@ -50,7 +50,7 @@ class NodeOutcomes:
     __slots__ = ()
 
     def settle(self, node: Node, marker: Marker) -> Outcome | None:
-        """Return the outcome of a node's question, or None while there is none."""
+        """Return the outcome of a node's question, or None while it has no answer."""
         del node, marker
         return None
 

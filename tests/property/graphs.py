@@ -16,13 +16,13 @@ from roundtrip import AcceptedElicitation, Elicit, ElicitationResult, Resolve
 
 
 class Answer(BaseModel):
-    """What every question asks for."""
+    """The form of every question."""
 
     value: int = Field(ge=0, le=99)
 
 
 class Kind(Enum):
-    """How a node's function works."""
+    """The kind of a node's function."""
 
     QUICK = "returns at once"
     WAITING = "waits first"
@@ -68,7 +68,7 @@ class Graph:
 
     @property
     def decisive(self) -> set[int]:
-        """The nodes whose bare value somebody takes: declined, they end the call."""
+        """Return the nodes whose bare value a consumer takes: declined, they end the call."""
         reached = self.reached
         needs = [*self.roots, *(need for node in reached for need in self.nodes[node].needs)]
         return {need.node for need in needs if not need.outcome}
@@ -171,7 +171,7 @@ class Built:
 
 
 class Expected(Enum):
-    """How a leg must end."""
+    """The expected end of a leg."""
 
     ASKED = "asked"
     REFUSED = "refused"
@@ -180,7 +180,7 @@ class Expected(Enum):
 
 @dataclass(frozen=True)
 class Interpreted:
-    """What the interpreter says of one leg."""
+    """The interpreter's prediction for one leg."""
 
     end: Expected
     questions: frozenset[str] = frozenset()

@@ -27,11 +27,11 @@ from tests.property.graphs import Answer, shown
 
 
 class Boom(Exception):
-    """What fails raises this."""
+    """Error of failing functions."""
 
 
 class Kind(Enum):
-    """How a function works."""
+    """Kind of a function."""
 
     QUICK = "returns at once"
     WAITING = "waits first"
@@ -50,7 +50,7 @@ class Kind(Enum):
 
 
 class Body(Enum):
-    """How the body ends."""
+    """End of the body."""
 
     RETURNS = "returns"
     RAISES = "raises"
@@ -59,7 +59,7 @@ class Body(Enum):
 
 @dataclass(frozen=True)
 class Need:
-    """A parameter: which function fills it, how that is written, and whether its outcome is wanted."""
+    """Parameter: its function, the spelling of the marker, and True if it takes the outcome."""
 
     function: int
     resolve: bool
@@ -70,7 +70,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Function:
-    """One function. Its first `subs` parameters are filled by position, by whoever asks for it."""
+    """One function. Its first `subs` parameters are filled by position, by each consumer."""
 
     kind: Kind
     needs: tuple[Need, ...]
@@ -79,7 +79,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Case:
-    """Functions, each of which needs earlier ones only; a tool; and what a person would answer to each question."""
+    """Functions, each of which needs earlier ones only; a tool; and a user's answer to each question."""
 
     functions: tuple[Function, ...]
     roots: tuple[Need, ...]
@@ -119,7 +119,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 @dataclass
 class Leg:
-    """What happened on one leg."""
+    """Events of one leg."""
 
     log: list[str] = field(default_factory=list[str])
     runs: Counter[int] = field(default_factory=Counter[int])
@@ -277,7 +277,7 @@ DONE, ASKED, FAILED, REFUSED, REFUSED_IN_BODY = "done", "Suspension", "Boom", "R
 
 @dataclass(frozen=True)
 class Instance:
-    """A function, run for somebody: for all, or for one parameter of one other instance."""
+    """Function run for all its consumers, or for one parameter of one other instance."""
 
     function: int
     needs: tuple[tuple[int, bool], ...]
@@ -285,7 +285,7 @@ class Instance:
 
 @dataclass
 class Expected:
-    """What one leg must have done. Where two things race, it may end in either."""
+    """Check the events of one leg. Where two events race, either may end it."""
 
     ends: set[str]
     opened: list[int]

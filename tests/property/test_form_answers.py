@@ -100,13 +100,13 @@ RUN = settings(max_examples=examples(60), deadline=None, database=None, suppress
 
 
 def accepts(schema: Mapping[str, Any], content: dict[str, Any]) -> bool:
-    """What the `jsonschema` library says, with the formats that it knows itself."""
+    """Return the verdict of the `jsonschema` library, with the formats that it knows itself."""
     validator = Draft202012Validator(dict(schema), format_checker=Draft202012Validator.FORMAT_CHECKER)
     return validator.is_valid(content)  # pyright: ignore[reportUnknownMemberType]
 
 
 def takes(form: Form, content: dict[str, Any]) -> bool:
-    """What our server says to it, once it has come over the wire."""
+    """Return the server's verdict on content that has come over the wire."""
     sent = ElicitResult(action="accept", content=content).model_dump_json()
     try:
         form.parse(ElicitResult.model_validate_json(sent).content)

@@ -67,7 +67,7 @@ class Rounds:
     def round(
         self, questions: Mapping[str, Marker], responses: Mapping[str, InputResponse | None] | None = None
     ) -> dict[str, Outcome | None]:
-        """What is known of each question on this leg. `once` nodes look for a kept value first, as in a walk."""
+        """Return the outcomes of questions on this leg. `once` nodes look for a kept value first, as in a walk."""
         answers = self.answers = answers_of(self.plan, self.journal, build=self.build)
         if self.journal is not None:
             answers.deliver(responses or {}, self.journal.asked)
@@ -91,7 +91,7 @@ class Rounds:
 
     @property
     def asked(self) -> Mapping[str, Asked]:
-        """What is out after the last leg."""
+        """Return the questions that are out after the last leg."""
         assert self.journal is not None
         return self.journal.asked
 

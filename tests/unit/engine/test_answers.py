@@ -1,4 +1,4 @@
-"""Answers over the legs of one call: what counts, what is asked again and why, and when it is enough."""
+"""Answers over the legs of one call: those that count, those asked for again, and the limits."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a `once` node yields first is final for the call, and is read under the wording it was given to."""
+"""The first value of a `once` node is final for the call, and is read under the wording it was given to."""
 
 import datetime
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Why each question is put, as the trace will tell it: one test per reason."""
+"""The reasons for which questions are asked, as the trace shows them: one test per reason."""
 
 from typing import Annotated, Any
 
@@ -217,7 +217,7 @@ def test_revised_covers_dependents_of_a_changed_answer() -> None:
     assert put(rounds, "other").reason is Reason.REVISED
 
 
-# What else is told.
+# Other facts.
 
 
 def watched(plan: Plan, rounds: Rounds, *, build: str = "b1") -> tuple[Answers, list[object]]:

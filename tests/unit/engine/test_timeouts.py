@@ -1,4 +1,4 @@
-"""What comes of work whose time is up when something else ends it too."""
+"""Work that times out while another cause ends it too."""
 
 import anyio
 import anyio.lowlevel

@@ -27,7 +27,7 @@ class Choice(BaseModel):
 
 
 class Meeting:
-    """Where two resolvers wait for each other: neither ends unless both have started."""
+    """Meeting point of two resolvers: neither ends unless both have started."""
 
     def __init__(self) -> None:
         self._here = (anyio.Event(), anyio.Event())

@@ -1,4 +1,4 @@
-"""What fills the parameters of resolvers, whatever kind of callable they are."""
+"""Sources of the parameters of resolvers, for each kind of callable."""
 
 import functools
 import os
@@ -29,7 +29,7 @@ class Typed(Request, Generic[T]):
 async def value_of(
     resolver: Callable[..., Any] | Dependency, arguments: dict[str, Any] | None = None, **extra: Any
 ) -> Any:
-    """What a tool's only filled parameter receives."""
+    """Return the value that a tool's only filled parameter receives."""
 
     marker = resolver if isinstance(resolver, Dependency) else Resolve(resolver)
 

@@ -1,4 +1,4 @@
-"""What who watches a walk is told, and what is handed over to be entered."""
+"""Facts that a scheduler reports, and context managers that it enters."""
 
 import asyncio
 import functools

@@ -16,7 +16,7 @@ from roundtrip.resolvers.scheduler import NodeOutcomes, Scheduler
 
 
 class Request:
-    """What stands for a context here: the plan is told which classes are."""
+    """Class of contexts in these plans."""
 
 
 def plan_of(fn: Callable[..., Any], *arguments: str, aliases: Mapping[str, str] | None = None) -> Plan:
@@ -42,7 +42,7 @@ def tool_of(*resolvers: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass
 class Memory(NodeOutcomes):
-    """What answers and kept values a walk finds, and what it was asked and told."""
+    """Answers and kept values that a scheduler finds, with a record of its questions."""
 
     answers: dict[str, Any] = field(default_factory=dict[str, Any])
     kept: dict[str, Any] = field(default_factory=dict[str, Any])
