@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, from_text
 from roundtrip.machine.pins import Pinner, digest
-from roundtrip.tokens.binding import audience_digest, claims_of, principal_claim
+from roundtrip.tokens.binding import audience_digest, pack_binding, principal_digest
 from roundtrip.tokens.token import JournalCodec, KeyRing, Sealer, TokenCodec
 
 __all__ = ["REFUSED", "VECTORS", "Vector", "read_vectors", "vectors_page"]
@@ -58,14 +58,14 @@ class Vector:
             call = from_text(self.journal.call_id)
         except ValueError:  # an id of another form
             call = bytes(9)
-        claims = claims_of(
+        claims = pack_binding(
             self.method,
             params | {"arguments": self.arguments},
             audience=audience_digest(self.audience),
             call=call,
             bound=self.principal is not None,
         )
-        return claims if self.principal is None else claims + principal_claim(self.principal, call)
+        return claims if self.principal is None else claims + principal_digest(self.principal, call)
 
     def codecs(self) -> tuple[JournalCodec, TokenCodec]:
         """What writes and reads it, with nonces for one of each."""

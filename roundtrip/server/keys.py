@@ -19,7 +19,7 @@ from roundtrip.machine.journal import Journal
 from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
 from roundtrip.machine.pins import Pinner
 from roundtrip.system import System
-from roundtrip.tokens.binding import MOST_CLAIMS_BYTES
+from roundtrip.tokens.binding import MAX_BINDING_BYTES
 from roundtrip.tokens.tickets import TicketOffice
 from roundtrip.tokens.token import MAX_TOKEN_BYTES, JournalCodec, KeyRing, Sealer, TokenCodec, from_text, to_text
 
@@ -102,7 +102,7 @@ class Protection(NamedTuple):
         # An author's codec may encrypt, and deflated text would then show its content by its length.
         packed = self.journals.write(journal, deflate=self.tokens is not None and not self.tokens.encrypts)
         if self.tokens is not None:
-            self.tokens.check(journal, MOST_CLAIMS_BYTES + len(packed))
+            self.tokens.check(journal, MAX_BINDING_BYTES + len(packed))
         return packed
 
 

@@ -30,13 +30,13 @@ from roundtrip.server.requests import (
     token_rejection,
 )
 from roundtrip.tokens.binding import (
-    Claims,
+    TokenBinding,
     audience_digest,
-    claims_of,
-    difference,
     is_principal,
-    principal_claim,
-    read_claims,
+    pack_binding,
+    principal_digest,
+    read_binding,
+    rejection_of,
 )
 from roundtrip.tracing import Closed, TokenRejection
 
@@ -117,7 +117,7 @@ class RequestBoundary:
         """Verify a token; return its claims for the next token, and the request with the author's part of the state."""
         try:
             payload = self._unseal(ctx, params["requestState"], request)
-            claims, size = read_claims(payload)
+            claims, size = read_binding(payload)
             request.brought = payload[size:]
             self._check(ctx, claims, payload, call_of(request.brought))
             journal = self._journals.read(request.brought)
@@ -153,16 +153,16 @@ class RequestBoundary:
             raise TokenRejected(RejectionReason.MALFORMED)
         return payload
 
-    def _check(self, ctx: Request, claims: Claims, payload: bytes, call: bytes) -> None:
+    def _check(self, ctx: Request, claims: TokenBinding, payload: bytes, call: bytes) -> None:
         """Compare an authentic token with the request that brought it.
 
         Raises:
             TokenRejected: It was written for another request.
         """
         bound = bool(claims.principal)
-        wanted = claims_of(ctx.method, ctx.params, audience=self._audience, call=call, bound=bound)
+        wanted = pack_binding(ctx.method, ctx.params, audience=self._audience, call=call, bound=bound)
         if not payload.startswith(wanted):
-            raise TokenRejected(difference(claims, wanted))
+            raise TokenRejected(rejection_of(claims, wanted))
         try:
             principal = self._principal(ctx)
         except _PrincipalUnknown as error:
@@ -230,8 +230,8 @@ class RequestBoundary:
 
     def _claims(self, ctx: Request, call: bytes) -> bytes:
         principal = self._principal(ctx)
-        claims = claims_of(ctx.method, ctx.params, audience=self._audience, call=call, bound=principal is not None)
-        return claims if principal is None else claims + principal_claim(principal, call)
+        claims = pack_binding(ctx.method, ctx.params, audience=self._audience, call=call, bound=principal is not None)
+        return claims if principal is None else claims + principal_digest(principal, call)
 
     def _explain(self, ctx: Request, request: RequestRecord, reason: RejectionReason, said: str) -> None:
         """Tell the log and the tracers why a token was rejected; its client is not told."""

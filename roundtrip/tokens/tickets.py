@@ -1,8 +1,7 @@
-"""Tickets: what the URL of a question carries, so that the page behind it finds the call and knows whose it is.
+"""Provide tickets, which the URL of a question carries so that its page finds the call and checks its user.
 
-A ticket names a call and a purpose, ends with the call, and is bound to the principal who was asked (S12): a link that
-is mailed to somebody else is worthless to them. It is made of nothing but what every leg of the call knows, so each leg
-makes the same one, and a question whose URL carries it stays the same question.
+A ticket names a call and a purpose, ends with the call, and is bound to the principal who was asked (S12): another user
+cannot use the link. Every leg of the call makes the same ticket, so a question whose URL carries it stays the same.
 """
 
 import hashlib
@@ -26,7 +25,7 @@ _PRINCIPAL_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """What a verified ticket says: which call it belongs to, and what it is for."""
+    """Content of a verified ticket."""
 
     call_id: str
     purpose: str
@@ -41,21 +40,21 @@ class TicketOffice:
         )
 
     def issue(self, call_id: str, purpose: str, *, expires: float, principal: str | None) -> str:
-        """The ticket of a call for one purpose."""
+        """Return the ticket of a call for one purpose."""
         bound = None if principal is None else _bind(call_id, principal)
         claims = json.dumps([call_id, purpose, int(expires), bound], separators=(",", ":"))
         return self._signer.sign("rt1." + to_text(claims.encode())).decode()
 
     def verify(self, ticket: str, *, principal: str | None, now: float) -> Ticket:
-        """Read a ticket that a browser brought.
+        """Verify the ticket of a URL, and return its content.
 
         Args:
-            ticket: What the URL carried.
-            principal: Who the browser belongs to; None for a ticket that was issued unbound.
+            ticket: The text in the URL.
+            principal: The user of the browser; None for a ticket that was issued unbound.
             now: Seconds since the epoch.
 
         Raises:
-            TicketRejected: It is forged, expired, or somebody else's.
+            TicketRejected: It is forged, expired, or another user's.
         """
         if TICKET.fullmatch(ticket) is None:
             raise TicketRejected(TicketReason.MALFORMED)

@@ -1,14 +1,14 @@
-"""The token: `request_state` as it travels, what it is good for, and the keys behind it.
+"""Provide tokens, the signed form of `request_state`, and their keys.
 
 A token is ASCII text of three parts between dots:
 
     r3<kind><hint> . body . signature
 
-`hint` is four characters that say which key signed. `body` is base64url of the payload (`s` signed, `e` encrypted as
-well): what the token is bound to, and the journal. `signature` is the half of an HMAC-SHA-256 over all before it.
-Everything is verified before anything is decoded, and a token has exactly one spelling.
+`hint` is four characters that name the key. `body` is base64url of the payload (`s` signed, `e` encrypted as well): the
+binding of the token, and the journal. `signature` is half of an HMAC-SHA-256 over all before it. A token is verified
+before it is decoded, and has exactly one spelling.
 
-`specs/token.md` has the bytes and the threats; `specs/vectors/` tokens that must decode as long as the format lives.
+`specs/token.md` has the bytes and the threats. `specs/vectors/` has tokens that every version of the format decodes.
 """
 
 import hmac
@@ -40,20 +40,20 @@ __all__ = [
 ]
 
 MAX_TOKEN_BYTES: Final = 64 * 1024
-MIN_KEY_BYTES: Final = 32
+_MIN_KEY_BYTES: Final = 32
 
 _NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 16
-_PADDING_STEP: Final = 64
+_PADDING_BYTES: Final = 64
 _LENGTH_BYTES: Final = 4
 _HINT_BYTES: Final = 3
 # 128 bits, as RFC 2104 allows and AES-GCM has.
 _SIGNATURE_BYTES: Final = 16
 _SIGNATURE_CHARS: Final = 22
-_AROUND_BODY: Final = len("r3s0000..") + _SIGNATURE_CHARS
+_OVERHEAD_CHARS: Final = len("r3s0000..") + _SIGNATURE_CHARS
 _ENCRYPTED: Final = b"r3e"
-# The last character of a signature stands for two bits, and itsdangerous would not look at its other four.
-_SPELLING: Final = re.compile(
+# The last character of a signature stands for two bits; itsdangerous ignores its other four.
+_TOKEN: Final = re.compile(
     r"r3(?P<kind>[se])(?P<hint>[A-Za-z0-9_-]{4})\.(?P<body>[A-Za-z0-9_-]+)\.[A-Za-z0-9_-]{21}[AQgw]", re.ASCII
 )
 
@@ -61,7 +61,7 @@ Entropy = Callable[[int], bytes]
 
 
 class KeyRing:
-    """The secrets of a server, newest first: the first signs and seals, all verify and open.
+    """Secrets of a server, newest first: the first signs and seals, all verify and open.
 
     Raises:
         ValueError: No key, one under 32 bytes, or one twice.
@@ -76,9 +76,9 @@ class KeyRing:
             if not isinstance(key, bytes | bytearray | str):
                 raise TypeError(f"keys[{position}] must be bytes or str, not {type(key).__name__}")
             secret = key.encode() if isinstance(key, str) else bytes(key)
-            if len(secret) < MIN_KEY_BYTES:
+            if len(secret) < _MIN_KEY_BYTES:
                 raise ValueError(
-                    f"keys[{position}] has {len(secret)} bytes; a key needs at least {MIN_KEY_BYTES} of secret "
+                    f"keys[{position}] has {len(secret)} bytes; a key needs at least {_MIN_KEY_BYTES} of secret "
                     'randomness. Make one with: python -c "import secrets; print(secrets.token_hex(32))"'
                 )
             if secret in secrets:
@@ -89,41 +89,39 @@ class KeyRing:
         self._secrets = tuple(secrets)
 
     def derive(self, purpose: bytes) -> list[bytes]:
-        """One subkey per secret for one purpose, newest first (HKDF-SHA-256)."""
+        """Derive one subkey per secret for one purpose, newest first (HKDF-SHA-256)."""
         info = b"roundtrip/1/" + purpose
         return [HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(secret) for secret in self._secrets]
 
     def hints(self) -> list[str]:
-        """What tokens say of the key that signed them, newest first: enough to know a key by, and nothing to use it."""
+        """Return the hint of each key, newest first. It names a key in tokens and does not reveal it."""
         return [to_text(subkey[:_HINT_BYTES]) for subkey in self.derive(b"hint")]
 
 
 class Sealer:
-    """Encrypts what the client may carry but not read (AES-256-GCM), padded so that its length tells little."""
+    """Cipher for values that the client carries but must not read: AES-256-GCM over padded text."""
 
     def __init__(self, ring: KeyRing, *, purpose: bytes, entropy: Entropy) -> None:
         self._ciphers = [AESGCM(key) for key in ring.derive(purpose)]
         self._entropy = entropy
 
     def seal(self, plain: bytes, bound_to: bytes) -> bytes:
-        """Encrypt under the newest key; `bound_to` must be given again to open."""
-        framed = len(plain).to_bytes(_LENGTH_BYTES, "big") + plain
-        framed += b"\0" * (-len(framed) % _PADDING_STEP)
+        """Encrypt with the newest key. Opening needs the same `bound_to`."""
         nonce = self._entropy(_NONCE_BYTES)
-        return nonce + self._ciphers[0].encrypt(nonce, framed, bound_to)
+        return nonce + self._ciphers[0].encrypt(nonce, _framed(plain), bound_to)
 
     @staticmethod
     def size_of(size: int) -> int:
-        """How many bytes come of sealing that many."""
-        return size + _LENGTH_BYTES + -(size + _LENGTH_BYTES) % _PADDING_STEP + _NONCE_BYTES + _TAG_BYTES
+        """Return the size of sealed bytes, given their plain size."""
+        return size + _LENGTH_BYTES + -(size + _LENGTH_BYTES) % _PADDING_BYTES + _NONCE_BYTES + _TAG_BYTES
 
     def open(self, sealed: bytes, bound_to: bytes) -> bytes:
-        """Decrypt with whichever key fits.
+        """Decrypt with the key that fits.
 
         Raises:
-            TokenRejected: None does, or it was sealed for something else.
+            TokenRejected: No key fits, or it was sealed for another use.
         """
-        if len(sealed) < _NONCE_BYTES + _TAG_BYTES + _PADDING_STEP:
+        if len(sealed) < _NONCE_BYTES + _TAG_BYTES + _PADDING_BYTES:
             raise TokenRejected(RejectionReason.SEAL)
         nonce, secret = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         for cipher in self._ciphers:
@@ -131,41 +129,45 @@ class Sealer:
                 framed = cipher.decrypt(nonce, secret, bound_to)
             except InvalidTag:
                 continue
-            length = int.from_bytes(framed[:_LENGTH_BYTES], "big")
-            return framed[_LENGTH_BYTES : _LENGTH_BYTES + length]
+            return _unframed(framed)
         raise TokenRejected(RejectionReason.SEAL)
 
 
 class ShortHmac(SigningAlgorithm):
-    """The first half of HMAC-SHA-256, and without an object for each signature, which takes three times as long."""
+    """First half of HMAC-SHA-256. An `hmac` object for each signature would take three times as long."""
 
     def get_signature(self, key: bytes, value: bytes) -> bytes:
-        """The signature of a value."""
+        """Return the signature of a value."""
         return hmac.digest(key, value, "sha256")[:_SIGNATURE_BYTES]
 
 
-def _left_to_the_codec(plain: bytes, bound_to: bytes) -> bytes:
-    """Frame as a sealed part what the author's own codec protects, as on the SDK: a `request_state` of its author."""
+def _framed(plain: bytes) -> bytes:
     framed = len(plain).to_bytes(_LENGTH_BYTES, "big") + plain
-    framed += b"\0" * (-len(framed) % _PADDING_STEP)
-    return b"\0" * _NONCE_BYTES + framed + b"\0" * _TAG_BYTES
+    return framed + b"\0" * (-len(framed) % _PADDING_BYTES)
 
 
-def _from_the_codec(sealed: bytes, bound_to: bytes) -> bytes:
-    """Read what `_left_to_the_codec` has framed.
+def _unframed(framed: bytes) -> bytes:
+    return framed[_LENGTH_BYTES : _LENGTH_BYTES + int.from_bytes(framed[:_LENGTH_BYTES], "big")]
+
+
+def _frame_unsealed(plain: bytes, bound_to: bytes) -> bytes:
+    """Frame an author's `request_state` like a sealed part: the author's own codec protects it, as on the SDK."""
+    return b"\0" * _NONCE_BYTES + _framed(plain) + b"\0" * _TAG_BYTES
+
+
+def _read_unsealed(sealed: bytes, bound_to: bytes) -> bytes:
+    """Read the bytes of `_frame_unsealed`.
 
     Raises:
-        ValueError: It was sealed with a key that is not here.
+        ValueError: They were sealed with a key that is not here.
     """
     if sealed[:_NONCE_BYTES].strip(b"\0") or sealed[-_TAG_BYTES:].strip(b"\0"):
         raise ValueError("the journal has a sealed part, and there is no key to open it with")
-    framed = sealed[_NONCE_BYTES:-_TAG_BYTES]
-    length = int.from_bytes(framed[:_LENGTH_BYTES], "big")
-    return framed[_LENGTH_BYTES : _LENGTH_BYTES + length]
+    return _unframed(sealed[_NONCE_BYTES:-_TAG_BYTES])
 
 
 class JournalCodec:
-    """Writes journals as bytes, and reads them back, within a size limit. `pinner` makes the pins in them."""
+    """Codec of journals within a size limit; `pinner` makes their pins."""
 
     def __init__(
         self, sealer: Sealer | None, *, pinner: Pinner | None = None, max_bytes: int = MAX_JOURNAL_BYTES
@@ -176,45 +178,45 @@ class JournalCodec:
 
     @property
     def can_seal(self) -> bool:
-        """Whether there is a key for what the client must not read."""
+        """Return True if there is a key for values that the client must not read."""
         return self._sealer is not None
 
     def write(self, journal: Journal, *, deflate: bool = False) -> bytes:
-        """The journal's bytes; deflated only where nothing will encrypt them.
+        """Return the journal's bytes; `deflate` them only if nothing encrypts them afterwards.
 
         Raises:
             TokenTooLarge: It is over the limit.
-            InvalidSignature: It holds what must be sealed, and there is no key to do that with.
+            InvalidSignature: It has values to seal, and there is no key.
         """
         if self._sealer is None and journal.computed:
             raise InvalidSignature(
                 "a call has to keep something from the client's eyes (a step or a fallback), and "
                 "request_state_security= gives no key for that; add seal_keys="
             )
-        seal = self._sealer.seal if self._sealer is not None else _left_to_the_codec
+        seal = self._sealer.seal if self._sealer is not None else _frame_unsealed
         return pack(journal, seal, deflate=deflate, limit=self._max_bytes)
 
     def read(self, packed: bytes) -> Journal:
-        """The journal of bytes whose token has been verified.
+        """Read the journal of a verified token.
 
         Raises:
             TokenRejected: It is not a journal this version can read.
         """
         try:
-            opened = self._sealer.open if self._sealer is not None else _from_the_codec
+            opened = self._sealer.open if self._sealer is not None else _read_unsealed
             return unpack(packed, opened, limit=self._max_bytes)
         except ValueError as error:
             raise TokenRejected(RejectionReason.FORMAT) from error
 
 
 class TokenCodec:
-    """Signs and verifies tokens: a codec as the SDK's `RequestStateSecurity` takes one.
+    """Codec that signs and verifies tokens, for the SDK's `RequestStateSecurity`.
 
     Args:
         ring: The server's keys.
-        entropy: Where nonces come from, as `os.urandom`.
-        encrypt: Encrypt the whole token, not only what the server computed.
-        max_token_bytes: A longer token is neither minted nor looked at.
+        entropy: Makes nonces, like `os.urandom`.
+        encrypt: Encrypt the whole token, not only the values of the server.
+        max_token_bytes: The codec neither makes nor reads a longer token.
     """
 
     def __init__(
@@ -233,14 +235,14 @@ class TokenCodec:
 
     @property
     def encrypts(self) -> bool:
-        """Whether tokens are encrypted as a whole."""
+        """Return True if tokens are encrypted as a whole."""
         return self._encrypt
 
     def seal(self, payload: bytes) -> str:
-        """The token of a payload.
+        """Return the token of a payload.
 
         Raises:
-            TokenTooLarge: It is over the limit; `check` says so before.
+            TokenTooLarge: It is over the limit. `check` finds this before.
         """
         body = self._sealer.seal(payload, _ENCRYPTED) if self._encrypt else payload
         token = self._signer.sign(self._head + to_text(body)).decode()
@@ -256,31 +258,31 @@ class TokenCodec:
         """
         if self._encrypt:
             size = self._sealer.size_of(size)
-        size = _AROUND_BODY + (size * 4 + 2) // 3
+        size = _OVERHEAD_CHARS + (size * 4 + 2) // 3
         if size > self._max_token_bytes:
             raise TokenTooLarge("token", size=size, limit=self._max_token_bytes, largest=journal.sizes()[:3])
 
     def unseal(self, token: str) -> bytes:
-        """The payload of a token.
+        """Return the payload of a token.
 
         Raises:
-            TokenRejected: The token is not, to the letter, one that a key of the ring has signed.
+            TokenRejected: No key of the ring has signed this exact text.
         """
-        spelt = _spelt(token, limit=self._max_token_bytes)
-        signer = self._signers.get(spelt["hint"])
+        match = _match(token, limit=self._max_token_bytes)
+        signer = self._signers.get(match["hint"])
         if signer is None:
             raise TokenRejected(RejectionReason.UNKNOWN_KEY)
         try:
             signer.unsign(token)
         except BadSignature:
             raise TokenRejected(RejectionReason.TAMPERED) from None
-        body = _body(spelt)
-        return self._sealer.open(body, _ENCRYPTED) if spelt["kind"] == "e" else body
+        body = _body(match)
+        return self._sealer.open(body, _ENCRYPTED) if match["kind"] == "e" else body
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedToken:
-    """What the spelling of a token says, whoever wrote it. The payload is None where it is encrypted."""
+    """Parts of a token that is not verified. The payload is None if it is encrypted."""
 
     kind: str
     hint: str
@@ -288,27 +290,27 @@ class ParsedToken:
 
 
 def read_unverified(token: str) -> ParsedToken:
-    """Take apart a token whose signature nobody has checked, to be shown and never acted on.
+    """Parse a token without verifying it, to be shown and never acted on.
 
     Raises:
-        TokenRejected: It is too long, or not spelt as a token.
+        TokenRejected: It is too long, or not a token.
     """
-    spelt = _spelt(token, limit=MAX_TOKEN_BYTES)
-    return ParsedToken(spelt["kind"], spelt["hint"], None if spelt["kind"] == "e" else _body(spelt))
+    match = _match(token, limit=MAX_TOKEN_BYTES)
+    return ParsedToken(match["kind"], match["hint"], None if match["kind"] == "e" else _body(match))
 
 
-def _spelt(token: str, *, limit: int) -> re.Match[str]:
+def _match(token: str, *, limit: int) -> re.Match[str]:
     if len(token) > limit:
         raise TokenRejected(RejectionReason.OVERSIZED)
-    spelt = _SPELLING.fullmatch(token)
-    if spelt is None:
+    match = _TOKEN.fullmatch(token)
+    if match is None:
         raise TokenRejected(RejectionReason.MALFORMED)
-    return spelt
+    return match
 
 
-def _body(spelt: re.Match[str]) -> bytes:
+def _body(match: re.Match[str]) -> bytes:
     try:
-        return from_text(spelt["body"])
+        return from_text(match["body"])
     except ValueError as error:
         raise TokenRejected(RejectionReason.FORMAT) from error
 

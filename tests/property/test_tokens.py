@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, from_text, to_text
 from roundtrip.machine.journal_bytes import unpack
-from roundtrip.tokens.binding import read_claims
+from roundtrip.tokens.binding import read_binding
 from roundtrip.tokens.token import KeyRing, TokenCodec
 from tests.nightly import examples
 from tests.property.vault import json_of
@@ -94,7 +94,7 @@ def test_a_journal_crosses_the_wire_in_a_token_unchanged(
     sealing: TokenCodec = TokenCodec(KeyRing([NEW]), entropy=CountedEntropy(), encrypt=encrypt)
     begins = claims(**claimed, principal="ann")
     payload = codec(NEW).unseal(sealing.seal(begins + journals().write(journal, deflate=not encrypt)))
-    _, size = read_claims(payload)
+    _, size = read_binding(payload)
     assert payload[:size] == begins
     assert journals().read(payload[size:]) == journal
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal
 from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
 from roundtrip.machine.pins import Pinner, digest
-from roundtrip.tokens.binding import audience_digest, claims_of, principal_claim
+from roundtrip.tokens.binding import audience_digest, pack_binding, principal_digest
 from roundtrip.tokens.token import JournalCodec, KeyRing, Sealer, TokenCodec
 
 OLD: Final = b"old key, thirty-two bytes long.."
@@ -81,8 +81,8 @@ def claims(
     """What a payload begins with."""
     named = {"uri": tool} if method == "resources/read" else {"name": tool, "arguments": arguments}
     bound = principal is not None
-    claimed = claims_of(method, named, audience=audience_digest(audience), call=call, bound=bound)
-    return claimed if principal is None else claimed + principal_claim(principal, call)
+    claimed = pack_binding(method, named, audience=audience_digest(audience), call=call, bound=bound)
+    return claimed if principal is None else claimed + principal_digest(principal, call)
 
 
 def payload(what: Journal | bytes, *keys: bytes, deflate: bool = True, **claimed: Any) -> bytes:

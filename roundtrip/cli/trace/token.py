@@ -17,7 +17,7 @@ from roundtrip.cli.trace.terminal import Part, Screen
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import OUTCOMES, Journal
 from roundtrip.safe_text import build_text
-from roundtrip.tokens.binding import Claims
+from roundtrip.tokens.binding import TokenBinding
 from roundtrip.tokens.token import MAX_TOKEN_BYTES
 from roundtrip.trace.explaining.wording import duration_text, size_text
 from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, TokenView, foreign_kind, token_data, view_token
@@ -156,7 +156,7 @@ def _unread(view: TokenView) -> str:
     return "The content of the token is not the journal of a call."
 
 
-def _show_claims(claims: Claims, screen: Screen) -> None:
+def _show_claims(claims: TokenBinding, screen: Screen) -> None:
     _line(screen, "method", claims.method)
     _line(screen, "target", f"digest {claims.target.hex()}")
     _line(screen, "arguments", f"digest {claims.arguments.hex()}")

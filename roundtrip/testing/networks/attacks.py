@@ -30,7 +30,7 @@ from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_a
 from roundtrip.testing.networks.deliveries import Breach, Inapplicable, LegDelivery
 from roundtrip.testing.networks.fleet import acting_as
 from roundtrip.testing.networks.network import Route
-from roundtrip.tokens.binding import read_claims
+from roundtrip.tokens.binding import read_binding
 from roundtrip.tokens.token import read_unverified
 
 __all__ = ["Delay", "Eavesdrop", "Garble", "Interleave", "Invent", "Strip", "Swap", "Tamper"]
@@ -440,7 +440,7 @@ def _open_text(token: str) -> Iterator[bytes]:
         payload = read_unverified(token).payload
         if payload is None:
             return
-        _, size = read_claims(payload)
+        _, size = read_binding(payload)
         journal, _ = unpack_open(payload[size:])
     except (TokenRejected, ValueError):
         return

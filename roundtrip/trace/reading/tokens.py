@@ -13,7 +13,7 @@ from roundtrip.errors import RejectionReason, TokenRejected
 from roundtrip.machine.journal import Asked, Entry, Journal
 from roundtrip.machine.journal_bytes import unpack_open
 from roundtrip.machine.pins import MARKS_BYTES
-from roundtrip.tokens.binding import Claims, read_claims
+from roundtrip.tokens.binding import TokenBinding, read_binding
 from roundtrip.tokens.token import JournalCodec, KeyRing, Sealer, TokenCodec, read_unverified
 
 __all__ = ["Sealed", "SignatureCheck", "TokenView", "foreign_kind", "token_data", "view_token"]
@@ -53,7 +53,7 @@ class TokenView:
     reason: RejectionReason | None
     key: int | None
     keys: int
-    claims: Claims | None
+    claims: TokenBinding | None
     journal: Journal | None
     sealed: Sealed
 
@@ -90,7 +90,7 @@ def view_token(token: str, keys: Sequence[bytes] = ()) -> TokenView:
     claims, journal, sealed = None, None, Sealed.CLOSED
     if payload is not None:
         try:
-            claims, size = read_claims(payload)
+            claims, size = read_binding(payload)
             journal, sealed, trouble = _journal(payload[size:], ring if signature is SignatureCheck.VALID else None)
         except TokenRejected as error:
             sealed, trouble = Sealed.NONE, error.reason
@@ -159,7 +159,7 @@ def _journal(packed: bytes, ring: KeyRing | None) -> tuple[Journal | None, Seale
     return opened, Sealed.OPENED, None
 
 
-def _claims_data(claims: Claims) -> dict[str, Any]:
+def _claims_data(claims: TokenBinding) -> dict[str, Any]:
     return {
         "method": claims.method,
         "target": claims.target.hex(),

@@ -17,7 +17,7 @@ from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.contract import ClaimAnswer, LedgerDown
 from roundtrip.system import System
 from roundtrip.testing import DECLINE, AskedQuestion, Clock, Era, LegByLeg, User
-from roundtrip.tokens.binding import read_claims
+from roundtrip.tokens.binding import read_binding
 from tests.interaction.test_refusals import FROZEN
 from tests.players import text_of
 
@@ -330,7 +330,7 @@ async def test_only_forms_are_remembered(clock: Clock) -> None:
 
 def _state_in(server: Server[Any], token: str) -> bytes:
     payload = server._parts.protection.policy.codec.unseal(token)  # pyright: ignore[reportPrivateUsage]
-    _, size = read_claims(payload)
+    _, size = read_binding(payload)
     return payload[size:]
 
 

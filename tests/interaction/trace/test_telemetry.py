@@ -30,7 +30,7 @@ from roundtrip import Context, Elicit, Recorder, Resolve, Server, Telemetry, Too
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.journal_bytes import unpack_open
 from roundtrip.testing import CANCEL, DECLINE, Clock, Era, Hop, LegByLeg, User
-from roundtrip.tokens.binding import read_claims
+from roundtrip.tokens.binding import read_binding
 from roundtrip.tokens.token import read_unverified
 from tests.hosts import ROOT, WAIT
 from tests.interaction.bookshop import Copies, bookshop
@@ -172,7 +172,7 @@ def journal_of(token: str | None) -> Journal:
     assert token is not None
     payload = read_unverified(token).payload
     assert payload is not None
-    return unpack_open(payload[read_claims(payload)[1] :])[0]
+    return unpack_open(payload[read_binding(payload)[1] :])[0]
 
 
 async def test_leg_span_nests_between_request_and_function_spans(

@@ -7,13 +7,13 @@ import pytest
 
 from roundtrip.errors import RejectionReason, TokenRejected
 from roundtrip.tokens.binding import (
-    MOST_CLAIMS_BYTES,
+    MAX_BINDING_BYTES,
     audience_digest,
-    claims_of,
-    difference,
     is_principal,
-    principal_claim,
-    read_claims,
+    pack_binding,
+    principal_digest,
+    read_binding,
+    rejection_of,
 )
 from tests.unit.secrets import claims
 
@@ -54,12 +54,12 @@ def test_differences_of_two_requests_are_named(name: str, principal: str | None)
     """Shows S5."""
     one, other, reason = REASONS[name]
     for ours, theirs in ((one, other), (other, one)):
-        found, size = read_claims(claims(**ours, principal=principal))
+        found, size = read_binding(claims(**ours, principal=principal))
         wanted = claims(**theirs)
         wanted = bytes([wanted[0] | (4 if principal else 0)]) + wanted[1:]
         assert not claims(**ours, principal=principal).startswith(wanted)
-        assert difference(found, wanted) is reason
-        assert size == (MOST_CLAIMS_BYTES if principal else 21)
+        assert rejection_of(found, wanted) is reason
+        assert size == (MAX_BINDING_BYTES if principal else 21)
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,14 @@ def test_equal_requests_have_equal_claims(one: dict[str, Any], other: dict[str, 
 
 
 def test_a_request_without_parameters_has_claims_as_well() -> None:
-    assert claims_of("tools/call", None, audience=audience_digest(None), call=bytes(9), bound=False) == claims(tool="")
+    assert pack_binding("tools/call", None, audience=audience_digest(None), call=bytes(9), bound=False) == claims(
+        tool=""
+    )
 
 
 def test_caller_is_known_by_their_claim_alone() -> None:
     """Shows S5."""
-    claim = principal_claim("ann", CALL)
+    claim = principal_digest("ann", CALL)
     assert is_principal(claim, "ann", CALL)
     assert not is_principal(claim, "ann", OTHER_CALL)
     for name in ("bob", "", "ann ", "Ann", "\ud800"):
@@ -95,8 +97,8 @@ def test_caller_is_known_by_their_claim_alone() -> None:
 
 
 def test_claims_differ_between_calls() -> None:
-    assert principal_claim("ann", CALL) != principal_claim("ann", OTHER_CALL)
-    assert is_principal(principal_claim("\ud800", CALL), "\ud800", CALL)
+    assert principal_digest("ann", CALL) != principal_digest("ann", OTHER_CALL)
+    assert is_principal(principal_digest("\ud800", CALL), "\ud800", CALL)
     assert claims(call=CALL)[5:17] != claims(call=OTHER_CALL)[5:17]
     for method in ("tools/call", "resources/read"):
         assert claims(method=method, call=CALL) != claims(method=method, call=OTHER_CALL)
@@ -109,7 +111,7 @@ CUT: list[Callable[[bytes], bytes]] = [lambda whole, length=length: whole[:lengt
 def test_cut_claims_are_rejected(cut: Callable[[bytes], bytes]) -> None:
     """Shows S4."""
     with pytest.raises(TokenRejected) as caught:
-        read_claims(cut(claims(principal="ann")))
+        read_binding(cut(claims(principal="ann")))
     assert caught.value.reason is RejectionReason.FORMAT
 
 
@@ -117,5 +119,5 @@ def test_cut_claims_are_rejected(cut: Callable[[bytes], bytes]) -> None:
 def test_claims_of_another_version_or_kind_are_rejected(kind: int) -> None:
     """Shows S4."""
     with pytest.raises(TokenRejected) as caught:
-        read_claims(bytes([kind]) + claims(principal="ann")[1:])
+        read_binding(bytes([kind]) + claims(principal="ann")[1:])
     assert caught.value.reason is RejectionReason.FORMAT

@@ -7,7 +7,7 @@ import pytest
 
 from roundtrip.errors import RejectionReason, TokenRejected
 from roundtrip.machine.journal_bytes import unpack_open
-from roundtrip.tokens.binding import read_claims
+from roundtrip.tokens.binding import read_binding
 from roundtrip.tokens.token import JournalCodec, KeyRing, TokenCodec, read_unverified
 from specs.tokens import REFUSED, VECTORS, Vector, read_vectors, vectors_page
 
@@ -78,7 +78,7 @@ def test_a_token_of_the_format_before_is_rejected(told: dict[str, Any]) -> None:
     found: list[RejectionReason] = []
     for read in (
         lambda: TokenCodec(keys, entropy=bytes).unseal(told["token"]),
-        lambda: read_claims(payload),
+        lambda: read_binding(payload),
         lambda: JournalCodec(None).read(payload[33 if told["request"]["principal"] is not None else 21 :]),
     ):
         with pytest.raises(TokenRejected) as refused:

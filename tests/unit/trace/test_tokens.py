@@ -14,7 +14,7 @@ from roundtrip import Elicit, Resolve, Server
 from roundtrip.errors import RejectionReason, TokenRejected
 from roundtrip.machine.journal import Action, Computed, to_text
 from roundtrip.testing import LegByLeg
-from roundtrip.tokens.binding import audience_digest, principal_claim
+from roundtrip.tokens.binding import audience_digest, principal_digest
 from roundtrip.tokens.token import KeyRing
 from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, foreign_kind, token_data, view_token
 from specs.tokens import Vector, read_vectors
@@ -40,7 +40,7 @@ def test_signed_part_is_readable_and_marked_unchecked() -> None:
     assert view.claims is not None
     assert view.claims.method == "tools/call"
     assert view.claims.audience == audience_digest("shop")
-    assert view.claims.principal == principal_claim("ann", bytes(9))
+    assert view.claims.principal == principal_digest("ann", bytes(9))
     assert view.journal is not None
     assert (view.journal.written, view.journal.deadline) == (BORN, BORN + 600)
     assert (view.journal.call_id, view.journal.leg, view.journal.round) == ("call-1", 2, 2)
