@@ -1,7 +1,7 @@
-"""Processes that have imported everything when they begin: each is forked from one that does nothing else.
+"""Start processes that have already imported everything, by forking them from a server process.
 
-To start an interpreter and import the SDK takes two seconds of a processor, which is most of many a test. What begins
-here is a process in all else: it has an id, an environment and streams of its own, gets signals, and dies alone.
+An interpreter takes two seconds to start and import the SDK, which is most of the time of many tests. A forked process
+is a normal process otherwise: it has its own id, environment and streams, receives signals, and dies alone.
 """
 
 import atexit
@@ -47,11 +47,11 @@ FORKS.set_forkserver_preload(
 )
 
 Program = Callable[[Sequence[str]], int | None]
-"""The `main` of a module: it takes the words of a command line and gives the exit code."""
+"""The `main` of a module, which takes the words of a command line and returns the exit code."""
 
 
 class _Descriptor:
-    """A file descriptor on its way to another process, where it is another number."""
+    """A file descriptor that is sent to another process, where its number differs."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -73,7 +73,7 @@ def _run(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    # A suite that runs in the background has been told to ignore it, and so would what it starts.
+    # A suite in the background ignores the signal, and its child processes would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = [program.__module__, *arguments]
     sys.stdin = _opened(0, "r")
@@ -83,7 +83,7 @@ def _run(
 
 
 def _opened(stream: int, mode: str, **options: Any) -> io.TextIOWrapper:
-    # They stay open when they are collected, as those of an interpreter do.
+    # The streams stay open after collection, as an interpreter's do.
     raw = open(stream, f"{mode}b", closefd=False)  # noqa: SIM115
     return io.TextIOWrapper(raw, encoding="utf-8", **options)
 
@@ -98,14 +98,14 @@ class Started:
         self.pid: int = process.pid
 
     def poll(self) -> int | None:
-        """Its exit code, if it has ended; a signal's number, with a minus, if that was its end."""
+        """Return the exit code, or the negative number of the signal that ended the process; None while it runs."""
         return self._process.exitcode
 
     def wait(self, seconds: float) -> int:
-        """Its exit code, once it has ended.
+        """Wait for the end of the process, and return its exit code.
 
         Raises:
-            TimeoutExpired: It has not in that time.
+            TimeoutExpired: The process still runs.
         """
         self._process.join(seconds)
         if self._process.exitcode is None:
@@ -113,12 +113,12 @@ class Started:
         return self._process.exitcode
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Signal it, unless it has ended."""
+        """Send a signal, unless the process has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it without a word, if it has not ended."""
+        """Kill the process, unless it has ended."""
         self._process.kill()
 
 
@@ -135,13 +135,13 @@ def start(
     """Run a program in a process of its own.
 
     Args:
-        program: What it runs.
+        program: The program.
         arguments: The words of its command line.
-        cwd: Where it runs.
-        env: Its environment; this process's unless it is given.
-        stdin: What it reads; nothing unless it is given.
-        stdout: What it writes to; as this process unless it is given.
-        stderr: What it complains to; as this process unless it is given.
+        cwd: Its working directory.
+        env: Its environment; by default this process's.
+        stdin: Its input; by default empty.
+        stdout: Its output; by default this process's.
+        stderr: Its error output; by default this process's.
     """
     with open(os.devnull, "rb") as nothing:
         given = [nothing.fileno() if stdin is None else stdin, 1 if stdout is None else stdout]
@@ -154,13 +154,13 @@ def start(
     return Started(process)
 
 
-_ENDS: Final = 20.0
-"""Seconds in which a process is gone that has been killed."""
+_KILLED_SECONDS: Final = 20.0
+"""The longest wait for a killed process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piped:
-    """A process that is talked to from here."""
+    """A process with pipes to its streams."""
 
     process: Started
     stdin: IO[str]
@@ -170,7 +170,7 @@ class Piped:
 
 @contextmanager
 def piped(program: Program, *arguments: str, cwd: Path) -> Generator[Piped]:
-    """Run a program that is talked to from here, and kill it at the end of the block unless it has ended."""
+    """Run a program with pipes to its streams, and kill it at the end of the `with` block."""
     (stdin, ours), (out, stdout), (told, stderr) = os.pipe(), os.pipe(), os.pipe()
     with (
         open(ours, "w", encoding="utf-8") as given,
@@ -186,7 +186,7 @@ def piped(program: Program, *arguments: str, cwd: Path) -> Generator[Piped]:
             yield Piped(process, given, said, complained)
         finally:
             process.kill()
-            process.wait(_ENDS)
+            process.wait(_KILLED_SECONDS)
 
 
 _RELAY: Final = """

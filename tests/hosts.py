@@ -1,6 +1,6 @@
-"""Real places for servers of other processes: a port of this machine, and a command for stdio.
+"""Serve in other processes: on a port of this machine, and on stdio.
 
-A listening socket is made before its server starts, so a client may connect at once and nobody has to wait for a port.
+A socket listens before its server starts, so that a client can connect at once.
 The processes run `main`, with the arguments `MODULE:FACTORY [--fd N] [--skew SECONDS]`.
 """
 
@@ -20,7 +20,7 @@ from tests.forks import Started, command_of, start
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 WAIT: Final = 20.0
-"""Seconds after which anything that is waited for counts as lost."""
+"""Seconds after which a test gives up waiting."""
 
 Factory = Callable[[], MCPServer[Any]]
 
@@ -35,18 +35,18 @@ def _url_of(listening: socket.socket) -> str:
 
 
 def name_of(factory: Factory) -> str:
-    """How another process finds a factory."""
+    """Return the name under which another process imports a factory."""
     return f"{factory.__module__}:{factory.__qualname__}"
 
 
 def stdio(factory: Factory) -> StdioServerParameters:
-    """The command that serves what a factory makes over stdio."""
+    """Return the command that serves a factory's server over stdio."""
     command, *arguments = command_of(main, name_of(factory))
     return StdioServerParameters(command=command, args=arguments, cwd=ROOT)
 
 
 class HttpProcess:
-    """A server in a process of its own, which can be killed and started again, as another build, on the same port."""
+    """A server in its own process, which can be killed, and started again on the same port as another build."""
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -64,7 +64,7 @@ class HttpProcess:
         self._process = start(main, arguments, cwd=ROOT, stdin=self._listening.fileno())
 
     def kill(self) -> None:
-        """End the process as a power cut would, without a word."""
+        """End the process at once, like a power cut."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(WAIT)

@@ -1,4 +1,4 @@
-"""The live era by hand, over HTTP: a client that can leave a request without ending its session."""
+"""Speak the live era by hand over HTTP, with a client that can leave a request and keep its session."""
 
 import itertools
 import json
@@ -9,15 +9,16 @@ from typing import Any, Final
 import httpx
 
 from tests.hosts import WAIT
+from tests.wire import ACCEPT
 
 __all__ = ["HEADERS", "Session", "session"]
 
 _LIVE: Final = "2025-11-25"
-HEADERS: Final = {"accept": "application/json, text/event-stream", "mcp-protocol-version": _LIVE}
+HEADERS: Final = {**ACCEPT, "mcp-protocol-version": _LIVE}
 
 
 class Session:
-    """A live client by hand, which can leave a request without ending its session."""
+    """A session of a client on the live era."""
 
     def __init__(self, http: httpx.AsyncClient, url: str) -> None:
         self.http = http
@@ -39,7 +40,7 @@ class Session:
 
     @asynccontextmanager
     async def calling(self, tool: str, arguments: dict[str, Any] | None = None) -> AsyncGenerator[dict[str, Any]]:
-        """Call a tool and read as far as its first message; leave at the end."""
+        """Call a tool, and yield its first message; leave the request at the end of the `with` block."""
         params = {"name": tool, "arguments": arguments or {}, "_meta": {"progressToken": 1}}
         body = {"jsonrpc": "2.0", "id": next(self._ids), "method": "tools/call", "params": params}
         async with self.http.stream("POST", self.url, json=body, headers=HEADERS) as response:
@@ -49,7 +50,7 @@ class Session:
                     break
 
     async def call(self, tool: str, *answers: dict[str, Any]) -> dict[str, Any]:
-        """Call a tool, answer each question with the next result as it stands, and give the tool's result."""
+        """Call a tool, answer each question with the next result, and return the tool's result."""
         left = list(answers)
         params: dict[str, Any] = {"name": tool, "arguments": {}}
         body: dict[str, Any] = {"jsonrpc": "2.0", "id": next(self._ids), "method": "tools/call", "params": params}

@@ -1,7 +1,7 @@
-"""Change one thing in a line, and see whether a test fails: `python -m tests.mutants --share 0.15 --seed 1`.
+"""Measure how many changed lines fail a test: `python -m tests.mutants --share 0.15 --seed 1`.
 
-mutmut makes the mutants and runs the tests; `[tool.mutmut]` in pyproject.toml says which. This takes a random part of
-them, the same for a seed, and counts what became of it by room.
+mutmut makes the mutants and runs the tests that `[tool.mutmut]` in pyproject.toml names. This program takes a random
+part of the mutants, the same for a seed, and counts the results by package.
 """
 
 import argparse
@@ -23,7 +23,7 @@ def room_of(file: Path) -> str:
 
 
 def all_mutants(files: list[Path]) -> dict[Path, list[str]]:
-    """The names of the mutants of each file."""
+    """Return the names of the mutants of each file."""
     mutation: Any = importlib.import_module("mutmut.mutation.file_mutation")
     names: Any = importlib.import_module("mutmut.utils.format_utils")
     return {
@@ -36,7 +36,7 @@ def all_mutants(files: list[Path]) -> dict[Path, list[str]]:
 
 
 def outcomes(file: Path) -> dict[str, str]:
-    """What became of each mutant of a file that was tried."""
+    """Return the result of each tried mutant of a file."""
     stats: Any = importlib.import_module("mutmut.stats")
     noted = json.loads((WORKPLACE / f"{file}.meta").read_text())["exit_code_by_key"]
     return {name: stats.status_by_exit_code[code] for name, code in noted.items() if code is not None}

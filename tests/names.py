@@ -1,4 +1,4 @@
-"""Names for the cases of a test, the same in every process that collects it."""
+"""Name the cases of a test equally in every process that collects it."""
 
 import re
 
@@ -6,5 +6,5 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def case(value: object) -> str:
-    """A value as it shows itself, but for where in memory it is."""
+    """Return the `repr` of a value without its address in memory."""
     return _ADDRESS.sub("", ascii(value))

@@ -96,7 +96,7 @@ def runnable(text: str, folder: Path) -> str:
 
 
 def listening() -> socket.socket:
-    """A listening socket of this machine, on a port that nobody else has."""
+    """Listen on a free port of this machine."""
     return socket.create_server(("127.0.0.1", 0))
 
 

@@ -44,7 +44,7 @@ class RedisServer:
             time.sleep(0.02)
 
     def command(self, *words: str) -> str:
-        """What the server's own client says to a command."""
+        """Run a command in the server's own client, and return its output."""
         program = str(_PROGRAM).replace("-server", "-cli")
         done = subprocess.run([program, "-s", str(self._socket), *words], capture_output=True, text=True, timeout=_WAIT)
         return done.stdout.strip()
@@ -56,7 +56,7 @@ class RedisServer:
             self._process = None
 
     def stop(self) -> None:
-        """Have it answer nothing, as when its machine is stuck."""
+        """Suspend the server, as when its machine is stuck."""
         if self._process is not None:
             self._process.send_signal(signal.SIGSTOP)
 

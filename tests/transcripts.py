@@ -1,4 +1,4 @@
-"""Transcripts for tests, line by line, with everything filled in that a test does not care for."""
+"""Lines of transcripts for tests, with defaults for all other fields."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,11 +22,11 @@ from roundtrip.trace.writing.lines import (
 __all__ = ["AT", "answer", "answered", "asked", "began", "call_of", "ended", "kept", "question", "rejected", "write"]
 
 AT: Final = 1_795_000_000.0
-"""When the first of all lines was written."""
+"""The time of the first line."""
 
 
 def kept(value: Any) -> dict[str, Any]:
-    """A value as a recorder that reveals it writes it; a digest where it is one already."""
+    """Return a value as a recorder writes it with `reveal="all"`; a digest stays as it is."""
     if isinstance(value, dict) and "digest" in value:
         return cast("dict[str, Any]", value)
     return {"value": value}
@@ -46,7 +46,7 @@ def answer(key: str = "format", action: str | None = "accept", how: str = "taken
 
 
 def _line(event: str, at: float, fields: dict[str, Any]) -> Any:
-    """A line; `at` counts from the first one, and legs of one instance are its requests."""
+    """Make a line. `at` counts from the first line, and each leg of an instance is a request."""
     head = {"v": 1, "event": event, "at": AT + at, "instance": "a", "serving": fields.get("leg") or 1}
     return LINE.validate_python({**head, **fields})
 
@@ -79,13 +79,13 @@ def rejected(at: float = 4.0, reason: RejectionReason = RejectionReason.EXPIRED,
 
 
 def call_of(*lines: Line) -> TracedCall:
-    """The one call that some lines tell of."""
+    """Return the only call in some lines."""
     (call,) = join(lines).calls.values()
     return call
 
 
 def write(path: Path, lines: Iterable[Line | str]) -> Path:
-    """A transcript of some lines; those that are text are written as they are."""
+    """Write lines to a transcript; texts are written as they are."""
     texts = [line if isinstance(line, str) else line.model_dump_json(exclude_unset=True) for line in lines]
     with path.open("a", encoding="utf-8") as file:
         file.writelines(f"{text}\n" for text in texts)

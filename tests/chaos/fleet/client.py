@@ -10,11 +10,10 @@ from typing import Any, Final
 import anyio
 import httpx
 
-from tests.wire import EVERYTHING, Json
+from tests.wire import EVERYTHING, Json, headers_of, meta_of
 
 __all__ = ["PATIENCE", "Asked", "Client", "Completed", "Ended", "Leg", "Reply", "Unknown"]
 
-REVISION: Final = "2026-07-28"
 PATIENCE: Final = 180.0
 """Seconds for which one leg is sent again and again."""
 _FIRST_PAUSE: Final = 0.05
@@ -154,14 +153,10 @@ class Client:
             _Again: It should be sent again.
         """
         self.counted["requests"] += 1
-        headers = {
-            "accept": "application/json, text/event-stream",
-            "mcp-protocol-version": REVISION,
-            "mcp-method": "tools/call",
-            "mcp-name": "pay",
-        }
+        message = self._message(leg)
         try:
-            response = await self._http.post(self._path, json=self._message(leg), headers=headers)
+            headers = headers_of("tools/call", message["params"])
+            response = await self._http.post(self._path, json=message, headers=headers)
         except httpx.TransportError as error:
             raise _Again(type(error).__name__) from error
         if "," in response.headers.get("x-upstreams", ""):
@@ -174,11 +169,7 @@ class Client:
         params: Json = {
             "name": "pay",
             "arguments": {"number": leg.number},
-            "_meta": {
-                "io.modelcontextprotocol/protocolVersion": REVISION,
-                "io.modelcontextprotocol/clientInfo": {"name": "chaos", "version": "1"},
-                "io.modelcontextprotocol/clientCapabilities": EVERYTHING,
-            },
+            "_meta": meta_of("chaos", EVERYTHING),
         }
         if leg.state is not None:
             params["requestState"] = leg.state

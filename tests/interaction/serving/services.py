@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from roundtrip.cli import main
 from tests.forks import Started, start
 from tests.hosts import ROOT
+from tests.wire import ACCEPT
 
 WAIT: Final = 100.0
 KEY: Final = "7f" * 32
@@ -103,8 +104,7 @@ class Service:
 
     def post(self, path: str, body: bytes, **headers: str) -> tuple[int, Any]:
         """What the service answers to a POST of JSON, on a connection of its own."""
-        accepted = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-        return self._answer("POST", path, body, {**accepted, **headers})
+        return self._answer("POST", path, body, {"content-type": "application/json", **ACCEPT, **headers})
 
     def _answer(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, Any]:
         connection = HTTPConnection(urlsplit(self.url).netloc, timeout=WAIT)

@@ -139,5 +139,5 @@ def cinema() -> Server[Any]:
 
 
 def outcomes(explored: Explored) -> dict[str, str]:
-    """How each path ended, by what it did."""
+    """Return the outcome of each path, by its choices."""
     return {str(path): f"{path.outcome}: {path.text}" for path in explored.paths}

@@ -1,4 +1,4 @@
-"""What the plugin hands to tests: a clock, overrides and a transcript."""
+"""The plugin's fixtures: a clock, overrides and a transcript."""
 
 import time
 from datetime import UTC, datetime

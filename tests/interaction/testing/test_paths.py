@@ -1,4 +1,4 @@
-"""Every way through the questions of real servers: what came of each, as a table, and what was left out."""
+"""Explorations of real servers: each path, the table, and the covered edges."""
 
 from typing import Any
 

@@ -73,7 +73,7 @@ async def test_a_server_that_dies_on_a_path_is_an_outcome(era: Era) -> None:
 
 
 class Strict:
-    """A network that finds fault with whoever answers a second leg."""
+    """A network that reports a breach for a cancelled seat."""
 
     name = "strict"
 

@@ -168,7 +168,7 @@ def serve_on_stdio(arguments: Sequence[str]) -> None:
 
 @asynccontextmanager
 async def reachable(path: Path, over: Over) -> AsyncGenerator[tuple[Any, Replayed | None]]:
-    """What to connect to, and the replayed server where it is in this process."""
+    """Yield a target to connect to, and the replayed server if it runs in this process."""
     if over == "stdio":
         command, *words = command_of(serve_on_stdio, str(path))
         yield StdioServerParameters(command=command, args=words, cwd=ROOT), None

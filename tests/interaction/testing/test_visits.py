@@ -34,7 +34,7 @@ SECONDS = 30.0
 
 
 class Till:
-    """What the pages of all instances share: who has paid, and what was done."""
+    """The shared data of all instances' pages: payments and visits."""
 
     def __init__(self) -> None:
         self.paid: dict[str, str] = {}

@@ -15,6 +15,7 @@ from roundtrip.serving.application import application_of
 from roundtrip.serving.health import ProcessState
 from roundtrip.serving.responses import JsonResponse
 from roundtrip.serving.settings import ServeSettings
+from tests.wire import headers_of, meta_of
 
 pytestmark = pytest.mark.anyio
 WAIT = 10.0
@@ -51,22 +52,13 @@ class Request:
     """A call of the tool, as an ASGI server passes it on."""
 
     def __init__(self, version: str = MODERN, **meta: Any) -> None:
-        envelope: dict[str, Any] = {
-            "io.modelcontextprotocol/protocolVersion": MODERN,
-            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
+        envelope = meta_of("test", {}) if version == MODERN else {}
         params: dict[str, Any] = {"name": "work", "arguments": {}, "_meta": {**envelope, **meta}}
-        if version != MODERN:
-            params["_meta"] = meta
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         headers = {
             "host": "127.0.0.1:8000",
             "content-type": "application/json",
-            "accept": "application/json, text/event-stream",
-            "mcp-protocol-version": version,
-            "mcp-method": "tools/call",
-            "mcp-name": "work",
+            **headers_of("tools/call", params, version),
         }
         self.scope: dict[str, Any] = {
             "type": "http",

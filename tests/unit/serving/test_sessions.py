@@ -12,10 +12,10 @@ from roundtrip import Server
 from roundtrip.serving.application import application_of
 from roundtrip.serving.health import ProcessState
 from roundtrip.serving.settings import ServeSettings
+from tests.live_wire import HEADERS
 
 pytestmark = pytest.mark.anyio
 WAIT = 10.0
-HEADERS = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
 
 
 class Shop:

@@ -1,4 +1,4 @@
-"""Files of recordings: what they say, what is told of broken ones, and how messages are sorted into them."""
+"""Files of recordings: their text, broken files, and the matching of messages."""
 
 import json
 from pathlib import Path
@@ -166,7 +166,7 @@ def test_a_reply_is_a_result_or_an_error() -> None:
 
 
 def conversation(*messages: tuple[str, Json]) -> list[Json]:
-    """What is recorded of some messages, the first letter of whose senders is given."""
+    """Record messages, each with the first letter of its sender."""
     said = paired(("client" if sender == "c" else "server", message) for sender, message in messages)
     return [part.model_dump(mode="json", exclude_defaults=True) for part in said.parts]
 

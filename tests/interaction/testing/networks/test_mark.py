@@ -54,7 +54,7 @@ def run(pytester: pytest.Pytester, test: str, *options: str, marks: str = "") ->
 
 
 def collected(pytester: pytest.Pytester, test: str, *, marks: str = "") -> list[str]:
-    """What comes in brackets after the names of the tests."""
+    """Return the ids in brackets after the names of the tests."""
     result = run(pytester, test, "--collect-only", "-q", marks=marks)
     return [line.partition("[")[2].rstrip("]") for line in result.outlines if "::" in line]
 

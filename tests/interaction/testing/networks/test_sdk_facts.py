@@ -1,4 +1,4 @@
-"""What the mark reports of the SDK's own `MCPServer`, whose instances share their keys: facts, each with its report."""
+"""Reports of the mark about the SDK's own `MCPServer`, whose instances share their keys."""
 
 import pytest
 

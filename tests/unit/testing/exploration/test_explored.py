@@ -1,4 +1,4 @@
-"""How explored paths are told: columns, folded states, and the edges that were not gone along."""
+"""Reports of explored paths: columns, folded states, and edges that no path took."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""How a mark chooses networks, what a network knows of its call, and what can be read in a token without a key."""
+"""The choice of networks by a mark, the history of a call, and the readings of a token."""
 
 import base64
 import binascii

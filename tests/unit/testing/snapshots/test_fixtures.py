@@ -59,7 +59,7 @@ def run(pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
 
 
 def snapshots(pytester: pytest.Pytester) -> dict[str, str]:
-    """What is in the snapshots, by the names of the files."""
+    """Return the contents of the snapshots, by file name."""
     folder = pytester.path / "__snapshots__"
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in files}

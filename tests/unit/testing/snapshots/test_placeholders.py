@@ -1,4 +1,4 @@
-"""What is replaced by placeholders, and what is left as it is."""
+"""Values that placeholders replace, and values that stay."""
 
 import base64
 import random

@@ -1,4 +1,4 @@
-"""What redaction leaves out, and what it does not touch."""
+"""Values that redaction omits, and values that stay."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""How told calls are put into words: whatever they hold, and whatever was left out of them."""
+"""The text of stories with unusual or missing parts."""
 
 from enum import Enum
 from typing import Any, Literal
