@@ -1,7 +1,7 @@
-"""Which build of the application this is: a digest of the source of the functions a tool is made of.
+"""Identify the build of the application by a digest of the source of a tool's functions.
 
-It only has to differ between two versions that serve at the same time, so that a question that changes because
-another build asks it is not mistaken for one that changes every time.
+Builds that serve at the same time must differ. A question that changes between them changes because of the build, and
+is not mistaken for one that changes every time.
 """
 
 import functools
@@ -17,18 +17,18 @@ from anyio.lowlevel import current_token
 __all__ = ["Build"]
 
 _digests: Final[dict[str, str | None]] = {}
-"""Of files that were read; None for one that cannot be."""
+"""Digests of files that were read; None for an unreadable file."""
 
 
 class Build:
-    """The build that some functions belong to.
+    """Build that some functions belong to.
 
-    Files are read at once, as they may be replaced later; but on an event loop only when `read` is called, which may be
-    done in a thread.
+    Files are read at once, as they may be replaced later. On an event loop they are read only by `read`, which may run
+    in a thread.
 
     Args:
         functions: The functions.
-        given: What the author says it is.
+        given: The author's name for it.
     """
 
     __slots__ = ("_functions", "text")

@@ -1,4 +1,4 @@
-"""The prompts, resources and templates of one server as visibility knows them; the SDK keeps the things themselves."""
+"""Track the visibility of the prompts, resources and templates of one server; the SDK keeps the items themselves."""
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ Shelf = Literal["prompt", "resource"]
 """A template is a resource, known by its URI template."""
 
 Listed = Literal["prompts", "resources", "templates"]
-"""What clients list; a template and a resource are asked for in one way, and listed in two."""
+"""A list that clients request; templates and resources are read in one way, and listed in two."""
 
 _LISTS: Final[tuple[Listed, ...]] = ("prompts", "resources", "templates")
 
@@ -27,7 +27,7 @@ class _CatalogEntry(NamedTuple):
 
 
 class Catalog:
-    """Tells what clients see without walking rules. It may be changed from any thread."""
+    """Catalog of visible items, so that lists and lookups walk no rules. Any thread may change it."""
 
     def __init__(self, visibility: Visibility) -> None:
         self._visibility = visibility
@@ -49,18 +49,18 @@ class Catalog:
         gate: VisibilityGate | None = None,
         template: bool = False,
     ) -> Generator[None]:
-        """Note a prompt by its name, or a resource or template by its URI, while it is registered.
+        """Enter a prompt by its name, or a resource or template by its URI, while it is registered.
 
-        As the SDK has it, a second template of one URI replaces the first, and a second one of the rest is ignored.
+        As in the SDK, a second template of one URI replaces the first; other second items are ignored.
 
         Args:
-            kind: What it is.
+            kind: The kind of item.
             identifier: Its name or URI.
             name: The name of a resource.
             tags: Labels to enable and disable by.
             enabled: False hides it until it is enabled.
-            gate: What decides for each request whether it is there.
-            template: Whether it is a template.
+            gate: Its visibility gate.
+            template: True for a template.
         """
         key = (kind, identifier)
         before = self._entries.get(key)
@@ -90,34 +90,34 @@ class Catalog:
             self._look()
 
     def remove(self, kind: Shelf, identifier: str) -> bool:
-        """Forget it; whether that changes what clients see."""
+        """Remove an item; return True if clients saw it."""
         seen = self.sees(kind, identifier)
         self._put((kind, identifier), None)
         return seen
 
     def sees(self, kind: Shelf, identifier: str) -> bool:
-        """Whether clients may see it."""
+        """Return True if clients may see an item, its visibility gate aside."""
         return identifier not in self._hidden[kind]
 
     def knows(self, kind: Shelf, identifier: str) -> bool:
-        """Whether there is one at all."""
+        """Return True if an item is registered."""
         return (kind, identifier) in self._entries
 
     def gate_of(self, kind: Shelf, identifier: str) -> VisibilityGate | None:
-        """What decides for each request whether it is there."""
+        """Return the visibility gate of an item, if it has one."""
         entry = self._entries.get((kind, identifier))
         return None if entry is None else entry.gate
 
     def gates_of(self, listed: Listed) -> tuple[VisibilityGate, ...]:
-        """The gates of all in a list that are not hidden from everybody."""
+        """Return the visibility gates of the items in a list that are not hidden from all clients."""
         return self._gates[listed]
 
     def has_gates(self, kind: Shelf) -> bool:
-        """Whether anything of the kind has a gate."""
+        """Return True if any item of the kind has a visibility gate."""
         return kind in self._gated_kinds
 
     def refresh(self) -> list[Shelf]:
-        """Look again at what clients see; where that has changed."""
+        """Apply the current rules; return the kinds whose visible items changed."""
         with self._lock:
             before = self._hidden
             self._look()

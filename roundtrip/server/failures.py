@@ -1,4 +1,4 @@
-"""How a leg's failures look to the client: one mapping for tools, one for prompts and resource templates."""
+"""Map failures of a leg to errors for the client: one mapping for tools, one for prompts and resource templates."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -47,26 +47,25 @@ __all__ = [
     "with_failures",
 ]
 
-# The SDK's own: it says of the same failures the same words.
+# The SDK's own logger, which gets the same words for the same failures.
 logger = logging.getLogger("mcp.server.mcpserver.server")
 
 T = TypeVar("T")
 
 _WORDS_CHARS: Final = 80
-"""Characters of a question that stand for its name."""
+"""Characters of a question that replace its missing name."""
 _SERVER_ERROR = -32000
-"""What the SDK also says of closed connections: `data.reason` tells them apart."""
+"""The SDK uses it for closed connections, too: `data.reason` distinguishes them."""
 
 
 class Crashed(Exception):
-    """The crash of a body on an earlier serving, which was logged there; the text is that of its exception."""
+    """Crash of a body on an earlier leg, which was logged there; the text is that of its exception."""
 
 
 def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
-    """What a failure of a tool's leg is to the SDK's handler: the author's text behind a prefix, or a crash.
+    """Return a failure of a tool's leg for the SDK's handler: the author's text behind a prefix, or a crash.
 
-    A protocol error stays what it is. With `mask` the model is told of a crash (`UnexpectedToolError`) only that there
-    was one.
+    A protocol error stays as it is. With `mask` a crash (`UnexpectedToolError`) has no text for the model.
     """
     if isinstance(error, MCPError):
         return error
@@ -89,11 +88,11 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
         return MCPError(code=_SERVER_ERROR, message=str(error), data={"reason": reason, "tool": name})
     prefix = f"Error executing tool {name}"
     if isinstance(error, Crashed):
-        # Foreseen by now: the log has its traceback.
+        # Not unexpected any more: the log has its traceback.
         return ToolError(prefix if mask else f"{prefix}: {_sendable(str(error))}")
     if isinstance(error, UnexpectedToolError | UnexpectedResourceError):
         return UnexpectedToolError(prefix if mask else f"{prefix}: {_sendable(str(error))}")
-    # A signature that turns out wrong this late, and a value that cannot be sent or kept, are the author's crashes.
+    # A signature found to be invalid this late, and a value that cannot be sent or kept, are crashes of the author's.
     foreseen = isinstance(error, ToolError | ResourceError | RoundtripError)
     if foreseen and not isinstance(error, InvalidSignature | NotSendable | ValueNotStorable):
         return ToolError(f"{prefix}: {_sendable(str(error))}")
@@ -101,9 +100,9 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
 
 
 def told_by(failure: Exception, error: Exception) -> str | None:
-    """The text of a tool's failure with the words of questions that have no name; None where it names no such question.
+    """Return the text of a tool's failure with the words of questions that have no name; None if it names none.
 
-    The words may hold what nobody wants in a log, which says what `failure` says.
+    The words may be secret, so the log has the text of `failure`.
     """
     if not isinstance(failure, ToolError) or not isinstance(error, RoundtripError):
         return None
@@ -119,43 +118,43 @@ def _with_words(text: str, error: RoundtripError) -> str:
 
 
 async def with_failures(run: Awaitable[T], *, anticipated: Callable[[str], Exception]) -> T:
-    """Run a prompt's or a template's leg with its failures as the SDK's handlers expect them.
+    """Run a prompt's or a template's leg, with failures that the SDK's handlers expect.
 
-    What roundtrip has to say becomes the exception that `anticipated` makes of it; the SDK hides the text of any other.
+    `anticipated` makes an exception of an error of roundtrip's; the SDK hides the text of any other exception.
 
     Raises:
         MCPError: The client cannot be asked.
-        Exception: What `anticipated` made, or what the author's code raised.
+        Exception: The result of `anticipated`, or an exception of the author's code.
     """
     try:
         return await run
     except CannotAsk as error:
         raise cannot_ask(error) from error
     except InvalidSignature:
-        # The author's mistake, found too late for registration: for the log, not for the client.
+        # The author's mistake, found after registration: for the log, not for the client.
         raise
     except RoundtripError as error:
         raise anticipated(str(error)) from error
 
 
 def prompt_failure(name: str, text: str) -> MCPError:
-    """An anticipated failure of a prompt, which has no result of its own to carry one."""
+    """Return an anticipated failure of a prompt; a prompt's result cannot carry one."""
     return MCPError(code=INTERNAL_ERROR, message=f"Error rendering prompt {name}: {text}")
 
 
 def resource_failure(uri: str, error: ResourceError) -> MCPError:
-    """A failure to read a resource, as the SDK's handler answers it."""
+    """Return a failure to read a resource as the SDK's handler does."""
     code = INVALID_PARAMS if isinstance(error, ResourceNotFoundError) else INTERNAL_ERROR
     return MCPError(code=code, message=str(error), data={"uri": uri})
 
 
 def log_unknown(kind: str) -> None:
-    """Tell the log that a client wanted what is not there, without its name: that may be anything, of any length."""
+    """Log that a client requested an unknown item, without its name, which may be any text of any length."""
     logger.info("%s %r failed: not found", kind, "(unknown)")
 
 
 def log_unread(registered: str | None, error: ResourceError) -> None:
-    """Tell the log what the SDK's handler tells it, by the template's URI: the variables of a URI are the client's."""
+    """Log as the SDK's handler does, but the template's URI: the variables of a URI are the client's values."""
     label = registered if registered is not None else "(unknown)"
     if isinstance(error, ResourceNotFoundError):
         logger.info("Resource %r failed: not found", label)
@@ -172,12 +171,12 @@ def log_unread(registered: str | None, error: ResourceError) -> None:
 
 
 def _sendable(text: str) -> str:
-    """A text without what no transport carries: lone surrogates."""
+    """Return a text without lone surrogates, which no transport carries."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def cannot_ask(error: CannotAsk) -> MCPError:
-    """The protocol error for a client that cannot be asked (S6)."""
+    """Return the protocol error for a client that cannot be asked (S6)."""
     if isinstance(error, UrlRequired):
         return UrlElicitationRequiredError([error.request])
     if not isinstance(error, CapabilityMissing):

@@ -1,7 +1,7 @@
 """Attach everything that lets functions ask to a low-level server of the SDK.
 
-`roundtrip.Server` is the first user. Any server built on the SDK's low-level one can be another: `install` gives it the
-boundary of tokens and the runner of legs, and `wrap` makes a function that asks look plain to it.
+`roundtrip.Server` is the first user; any server built on the SDK's low-level one can be another. `install` gives it the
+boundary of tokens and the runner of legs. `wrap` makes a function that asks look plain to it.
 """
 
 import inspect

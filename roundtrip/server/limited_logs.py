@@ -1,9 +1,10 @@
-"""Log lines that clients can cause: a few in each minute, and then how many were left out."""
+"""Limit log lines that clients can cause: a few a minute, then one that counts those left out."""
 
 import logging
-import time
 from collections.abc import Callable
 from typing import Any, Final
+
+from roundtrip.system import SYSTEM
 
 __all__ = ["LimitedFilter", "LimitedLog"]
 
@@ -13,7 +14,7 @@ _MAX_KEYS: Final = 256
 
 
 class _Budget:
-    """Counts the lines of each kind within a window of time."""
+    """Counter of the lines of each kind within a window of time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -34,14 +35,14 @@ class _Budget:
 
 
 class LimitedLog:
-    """A logger whose lines are written at most five times a minute each.
+    """Logger that writes each line at most five times a minute.
 
     Args:
-        logger: Where the lines go.
-        clock: Tells the seconds.
+        logger: The logger that writes the lines.
+        clock: Returns seconds.
     """
 
-    def __init__(self, logger: logging.Logger, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, logger: logging.Logger, *, clock: Callable[[], float] = SYSTEM.monotonic) -> None:
         self._logger = logger
         self._budget = _Budget(clock)
 
@@ -57,9 +58,9 @@ class LimitedLog:
 
 
 class LimitedFilter(logging.Filter):
-    """Lets at most five warnings or errors a minute through from each place in the code, or with each first line."""
+    """Filter that passes at most five warnings or errors a minute of each place in the code, or each first line."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, clock: Callable[[], float] = SYSTEM.monotonic) -> None:
         super().__init__()
         self._budget = _Budget(clock)
 
@@ -67,7 +68,7 @@ class LimitedFilter(logging.Filter):
         """Return True if the record is to be written."""
         if record.levelno < logging.WARNING:
             return True
-        # asyncio's all come from one place; of others, values may be in the text.
+        # All lines of asyncio come from one place; the texts of other loggers may contain values.
         first_line = str(record.msg).partition("\n")[0] if record.name == "asyncio" else ""
         left_out = self._budget.spend((record.pathname, record.lineno, first_line))
         if left_out:

@@ -1,4 +1,4 @@
-"""Replacing functions of the graph, for tests: `server.overrides`."""
+"""Replace functions of the graph, for tests: `server.overrides`."""
 
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager, contextmanager
@@ -16,7 +16,7 @@ Pairs = dict[Hashable, tuple[Function, Function]]
 
 
 class Planned:
-    """A plan, and how to make it again when functions of it are replaced."""
+    """Plan that can be made again with other functions."""
 
     __slots__ = ("__weakref__", "_make", "functions", "plan", "replacements")
 
@@ -25,20 +25,20 @@ class Planned:
         self.replacements: Replacements = {}
         self.plan = make(self.replacements)
         self.functions = self.plan.functions
-        """Every function that may be replaced, by what identifies it."""
+        """Every function that may be replaced, by its identity."""
 
     def replace(self, replacements: Replacements) -> None:
-        """Make the plan with other functions in the place of some.
+        """Make the plan again with replaced functions.
 
         Raises:
-            InvalidSignature: It cannot work that way.
+            InvalidSignature: The plan cannot work with them.
         """
         self.plan = self._make(replacements)
         self.replacements = replacements
 
 
 class Overrides(MutableMapping[Function, Function]):
-    """Functions that resolve parameters or gate tools, each with the one that runs in its place.
+    """Replaced functions of resolvers, dependencies and visibility gates, each with its replacement.
 
     Example:
         ```python
@@ -53,16 +53,16 @@ class Overrides(MutableMapping[Function, Function]):
         self._planned: WeakSet[Planned] = WeakSet()
         self._pairs: Pairs = {}
         self.replacements: Replacements = {}
-        """What runs in whose place now; another object after each change."""
+        """The current replacements; another object after each change."""
 
     def track(self, planned: Planned) -> None:
-        """Have a plan follow what is replaced from now on."""
+        """Let a plan follow the replacements from now on."""
         self._planned.add(planned)
         if self._pairs:
             planned.replace(self.replacements)
 
     def __call__(self, replacements: Mapping[Function, Function]) -> AbstractContextManager["Overrides"]:
-        """Replace functions inside a `with` block, and put back afterwards what ran before."""
+        """Replace functions inside a `with` block."""
         return _overriding(self, replacements)
 
     def __getitem__(self, fn: Function) -> Function:
@@ -84,25 +84,25 @@ class Overrides(MutableMapping[Function, Function]):
         return len(self._pairs)
 
     def clear(self) -> None:
-        """Put everything back."""
+        """Restore all functions."""
         self._change({})
 
     def update_all(self, replacements: Mapping[Function, Function]) -> None:
         """Replace several functions, all or none.
 
         Raises:
-            KeyError: One of them is used nowhere.
+            KeyError: No plan uses one of them.
             InvalidSignature: A replacement cannot be filled.
         """
         self._change(self._pairs | {self._known(fn): (fn, other) for fn, other in replacements.items()})
 
     @property
     def pairs(self) -> Pairs:
-        """Every function that is replaced, with its replacement, by what identifies it."""
+        """Return every replaced function with its replacement, by its identity."""
         return self._pairs
 
     def restore(self, replacements: Mapping[Function, Function], before: Pairs) -> None:
-        """Put back what stood in the place of some functions, unless something else has replaced them meanwhile."""
+        """Restore former replacements of some functions, unless another has replaced them meanwhile."""
         pairs = dict(self._pairs)
         for fn, other in replacements.items():
             who = identity(fn)
@@ -119,8 +119,8 @@ class Overrides(MutableMapping[Function, Function]):
         if who not in functions:
             names = ", ".join(sorted({display_name(known) for known in functions.values()})) or "none"
             raise KeyError(
-                f"{display_name(fn)!r} fills no parameter and gates nothing on this server, so replacing it would "
-                f"change nothing. What can be replaced: {names}"
+                f"{display_name(fn)!r} fills no parameter and is in no visibility gate on this server, so replacing it "
+                f"would change nothing. Functions that can be replaced: {names}"
             )
         return who
 

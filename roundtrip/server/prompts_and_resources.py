@@ -88,7 +88,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         self._announcer = Announcer(parts.effects, is_private=self.is_private)
         self._catalog = Catalog(visibility)
         self._hidden_of: dict[str, frozenset[str]] = {}
-        """By the names of prompts, the parameters that are no arguments."""
+        """By the names of prompts, the parameters that clients do not fill."""
         self._in_legs: set[tuple[Shelf, str]] = set()
         self._gate_evaluator: GateEvaluator | None = None
         # Those of the constructor come before those of extensions.
@@ -129,7 +129,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
     ) -> Callable[[_CallableT], _CallableT]:
         """Register the decorated function as a prompt; it may ask as a tool does.
 
-        Parameters filled by `Resolve` are no arguments of the prompt.
+        Clients do not see parameters that `Resolve` fills.
 
         Args:
             name: The prompt's name; by default the function's.
@@ -183,7 +183,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
     ) -> Callable[[_CallableT], _CallableT]:
         """Register the decorated function as a resource, or, if the URI has variables, as a template.
 
-        A template may ask as a tool does; parameters filled by `Resolve` are no variables of its URI.
+        A template may ask as a tool does; parameters that `Resolve` fills are not variables of its URI.
 
         Args:
             uri: The URI, or a template of it with `{variables}`.

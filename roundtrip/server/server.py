@@ -1,4 +1,4 @@
-"""`Server`: an `MCPServer` whose tools may ask, on every protocol revision, and resume on any instance."""
+"""Provide `Server`: an `MCPServer` whose tools may ask, on every protocol revision, and resume on any instance."""
 
 import logging
 import os
@@ -110,9 +110,9 @@ class Server(PromptsAndResources[LifespanResultT]):
         request_state_security: The SDK's policy, instead of `keys`: its codec then carries the journal.
         seal_keys: With `request_state_security`, the keys that seal values which the server computed.
         build: A name for this build of the application. By default a digest of the tools' source.
-        trace: Where to record what happens to calls: the path of a transcript, a `Recorder`, another tracer, a function
-            that is called with each `Transition` and each `TokenRejection`, or several of those. By default the
-            transcript that the environment variable ROUNDTRIP_TRACE names, if it is set; False for none at all.
+        trace: The place to record calls: the path of a transcript, a `Recorder`, another tracer, a function that is
+            called with each `Transition` and each `TokenRejection`, or several of those. By default the transcript that
+            the environment variable ROUNDTRIP_TRACE names, if it is set; False for none at all.
         ledger: Keeps the results of calls of tools that run once (`exactly_once=True`): by default in the memory of
             this process. Instances of one service share a `SqliteLedger` or a `RedisLedger`.
         no_empty_rounds: Names of clients (`clientInfo.name`) that cannot take a round without questions. They are sent
@@ -299,7 +299,7 @@ class Server(PromptsAndResources[LifespanResultT]):
     ) -> None:
         """Register a function, a bound method or the SDK's own tool object as a tool; see `tool`.
 
-        What is said here goes before what the standalone `@tool` has said of the function.
+        Options given here win over those of the standalone `@tool`.
 
         Raises:
             InvalidSignature: A parameter or a resolver of it can never be filled, or no schema can describe it.
@@ -329,15 +329,15 @@ class Server(PromptsAndResources[LifespanResultT]):
             self._announcer.note("tools")
 
     def _check_promises(self, tool: RegisteredTool) -> None:
-        """Hold what a tool promises against what the server can keep.
+        """Check that the server can keep the promises of a tool.
 
         Raises:
-            ValueError: It can never be kept.
+            ValueError: The server can never keep one.
         """
         protection = self._parts.protection
         if tool.function.limits.recover and protection.policy.bind_principal is None:
             raise ValueError(
-                f"tool {tool.name!r}: recover= shows a user what they answered before, so the server has to know its "
+                f"tool {tool.name!r}: recover= shows a user their former answers, so the server has to know its "
                 "users; leave recover= out, or principal=False"
             )
         if tool.spec.exactly_once and self._forgets_with_its_process and not protection.own_key:
@@ -385,27 +385,27 @@ class Server(PromptsAndResources[LifespanResultT]):
         Args:
             target: The function, or the tool's name.
             title: A name for people.
-            description: What it does; by default the text of the docstring.
-            annotations: Hints about its behaviour.
+            description: Its purpose; by default the text of the docstring.
+            annotations: Hints about its behavior.
             icons: Icons for people.
             meta: Metadata passed on to the client.
-            structured_output: Whether results carry structured content; by default as the return annotation allows.
+            structured_output: True if results carry structured content; by default as the return annotation allows.
             name: The tool's name; by default the function's.
             **options: Those of roundtrip:
                 tags (labels to enable and disable by),
-                enabled (False hides it at first; a function or `Depends` decides for each request whether it is there,
-                and takes no arguments of the tool's),
+                enabled (False hides it at first; a function or `Depends` decides for each request if it exists, and
+                takes no arguments of the tool),
                 version (of several of one name, the highest is listed and called),
                 timeout (seconds that the work of one leg may take),
                 input_schema (the JSON schema of its arguments, in place of the one that the parameters give),
                 output_schema (the JSON schema of its result, an object),
-                confirm (a question to have accepted before anything runs, with the tool's arguments in braces:
-                `"Delete {path}?"`; declining it, or a client that cannot be asked, refuses the call),
+                confirm (a question that must be accepted before anything runs, with the tool's arguments in braces:
+                `"Delete {path}?"`; the call ends if the user declines or the client cannot be asked),
                 ttl (seconds a client may take over one leg's questions),
                 max_age (seconds after which a call of it cannot be resumed),
-                exactly_once (run its body once for a call, however often its last leg arrives, and keep the result in
-                the server's ledger), and
-                on_unknown (`"rerun"` runs it again where it was begun and its process died, which by default is told).
+                exactly_once (run its body once for a call, even if its last leg arrives several times, and keep the
+                result in the server's ledger), and
+                on_unknown (`"rerun"` runs it again if its process died while it ran; by default that is an error).
         """
         if isinstance(target, str):
             name, target = name if name is not None else target, None
@@ -417,49 +417,49 @@ class Server(PromptsAndResources[LifespanResultT]):
         return decorate if target is None else decorate(target)
 
     def remove_tool(self, name: str, version: str | None = None) -> None:
-        """Take a tool away, in one version or in all.
+        """Remove a tool, in one version or in all.
 
         Raises:
-            ToolError: There is none of that name.
+            ToolError: No tool has that name.
         """
         if self._tools.remove(name, version):
             self._announcer.note("tools")
 
     @property
     def local_provider(self) -> "Server[LifespanResultT]":
-        """Where FastMCP keeps the tools of the server itself: here it is the server."""
+        """Return the server: FastMCP keeps the tools of a server in a provider of this name."""
         return self
 
     async def list_tools(self) -> list[WireTool]:
-        """The tools as the client of the request sees them."""
+        """Return the tools as the client of the request sees them."""
         gates = self._tools.gates
         if not gates:
             return list(self._tools.listing)
         return self._tools.listing_for((await self._gates.open_all(gates)).gates)
 
     def tool_schema(self, name: str) -> dict[str, Any] | None:
-        """The input schema to hold headers against, of a tool that all clients see; None where there is none.
+        """Return the input schema for the SDK's check of headers, of a tool that all clients see; else None.
 
-        The SDK asks for it before there is a request to ask a gate for; see `check_headers`.
+        The SDK checks before there is a request to evaluate visibility gates for; see `check_headers`.
         """
         tool = self._tools.seen.get(name)
-        # Without the schema, it does not look in it for what is not there.
+        # Without a schema the SDK does not search it for headers that are not there.
         if tool is None or not tool.names_headers or name in self._tools.by_request:
             return None
         return tool.listing.input_schema
 
     @property
     def overrides(self) -> Overrides:
-        """Functions of the graph, and what runs in their place: for tests, which need no monkeypatching then."""
+        """Return the replaced functions of the graph with their replacements: for tests, instead of monkeypatching."""
         return self._overrides
 
     @property
     def plans(self) -> Mapping[str, Plan]:
-        """What fills the parameters of each tool, by its name; the plan of a tool without resolvers is empty."""
+        """Return the plans that fill the parameters of tools, by name; without resolvers a plan is empty."""
         return {name: tool.function.plan for name, tool in self._tools.seen.items()}
 
     def plan_of(self, name: str, version: str | None = None) -> Plan | None:
-        """What fills the parameters of a tool in some version, by default its highest, hidden or not."""
+        """Return the plan that fills the parameters of a tool in a version, by default its highest, even if hidden."""
         try:
             return self._tools.registered_as(name, version).function.plan
         except ToolError:
@@ -479,12 +479,12 @@ class Server(PromptsAndResources[LifespanResultT]):
             name: The tool's name.
             arguments: Its arguments, as a client sends them.
             context: The context of the request.
-            version: Which version to call; by default the one that the request names, else the highest.
+            version: The version to call; by default the one that the request names, else the highest.
 
         Raises:
-            ToolError: The tool is unknown, its arguments do not fit, or it failed in a way that it foresaw.
-            UnexpectedToolError: It crashed; `__cause__` is why.
-            MCPError: A protocol error: one that the tool raised, or that its client cannot be asked.
+            ToolError: The tool is unknown, its arguments do not fit, or it failed on purpose.
+            UnexpectedToolError: It crashed with the exception in `__cause__`.
+            MCPError: The tool raised a protocol error, or its client cannot be asked.
         """
         incoming = Incoming.by(context) if context is not None else NO_REQUEST
         for_client = begins_for_client()
@@ -517,7 +517,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             only: Disable everything else.
 
         Raises:
-            ValueError: Nothing was chosen, or a key is of none of these forms.
+            ValueError: Nothing was chosen, or a key has none of these forms.
         """
         with self._deciding():
             self._visibility.enable(keys=keys, names=names, tags=tags, only=only)
@@ -530,7 +530,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         tags: Strings | None = None,
         only: bool = False,
     ) -> None:
-        """Hide tools, prompts and resources: absent from lists, and answered as if they were unknown.
+        """Hide tools, prompts and resources: lists omit them, and requests for them are answered as for unknown ones.
 
         Args:
             keys: As for `enable`.
@@ -539,13 +539,13 @@ class Server(PromptsAndResources[LifespanResultT]):
             only: Enable everything else.
 
         Raises:
-            ValueError: Nothing was chosen, or a key is of none of these forms.
+            ValueError: Nothing was chosen, or a key has none of these forms.
         """
         with self._deciding():
             self._visibility.disable(keys=keys, names=names, tags=tags, only=only)
 
     def allow_tools(self, names: Iterable[str] | None) -> None:
-        """Have clients see no other tools than these, whatever else is enabled; None lifts that again.
+        """Show clients no other tools than these, whatever else is enabled; None lifts that again.
 
         The tools may be registered later. A name that no tool has when clients first list them is logged.
 
@@ -583,7 +583,7 @@ class Server(PromptsAndResources[LifespanResultT]):
 
     @contextmanager
     def _deciding(self) -> Generator[None]:
-        """Surround a change of what clients see, one at a time."""
+        """Surround a change of visibility, one at a time."""
         with self._decision:
             before = self._tools.seen_versions
             yield
@@ -595,7 +595,7 @@ class Server(PromptsAndResources[LifespanResultT]):
 
     @contextmanager
     def watched_by(self, tracer: Tracer) -> Generator[None]:
-        """Have one more tracer watch what is served inside a `with` block, as tests do."""
+        """Add a tracer inside a `with` block, as tests do."""
         self._parts.effects.tracers.add(tracer)
         try:
             yield
@@ -604,7 +604,7 @@ class Server(PromptsAndResources[LifespanResultT]):
 
     @contextmanager
     def hurried(self, *, page_wait: float) -> Generator[None]:
-        """Have legs inside a `with` block wait no longer than some seconds for a page, as tests do."""
+        """Limit the seconds that legs inside a `with` block wait for a page, as tests do."""
         with self._legs.hurried(page_wait):
             yield
 
@@ -612,13 +612,13 @@ class Server(PromptsAndResources[LifespanResultT]):
         """Read the ticket that a browser brought to the page behind an `ElicitUrl`.
 
         Args:
-            ticket: What the URL carried (`ctx.call.ticket`).
-            principal: Who is in front of the browser, by your own login: their access token, or the text that
-                `Server(principal=...)` makes of them. None only for a ticket that was issued unbound.
-            purpose: What the page is for, to refuse the ticket of another one.
+            ticket: The ticket in the URL (`ctx.call.ticket`).
+            principal: The user of the browser, by your own login: their access token, or the text that
+                `Server(principal=...)` returns for them. None only for a ticket that was issued unbound.
+            purpose: The purpose of the page, to reject the ticket of another one.
 
         Raises:
-            TicketRejected: It is forged, expired or somebody else's; show the page to nobody then.
+            TicketRejected: It is forged, expired or another user's; do not show the page then.
         """
         if isinstance(principal, AccessToken):
             principal = compact_json(principal_components(principal))
@@ -639,32 +639,32 @@ class Server(PromptsAndResources[LifespanResultT]):
         return Probe(self._parts, self._tools, identity=self.identity, defaults=self._defaults)
 
     def is_one_of(self, workers: int, *, group: str) -> None:
-        """Tell the probe how many workers serve together.
+        """Tell the probe the number of workers that serve together.
 
         Args:
-            workers: How many, this process included.
-            group: What all of them have in common, and no others.
+            workers: Their number, this process included.
+            group: A name that all of them have, and no others.
         """
         if self._probe is not None:
             self._probe.fellows = (group, workers)
 
     @property
     def effects(self) -> Effects:
-        """The ledger, the tracers and the bus; a rehearsal replaces them."""
+        """Return the ledger, the tracers and the bus; a rehearsal replaces them."""
         return self._parts.effects
 
     @property
     def ledger(self) -> Ledger:
-        """Where it is kept what calls of tools that run once have returned."""
+        """Return the ledger, which keeps the results of calls of tools that run once."""
         return self._parts.effects.ledger
 
     def identity(self) -> "Identity":
-        """What this instance must have in common with the others of its service, now that its tools are registered."""
+        """Return the facts that all instances of the service must have in common, now that tools are registered."""
         from roundtrip.server.probe import identity_of
 
         return identity_of(self.name, parts=self._parts, tools=self._tools.registered)
 
     @property
     def journal_codec(self) -> JournalCodec:
-        """Writes and reads what calls remember."""
+        """Return the codec of journals."""
         return self._parts.protection.journals

@@ -1,11 +1,10 @@
-"""Worker threads for plain functions: how many there are, and which of them nobody waits for any more.
+"""Run plain functions in worker threads, with a share of threads for each tool.
 
-A thread cannot be stopped. One whose call has timed out is left behind, and keeps its slot until its function returns.
-Once such threads hold every slot, calls that need one are refused: they would queue behind what may never end.
+A thread cannot be stopped. If its call times out, it is left behind, and keeps its slot until its function returns.
+Once such threads hold every slot, calls that need one fail: they would queue behind threads that may never end.
 
-Slots of a fair pool are taken on behalf of an owner, such as a tool with its resolvers and steps. An owner gets another
-one only while it has less than twice as many as are free, 40 of 60 at most, and while more than a quarter is free: the
-last 15 are for owners that have none.
+Slots of a fair pool are taken for an owner, such as a tool with its resolvers and steps. An owner gets another slot
+only while it has less than twice as many as are free, so 40 of 60 at most. The last quarter is for owners with none.
 """
 
 import asyncio
@@ -40,11 +39,11 @@ _RESERVED: Final = 0.25
 
 
 class Pool:
-    """So many worker threads on each event loop.
+    """Worker threads on each event loop.
 
     Args:
-        size: Threads.
-        fair: Whether no owner may take what others need.
+        size: The number of threads.
+        fair: True to keep threads for other owners.
     """
 
     __slots__ = ("__weakref__", "_fair", "_size")
@@ -54,7 +53,7 @@ class Pool:
         self._fair = fair
 
     def slots(self) -> "_Slots":
-        """Its slots on the running event loop."""
+        """Return its slots on the running event loop."""
         try:
             return _POOLS.get()[self]
         except KeyError:
@@ -67,19 +66,19 @@ class Pool:
 
 
 SHARED: Final = Pool(60, fair=True)
-"""For functions that only compute. Not those of anyio itself, for which others would have to queue."""
+"""For functions that only compute. Separate from anyio's own threads, for which other code would have to queue."""
 
 
 class RunInPool(Protocol):
     """Runs a function in a worker thread of a pool."""
 
     async def __call__(self, call: Callable[[], T], /, *, pool: Pool = SHARED) -> T:
-        """What the function returns."""
+        """Return the function's result."""
         ...
 
 
 async def run_in_thread(call: Callable[[], T], /, *, pool: Pool = SHARED, owner: Hashable = None) -> T:
-    """Run a function in a worker thread on behalf of an owner, and stay with it to its end.
+    """Run a function in a worker thread for an owner, and wait until it ends.
 
     Raises:
         ThreadsExhausted: All threads that the owner may have were left behind.
@@ -94,18 +93,18 @@ async def run_in_thread(call: Callable[[], T], /, *, pool: Pool = SHARED, owner:
 
 
 class LeavingThreads:
-    """Runs the plain functions of one leg, and leaves those behind that are not done when the leg is cancelled."""
+    """Runner of the plain functions of one leg, which leaves unfinished ones behind when the leg is cancelled."""
 
     __slots__ = ("_owner", "_running", "left")
 
     def __init__(self, owner: Hashable = None) -> None:
         self._owner = owner
         self.left = 0
-        """How many were left behind."""
+        """Threads that were left behind."""
         self._running: list[asyncio.Event] = []
 
     async def run(self, call: Callable[[], T], /, *, pool: Pool = SHARED) -> T:
-        """Run a function in a worker thread, for as long as it is waited for.
+        """Run a function in a worker thread, and leave it behind on cancellation.
 
         Raises:
             ThreadsExhausted: All threads that the owner may have were left behind.
@@ -125,9 +124,9 @@ class LeavingThreads:
         return work.result()
 
     def outlive(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Have something done when all threads that were left behind have ended; False where none was.
+        """Run `work` when all threads that were left behind have ended; return False if there are none.
 
-        It runs in a task of its own. A loop that ends before the threads do does without it.
+        It runs in its own asyncio task, unless the loop ends before the threads.
         """
         running = [gone for gone in self._running if not gone.is_set()]
         leg = asyncio.current_task() if running else None
@@ -139,7 +138,7 @@ class LeavingThreads:
                 await gone.wait()
             await work()
 
-        # In the leg's own context where Python tells it (3.12): a context variable is put back in no other.
+        # In the leg's own context if Python has it (3.12): a context variable can be reset in no other.
         own = getattr(leg, "get_context", lambda: None)()
         task = asyncio.create_task(when_ended(), name="roundtrip: leave what a thread has used", context=own)
         _OUTLIVING.add(task)
@@ -148,11 +147,11 @@ class LeavingThreads:
 
 
 _OUTLIVING: Final[set[asyncio.Task[None]]] = set()
-"""Kept here, as the loop itself keeps tasks only weakly."""
+"""Strong references, as the loop keeps asyncio tasks only weakly."""
 
 
 class _SlotWaiter:
-    """A call that waits for a slot."""
+    """Call that waits for a slot."""
 
     __slots__ = ("event", "granted", "holder")
 
@@ -163,7 +162,7 @@ class _SlotWaiter:
 
 
 class _Slots:
-    """The slots of one pool on one event loop. All but a thread's own end happens on that loop."""
+    """Slots of one pool on one event loop. Everything but a thread's own end happens on that loop."""
 
     __slots__ = ("_fair", "_held", "_left", "_waiting", "limiter", "uncounted")
 
@@ -173,7 +172,7 @@ class _Slots:
         self._held: dict[Hashable, int] = {}
         self._left: dict[Hashable, int] = {}
         self._waiting: dict[Hashable, deque[_SlotWaiter]] = {}
-        # A slot is taken here, and given back when its thread ends; anyio would give it back with the call.
+        # A slot is returned when its thread ends; anyio would return it with the call.
         self.uncounted = anyio.CapacityLimiter(math.inf)
 
     def _suffices(self, free: float, held: int) -> bool:
@@ -192,7 +191,7 @@ class _Slots:
         return not self._suffices(free, self._left.get(owner, 0))
 
     async def take(self, holder: object, owner: Hashable) -> None:
-        # Who waits for this owner comes first; those of other owners could not have it.
+        # Earlier calls of this owner come first; those of other owners could not have the slot.
         if owner not in self._waiting and self._may_take(owner):
             self._grant(holder, owner)
             return
@@ -225,7 +224,7 @@ class _Slots:
             self._admit()
 
     def _admit(self) -> None:
-        """Grant what is free to those that wait, one owner after another."""
+        """Grant free slots to waiting calls, one owner after another."""
         admitted = True
         while admitted:
             admitted = False
@@ -239,7 +238,7 @@ class _Slots:
                     waiter.event.set()
 
     def leave(self, owner: Hashable) -> None:
-        """Note that a thread goes on although its call is over."""
+        """Record that a thread goes on although its call is over."""
         self._left[owner] = self._left.get(owner, 0) + 1
         for waiting, queue in [*self._waiting.items()]:
             if self._is_lost(waiting):
@@ -248,7 +247,7 @@ class _Slots:
                     waiter.event.set()
 
     def end(self, work: "_Work", owner: Hashable) -> None:
-        """Note that a thread that was left behind has ended."""
+        """Record that a thread that was left behind has ended."""
         _decrease(self._left, owner)
         self.give_back(work, owner)
         work.gone.set()
@@ -272,7 +271,7 @@ class _Stage(Enum):
 
 
 class _Work:
-    """A function on its way through a thread that may be left behind. It holds the slot."""
+    """Function in a thread that may be left behind. It holds the slot."""
 
     __slots__ = ("_call", "_error", "_lock", "_loop", "_owner", "_scopes", "_slots", "_stage", "_value", "gone")
 
@@ -291,7 +290,7 @@ class _Work:
         """Set on the loop when a thread that was left behind has ended."""
 
     def __call__(self) -> None:
-        """Run it; in the thread."""
+        """Run it, in the thread."""
         with self._lock:
             if self._stage is _Stage.DROPPED:
                 return
@@ -306,23 +305,23 @@ class _Work:
             error, self._error = self._error, None
             if error is not None:
                 logger.info("a thread that went on after its call had ended failed", exc_info=error)
-            # In a thread that no process waits for: on a loop that has stopped for good it would wait for ever.
+            # In a daemon thread: on a loop that has stopped for good it would wait forever.
             with suppress(RuntimeError):
                 threading.Thread(target=self._tell, name="roundtrip thread end", daemon=True).start()
 
     def _end(self) -> _Stage:
-        """The stage it ended in."""
+        """End it, and return the stage before."""
         with self._lock:
             before, self._stage = self._stage, _Stage.ENDED
             return before
 
     def _tell(self) -> None:
-        # A loop that is closed has no slots any more.
+        # A closed loop has no slots any more.
         with suppress(RuntimeError):
             anyio.from_thread.run_sync(self._slots.end, self, self._owner, token=self._loop)
 
     def is_left_running(self) -> bool:
-        """Whether the thread still runs, now that nobody waits for it any longer."""
+        """Leave the thread behind; return True if it still runs."""
         with self._lock:
             if self._stage is _Stage.RUNNING:
                 self._stage = _Stage.LEFT
@@ -335,7 +334,7 @@ class _Work:
 
     @contextmanager
     def unless_left(self) -> Generator[None]:
-        """Surround what the thread has its event loop do."""
+        """Surround work that the thread gives to its event loop."""
         with anyio.CancelScope() as scope:
             if self._stage is _Stage.LEFT:
                 scope.cancel()
@@ -346,7 +345,7 @@ class _Work:
                 self._scopes.discard(scope)
 
     def result(self) -> Any:
-        """What the function returned, or raises what it raised."""
+        """Return the function's result, or raise its exception."""
         error, self._error = self._error, None
         if error is None:
             return self._value
@@ -358,14 +357,14 @@ class _Work:
 
 
 _WORK: Final[ContextVar[_Work | None]] = ContextVar("roundtrip_work", default=None)
-"""What runs in this thread."""
+"""The function that runs in this thread. A variable, as code deep in the function reads it; see `unless_left`."""
 
 
 @contextmanager
 def unless_left() -> Generator[None]:
-    """Surround what a thread has its event loop do: it is cancelled when the thread is left behind.
+    """Surround work that a thread gives to its event loop: it is cancelled when the thread is left behind.
 
-    anyio takes it into a scope that the leg then leaves, and would have it wait for its cancellation for ever.
+    anyio runs it in a cancel scope of the leg. The leg leaves that scope, which would then never cancel the work.
     """
     work = _WORK.get()
     if work is None:

@@ -165,7 +165,7 @@ Serve = Callable[[str, dict[str, Any], Incoming], Awaitable[LegEnd]]
 
 
 class Handlers(Protocol):
-    """Handlers of a server, which the fast path stands in front of."""
+    """Handlers of a server, as the fast path needs them."""
 
     @property
     def middleware(self) -> list[Any]:

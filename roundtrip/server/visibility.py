@@ -1,10 +1,11 @@
-"""Which tools, prompts and resources clients may see: what is registered, and the enabling and disabling since.
+"""Decide which tools, prompts and resources clients may see, by the rules of `enable` and `disable`.
 
-Everything is visible until a rule says otherwise, and the latest rule that has something to say of a component decides.
-Rules stand for what is registered after them too. Registering with `enabled=False` is an event among the rules: it
-hides the one component from all but the rules made later.
+Everything is visible until a rule hides it. The latest rule that matches a component decides, also for components that
+are registered after it. Registering with `enabled=False` hides the one component until a later rule shows it.
 
-Lists and calls must not walk rules: a registry takes `rules` after a change, and keeps what they say.
+A visibility gate decides for each request. It is read here, and evaluated in `visibility_gates.py`.
+
+Lists and calls do not walk rules: a registry applies `rules` after a change, and keeps the result.
 """
 
 import inspect
@@ -71,7 +72,7 @@ def read_enabled(enabled: Enabled | None, *, owner: str) -> tuple[bool, Visibili
         owner: The item, for messages: `tool 'forecast'`.
 
     Raises:
-        InvalidSignature: It is no bool, function or `Depends`, or the gate can never be evaluated.
+        InvalidSignature: It is not a bool, a function or `Depends`, or the gate can never be evaluated.
     """
     if enabled is None or isinstance(enabled, bool):
         return enabled is not False, None
@@ -120,12 +121,12 @@ def _asks(fn: Callable[..., Any]) -> bool:
 
 
 class Component(NamedTuple):
-    """What rules look at."""
+    """Facts about an item that rules match."""
 
     kind: Kind
     name: str
     uri: str | None = None
-    """Of a resource; of a template, its URI template."""
+    """The URI of a resource, or the URI template of a template."""
     tags: frozenset[str] = frozenset()
     version: str | None = None
     since: int = 0
@@ -134,25 +135,25 @@ class Component(NamedTuple):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys that select it."""
+        """Return the keys that select it."""
         key = f"{self.kind}:{self.name if self.uri is None else self.uri}"
         return (key,) if self.version is None else (key, f"{key}@{canonical_version(self.version)}")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that select it."""
+        """Return the names that select it."""
         return (self.name,) if self.uri is None else (self.name, self.uri)
 
 
 class Criteria(NamedTuple):
-    """What a rule is about: within each criterion any of its strings, and all of the criteria that are given."""
+    """Criteria of a rule. A component must match all that are given, and of each any of the strings."""
 
     keys: frozenset[str] | None
     names: frozenset[str] | None
     tags: frozenset[str] | None
 
     def match(self, component: Component) -> bool:
-        """Whether a component is meant."""
+        """Return True if a component matches."""
         return (
             (self.keys is None or not self.keys.isdisjoint(component.keys))
             and (self.names is None or not self.names.isdisjoint(component.names))
@@ -160,7 +161,7 @@ class Criteria(NamedTuple):
         )
 
     def cover(self, other: "Criteria") -> bool:
-        """Whether these mean everything that the others mean."""
+        """Return True if everything that matches the others matches these, too."""
         return _covers(self.keys, other.keys) and _covers(self.names, other.names) and _covers(self.tags, other.tags)
 
 
@@ -171,16 +172,16 @@ class _Rule(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """All that was enabled and disabled so far; each change makes another one."""
+    """Rules so far; each change makes another object."""
 
     otherwise: bool = True
-    """What holds for a component that no rule means."""
+    """The decision for a component that no rule matches."""
     since: int = 0
-    """The serial of the call that decided so."""
+    """The serial of the rule that decided so."""
     latest_first: tuple[_Rule, ...] = ()
 
     def sees(self, component: Component) -> bool:
-        """Whether clients may see a component."""
+        """Return True if clients may see a component."""
         hidden_at = -1 if component.enabled else component.since
         for rule in self.latest_first:
             if rule.serial < hidden_at:
@@ -190,16 +191,16 @@ class Rules(NamedTuple):
         return self.otherwise and self.since > hidden_at
 
     def having(self, rule: _Rule, *, only: bool) -> "Rules":
-        """These rules and a later one."""
+        """Return these rules with a later one."""
         if only:
             return Rules(not rule.enabled, rule.serial, (rule,))
-        # A rule whose every component a later one means has nothing left to say.
+        # Drop rules whose every component matches the later one.
         rest = tuple(earlier for earlier in self.latest_first if not rule.criteria.cover(earlier.criteria))
         return Rules(self.otherwise, self.since, (rule, *rest))
 
 
 class Visibility:
-    """Keeps the rules of one server. Any thread may call it."""
+    """Rules of one server. Any thread may call it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -208,11 +209,11 @@ class Visibility:
 
     @property
     def rules(self) -> Rules:
-        """The rules of this moment; another object after every change."""
+        """Return the rules of this moment; another object after every change."""
         return self._rules
 
     def stamp(self) -> int:
-        """The serial of a registration made now, for `Component.since`."""
+        """Return the serial of a registration made now, for `Component.since`."""
         with self._lock:
             return self._next_serial()
 
@@ -224,14 +225,14 @@ class Visibility:
         tags: Strings | None = None,
         only: bool = False,
     ) -> None:
-        """Let clients see what matches all of the criteria.
+        """Show clients the components that match all of the criteria.
 
         Args:
             keys: Any of these: `tool:NAME`, `tool:NAME@VERSION`, `prompt:NAME`, `resource:URI`,
                 `template:URI_TEMPLATE`.
             names: Any of these, of a tool, a prompt or a resource, or the URI of a resource.
             tags: Any of these.
-            only: From here on let them see nothing else.
+            only: Hide everything else.
 
         Raises:
             ValueError: No criterion is given, or a key has none of the forms.
@@ -246,7 +247,7 @@ class Visibility:
         tags: Strings | None = None,
         only: bool = False,
     ) -> None:
-        """Hide from clients what matches all of the criteria; with `only`, nothing else.
+        """Hide the components that match all of the criteria; with `only`, nothing else.
 
         Raises:
             ValueError: No criterion is given, or a key has none of the forms.
@@ -254,7 +255,7 @@ class Visibility:
         self._decide(False, keys, names, tags, only=only)
 
     def sees(self, component: Component) -> bool:
-        """Whether clients may see a component."""
+        """Return True if clients may see a component."""
         return self._rules.sees(component)
 
     def _decide(
@@ -262,9 +263,7 @@ class Visibility:
     ) -> None:
         if keys is None and names is None and tags is None:
             word = "enable" if enabled else "disable"
-            raise ValueError(
-                f"{word}() was not told what to {word}: pass keys= ({_FORMS}), names= or tags=, or several of them"
-            )
+            raise ValueError(f"{word}() must get keys= ({_FORMS}), names= or tags=, or several of them")
         read_keys = _strings("keys", keys)
         criteria = Criteria(
             None if read_keys is None else frozenset(map(_read_key, read_keys)),
@@ -289,10 +288,10 @@ def _strings(criterion: str, given: Strings | None) -> frozenset[str] | None:
         return None
     strings = frozenset([given] if isinstance(given, str) else given)
     if not strings:
-        raise ValueError(f"{criterion}= is empty, and would match nothing; leave it out to choose by the others")
+        raise ValueError(f"{criterion}= must not be empty: it would match nothing; leave it out")
     for item in strings:
         if not isinstance(item, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"{criterion}= takes a string or an iterable of strings, not one of {type(item).__name__}")
+            raise TypeError(f"{criterion}= must be a string or an iterable of strings, got {type(item).__name__}")
     return strings
 
 
@@ -300,7 +299,7 @@ def _read_key(key: str) -> str:
     prefix, colon, identifier = key.partition(":")
     kind = _PREFIXES.get(prefix)
     if kind is None or not colon or not identifier:
-        raise ValueError(f"{key!r} is no key, and would match nothing; the forms are {_FORMS}")
+        raise ValueError(f"keys= must have the forms {_FORMS}, got {key!r}")
     name, at, version = identifier.rpartition("@")
     if kind == "tool" and at:
         identifier = f"{name}@{canonical_version(version)}"

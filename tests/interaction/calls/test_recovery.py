@@ -415,7 +415,7 @@ async def test_the_transcript_says_which_call_it_takes_the_place_of(
 
 
 def test_users_have_to_be_known(agency: Agency) -> None:
-    with pytest.raises(ValueError, match="recover= shows a user what they answered before"):
+    with pytest.raises(ValueError, match="recover= shows a user their former answers"):
         agency.server(principal=False)
 
 

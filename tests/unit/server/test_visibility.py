@@ -130,13 +130,13 @@ def test_disabling_only_others_shows_what_was_registered_disabled() -> None:
 
 @pytest.mark.parametrize("word", ["enable", "disable"])
 def test_call_without_a_criterion_explains_the_options(word: str) -> None:
-    with pytest.raises(ValueError, match=r"not told what to .* keys= \(tool:NAME, .*\), names= or tags="):
+    with pytest.raises(ValueError, match=r"must get keys= \(tool:NAME, .*\), names= or tags="):
         getattr(Visibility(), word)(only=True)
 
 
 @pytest.mark.parametrize("criteria", [{"names": []}, {"names": "add", "tags": ()}, {"keys": iter(())}])
 def test_an_empty_criterion_is_rejected_as_it_would_match_nothing(criteria: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="is empty, and would match nothing"):
+    with pytest.raises(ValueError, match="must not be empty: it would match nothing"):
         Visibility().enable(**criteria, only=True)
 
 
@@ -147,7 +147,7 @@ def test_key_of_unknown_form_is_rejected_with_the_forms(key: str) -> None:
 
 
 def test_non_string_is_rejected() -> None:
-    with pytest.raises(TypeError, match="names= takes a string or an iterable of strings, not one of int"):
+    with pytest.raises(TypeError, match="names= must be a string or an iterable of strings, got int"):
         hidden_by(names=[1])
 
 
