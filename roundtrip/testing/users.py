@@ -318,7 +318,7 @@ class _UserCall:
         return self._unfinished(waited) or AssertionError(
             f"the call still asks after {self._max_rounds} rounds: {self.conversation.keys[-3:]}; clients on "
             f"{FIRST_OF_RETRY_ERA} stop after {CLIENTS_STOP_AFTER_ROUNDS}. Ask in fewer rounds (ctx.ask_all, or a form "
-            "with more fields), or raise User(max_rounds=...)"
+            "with more fields), or give User a higher max_rounds="
         )
 
     def _unfinished(self, waited: str) -> PageUnfinished | None:
