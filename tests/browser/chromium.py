@@ -12,5 +12,5 @@ ARGUMENTS: Final = ["--no-sandbox", "--disable-gpu"]
 
 
 def find_chromium() -> str | None:
-    """Where it is, if it is."""
+    """Return the path of the browser, or None."""
     return next((path for name in _NAMES if (path := shutil.which(name)) is not None), None)

@@ -1,4 +1,4 @@
-"""A real Chromium, without a window. Whatever the pages complain about fails the test."""
+"""Provide a real Chromium without a window. Any complaint of a page fails the test."""
 
 from collections.abc import Generator
 
@@ -11,7 +11,7 @@ __all__ = ["Tab", "expect"]
 
 
 class Tab:
-    """One page, and everything that it did besides showing itself."""
+    """Page with its requests, errors and messages."""
 
     def __init__(self, page: Page) -> None:
         self.page = page

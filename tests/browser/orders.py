@@ -1,4 +1,4 @@
-"""Calls as a real server records them: an order that three instances serve, and a deploy in the middle of it."""
+"""Record calls with real servers: three instances serve an order, with a deploy in the middle."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

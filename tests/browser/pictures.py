@@ -1,4 +1,4 @@
-"""The pictures of the documentation: `python -m tests.browser.pictures` draws them anew."""
+"""The pictures of the documentation: `python -m tests.browser.pictures` draws them again."""
 
 import io
 import os
@@ -27,7 +27,7 @@ __all__ = ["main"]
 IMAGES: Final = Path(__file__).resolve().parents[2] / "docs" / "images"
 
 _PAUSE: Final = 1.5
-"""People take their time, and the pictures show how much of it."""
+"""The pictures show how long people take to answer."""
 _COLUMNS: Final = 110
 _ROUND: Final = 3
 """The one whose question was reworded."""
@@ -66,7 +66,7 @@ def _draw_terminal(call: TracedCall, transcript: Path, to: Path) -> None:
 
 
 def _in_a_terminal(*arguments: str) -> str:
-    """What the command prints to a terminal, with its colours."""
+    """Return the output of the command on a terminal, with its colors."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(_COLUMNS), "LINES": "60"}
     environment.pop("NO_COLOR", None)

@@ -1,4 +1,4 @@
-"""The page of a call in a real Chromium loads nothing, is stepped through by keyboard, and runs nothing it is told."""
+"""The page of a call in a real Chromium loads nothing, is stepped through by keyboard, and runs no foreign script."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.unit.trace.tales import HOSTILE, Tale, long_call, question
 Open = Callable[[TracedCall | Tale], None]
 
 USABLE_MS: Final = 1000
-"""What people take for an answer without a wait that would break off their thought."""
+"""The limit up to which people do not notice a wait."""
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_markup_and_script_stay_text(tab: Tab, open_page: Open) -> None:
 
 
 def contrast(tab: Tab, selector: str) -> float:
-    """How far the colours of a text and of what it stands on are apart, by the rule of WCAG."""
+    """Return the contrast of a text with its background, by the rule of WCAG."""
     return tab.page.evaluate(
         """selector => {
             const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
@@ -295,7 +295,7 @@ def test_the_page_is_as_wide_as_the_window(tab: Tab, open_page: Open, order: Tra
 
 
 class Work:
-    """How long the thread of a page has worked: not longer when the machine has much else to do."""
+    """Return the time that the page's thread worked, which does not depend on the load of the machine."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -304,7 +304,7 @@ class Work:
         self._session.send("Performance.enable", {"timeDomain": "threadTicks"})
 
     def ms(self) -> float:
-        """All of it, up to the next frame."""
+        """Return the time up to the next frame."""
         self._page.evaluate("new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)))")
         told: Any = self._session.send("Performance.getMetrics")
         return next(one["value"] for one in told["metrics"] if one["name"] == "TaskDuration") * 1000

@@ -1,4 +1,4 @@
-"""`roundtrip trace serve` in a real process: pages that are kept up to date, for this machine and its user alone."""
+"""`roundtrip trace serve` in a real process: pages that update, for this machine and its user alone."""
 
 import os
 import signal

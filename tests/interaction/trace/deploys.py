@@ -72,7 +72,7 @@ Change = tuple[str, str]
 
 
 def changed(source: str, *changes: Change) -> str:
-    """A source with some texts replaced, each of which has to be there."""
+    """Return a source with some texts replaced; each text must occur."""
     for old, new in changes:
         assert old in source, old
         source = source.replace(old, new)
@@ -81,7 +81,7 @@ def changed(source: str, *changes: Change) -> str:
 
 @contextmanager
 def forgetting() -> Generator[None]:
-    """Forget afterwards what was imported from files, and where from."""
+    """Restore imported modules and their paths afterwards."""
     path, modules = list(sys.path), set(sys.modules)
     try:
         yield
@@ -93,7 +93,7 @@ def forgetting() -> Generator[None]:
 
 
 def deploy(folder: Path, name: str, source: str) -> str:
-    """Write a server's module; gives what the command line calls it."""
+    """Write a server's module, and return its name for the command line."""
     file = folder / f"{name}.py"
     file.write_text(source, encoding="utf-8")
     # Python knows a module that was compiled before by its size and the second in which it was written.
@@ -102,12 +102,12 @@ def deploy(folder: Path, name: str, source: str) -> str:
 
 
 def module_of(target: str) -> ModuleType:
-    """The module that a command line has loaded."""
+    """Return the module that a command line loaded."""
     return sys.modules[f"roundtrip_target_{Path(target.rpartition(':')[0]).stem}"]
 
 
 class Recording:
-    """Records calls of servers from files, as users have it done: by the environment."""
+    """Recorder of calls of servers from files, configured by the environment."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -115,7 +115,7 @@ class Recording:
         self._monkeypatch = monkeypatch
 
     def load(self, source: str, *, reveal: str = "all") -> Server[Any]:
-        """A server that records."""
+        """Return a server that records."""
         with self._monkeypatch.context() as patched:
             patched.setenv("ROUNDTRIP_TRACE", str(self.file))
             patched.setenv("ROUNDTRIP_TRACE_REVEAL", reveal)
@@ -132,7 +132,7 @@ class Recording:
         reveal: str = "all",
         **options: Any,
     ) -> None:
-        """One whole call of a server."""
+        """Make one complete call of a server."""
         server = self.load(source, reveal=reveal)
         given = {"title": "Dune"} if arguments is None else arguments
 
@@ -144,7 +144,7 @@ class Recording:
 
 @pytest.fixture
 def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Recording]:
-    """Records into a folder of its own."""
+    """Return a recorder with its own folder."""
     monkeypatch.delenv("ROUNDTRIP_TRACE", raising=False)
     monkeypatch.chdir(tmp_path)
     with forgetting():

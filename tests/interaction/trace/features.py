@@ -1,4 +1,4 @@
-"""A server with a realistic tool for each feature, and how users answer each of them."""
+"""Provide a server with a realistic tool for each feature, and the users' answers for each."""
 
 import itertools
 from collections.abc import Generator, Iterator, Mapping
@@ -54,13 +54,13 @@ Suite = Annotated[Room, Resolve(room)]
 
 
 class Effect(list[str]):
-    """What bodies and steps have done; `closed` shuts the gates, and prices are others by then."""
+    """Effects of bodies and steps; `closed` closes the visibility gates and changes the prices."""
 
     closed = False
 
 
 class Heard(InMemorySubscriptionBus):
-    """A bus that knows what was published on it."""
+    """Bus that remembers its publications."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class Heard(InMemorySubscriptionBus):
 
 @dataclass
 class Feature:
-    """One tool (or prompt, or template), and how its call goes."""
+    """Tool, prompt or template, and the course of its call."""
 
     leg: LegRequest
     answers: Any = field(default_factory=dict[str, Any])
@@ -81,7 +81,7 @@ class Feature:
     ends: str = ""
     """Text that the result, or the error, has."""
     replayable: str | None = None
-    """Why no test can be written of it, where none can."""
+    """The reason why no test can be written of it, if so."""
 
 
 def _order(tool: str, **arguments: Any) -> LegRequest:

@@ -42,7 +42,7 @@ class Told:
 
 
 class Site:
-    """A server's surroundings, which outlive its process: a ledger's file and a transcript."""
+    """Ledger and transcript on disk, which outlive the server's process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,7 +53,7 @@ class Site:
         return SqliteLedger(self.folder / "ledger.db")
 
     def bytes(self) -> dict[str, bytes]:
-        """All that is on the disk."""
+        """Return the content of all files."""
         return {file.name: file.read_bytes() for file in sorted(self.folder.iterdir())}
 
     async def record(self, era: Era) -> None:

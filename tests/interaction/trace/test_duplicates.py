@@ -1,4 +1,4 @@
-"""A request that came more than once: the trace tells what came of the call, and it can be checked and made a test."""
+"""Calls with repeated requests: the trace shows the end of the call, and the call can be checked and made a test."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -30,13 +30,13 @@ Answers = dict[str, Any] | None
 
 @dataclass(frozen=True)
 class Story:
-    """Legs after the first, each by which round's token it brings and with what answers; and what is told of them."""
+    """Legs after the first, each with the round of its token and its answers; and the expected explanations."""
 
     tool: str
     legs: Sequence[tuple[int, Answers]]
     state: State
     told: str
-    """Of the duplicate."""
+    """The answers of the duplicate."""
     bodies: int
     untold: str = ""
 

@@ -65,7 +65,7 @@ class Shop:
     def asking(
         self, message: str = "Sure?", build: str = "1", schema: type[BaseModel] = Choice, **options: Any
     ) -> Server[Any]:
-        """A build whose tool puts one question, named `confirm`."""
+        """Return a build whose tool asks one question, named `confirm`."""
 
         async def confirm() -> Elicit[Any]:
             return Elicit(message, schema)
@@ -76,7 +76,7 @@ class Shop:
         return self.with_tool(order, build, **options)
 
     def explained(self, reason: str) -> str:
-        """The one sentence that `explain` has for a reason."""
+        """Return the only sentence that `explain` has for a reason."""
         assert main(["trace", "ls", "--json", "--reason", reason, str(self.path)]) == 0
         (found,) = json.loads(self._capsys.readouterr().out)
         assert main(["trace", "explain", found["call"], "--json", str(self.path)]) == 1
@@ -84,7 +84,7 @@ class Shop:
         return str(told["text"])
 
     def rejected(self, reason: str) -> str:
-        """The one sentence about a rejected token that names no call."""
+        """Return the only sentence about a rejected token that names no call."""
         assert main(["trace", "ls", "--rejections", "--reason", reason, "--json", str(self.path)]) == 0
         (told,) = json.loads(self._capsys.readouterr().out)
         return str(told["text"])
@@ -96,7 +96,7 @@ def shop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Shop:
 
 
 async def play(servers: list[Server[Any]], *replies: dict[str, Reply]) -> None:
-    """A call that hops over some servers, with the replies of one round on each after the first."""
+    """Make a call over several servers; each after the first receives the answers of one round."""
     hopper = LegByLeg(servers)
     await hopper.leg("order", ARGUMENTS)
     for reply in replies:
@@ -259,7 +259,7 @@ REFUSED: dict[RejectionReason, tuple[Callable[[Shop], Server[Any]], Callable[[st
         "it has 68.",
     ),
 }
-"""A server that a token is brought to, how it is spoilt on the way, and words of the explanation."""
+"""The server that receives a token, the damage on the way, and words of the explanation."""
 
 
 @pytest.mark.parametrize("reason", REFUSED)

@@ -1,4 +1,4 @@
-"""What ends real calls is explained, on both eras."""
+"""Failures of real calls are explained, on both eras."""
 
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""What a recorder writes of real calls: every leg, on both eras, and nothing that was not to be told."""
+"""A recorder writes every leg of real calls, on both eras, and no confidential value."""
 
 import logging
 import re

@@ -46,7 +46,7 @@ ROUNDS: Final[list[dict[str, dict[str, Any]]]] = [
 
 
 class Collected:
-    """What one process would send to a collector."""
+    """Spans and metrics that one process would send to a collector."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -57,22 +57,22 @@ class Collected:
 
     @property
     def all_spans(self) -> Sequence[ReadableSpan]:
-        """Every span that ended, in the order of their ends."""
+        """Return every span in the order of their ends."""
         return self._exporter.get_finished_spans()
 
     def become_the_provider_of_the_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """As far as requests go: a process can set its real one only once."""
+        """Become the provider for requests; a process can set its real provider only once."""
         monkeypatch.setattr(mcp.shared._otel, "_tracer", self.tracers.get_tracer("mcp"))
         monkeypatch.setattr(roundtrip.server.install, "get_tracer_provider", lambda: self.tracers)
 
     @property
     def spans(self) -> list[ReadableSpan]:
-        """Those of roundtrip's own."""
+        """Return the spans of roundtrip."""
         return [span for span in self.all_spans if span.name.startswith("roundtrip.")]
 
     @property
     def points(self) -> dict[str, list[NumberDataPoint | HistogramDataPoint]]:
-        """What was counted and measured so far, by the metric's name."""
+        """Return the points of the metrics so far, by the metric's name."""
         data = self._reader.get_metrics_data()
         if data is None:
             return {}
@@ -504,7 +504,7 @@ async def test_a_transcript_and_telemetry_may_be_had_together(era: Era, collecte
 
 
 class Broken(SpanProcessor):
-    """An exporter's end of things, on a bad day."""
+    """Span processor that fails."""
 
     def on_start(self, span: Span, parent_context: otel_context.Context | None = None) -> None:
         raise OSError("no collector")
@@ -543,7 +543,7 @@ print([names[span.parent.span_id] for span in exporter.get_finished_spans() if s
 
 
 def run(program: str) -> str:
-    """What another process prints, in which nothing of this one is set up."""
+    """Run a program in a new process, and return its output."""
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=WAIT)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -28,7 +28,7 @@ RUFF: Final = shutil.which("ruff", path=str(Path(sys.executable).parent))
 
 
 class Project:
-    """A folder with nothing but modules of servers and generated tests."""
+    """Folder with modules of servers and generated tests only."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -38,7 +38,7 @@ class Project:
         (self.folder / f"{name}.py").write_text(source, encoding="utf-8")
 
     def generate(self, recording: Recording, *options: str, name: str = "call", server: str = "shop") -> str:
-        """Make a test of the last recorded call; gives its source."""
+        """Make a test of the last recorded call, and return its source."""
         lines = [json.loads(line) for line in recording.file.read_text(encoding="utf-8").splitlines()]
         file = self.folder / f"test_{name}.py"
         what = [lines[-1]["call"], "--server", f"{server}:server", *options, "--output", str(file)]

@@ -180,7 +180,7 @@ async def test_unrevealed_value_is_shown_and_compared_by_digest(
 
 
 class Tail:
-    """A running `roundtrip trace tail`, read line by line."""
+    """Running `roundtrip trace tail`, read line by line."""
 
     def __init__(self, piped: Piped) -> None:
         self.process = piped.process
@@ -195,7 +195,7 @@ class Tail:
             self._lines.put(line.rstrip("\n"))
 
     def until(self, holds: Callable[[str], bool]) -> list[str]:
-        """The lines up to one for which it holds."""
+        """Return the lines up to the first that passes the check."""
         deadline = time.monotonic() + WAIT
         lines: list[str] = []
         while not lines or not holds(lines[-1]):
@@ -256,7 +256,7 @@ async def test_tail_ends_when_it_is_interrupted(tmp_path: Path) -> None:
 
 
 def code_once_unread(*arguments: str, after: str) -> int:
-    """How a command ends whose output nobody reads after its first line."""
+    """Return the exit of a command whose output closes after its first line."""
     with piped(main, *arguments, cwd=ROOT) as running:
         assert after in running.stdout.readline()
         running.stdout.close()
@@ -286,7 +286,7 @@ def test_tail_follows_files_and_nothing_else(tmp_path: Path, capsys: pytest.Capt
 
 
 def on_a_terminal(*arguments: str, columns: int, **environment: str) -> str:
-    """What a real terminal of some width receives."""
+    """Return the output on a real terminal of some width."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}

@@ -1,4 +1,4 @@
-"""Transcripts of real servers, read back line by line and held against the schema that the specification shows."""
+"""Read transcripts of real servers, and validate each line against the schema of the specification."""
 
 import json
 from functools import lru_cache
@@ -20,7 +20,7 @@ def _schema() -> Draft202012Validator:
 
 
 def raw_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file and of those that were rotated out of it, each valid against the schema."""
+    """Return the lines of a file and of its rotated files, each validated against the schema."""
     lines = [json.loads(line) for file in files_of([path]) for line in file.read_text("ascii").splitlines()]
     for line in lines:
         _schema().validate(line)  # pyright: ignore[reportUnknownMemberType]
@@ -35,12 +35,12 @@ def lines_of(path: Path) -> list[Line]:
 
 
 def calls_of(path: Path) -> list[TracedCall]:
-    """The calls, in the order in which they began."""
+    """Return the calls in the order in which they began."""
     return list(join(lines_of(path)).calls.values())
 
 
 def assert_path_is_in_the_table(call: TracedCall) -> None:
-    """Every move of every serving follows an arrow, and each serving begins where the one before left the call."""
+    """Assert that every transition follows an arrow, and that each serving continues where the one before ended."""
     for serving in call.servings:
         state = State.RECEIVED if serving.leg == 1 else State.AWAITING_INPUT
         for line in serving.happened:

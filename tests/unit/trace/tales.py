@@ -1,4 +1,4 @@
-"""Calls told line by line, as a recorder might have written them, for what shows them."""
+"""Build calls line by line, as a recorder could have written them."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -13,13 +13,13 @@ HOSTILE = (
     "</script><script>alert(1)</script><img src=x onerror=alert(2)><!-- \u2028\u2029 &lt;b&gt; ${1} `\\ "
     "\x1b[31m \u202e \x00 javascript:alert(3) ]]> {{7*7}} \" '"
 )
-"""Everything that something might take for more than text."""
+"""A text with the special characters of all output formats."""
 
 _START = 1_790_000_000.0
 
 
 class Tale:
-    """The lines of one call. Each method adds one, a second after the one before."""
+    """Lines of one call. Each method adds a line, a second after the one before."""
 
     def __init__(self, call: str = "Abc123-_xyz0", *, tool: str = "order", era: str = "retry") -> None:
         self.lines: list[Line] = []
@@ -85,7 +85,7 @@ def question(key: str, reason: str = "new", **more: Any) -> dict[str, Any]:
 
 
 def long_call(legs: int) -> Tale:
-    """A call of so many legs, each of which asks something new and takes all earlier answers out of the token."""
+    """Return a call of many legs; each asks a new question and reuses all earlier answers."""
     tale = Tale("long")
     keys: list[str] = []
     for leg in range(1, legs + 1):

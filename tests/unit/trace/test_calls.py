@@ -10,7 +10,7 @@ from tests.transcripts import AT, answer, answered, asked, began, call_of, ended
 
 
 def hopping() -> list[Line]:
-    """A call of three legs on three instances; the second leg puts a second question."""
+    """Return a call of three legs on three instances; the second leg asks a second question."""
     return [
         began(instance="a"),
         asked(1, question("size"), instance="a"),

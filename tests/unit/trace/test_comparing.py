@@ -1,4 +1,4 @@
-"""Two calls compared: what was asked, answered and done counts; when and where does not."""
+"""Comparing two calls: questions, answers and effects count; times and instances do not."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ PATH = [["begin", "resolving", 0.1], ["ask", "awaiting_input", 0.2]]
 
 
 def lines(call: str = "call-1", *, at: float = 0.0, instance: str = "a", **changes: Any) -> list[Line]:
-    """A call of one round, `changes` of which are fields of its question, its answer or its end."""
+    """Return a call of one round; `changes` are fields of its question, its answer or its end."""
     shown: dict[str, Any] = {"message": "Which?", **changes.get("question", {})}
     given: dict[str, Any] = {"data": {"name": "x"}, **changes.get("answer", {})}
     common = {"call": call, "instance": instance}

@@ -17,7 +17,7 @@ DIGEST = {"digest": "abcdefghijkl", "bytes": 12}
 
 
 def again(reason: Reason, *, before: dict[str, Any] | None = None, build: str = "1", **fields: Any) -> list[Line]:
-    """A call whose question is put in round 1, and once more in round 2."""
+    """Return a call whose question is asked in round 1, and again in round 2."""
     previous = {"previous_build": "1"} if build != "1" else {}
     line_fields = {name: fields.pop(name) for name in ("by", "ignored", "token") if name in fields}
     return [
@@ -29,7 +29,7 @@ def again(reason: Reason, *, before: dict[str, Any] | None = None, build: str = 
 
 
 def told(lines: Sequence[Line]) -> str:
-    """The one sentence about what was not plain."""
+    """Return the only sentence that is not plain."""
     (explanation,) = [explanation for explanation in explain(call_of(*lines)) if not explanation.is_plain]
     return explanation.text
 

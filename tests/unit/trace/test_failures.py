@@ -1,4 +1,4 @@
-"""Every error that ends a leg has an explanation that says where it happened and what helps."""
+"""Every error that ends a leg has an explanation with its place and its cure."""
 
 import inspect
 from typing import Any

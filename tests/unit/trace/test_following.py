@@ -1,4 +1,4 @@
-"""Following transcripts: no line is lost or told twice, through rotation and whatever order files appear in."""
+"""Following transcripts: no line is lost or reported twice, through rotation and in any order of new files."""
 
 from collections.abc import Generator
 from contextlib import contextmanager

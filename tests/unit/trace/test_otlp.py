@@ -1,4 +1,4 @@
-"""`roundtrip.trace.reading.otlp`: what a collector is told of a recorded call."""
+"""`roundtrip.trace.reading.otlp`: the document that a collector receives of a recorded call."""
 
 import json
 import re
@@ -29,7 +29,7 @@ Span = Mapping[str, Any]
 
 
 def shops(folder: Path, names: str, **options: Any) -> list[Server[Any]]:
-    """Instances that each write a transcript, in which everything is revealed."""
+    """Return instances that each write a transcript with all values."""
     return [
         bookshop(trace=Recorder(folder / f"{name}.jsonl", instance=name, reveal="all"), **options) for name in names
     ]
@@ -47,7 +47,7 @@ def spans_of(document: Mapping[str, Any]) -> list[Span]:
 
 
 def plain(attributes: list[Any]) -> dict[str, Any]:
-    """Attributes as a mapping; OTLP's JSON wraps each value in its type."""
+    """Return attributes as a mapping; OTLP's JSON wraps each value in its type."""
     return {attribute["key"]: plain_value(attribute["value"]) for attribute in attributes}
 
 
@@ -63,7 +63,7 @@ def plain_value(value: Mapping[str, Any]) -> Any:
 
 
 def told(*lines: Mapping[str, Any]) -> TracedCall:
-    """The call of some lines as a transcript may hold them."""
+    """Return the call of some lines."""
     head = {"v": 1, "instance": "a", "serving": 1, "call": "c", "leg": 1, "round": 0, "at": 1.0}
     (found,) = join(LINE.validate_python({**head, **line}) for line in lines).calls.values()
     return found

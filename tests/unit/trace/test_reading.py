@@ -1,4 +1,4 @@
-"""Reading transcripts: what cannot be read is counted, and never ends the reading."""
+"""Reading transcripts: unreadable lines are counted, and never end the reading."""
 
 import gc
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The server of the pages of calls answers its own user on this machine, and nobody else."""
+"""The server of the pages of calls answers its own user on this machine only."""
 
 import http.client
 import re
@@ -37,7 +37,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[TraceServer]:
 
 
 def get(served: TraceServer, place: str, *, method: str = "GET", **headers: str) -> Answer:
-    """What is at a place, which is below the secret unless it begins with a slash."""
+    """Request a path, which is below the secret unless it begins with a slash."""
     connection = http.client.HTTPConnection("127.0.0.1", served.server_port, timeout=WAIT)
     try:
         connection.request(method, place if place.startswith("/") else f"/{served.secret}/{place}", headers=headers)
@@ -48,7 +48,7 @@ def get(served: TraceServer, place: str, *, method: str = "GET", **headers: str)
 
 
 def raw(served: TraceServer, *lines: str) -> bytes:
-    """The first line of the answer to some bytes."""
+    """Return the first line of the response to some bytes."""
     with socket.create_connection(("127.0.0.1", served.server_port), timeout=WAIT) as connection:
         connection.sendall("\r\n".join([*lines, "", ""]).encode())
         received = b""

@@ -1,4 +1,4 @@
-"""The view of a token: what it says, who may read what of it, and that nothing in it is trusted."""
+"""The view of a token shows its content as far as the keys allow, and trusts none of it."""
 
 import asyncio
 import json
@@ -122,7 +122,7 @@ def test_every_frozen_token_can_be_viewed(vector: Vector) -> None:
     assert token_data(view)["journal"]["call"] == vector.journal.call_id
 
 
-# What is no token, or a hostile one.
+# Invalid and hostile tokens.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Times, sizes and values in words."""
+"""Times, sizes and values as text."""
 
 import math
 from datetime import UTC

@@ -1,4 +1,4 @@
-"""What the views are tested with: a transcript in a folder of its own, and clocks in one time zone."""
+"""Provide a transcript in its own folder, and one time zone."""
 
 import time
 from collections.abc import Generator
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def universal_time(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    """Times of day are shown in the local time zone; here that is UTC. The environment names no transcript."""
+    """Set the local time zone to UTC, and unset the transcript of the environment."""
     monkeypatch.delenv("ROUNDTRIP_TRACE", raising=False)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()

@@ -1,4 +1,4 @@
-"""A transcript that has everything in it that the views show."""
+"""Provide a transcript with everything that the views show."""
 
 from pathlib import Path
 from typing import Final
@@ -100,6 +100,6 @@ def pending_call() -> list[Line]:
 
 
 def shelf(folder: Path) -> Path:
-    """The transcript of all three, and of one token that names no call."""
+    """Return the transcript of all three calls, and of a token that names no call."""
     strays = [rejected(400, RejectionReason.TAMPERED, tool="order")]
     return write(folder / "calls.jsonl", [*retry_call(), *live_call(), *pending_call(), *strays])

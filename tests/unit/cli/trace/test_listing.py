@@ -18,7 +18,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def listed(capsys: pytest.CaptureFixture[str], path: Path, *filters: str) -> list[str]:
-    """The names of the calls that pass some filters."""
+    """Return the ids of the calls that pass some filters."""
     code = main(["trace", "ls", "--json", *filters, str(path)])
     calls = [call["call"] for call in json.loads(capsys.readouterr().out)]
     assert code == (0 if calls else 1)

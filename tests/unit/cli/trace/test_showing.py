@@ -1,4 +1,4 @@
-"""`roundtrip trace show`: everything that is known of one call, round by round."""
+"""`roundtrip trace show`: everything recorded of one call, round by round."""
 
 import io
 import json

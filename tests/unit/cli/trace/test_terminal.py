@@ -1,4 +1,4 @@
-"""The look of the views: plain, on terminals of every width, without colours, and in encodings that lack symbols."""
+"""The look of the views: plain, on terminals of every width, without colors, and in encodings that lack symbols."""
 
 import io
 import re
@@ -16,7 +16,7 @@ ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Output(io.TextIOWrapper):
-    """A stream that is a terminal, or is not."""
+    """Stream that is a terminal or not."""
 
     def __init__(self, *, terminal: bool, encoding: str = "utf-8") -> None:
         super().__init__(io.BytesIO(), encoding=encoding)
@@ -33,7 +33,7 @@ class Output(io.TextIOWrapper):
 
 @pytest.fixture(autouse=True)
 def no_wish(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment wants nothing of the output."""
+    """Unset the variables that change the output."""
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "CLICOLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")

@@ -203,7 +203,7 @@ def deep(levels: int) -> str:
 
 
 LEVELS = 200
-"""How deep calls may go here. What is deeper takes as much longer to print as it is wider."""
+"""Depth of nested values in the test; deeper values take longer to print."""
 
 
 def outcome(*options: str) -> str:
@@ -264,7 +264,7 @@ def test_nothing_in_a_token_reaches_the_screen_as_a_command(
 
 
 def on_a_terminal(file: Path, **environment: str) -> bytes:
-    """What a real terminal receives."""
+    """Return the output on a real terminal."""
     ours, theirs = pty.openpty()
     try:
         environment = {**os.environ, "TERM": "xterm-256color", **environment}

@@ -1,4 +1,4 @@
-"""What stands in the place of confidential values."""
+"""Confidential values become digests."""
 
 import json
 from typing import Any
