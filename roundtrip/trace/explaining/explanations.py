@@ -191,7 +191,8 @@ def explain_question(call: TracedCall, round_: Round, question: ShownQuestion) -
     is_again = call.is_asked_again(round_, question)
     if question.reason is Reason.NEW and not is_again:
         return f"Question {quoted(question.key)} was asked in round {round_.number}, as {advice.cause}."
-    cause, cure = _EXPLAINERS[question.reason](call, round_, question, advice)
+    explain = _EXPLAINERS.get(question.reason)
+    cause, cure = explain(_Asked(call, round_, question, advice)) if explain is not None else advice.both
     asked = "asked again" if is_again else "asked"
     return f"Question {quoted(question.key)} was {asked} in round {round_.number}, because {cause}; {cure}."
 
@@ -307,63 +308,77 @@ def _late_ms(line: RejectedLine, call: TracedCall) -> float | None:
     return max(0.0, line.at - ends[-1]) * 1000 if ends and ends[-1] <= line.at else None
 
 
-def _new(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
-    before = call.shown_before(round_, question)
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Question of a round whose reason is explained."""
+
+    call: TracedCall
+    round: Round
+    question: ShownQuestion
+    advice: Advice
+
+    @property
+    def before(self) -> tuple[Round, ShownQuestion] | None:
+        return self.call.shown_before(self.round, self.question)
+
+    @property
+    def new_message(self) -> tuple[str, str] | None:
+        """Return the messages of the question before and now, if both were revealed and differ."""
+        before = self.before
+        return _change_of(before[1].message, self.question.message) if before is not None else None
+
+    @property
+    def new_fields(self) -> str | None:
+        """Return the changes of the form's fields, if both forms were revealed."""
+        before = self.before
+        return _field_changes(before[1].form, self.question.form) if before is not None else None
+
+
+def _new(asked: _Asked) -> tuple[str, str]:
+    before = asked.before
     if before is None:
-        return advice.cause, advice.cure
-    cause = f"it was asked in round {before[0].number}, and the call went on without an answer to it"
+        return asked.advice.both
     return (
-        cause,
+        f"it was asked in round {before[0].number}, and the call went on without an answer to it",
         "nothing needs to be fixed if its body gave it up; else ask it on each leg until it is answered",
     )
 
 
-def _reworded(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
-    before = call.shown_before(round_, question)
-    texts = _change_of(before[1].message, question.message) if before is not None else None
-    cause = f"its message changed{f' from {texts[0]} to {texts[1]}' if texts else ' after it was shown'}"
-    builds = _between_builds(before, round_)
-    return cause + builds, _cure_of_change(before, builds, advice)
+def _reworded(asked: _Asked) -> tuple[str, str]:
+    texts = asked.new_message
+    builds = _between_builds(asked)
+    cause = f"its message changed{f' from {texts[0]} to {texts[1]}' if texts else ' after it was shown'}{builds}"
+    return cause, _cure_of_change(asked, builds, QUESTIONS[Reason.REWORDED])
 
 
-def _cure_of_change(before: tuple[Round, ShownQuestion] | None, builds: str, advice: Advice) -> str:
+def _schema_changed(asked: _Asked) -> tuple[str, str]:
+    builds = _between_builds(asked)
+    fields = asked.new_fields
+    cause = (f"its form changed ({fields})" if fields else "its form changed after it was shown") + builds
+    if "message" in asked.question.changed:
+        texts = asked.new_message
+        cause += ", and its message" + (f" from {texts[0]} to {texts[1]}" if texts else "")
+    return cause, _cure_of_change(asked, builds, QUESTIONS[Reason.SCHEMA_CHANGED])
+
+
+def _cure_of_change(asked: _Asked, builds: str, advice: Advice) -> str:
     """Return the cure for another wording; if one build asked both, careful deploys do not help."""
-    return advice.cure if builds or before is None else QUESTIONS[Reason.VOLATILE].cure
+    return advice.cure if builds or asked.before is None else QUESTIONS[Reason.VOLATILE].cure
 
 
-def _schema_changed(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
-    before = call.shown_before(round_, question)
-    builds = _between_builds(before, round_)
-    cause = "its form changed after it was shown"
-    if before is not None:
-        fields = _field_changes(before[1].form, question.form)
-        cause = f"its form changed ({fields})" if fields else cause
-        cause += builds
-        if "message" in question.changed:
-            texts = _change_of(before[1].message, question.message)
-            cause += f", and its message{f' from {texts[0]} to {texts[1]}' if texts else ''}"
-    elif "message" in question.changed:
-        cause += ", and so did its message"
-    return cause, _cure_of_change(before, builds, advice)
+def _key_gone(asked: _Asked) -> tuple[str, str]:
+    # In two of 256 cases the token knows only that something changed; the transcript may know more.
+    if asked.new_message is not None:
+        return _reworded(asked)
+    return _schema_changed(asked) if asked.new_fields else asked.advice.both
 
 
-def _key_gone(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
-    before = call.shown_before(round_, question)
-    if before is not None:
-        # In two of 256 cases the token knows only that something changed; the transcript may know more.
-        if _change_of(before[1].message, question.message) is not None:
-            return _reworded(call, round_, question, QUESTIONS[Reason.REWORDED])
-        if _field_changes(before[1].form, question.form):
-            return _schema_changed(call, round_, question, QUESTIONS[Reason.SCHEMA_CHANGED])
-    return advice.cause, advice.cure
-
-
-def _renamed(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
-    del call
+def _renamed(asked: _Asked) -> tuple[str, str]:
+    question = asked.question
     if question.former is None:
-        return advice.cause, advice.cure
+        return asked.advice.both
     former = quoted(question.former)
-    if round_.asked.by == "resolvers":
+    if asked.round.asked.by == "resolvers":
         cause = f"its answer is known as {former}, a name that nothing asks for any more"
         return cause, f"say was=({former},) where it is resolved, as in Resolve(fn, was=({former},))"
     # The body may still ask by that name later.
@@ -374,48 +389,39 @@ def _renamed(call: TracedCall, round_: Round, question: ShownQuestion, advice: A
     return cause, f"{cure}, unless the body still asks by that name"
 
 
-def _volatile(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
-    before = call.shown_before(round_, question)
-    texts = _change_of(before[1].message, question.message) if before is not None else None
-    cause = f"{advice.cause}{f' (it was {texts[0]}, and now is {texts[1]})' if texts else ''}"
-    return cause, advice.cure
+def _volatile(asked: _Asked) -> tuple[str, str]:
+    texts = asked.new_message
+    change = f" (it was {texts[0]}, and now is {texts[1]})" if texts else ""
+    return asked.advice.cause + change, asked.advice.cure
 
 
-def _invalid(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
-    del call, round_
-    complaint = question.complaint
-    said = f" ({quoted(complaint.value)})" if isinstance(complaint, Revealed) else ""
-    return f"{advice.cause}{said}, which makes this attempt {question.attempt}", advice.cure
+def _invalid(asked: _Asked) -> tuple[str, str]:
+    complaint = asked.question.complaint
+    error = f" ({quoted(complaint.value)})" if isinstance(complaint, Revealed) else ""
+    return f"{asked.advice.cause}{error}, which makes this attempt {asked.question.attempt}", asked.advice.cure
 
 
-def _missing(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
-    del call, question
-    ignored = round_.asked.ignored
+def _missing(asked: _Asked) -> tuple[str, str]:
+    ignored = asked.round.asked.ignored
     brought = f", but with {count_text(ignored, 'answer')} to questions that were not asked" if ignored else ""
-    return advice.cause + brought, advice.cure
+    return asked.advice.cause + brought, asked.advice.cure
 
 
-def _other_build(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
-    del question
-    now, before = _builds(call, round_)
+def _other_build(asked: _Asked) -> tuple[str, str]:
+    now, before = _builds(asked.call, asked.round)
     if now is None or before is None:
-        return advice.cause, advice.cure
-    return f"build {before} served an earlier leg, and build {now}, which asks something else, this one", advice.cure
+        return asked.advice.both
+    cause = f"build {before} served an earlier leg, and build {now}, which asks something else, this one"
+    return cause, asked.advice.cure
 
 
-def _revised(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
-    del call
-    token = round_.asked.token
+def _revised(asked: _Asked) -> tuple[str, str]:
+    token = asked.round.asked.token
     parts = token.changed if token is not None else ()
     names = [quoted(part.removeprefix("answer:")) for part in parts if part.startswith("answer:")]
     if not names:
-        return advice.cause, advice.cure
-    return f"the user changed their answer to {', '.join(names)}, on which it may depend", advice.cure
-
-
-def _as_advised(call: TracedCall, round_: Round, question: ShownQuestion, advice: Advice) -> tuple[str, str]:
-    del call, round_, question
-    return advice.cause, advice.cure
+        return asked.advice.both
+    return f"the user changed their answer to {', '.join(names)}, on which it may depend", asked.advice.cure
 
 
 _EXPLAINERS: Final = MappingProxyType(
@@ -429,10 +435,10 @@ _EXPLAINERS: Final = MappingProxyType(
         Reason.RENAMED: _renamed,
         Reason.VOLATILE: _volatile,
         Reason.OTHER_BUILD: _other_build,
-        Reason.UNFINISHED: _as_advised,
         Reason.REVISED: _revised,
     }
 )
+"""Functions that return cause and cure; for other reasons the general advice is exact."""
 
 
 def _builds(call: TracedCall, round_: Round) -> tuple[str | None, str | None]:
@@ -447,9 +453,10 @@ def _builds(call: TracedCall, round_: Round) -> tuple[str | None, str | None]:
     return build_text(began.build), build_text(others[-1]) if others else None
 
 
-def _between_builds(before: tuple[Round, ShownQuestion] | None, round_: Round) -> str:
+def _between_builds(asked: _Asked) -> str:
     """Return a phrase with the builds that asked a question, empty if they are the same."""
-    began = round_.serving.began
+    before = asked.before
+    began = asked.round.serving.began
     earlier = before[0].serving.began if before is not None else None
     if began is None or earlier is None or began.build == earlier.build:
         return ""

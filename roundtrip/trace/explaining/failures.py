@@ -21,6 +21,11 @@ class Advice:
     cause: str
     cure: str
 
+    @property
+    def both(self) -> tuple[str, str]:
+        """Return cause and cure."""
+        return self.cause, self.cure
+
 
 _ASK_LIVE: Final = (
     "serve clients of 2025-11-25 with sessions (`roundtrip serve` with one worker, or stateless_http=False and "
