@@ -18,6 +18,7 @@ from roundtrip.machine.journal_bytes import FORMAT
 from roundtrip.machine.table import CALL_MACHINE, ENTRY_MACHINE, MachineTable, State
 from roundtrip.trace.drawings.machine import mermaid
 from roundtrip.trace.writing.lines import LINE
+from specs.modules import architecture_page
 from specs.requirements import REQUIREMENTS, Requirement
 from specs.tokens import vectors_page
 
@@ -51,6 +52,7 @@ def render() -> dict[str, str]:
         "protocol.md": _protocol_page(),
         "transcript.schema.json": _transcript_schema(),
         "vectors/v3.json": vectors_page(),
+        "../docs/architecture.md": architecture_page(),
     }
 
 
@@ -193,7 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stale = [name for name, text in pages.items() if not _is_current(SPECS / name, text)]
     if not check:
         for name in stale:
-            (SPECS / name).parent.mkdir(exist_ok=True)
+            (SPECS / name).parent.mkdir(parents=True, exist_ok=True)
             (SPECS / name).write_text(pages[name], encoding="utf-8")
     for name in stale:
         sys.stdout.write(f"specs/{name} {'is stale: run python -m specs.generate' if check else 'written'}\n")

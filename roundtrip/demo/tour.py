@@ -53,7 +53,7 @@ class DemoFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _ServedLeg:
+class _TourLeg:
     """The instance that a leg was sent to, and the processes that reported to have served it."""
 
     name: str
@@ -90,7 +90,7 @@ class _Order:
     def __init__(self, fleet: DemoFleet, person: PersonAtTerminal | None) -> None:
         self._fleet = fleet
         self._person = person
-        self.legs: list[_ServedLeg] = []
+        self.legs: list[_TourLeg] = []
 
     async def place(self) -> CallToolResult:
         return cast("CallToolResult", await drive(_FIRST_LEG, send=self._send, answer=self._answer))
@@ -120,7 +120,7 @@ class _Order:
             _say(f"  {_change_text(change)}")
         if isinstance(result, InputRequiredResult):
             _say(f"  token: {len(result.request_state or '')} bytes")
-        self.legs.append(_ServedLeg(instance.name, instance.pid, frozenset(change.pid for change in changes)))
+        self.legs.append(_TourLeg(instance.name, instance.pid, frozenset(change.pid for change in changes)))
         if number == 1:
             _replace(instance)
         return result
@@ -156,7 +156,7 @@ def _change_text(change: Change) -> str:
     return f"{change.source:>14} {arrow} {change.target}{remark}"
 
 
-def _conclude(legs: list[_ServedLeg], result: CallToolResult) -> bool:
+def _conclude(legs: list[_TourLeg], result: CallToolResult) -> bool:
     try:
         receipt = Receipt.model_validate(result.structured_content)
         placed, text = receipt.placed and not result.is_error, receipt.summary

@@ -29,13 +29,14 @@ def test_a_generated_page_is_current(name: str, pages: dict[str, str]) -> None:
 def test_check_finds_a_stale_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("specs.generate.SPECS", tmp_path)
+    specs = tmp_path / "specs"
+    monkeypatch.setattr("specs.generate.SPECS", specs)
     assert main(["--check"]) == 1
     assert "specs/machine.json is stale" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
     assert main([]) == 0
     assert main(["--check"]) == 0
-    assert json.loads((tmp_path / "machine.json").read_text())["call"]["initial"] == "received"
+    assert json.loads((specs / "machine.json").read_text())["call"]["initial"] == "received"
 
 
 @pytest.mark.parametrize("id_", [requirement.id for requirement in REQUIREMENTS if requirement.later is None])
