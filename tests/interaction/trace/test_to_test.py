@@ -16,6 +16,7 @@ import pytest
 from roundtrip.cli import main
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import CANCEL, DECLINE, IGNORE, LEAVE, Era, LegRequest, User
+from tests.forks import start
 from tests.interaction.trace.deploys import REPLIES, SHOP, Change, Recording, changed, recording
 from tests.interaction.trace.test_check import MIXED, record_mixed
 
@@ -25,6 +26,13 @@ TAKES: Final = 110.0
 """Seconds that a run of generated tests may take."""
 
 RUFF: Final = shutil.which("ruff", path=str(Path(sys.executable).parent))
+
+
+def run_pytest(arguments: Sequence[str]) -> int:
+    """Run pytest in a process of its own, and leave no compiled modules of sources that change within a second."""
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, "")
+    return pytest.main([*arguments])
 
 
 class Project:
@@ -51,21 +59,18 @@ class Project:
             name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "ROUNDTRIP"))
         }
         # What else is installed here is not there in a fresh project.
-        environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "200"}
+        environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "200"}
         plugins = ["-p", "anyio", "-p", "roundtrip", "-p", "no:cacheprovider"]
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-vv", "-rA", "--rootdir", str(self.folder), *plugins],
-            cwd=self.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=TAKES,
-            check=False,
-        )
+        arguments = ["-vv", "-rA", "--rootdir", str(self.folder), *plugins]
+        with (self.folder / "output").open("w+", encoding="utf-8") as file:
+            number = file.fileno()
+            start(run_pytest, arguments, cwd=self.folder, env=environment, stdout=number, stderr=number).wait(TAKES)
+            file.seek(0)
+            output = file.read()
         ended: dict[str, set[str]] = {}
-        for how, name in re.findall(r"^(PASSED|FAILED|ERROR) test_(\w+)\.py", done.stdout, re.MULTILINE):
+        for how, name in re.findall(r"^(PASSED|FAILED|ERROR) test_(\w+)\.py", output, re.MULTILINE):
             ended.setdefault(name, set()).add(how.lower())
-        return ended, done.stdout + done.stderr
+        return ended, output
 
 
 @pytest.fixture
