@@ -295,14 +295,14 @@ class GateContext(Context[Any, Any]):
     ) -> None:
         super().__init__(request_context=request_context, mcp_server=mcp_server, subscriptions=subscriptions)
 
-    def _asks(self, key: str) -> Body:
+    def _running_body(self, key: str) -> Body:
         raise BodyMistake(
             f"{key!r} is asked in a visibility gate, which may not ask: a list has to be answered at once"
         )
 
-    def _refuse_outside_a_body(self, what: str) -> None:
+    def _require_live_resolver(self, method: str) -> None:
         raise BodyMistake(
-            f"ctx.{what}() is called in a visibility gate, which may not ask: a list has to be answered at once"
+            f"ctx.{method}() is called in a visibility gate, which may not ask: a list has to be answered at once"
         )
 
 
