@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final
 
 import anyio
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
@@ -29,23 +29,13 @@ from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, Ledger, LedgerDo
 from roundtrip.machine.journal import from_text, to_text
 from roundtrip.server.failures import Crashed, tool_failure
 from roundtrip.server.requests import SKEW
+from roundtrip.server.tools.options import OnUnknown
 from roundtrip.system import SYSTEM, System
 from roundtrip.tokens.token import Sealer
 
-__all__ = ["LedgerClaim", "OnUnknown", "OncePolicy"]
+__all__ = ["LedgerClaim"]
 
 logger = logging.getLogger("roundtrip")
-
-OnUnknown = Literal["fail", "rerun"]
-
-
-class OncePolicy(NamedTuple):
-    """Options of a tool whose body must run once for a call."""
-
-    on_unknown: OnUnknown
-    when_possible: bool
-    """Run without a token rather than ask for a round without questions."""
-
 
 # Not `Final`: read at each use, as tests set shorter times.
 LEASE_SECONDS = 30.0

@@ -20,11 +20,11 @@ from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
 from roundtrip.machine.pins import Pinner
 from roundtrip.system import System
 from roundtrip.tokens.binding import MAX_BINDING_BYTES
-from roundtrip.tokens.tickets import TicketOffice
 from roundtrip.tokens.token import MAX_TOKEN_BYTES, JournalCodec, KeyRing, Sealer, TokenCodec, from_text, to_text
 
 if TYPE_CHECKING:
     from roundtrip.server.key_files import EnvironmentKeys
+    from roundtrip.tokens.tickets import TicketOffice
 
 __all__ = ["Keys", "Principal", "Protection", "TokenOptions", "limits_of", "protect"]
 
@@ -49,7 +49,8 @@ class Protection(NamedTuple):
     journals: JournalCodec
     tokens: TokenCodec | None
     """None if the SDK's policy brought its own codec."""
-    tickets: TicketOffice | None
+    ring: KeyRing | None
+    """None if nothing can be signed or sealed."""
     trace_key: bytes | None
     """The key of digests in transcripts."""
     hints: tuple[str, ...] = ()
@@ -78,17 +79,19 @@ class Protection(NamedTuple):
         token = get_access_token()
         return token is not None and not token.subject
 
-    def ticket_office(self) -> TicketOffice:
+    def ticket_office(self) -> "TicketOffice":
         """Return the office that issues and verifies tickets.
 
         Raises:
             InvalidSignature: The server has no key to sign them with.
         """
-        if self.tickets is None:
+        if self.ring is None:
             raise InvalidSignature(
                 "tickets are signed, and request_state_security= gives no key for that; add seal_keys="
             )
-        return self.tickets
+        from roundtrip.tokens.tickets import TicketOffice  # few tools issue tickets
+
+        return TicketOffice(self.ring)
 
     def write(self, journal: Journal) -> bytes:
         """Return the bytes of a journal, for a token that is valid for at most the policy's time.
@@ -231,7 +234,7 @@ def _with_ring(
             max_bytes=options.max_journal_bytes,
         ),
         tokens,
-        TicketOffice(ring),
+        ring,
         trace_key=ring.derive(b"trace")[0],
         hints=tuple(ring.hints()),
         ledger_sealer=Sealer(ring, purpose=b"ledger", entropy=system.entropy),

@@ -31,9 +31,6 @@ from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal
 from roundtrip.questions.markers import Marker
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA, is_retry_era
-from roundtrip.server.calls import CallInfo
-from roundtrip.server.context import Context
-from roundtrip.server.exactly_once import LedgerClaim, OncePolicy
 from roundtrip.server.functions import AskingFunction
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.parts import Parts
@@ -52,6 +49,9 @@ from roundtrip.server.threads import LeavingThreads, RunInPool, run_in_thread
 from roundtrip.tracing import Beginning, Closed, DeclinedFact, LinkedWatch, Raised, Returned, Wrote
 
 if TYPE_CHECKING:
+    from roundtrip.server.context import Context
+    from roundtrip.server.exactly_once import LedgerClaim
+    from roundtrip.server.tools.options import OncePolicy
     from roundtrip.server.visibility_gates import OpenGates
 
 __all__ = ["NO_REQUEST", "DeclinedByUser", "Incoming", "LegRunner", "log_teardown", "result_of"]
@@ -130,6 +130,8 @@ class LegRunner:
 
     def context_of(self, request: ServerRequestContext[Any, Any]) -> Context[Any, Any]:
         """Return a context that cannot ask, for code outside of legs."""
+        from roundtrip.server.context import Context
+
         return Context(request_context=request, mcp_server=self.server, subscriptions=self.parts.effects.bus)
 
     @contextmanager
@@ -302,6 +304,9 @@ class _ServedLeg:
 
     def make_context(self, body: Body | None = None) -> Context[Any, Any]:
         """Return a context, which can ask if it has a body."""
+        from roundtrip.server.calls import CallInfo  # tools without a context need neither
+        from roundtrip.server.context import Context
+
         return Context(
             request_context=self.wire,
             mcp_server=self.runner.server,
@@ -351,6 +356,8 @@ class _ServedLeg:
         """Return a claim on the call, for a body that must run once."""
         parts = self.runner.parts
         ledger = parts.effects.ledger
+        from roundtrip.server.exactly_once import LedgerClaim  # most tools may run again
+
         claim = LedgerClaim(
             ledger, self.call.id, self.function.name, self._keep(), once.on_unknown, system=parts.system
         )

@@ -50,7 +50,6 @@ from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, regi
 from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, UnknownTool
 from roundtrip.server.visibility import Strings, Visibility
 from roundtrip.system import SYSTEM, System
-from roundtrip.tokens.tickets import Ticket
 from roundtrip.tokens.token import MAX_TOKEN_BYTES, JournalCodec
 from roundtrip.trace.writing.tracers import Trace, tracers_of
 from roundtrip.tracing import Tracer
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
 
     from roundtrip.server.connections import HttpOptions, SseOptions
     from roundtrip.server.probe import Identity, Probe
+    from roundtrip.tokens.tickets import Ticket
 
 __all__ = ["Server"]
 
@@ -608,7 +608,9 @@ class Server(PromptsAndResources[LifespanResultT]):
         with self._legs.hurried(page_wait):
             yield
 
-    def verify_ticket(self, ticket: str, *, principal: str | AccessToken | None, purpose: str | None = None) -> Ticket:
+    def verify_ticket(
+        self, ticket: str, *, principal: str | AccessToken | None, purpose: str | None = None
+    ) -> "Ticket":
         """Read the ticket that a browser brought to the page behind an `ElicitUrl`.
 
         Args:

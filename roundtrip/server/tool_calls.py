@@ -25,9 +25,9 @@ from pydantic import ValidationError
 
 from roundtrip.engine.leg import Authored, Finished, Suspended
 from roundtrip.revisions import is_retry_era
-from roundtrip.server.exactly_once import OncePolicy
 from roundtrip.server.leg_runner import Incoming, LegRunner
 from roundtrip.server.parts import Effects
+from roundtrip.server.tools.options import OncePolicy
 from roundtrip.server.tools.registered import RegisteredTool
 from roundtrip.server.tools.registry import ToolRegistry, UnknownTool, unknown_tool
 from roundtrip.server.tools.versions import requested_version

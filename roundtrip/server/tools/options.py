@@ -9,15 +9,25 @@ from typing_extensions import Unpack
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.resolvers.markers import Dependency
-from roundtrip.server.exactly_once import OnUnknown
 from roundtrip.server.visibility import Enabled
 
-__all__ = ["ToolDetails", "ToolOptions", "ToolSpec", "spec_from", "spec_of", "tool"]
+__all__ = ["OnUnknown", "OncePolicy", "ToolDetails", "ToolOptions", "ToolSpec", "spec_from", "spec_of", "tool"]
 
 _ATTACHED = "__roundtrip_tool__"
 
 _T = TypeVar("_T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
+
+
+OnUnknown = Literal["fail", "rerun"]
+
+
+class OncePolicy(NamedTuple):
+    """Options of a tool whose body must run once for a call."""
+
+    on_unknown: OnUnknown
+    when_possible: bool
+    """Run without a token rather than ask for a round without questions."""
 
 
 class ToolOptions(TypedDict, total=False):

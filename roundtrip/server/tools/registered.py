@@ -17,11 +17,10 @@ from roundtrip.engine.leg import Limits
 from roundtrip.errors import InvalidSignature
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.signatures import display_name, given_by_partials, hints_of
-from roundtrip.server.exactly_once import OnUnknown
 from roundtrip.server.functions import AskingFunction, FunctionSignature, read_signature
 from roundtrip.server.tools.arguments import ArgumentReader, ArgumentsRejected, mistakes_in
 from roundtrip.server.tools.descriptions import describe
-from roundtrip.server.tools.options import ToolSpec, spec_of
+from roundtrip.server.tools.options import OnUnknown, ToolSpec, spec_of
 from roundtrip.server.tools.results import Converter, results_for
 from roundtrip.server.tools.returns import returned_type
 from roundtrip.server.tools.schemas import SchemaMismatch, inlined, input_checker, with_descriptions
