@@ -1,1 +1,1 @@
-"""The machine every call is: its states and events, one call walking them, and what it remembers."""
+"""Provide the state machines, the state of one call, and its journal."""

@@ -1,6 +1,6 @@
-"""What happens to a call besides its steps through the table, as whoever watches is told it.
+"""Provide the facts that a call reports to its watcher besides its transitions.
 
-Nothing here carries a time: whoever watches has a clock, and is told when a thing begins and when it ends.
+Facts have no times: a watcher has its own clock, and receives a fact when a thing begins and when it ends.
 """
 
 from collections.abc import Callable
@@ -54,32 +54,32 @@ NodeHow = Literal["computed", "asked", "answered", "recalled", "entered", "faile
 
 
 class NodeBegan(NamedTuple):
-    """A resolver or another dependency is being run."""
+    """A resolver or another dependency runs."""
 
     key: str
 
 
 class NodeEnded(NamedTuple):
-    """It has yielded, asked, or failed; `recalled` was not run, as its first outcome is final."""
+    """A dependency has yielded, asked, or failed; `recalled` did not run, as its first outcome is final."""
 
     key: str
     how: NodeHow
 
 
 class BodyBegan(NamedTuple):
-    """The body is being run from its top; `uncovered` should run once for a call, and nothing sees to it."""
+    """The body runs from its top; `uncovered` is set if it should run once for a call, and no claim ensures it."""
 
     uncovered: bool = False
 
 
 class StepBegan(NamedTuple):
-    """A step of the body is being run."""
+    """A step of the body runs."""
 
     key: str
 
 
 class StepEnded(NamedTuple):
-    """A step has a result, in its JSON form, or failed; `recalled` was not run."""
+    """A step has a result, in its JSON form, or failed; `recalled` did not run."""
 
     key: str
     how: Literal["ran", "recalled", "failed"]
@@ -87,7 +87,7 @@ class StepEnded(NamedTuple):
 
 
 class AnswerRead(NamedTuple):
-    """An answer that this round brought was looked at; `lost` was given to another wording."""
+    """An answer of this round was read; `lost` was given to another wording."""
 
     key: str
     action: Literal["accept", "decline", "cancel"] | None
@@ -96,26 +96,26 @@ class AnswerRead(NamedTuple):
 
 
 class AnswerReused(NamedTuple):
-    """The answer of an earlier round counted."""
+    """An answer of an earlier round was used."""
 
     key: str
 
 
 class Fixed(NamedTuple):
-    """The server fixed a value for the rest of the call, in its JSON form, under the name that the journal has."""
+    """The server fixed a value for the rest of the call, in its JSON form, under its name in the journal."""
 
     key: str
     value: Any
 
 
 class AnswersIgnored(NamedTuple):
-    """Answers came to what was not asked."""
+    """Answers arrived that no question had asked for."""
 
     number: int
 
 
 Watch = Callable[[Any], None]
-"""Told every fact of one call's leg, in order: `Transition`, these, and what the floors above have to tell.
+"""Receives every fact of a call's leg in order: each `Transition`, these facts, and those of higher floors.
 
-What it raises would end the leg, so it must not raise.
+It must not raise: an exception would end the leg.
 """

@@ -1,4 +1,4 @@
-"""What a call remembers between legs. `packing` has its binary form, in which it travels inside the token."""
+"""Provide the journal, the memory of a call between legs; `journal_bytes` has its binary form inside the token."""
 
 import base64
 import binascii
@@ -24,8 +24,8 @@ __all__ = [
 UNNAMED: Final = "unnamed-"
 """Begins the names of questions whose authors gave none."""
 
-SEALED_BLOCK: Final = 64
-"""What sizes of sealed values are rounded up to where they are told."""
+_SEALED_BLOCK_BYTES: Final = 64
+"""Sizes of sealed values are rounded up to this in errors."""
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
@@ -52,9 +52,9 @@ OUTCOMES: Final = {"accept": "accepted", "decline": "declined", "cancel": "cance
 
 
 class Entry(NamedTuple):
-    """One answer the client gave, with the pin of the wording it was shown under (`roundtrip.machine.pins`).
+    """Answer of the client, with the pin of the wording that it saw (`roundtrip.machine.pins`).
 
-    `data` is exactly what the client sent, so that restoring validates the same value again.
+    `data` is exactly the value that the client sent, so that restoring validates the same value again.
     """
 
     action: Action
@@ -63,10 +63,9 @@ class Entry(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """One question that is out: the pin of the wording that the client was shown, and how it went so far.
+    """Open question: the pin of the wording that the client saw, and its counters.
 
-    `attempts` counts answers that were not valid, `discards` consecutive legs on which an answer came for another
-    wording.
+    `attempts` counts invalid answers, and `discards` consecutive legs with an answer to another wording.
     """
 
     pin: bytes
@@ -76,7 +75,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """One value the server fixed for the call, in JSON form; sealed, as the client must not read it."""
+    """Value that the server fixed for the call, in JSON form; sealed, as the client must not read it."""
 
     value: Any
 
@@ -93,10 +92,10 @@ def _empty_computed() -> Mapping[str, Computed]:
     return MappingProxyType({})
 
 
-# Not frozen, as that makes it four times as slow to make, once or twice a leg; nothing changes one all the same.
+# Not frozen, as that takes four times as long to make, once or twice a leg. No code changes one.
 @dataclass(slots=True)
 class Journal:
-    """The memory of one call. A new one is written for each leg that ends with questions.
+    """Memory of one call, written by each leg that ends with questions.
 
     `born`, `deadline`, `end` and `written` are seconds since the epoch. The deadline is that of the awaited leg; no leg
     of the call can come after its end. `recover` says for how many seconds after a deadline its answers may fill in a
@@ -129,16 +128,16 @@ class Journal:
 
     @property
     def pinned_for(self) -> str:
-        """The id of the call for which its pins are made."""
+        """Return the id of the call for which the pins are made."""
         return self.call_id if self.origin is None else self.origin
 
     @property
     def has_secrets(self) -> bool:
-        """Whether anything in it has to be sealed."""
+        """Return True if it has values to seal."""
         return bool(self.computed) or self.authored is not None
 
     def sizes(self) -> list[tuple[str, int]]:
-        """Each entry's key and the bytes it takes, largest first; sizes of what is sealed in whole blocks."""
+        """Return each entry's key and size in bytes, largest first; sealed values in whole blocks."""
         sizes = {key: len(to_json([key, entry.data])) for key, entry in self.entries.items()}
         for key, kept in self.computed.items():
             sizes[key] = sizes.get(key, 0) + _in_blocks(len(to_json([key, kept.value])))
@@ -151,19 +150,19 @@ class Journal:
 
 def _in_blocks(size: int) -> int:
     # The length of a short secret is a secret, also in an error.
-    return -(-size // SEALED_BLOCK) * SEALED_BLOCK
+    return -(-size // _SEALED_BLOCK_BYTES) * _SEALED_BLOCK_BYTES
 
 
 def to_text(raw: bytes) -> str:
-    """Bytes as unpadded base64url."""
+    """Return bytes as unpadded base64url."""
     return binascii.b2a_base64(raw, newline=False).rstrip(b"=").translate(_URL_SAFE).decode()
 
 
 def from_text(text: str) -> bytes:
-    """The inverse of `to_text`, for its one spelling only.
+    """Return the bytes of `to_text`, from its one spelling only.
 
     Raises:
-        ValueError: The text is not exactly what `to_text` writes.
+        ValueError: `to_text` does not write this text.
     """
     raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if to_text(raw) != text:
@@ -175,5 +174,5 @@ _encode: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, sepa
 
 
 def to_json(value: Any) -> bytes:
-    """Compact JSON; what a client sent may hold half characters, which have no UTF-8 by the book."""
+    """Return compact JSON. Values of a client may hold lone surrogates, which strict UTF-8 does not have."""
     return _encode(value).encode("utf-8", "surrogatepass")

@@ -1,8 +1,8 @@
-"""The binary form of a journal: a fixed head, what questions are pinned by, names and answers, and what is sealed.
+"""Pack and unpack journals: a fixed head, the pins of questions, names and answers, and a sealed part.
 
-It travels inside the signed token; only the sealed part needs a key here, so sealing is handed in as two functions.
-`specs/token.md` has every byte. Reading is tolerant where a rolling deploy needs it and strict everywhere else: entries
-under unknown keys are kept, bytes of another shape raise `ValueError`.
+The bytes travel inside the signed token. Only the sealed part needs a key, so sealing comes in as two functions.
+`specs/token.md` has every byte. Reading keeps entries under unknown keys, as a rolling deploy needs, and is strict
+otherwise: bytes of another shape raise `ValueError`.
 """
 
 import base64
@@ -21,10 +21,10 @@ from roundtrip.machine.pins import MAC_BYTES, MARKS_BYTES, SALTED_BYTES
 __all__ = ["FORMAT", "MAX_JOURNAL_BYTES", "Seal", "call_of", "pack", "unpack", "unpack_open"]
 
 FORMAT: Final = 3
-"""Version of the binary form. Bytes of another version are refused, not guessed at."""
+"""Version of the binary form. Bytes of another version are rejected."""
 
 MAX_JOURNAL_BYTES: Final = 256 * 1024
-"""How large a journal may be before it is deflated, where nothing else is said."""
+"""Default limit of a journal's size before it is deflated."""
 
 _HEAD: Final = struct.Struct(">B6sIIIBB9s3s3sH")
 """Format and flags, born, written, deadline, end, leg, round, call, plan, build, how many pins."""
@@ -40,7 +40,7 @@ _MOST_MILLISECONDS: Final = 0xFFFF_FFFF
 _MOST_COUNTED: Final = 0xFF
 _MOST_PINS: Final = 0x7FFF
 _SALTED: Final = 0x8000
-"""Beside the number of pins: they are long, as they were made without a key."""
+"""Added to the number of pins that are long, as they were made without a key."""
 _BORN_BYTES: Final = 6
 _CALL_AT: Final = 21
 _CALL_BYTES: Final = 9
@@ -49,11 +49,11 @@ _LINK_BYTES: Final = 25
 _BLOCKS_BYTES: Final = 2
 _BLOCK: Final = 64
 _AROUND_BLOCKS: Final = 28
-"""The nonce and the tag of what is sealed."""
+"""The nonce and the tag of the sealed part."""
 
 # Below this, deflating saves nothing.
 _DEFLATE_FROM: Final = 64
-# A packer for long texts has 256 KiB, and to clear them takes longer than to deflate a short text.
+# A compressor for long texts clears 256 KiB, which takes longer than deflating a short text.
 _SHORT: Final = 4096
 
 _CALL: Final = re.compile(r"[A-Za-z0-9_-]{12}", re.ASCII)
@@ -62,29 +62,28 @@ _TRACEPARENT: Final = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16
 """Version 0 of the header of W3C Trace Context."""
 
 Seal = Callable[[bytes, bytes], bytes]
-"""Seals or opens bytes; the second argument is what the seal is bound to. It pads to whole blocks."""
+"""Seals or opens bytes, padded to whole blocks; the seal is bound to the second argument."""
 
 
 def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, limit: int = MAX_JOURNAL_BYTES) -> bytes:
-    """The binary form of a journal.
+    """Return the binary form of a journal.
 
     Args:
-        journal: What a call remembers.
-        seal: Seals what the client must not read.
-        deflate: Whether names and answers may be deflated; not where they will be encrypted, as their length would then
-            tell of them.
-        limit: How large it may be before that.
+        journal: The memory of a call.
+        seal: Seals the values that the client must not read.
+        deflate: Deflate names and answers; False if they are encrypted afterwards, as their length would reveal them.
+        limit: The largest size before that.
 
     Raises:
-        ValueError: There is something to seal and no `seal` to do it.
+        ValueError: There are values to seal, and no `seal`.
         TokenTooLarge: It is over the limit.
     """
     odd: dict[str, Any] = {}
-    # Milliseconds are plenty. A birth is written again by each leg, and must not drift; no deadline is put off.
+    # Milliseconds suffice. Each leg writes the birth again, so it must not drift. No deadline moves to a later time.
     born = round(journal.born * 1000)
-    # Nor is a token written later than it was: clocks that are just near enough would be too far apart.
+    # Nor does the time of writing: clocks that are just near enough would be too far apart.
     written, span = max(0, int(journal.written * 1000) - born), max(0, int(journal.deadline * 1000) - born)
-    # The end is written again by each leg as well.
+    # Each leg writes the end again as well.
     whole = max(0, round(journal.end * 1000) - born)
     if max(written, span, whole) > _MOST_MILLISECONDS:
         odd["spans"], written, span, whole = [written, span, whole], 0, 0, 0
@@ -130,12 +129,12 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
 
 
 def _pack_pins(pins: Sequence[bytes]) -> tuple[bytes, int, bool]:
-    """All keyed parts, then the marks of the messages, then those of the schemas: one for all if they are alike."""
+    """Return all keyed parts, then the marks of the messages, then those of the schemas: one if all are alike."""
     count, size = len(pins), MAC_BYTES
     if not pins:
         return b"", 0, False
     if any(len(pin) > MAC_BYTES + MARKS_BYTES for pin in pins):
-        # One that a key made is filled up. That happens only where a server is given its first key, or loses its last.
+        # A keyed pin is padded. That happens only when a server gets its first key, or loses its last.
         count, size = count | _SALTED, SALTED_BYTES
     macs = b"".join([pin[:-MARKS_BYTES].ljust(size, b"\0") for pin in pins])
     schemas = bytes([pin[-1] for pin in pins])
@@ -144,7 +143,7 @@ def _pack_pins(pins: Sequence[bytes]) -> tuple[bytes, int, bool]:
 
 
 def _pack_text(journal: Journal, odd: dict[str, Any]) -> bytes:
-    """The answers by their names, the names of the questions, and whatever few journals have."""
+    """Return the answers by name, the names of the questions, and the fields that few journals have."""
     content: list[Any] = [{key: entry.data for key, entry in journal.entries.items()}, *journal.asked]
     if journal.version is not None:
         odd["version"] = journal.version
@@ -195,10 +194,10 @@ def _inflate(raw: bytes, *, limit: int) -> bytes:
 
 
 def call_of(packed: bytes) -> bytes:
-    """The id of a journal's call as its head has it: random bytes, the same on each leg and in no other call.
+    """Return the id of a journal's call in its head: random bytes, the same on each leg and in no other call.
 
     Raises:
-        TokenRejected: It is no journal of this format version.
+        TokenRejected: It is not a journal of this format version.
     """
     if len(packed) < _HEAD.size or packed[0] >> _FORMAT_SHIFT != FORMAT:
         raise TokenRejected(RejectionReason.FORMAT)
@@ -206,16 +205,16 @@ def call_of(packed: bytes) -> bytes:
 
 
 def unpack(packed: bytes, unseal: Seal | None = None, *, limit: int = MAX_JOURNAL_BYTES) -> Journal:
-    """Read what `pack` wrote.
+    """Read the journal that `pack` wrote.
 
     Args:
         packed: The binary form.
-        unseal: Opens what is sealed.
-        limit: How large it may be, and what it may inflate to.
+        unseal: Opens the sealed part.
+        limit: The largest size, also after inflating.
 
     Raises:
-        ValueError: It is no such thing, is of another format version, or its sealed part cannot be opened (`unseal`
-            may raise errors of its own).
+        ValueError: It is not a journal, is of another format version, or its sealed part cannot be opened. (`unseal`
+            may raise its own errors.)
         TokenRejected: It is over the limit.
     """
     journal, sealed = unpack_open(packed, limit=limit)
@@ -236,10 +235,10 @@ def unpack(packed: bytes, unseal: Seal | None = None, *, limit: int = MAX_JOURNA
 
 
 def unpack_open(packed: bytes, *, limit: int = MAX_JOURNAL_BYTES) -> tuple[Journal, bytes | None]:
-    """What can be read of a journal without a key, and its sealed part, if it has one.
+    """Read a journal without a key, and return it with its sealed part, if it has one.
 
     Raises:
-        ValueError: It is no journal of this format version.
+        ValueError: It is not a journal of this format version.
         TokenRejected: It is over the limit.
     """
     if len(packed) > limit:
@@ -322,7 +321,7 @@ def _unpack_link(raw: bytes) -> str:
 
 
 def _unpack_pins(packed: bytes, at: int, count: int, *, alike: bool, size: int) -> tuple[list[bytes], int]:
-    """The pins of each answer and question in turn, and where they end."""
+    """Return the pins of each answer and question in turn, and the offset of their end."""
     if not count:
         if alike:
             raise ValueError("alike, and there are none")
@@ -341,7 +340,7 @@ def _unpack_pins(packed: bytes, at: int, count: int, *, alike: bool, size: int) 
 
 
 def _parse(raw: bytes) -> Any:
-    # `json` would take spaces around it.
+    # `json` would accept spaces around it.
     if raw[:1] != b"[" or raw[-1:] != b"]":
         raise ValueError("no array, or something around it")
     return _decode(raw.decode("utf-8", "surrogatepass"))

@@ -1,10 +1,10 @@
-"""Pins: what ties an answer to the exact question that it was given to.
+"""Provide pins, which tie an answer to the exact question that it was given to.
 
 A pin is a keyed digest of the call, the message and the form, and one plain byte each of message and form. The keyed
-part decides whether an answer counts. The plain bytes only tell which of the two changed, and what kind of question it
-was. Without a key the digest is longer, and salted with the call's id alone.
+part decides if an answer counts. The plain bytes only show which of the two changed, and the kind of question. Without
+a key the digest is longer, and salted with the call's id alone.
 
-Why these lengths suffice is worked out in `specs/token.md`.
+`specs/token.md` shows that these lengths suffice.
 """
 
 import hashlib
@@ -174,7 +174,7 @@ def _mark_of(schema: bytes) -> int:
 
 
 def _told(call: str, message: bytes, schema: bytes) -> bytes:
-    # Both digests are 32 bytes, so no two triples are told alike.
+    # Both digests are 32 bytes, so no two triples give the same bytes.
     return message + schema + call.encode("utf-8", "surrogatepass")
 
 

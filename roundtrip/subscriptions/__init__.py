@@ -1,4 +1,4 @@
-"""Subscriptions across instances: what changes on one is told to the clients of all."""
+"""Provide subscriptions across instances: the clients of all receive the changes of one."""
 
 from roundtrip.subscriptions.redis import RedisSubscriptionBus
 

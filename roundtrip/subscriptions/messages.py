@@ -1,4 +1,4 @@
-"""What instances tell each other of what has changed: a message, and reading what anybody may have sent."""
+"""Provide the message by which instances announce changes, and a strict reader of it."""
 
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Final, Literal
@@ -16,11 +16,11 @@ __all__ = ["ALL_LISTS", "MAX_EVENTS", "MAX_MESSAGE_BYTES", "ChangeMessage", "Unr
 
 MAX_EVENTS: Final = 128
 """Events in one message."""
-_LONGEST_URI: Final = 2048
-_LONGEST_NAME: Final = 64
+_MAX_URI_BYTES: Final = 2048
+_MAX_NAME_CHARS: Final = 64
 _ESCAPED: Final = 6
 """Bytes that JSON needs for one, at most."""
-MAX_MESSAGE_BYTES: Final = MAX_EVENTS * (_LONGEST_URI * _ESCAPED + 32) + 1024
+MAX_MESSAGE_BYTES: Final = MAX_EVENTS * (_MAX_URI_BYTES * _ESCAPED + 32) + 1024
 """Bytes of one message."""
 
 _List = Literal["tools", "prompts", "resources"]
@@ -30,29 +30,29 @@ _LISTS: Final[dict[_List, ServerEvent]] = {
     "resources": ResourcesListChanged(),
 }
 ALL_LISTS: Final[tuple[ServerEvent, ...]] = tuple(_LISTS.values())
-"""That any list may have changed."""
+"""Announce that any list may have changed."""
 
 
 class UnreadableMessage(ValueError):
-    """What arrived is no message; the text says why, and quotes nothing of it."""
+    """The data is not a message. The text says why, without a quote from it."""
 
 
 class ChangeMessage(BaseModel):
-    """What has changed on one instance."""
+    """Changes on one instance."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
 
     version: Literal[1]
-    sender: Annotated[str, StringConstraints(max_length=_LONGEST_NAME)]
+    sender: Annotated[str, StringConstraints(max_length=_MAX_NAME_CHARS)]
     lists: Annotated[list[_List], Field(max_length=MAX_EVENTS)] = []
     updated: Annotated[
-        list[Annotated[str, StringConstraints(max_length=_LONGEST_URI)]], Field(max_length=MAX_EVENTS)
+        list[Annotated[str, StringConstraints(max_length=_MAX_URI_BYTES)]], Field(max_length=MAX_EVENTS)
     ] = []
     """The URIs of resources."""
 
     @classmethod
     def of(cls, events: Iterable[ServerEvent], *, sender: str) -> "ChangeMessage":
-        """The message that tells of some events, of which all fit."""
+        """Make the message of some events, all of which fit."""
         lists: list[_List] = []
         updated: list[str] = []
         for event in events:
@@ -63,26 +63,26 @@ class ChangeMessage(BaseModel):
         return cls(version=1, sender=sender, lists=lists, updated=updated)
 
     def events(self) -> Iterator[ServerEvent]:
-        """What it tells, each once."""
+        """Yield its events, each once."""
         yield from dict.fromkeys(_LISTS[name] for name in self.lists)
         yield from dict.fromkeys(ResourceUpdated(uri=uri) for uri in self.updated)
 
 
 def fits(event: ServerEvent) -> bool:
-    """Whether an event can be told in a message."""
+    """Return True if a message can hold an event."""
     if not isinstance(event, ResourceUpdated):
         return True
     try:
-        return len(event.uri.encode()) <= _LONGEST_URI
+        return len(event.uri.encode()) <= _MAX_URI_BYTES
     except UnicodeEncodeError:
         return False
 
 
 def read_message(data: object) -> ChangeMessage:
-    """Read what arrived.
+    """Read a message that any client of Redis may have sent.
 
     Raises:
-        UnreadableMessage: It is no message.
+        UnreadableMessage: The data is not a message.
     """
     if not isinstance(data, bytes):
         raise UnreadableMessage("it is no text")
@@ -91,6 +91,6 @@ def read_message(data: object) -> ChangeMessage:
     try:
         return ChangeMessage.model_validate_json(data)
     except ValidationError as error:
-        # The places and kinds of its errors are pydantic's; a key that somebody made up is not told.
+        # Only pydantic's own words: a key of the data must not reach the log.
         kinds = sorted({one["type"] for one in error.errors(include_input=False, include_context=False)})
         raise UnreadableMessage(f"it is none of roundtrip's ({', '.join(kinds)})") from None

@@ -1,8 +1,7 @@
-"""`RedisSubscriptionBus`: changes reach the clients of all instances, through Redis or Valkey.
+"""Provide `RedisSubscriptionBus`, which takes changes to the clients of all instances through Redis or Valkey.
 
-A bus has no lifespan in the SDK: it is told of listeners and of events, and of nothing else. So it listens to Redis as
-long as somebody on the event loop listens to it, and a task sends as long as something waits to be sent. Whatever is
-left when a loop ends is cancelled by it, as all tasks are.
+A bus has no lifespan in the SDK: it receives listeners and events only. So it listens to Redis while the event loop has
+listeners, and an asyncio task sends while events wait. A loop that ends cancels both, like all asyncio tasks.
 """
 
 import asyncio
@@ -42,13 +41,13 @@ _NAME_BYTES: Final = 12
 class RedisSubscriptionBus:
     """Carries what changes on one instance to the clients of all: `Server(…, subscriptions=RedisSubscriptionBus(url))`.
 
-    An instance's own clients are told at once, whether or not Redis can be reached; those of other instances by Redis,
-    which keeps nothing: what is published while an instance is cut off, it does not hear. When it can listen again, it
-    therefore tells its clients that each list may have changed.
+    An instance's own clients receive an event at once, even if Redis is down. Clients of other instances receive it
+    through Redis, which keeps no events: an instance that is cut off misses them. When it can listen again, it
+    announces to its clients that each list may have changed.
 
     Args:
         url: Such as `redis://redis.internal:6379/0`, `rediss://…` or `unix://…`; of a cluster, that of any node.
-        channel: The instances that share it are told of each other's changes; one for each service.
+        channel: The channel that the instances of one service share.
         timeout: Seconds that one request may take, with connecting.
         **options: Those of redis-py's connections, as `redis.asyncio.Redis.from_url` takes them.
 
@@ -67,7 +66,7 @@ class RedisSubscriptionBus:
         self._own: RunVar[_Hub] = RunVar(f"roundtrip_bus_{id(self)}")
 
     async def publish(self, event: ServerEvent) -> None:
-        """Deliver an event here, and have it sent to the other instances. It waits for nobody."""
+        """Deliver an event here, and queue it for the other instances, without waiting."""
         hub = self._hub()
         hub.deliver(event)
         with self._lock:
@@ -84,7 +83,7 @@ class RedisSubscriptionBus:
         await anyio.lowlevel.checkpoint()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Have a listener told of events, on this event loop, until what is returned is called."""
+        """Add a listener to events on this event loop, and return a function that removes it."""
         hub = self._hub()
         token = object()
         hub.add(token, listener)
@@ -99,9 +98,9 @@ class RedisSubscriptionBus:
         return unsubscribe
 
     async def aclose(self) -> None:
-        """Send what waits on this event loop, as far as Redis takes it in time, and close its connections.
+        """Send the events that wait on this event loop, if Redis takes them in time, and close its connections.
 
-        Whoever listens goes on to be told of what is published here. To publish or to listen anew connects again.
+        Listeners still receive events that are published here. The next publication or listener connects again.
         """
         await self._hub().aclose()
         await self._connections.aclose()
@@ -110,7 +109,7 @@ class RedisSubscriptionBus:
         try:
             return self._own.get()
         except LookupError:
-            # A fork has the parent's name, and is another instance.
+            # A fork has the parent's name, but is another instance.
             name = f"{self._name}-{os.getpid()}"
             hub = _Hub(self._connections, self._channel, name=name, timeout=self._timeout)
             self._own.set(hub)
@@ -118,7 +117,7 @@ class RedisSubscriptionBus:
 
 
 class _Hub:
-    """The listeners of one event loop, what waits to be sent from there, and the two tasks that see to it."""
+    """Listeners and waiting events of one event loop, with the asyncio tasks that send and listen."""
 
     def __init__(self, connections: RedisConnections, channel: str, *, name: str, timeout: float) -> None:
         self._connections = connections
@@ -146,7 +145,7 @@ class _Hub:
             self._hearing = self._begin(self._hear())
 
     def remove(self, token: object) -> bool:
-        """Whether nobody is left."""
+        """Remove a listener, and return True if none is left."""
         self._listeners.pop(token, None)
         if not self._listeners and self._hearing is not None:
             self._hearing.cancel()
@@ -166,7 +165,7 @@ class _Hub:
             _wait_in(self._incoming, event)
         if first:
             with suppress(RuntimeError):
-                # A loop that has ended has no listeners any more.
+                # A loop that has ended has no listeners.
                 self._loop.call_soon_threadsafe(self._deliver_incoming)
 
     def _deliver_incoming(self) -> None:
@@ -192,11 +191,11 @@ class _Hub:
         self._sending = self._hearing = None
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        # What the request that came first has set in its context is nothing to those that come later.
+        # In an empty context: that of the first request must not reach later ones.
         return self._loop.create_task(work, context=contextvars.Context())
 
     async def _send(self) -> None:
-        """Send what waits; nobody waits for it, so all is sent that came together."""
+        """Send the waiting events, in batches of those that arrived together."""
         pauses = _Pauses()
         was_down = False
         while self._outgoing:
@@ -235,15 +234,14 @@ class _Hub:
         self._again = self._loop.call_later(_LONGEST_PAUSE + self._timeout, send_again)
 
     async def _hear(self) -> None:
-        """Deliver what other instances tell, and listen again whenever Redis was gone."""
+        """Deliver the events of other instances, and listen again after Redis was down."""
         pauses = _Pauses()
         while True:
             since = math.inf
             try:
                 async with self._connections.subscribed(self._channel, quiet=_QUIET) as messages:
                     since = self._loop.time()
-                    # What was told before is not known: to whoever has listened for a moment already, and above all to
-                    # those that have listened since before Redis was gone.
+                    # Listeners that were added before may have missed events.
                     for event in ALL_LISTS:
                         self.deliver(event)
                     await self._hear_from(messages)
@@ -252,7 +250,7 @@ class _Hub:
             except Exception:
                 logger.exception("changes of other instances cannot be heard for now")
             if self._loop.time() - since > _LONGEST_PAUSE:
-                # What lasts for less is as good as gone: each time, all clients would get all lists anew.
+                # A shorter connection counts as a failure: after each one, all clients fetch all lists again.
                 pauses.reset()
             await asyncio.sleep(pauses.next())
 
@@ -287,22 +285,22 @@ class _Hub:
 
 
 class _Pauses:
-    """How long to wait before the next attempt: longer each time, and never in step with the other instances."""
+    """Pauses before the next attempts: longer each time, and not in step with the other instances."""
 
     def __init__(self) -> None:
         self._next = _FIRST_PAUSE
 
     def next(self) -> float:
         pause, self._next = self._next, min(self._next * 2, _LONGEST_PAUSE)
-        return pause * random.uniform(0.5, 1.0)  # noqa: S311 - nobody gains anything by guessing it
+        return pause * random.uniform(0.5, 1.0)  # noqa: S311 - not a secret
 
     def reset(self) -> None:
         self._next = _FIRST_PAUSE
 
 
 def _wait_in(line: dict[ServerEvent, None], event: ServerEvent) -> int:
-    """Have an event wait, once; how many are dropped for it, the oldest first."""
-    # Who is told looks again, so that of equal events the latest counts.
+    """Queue an event once, and return the number of events that it displaced, the oldest first."""
+    # A listener reads the list again, so the latest of equal events counts.
     line.pop(event, None)
     line[event] = None
     if len(line) <= _MOST_WAITING:
