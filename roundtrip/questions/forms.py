@@ -23,7 +23,6 @@ from roundtrip.machine.pins import digest
 __all__ = ["AnswerInvalid", "Form", "digest_of_form", "explain", "form_of"]
 
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
-_SHARED: Final = ("title", "description", "default")
 _REASONS_SHOWN: Final = 3
 _REASON_CHARS: Final = 300
 _REFS: Final = "#/$defs/"
@@ -160,7 +159,7 @@ def _form_of_type(schema: Any) -> Form:
     if root.get("additionalProperties") and "properties" not in root:
         raise SchemaNotRenderable(f"form {name!r} has no named fields, so there is nothing to show", field=None)
     properties = {
-        field: _render_field(name, field, _flatten(shape, definitions))
+        field: _FieldRenderer(name, field, _flatten(shape, definitions)).render()
         for field, shape in root.get("properties", {}).items()
     }
     form: dict[str, Any] = {"type": "object", "properties": properties}
@@ -218,74 +217,90 @@ def _flatten(shape: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str,
     return {**flat, "items": _resolve(cast("dict[str, Any]", items), definitions)} if isinstance(items, dict) else flat
 
 
-def _render_field(form: str, field: str, shape: dict[str, Any]) -> dict[str, Any]:
-    rendered: dict[str, Any]
-    kind = shape.get("type")
-    choices = _choices(shape)
-    if _is_titled(shape.get("oneOf")):
-        rendered = {"type": "string", "oneOf": shape["oneOf"]}
-    elif choices is not None:
-        rendered = {"type": "string", "enum": _texts(form, field, choices)}
-        # Titles as clients before 2025-11-25 know them; an author writes them with WithJsonSchema.
-        if "enumNames" in shape:
-            rendered["enumNames"] = shape["enumNames"]
-    elif kind == "boolean":
-        rendered = {"type": "boolean"}
-    elif kind in ("integer", "number"):
-        rendered = {"type": kind, **_bounds(shape, whole=kind == "integer")}
-    elif kind == "string" and (shape.get("format") == "password" or shape.get("writeOnly")):
-        raise SchemaNotRenderable(
-            f"form {form!r}, field {field!r} is a secret, and forms pass through the client and its model (S11); "
-            "ask for secrets on a page of your own",
-            field=field,
+class _FieldRenderer(NamedTuple):
+    """Renderer of one field of a form."""
+
+    form: str
+    field: str
+    shape: dict[str, Any]
+
+    def render(self) -> dict[str, Any]:
+        """Return the field as the protocol's forms have it."""
+        rendered = self._value() | self._copied("title", "description", "default")
+        if "default" in rendered:
+            try:
+                rendered["default"] = to_jsonable_python(rendered["default"])
+            except PydanticSerializationError as error:
+                raise self._rejected(": its default has no JSON form") from error
+        return rendered
+
+    def _value(self) -> dict[str, Any]:
+        shape = self.shape
+        if _is_titled(shape.get("oneOf")):
+            return {"type": "string", "oneOf": shape["oneOf"]}
+        if (choices := _choices(shape)) is not None:
+            # Titles as clients before 2025-11-25 know them; an author writes them with WithJsonSchema.
+            return {"type": "string", "enum": self._texts(choices), **self._copied("enumNames")}
+        match shape.get("type"):
+            case "boolean":
+                return {"type": "boolean"}
+            case "integer" | "number" as kind:
+                return {"type": kind, **_bounds(shape, whole=kind == "integer")}
+            case "string":
+                return self._text()
+            case "array":
+                return {"type": "array", "items": self._items(), **self._copied("minItems", "maxItems")}
+            case _:
+                raise self._unrenderable()
+
+    def _text(self) -> dict[str, Any]:
+        format = self.shape.get("format")
+        if format == "password" or self.shape.get("writeOnly"):
+            raise self._rejected(
+                " is a secret, and forms pass through the client and its model (S11); ask for secrets on a page of "
+                "your own"
+            )
+        if format in ("binary", "base64url"):
+            raise self._rejected(" holds bytes, which users cannot type; ask for text, or use a page")
+        formatted = {"format": format} if format in _FORMATS else {}
+        return {"type": "string", **self._copied("minLength", "maxLength"), **formatted}
+
+    def _items(self) -> dict[str, Any]:
+        items: dict[str, Any] = self.shape.get("items", {})
+        if _is_titled(items.get("anyOf")):
+            return {"anyOf": items["anyOf"]}
+        if (choices := _choices(items)) is None:
+            raise self._unrenderable()
+        return {"type": "string", "enum": self._texts(choices)}
+
+    def _texts(self, choices: list[Any]) -> list[str]:
+        for choice in choices:
+            if not isinstance(choice, str):
+                raise self._rejected(
+                    f" must have strings as choices, got {choice!r}; use string values and convert them in the tool"
+                )
+        return choices
+
+    def _copied(self, *names: str) -> dict[str, Any]:
+        return {name: self.shape[name] for name in names if name in self.shape}
+
+    def _unrenderable(self) -> SchemaNotRenderable:
+        shape = self.shape
+        kind = shape.get("type") or next((word for word in ("anyOf", "oneOf", "allOf") if word in shape), "anything")
+        return self._rejected(
+            f" would be shown as {kind!r}, which the protocol's forms do not have: they are flat, with strings, "
+            "numbers, booleans, choices of strings and lists of such choices. Ask for it in several fields, or in a "
+            "question of its own"
         )
-    elif kind == "string" and shape.get("format") in ("binary", "base64url"):
-        raise SchemaNotRenderable(
-            f"form {form!r}, field {field!r} holds bytes, which users cannot type; ask for text, or use a page",
-            field=field,
-        )
-    elif kind == "string":
-        rendered = {"type": "string", **{key: shape[key] for key in ("minLength", "maxLength") if key in shape}}
-        if shape.get("format") in _FORMATS:
-            rendered["format"] = shape["format"]
-    elif kind == "array":
-        rendered = {"type": "array", "items": _items(form, field, shape)}
-        rendered |= {key: shape[key] for key in ("minItems", "maxItems") if key in shape}
-    else:
-        raise _unrenderable(form, field, shape)
-    for key in _SHARED:
-        if key in shape:
-            rendered[key] = shape[key]
-    if "default" in rendered:
-        rendered["default"] = _json_default(form, field, rendered["default"])
-    return rendered
+
+    def _rejected(self, reason: str) -> SchemaNotRenderable:
+        return SchemaNotRenderable(f"form {self.form!r}, field {self.field!r}{reason}", field=self.field)
 
 
 def _choices(shape: Mapping[str, Any]) -> list[Any] | None:
     if "enum" in shape:
         return shape["enum"]
     return [shape["const"]] if "const" in shape else None
-
-
-def _texts(form: str, field: str, choices: list[Any]) -> list[str]:
-    for choice in choices:
-        if not isinstance(choice, str):
-            raise SchemaNotRenderable(
-                f"form {form!r}, field {field!r}: the choices of a form are strings, and {choice!r} is not one; "
-                "use string values and convert them in the tool",
-                field=field,
-            )
-    return choices
-
-
-def _items(form: str, field: str, shape: dict[str, Any]) -> dict[str, Any]:
-    items: dict[str, Any] = shape.get("items", {})
-    if _is_titled(items.get("anyOf")):
-        return {"anyOf": items["anyOf"]}
-    choices = _choices(items)
-    if choices is None:
-        raise _unrenderable(form, field, shape)
-    return {"type": "string", "enum": _texts(form, field, choices)}
 
 
 def _is_titled(options: Any) -> bool:
@@ -303,25 +318,6 @@ def _bounds(shape: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
         if "exclusiveMaximum" in shape:
             bounds["maximum"] = min(shape["exclusiveMaximum"] - 1, bounds.get("maximum", math.inf))
     return bounds
-
-
-def _json_default(form: str, field: str, default: Any) -> Any:
-    try:
-        return to_jsonable_python(default)
-    except PydanticSerializationError as error:
-        raise SchemaNotRenderable(
-            f"form {form!r}, field {field!r}: its default has no JSON form", field=field
-        ) from error
-
-
-def _unrenderable(form: str, field: str, shape: Mapping[str, Any]) -> SchemaNotRenderable:
-    what = shape.get("type") or next((word for word in ("anyOf", "oneOf", "allOf") if word in shape), "anything")
-    return SchemaNotRenderable(
-        f"form {form!r}, field {field!r} would be shown as {what!r}, which the protocol's forms do not have: they are "
-        "flat, with strings, numbers, booleans, choices of strings and lists of such choices. "
-        "Ask for it in several fields, or in a question of its own",
-        field=field,
-    )
 
 
 def _wrong_fields(error: BaseException | None) -> set[object]:

@@ -1,6 +1,6 @@
-"""What must type-check does, and what must not is refused where it says so.
+"""Accepted snippets type-check, and rejected ones fail at the lines that say so.
 
-A line that must be refused ends in `# error: rule`, with a rule per error if there are several.
+A line that must be rejected ends in `# error: rule`, with a rule per error if there are several.
 """
 
 import json
@@ -61,6 +61,6 @@ def test_an_accepted_snippet_type_checks(path: Path, found: list[Error]) -> None
 def test_a_rejected_snippet_is_rejected_line_by_line(path: Path, found: list[Error]) -> None:
     expected = _expected(path)
     assert expected
-    refused = [error for error in found if error[0] == path.relative_to(HERE).as_posix()]
-    # What a refused expression yields is unknown, which strict mode reports as well.
-    assert [error for error in refused if not error[2].startswith("reportUnknown")] == sorted(expected)
+    rejected = [error for error in found if error[0] == path.relative_to(HERE).as_posix()]
+    # The type of a rejected expression is unknown, which strict mode reports as well.
+    assert [error for error in rejected if not error[2].startswith("reportUnknown")] == sorted(expected)

@@ -1,4 +1,4 @@
-"""Which context a body gets, how it mixes with resolvers, and code that was written for the SDK's own context."""
+"""Contexts of bodies, beside resolvers, and in code that was written for the SDK's own context."""
 
 import re
 from typing import Annotated, Any

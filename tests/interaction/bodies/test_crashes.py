@@ -1,4 +1,4 @@
-"""A crash beside a question that is out: the crash is what is told, and the connection lives on."""
+"""A crash beside a pending question is reported, and the connection stays open."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -146,9 +146,9 @@ async def test_task_group_question_beyond_client_capabilities_is_rejected(era: E
     """Shows S6."""
     trace = Steps()
     server = shop(trace)
-    with pytest.raises(MCPError) as refused:
+    with pytest.raises(MCPError) as rejected:
         await User(server, era=era, lacks=["elicitation"]).call("alone")
-    assert refused.value.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert rejected.value.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY
     assert trace.events[-1] is Event.REJECT
 
 

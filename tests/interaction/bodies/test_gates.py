@@ -28,7 +28,7 @@ class Reason(BaseModel):
 
 
 class Disk:
-    """What was looked up and deleted, and a tool that does so behind a gate."""
+    """Lookups and deletions, and a tool that does both behind a confirmation."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -86,9 +86,9 @@ async def test_nothing_runs_before_the_answer() -> None:
 async def test_client_that_cannot_be_asked_is_rejected_before_anything_runs(era: Era) -> None:
     """Shows S6."""
     disk, trace = Disk(), Steps()
-    with pytest.raises(MCPError) as refused:
+    with pytest.raises(MCPError) as rejected:
         await User(disk.server(trace), era=era, lacks=["elicitation"]).call("order", path="/tmp/a")
-    assert refused.value.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert rejected.value.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY
     assert disk.done == []
     assert trace.events[-1] is Event.REJECT
 
@@ -108,7 +108,7 @@ async def test_a_confirmation_is_good_for_the_arguments_it_showed_only() -> None
     await hopper.leg("order", {"path": "/tmp/a"})
     with pytest.raises(MCPError, match="Invalid or expired requestState"):
         await hopper.leg("order", {"path": "/etc"}, answers={"confirm:order": {}}, state=hopper.token)
-    # Without the state the answer is to a question that nobody asked.
+    # Without the state the answer belongs to no question.
     await hopper.leg("order", {"path": "/etc"}, answers={"confirm:order": {}})
     assert list(hopper.questions) == ["confirm:order"]
     assert disk.done == []
@@ -243,7 +243,7 @@ async def test_unfillable_confirmation_template_is_rejected_at_registration(temp
     async def order(path: str, ctx: Context[Any, Any]) -> str:
         return "never"
 
-    with pytest.raises(InvalidSignature) as refused:
+    with pytest.raises(InvalidSignature) as rejected:
         server.tool(confirm=template)(order)
-    assert str(refused.value).startswith("tool 'order': confirm=")
-    assert why in str(refused.value)
+    assert str(rejected.value).startswith("tool 'order': confirm=")
+    assert why in str(rejected.value)

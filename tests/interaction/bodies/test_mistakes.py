@@ -1,4 +1,4 @@
-"""Bodies that ask in a way that cannot work: an error that names the tool and the question, and says what to do."""
+"""Bodies that ask in a way that cannot work get an error that names the tool, the question and the fix."""
 
 import re
 from collections.abc import Awaitable, Callable

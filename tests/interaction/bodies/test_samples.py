@@ -1,4 +1,4 @@
-"""What a body asks of the client itself: a completion of its model, in words or as a value, and its roots."""
+"""Requests of a body to the client itself: a completion of its model, as text or as a value, and its roots."""
 
 import re
 from typing import Any
@@ -75,10 +75,10 @@ async def test_a_model_that_never_answers_in_shape_ends_the_call(era: Era) -> No
 async def test_sample_without_client_capability_is_rejected_naming_it(era: Era) -> None:
     """Shows S6."""
     trace = Steps()
-    with pytest.raises(MCPError) as refused:
+    with pytest.raises(MCPError) as rejected:
         await User(shop(review, trace=trace), era=era, lacks=["sampling"]).call("order")
-    assert refused.value.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY
-    assert refused.value.error.data == {"requiredCapabilities": {"sampling": {}}}
+    assert rejected.value.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert rejected.value.error.data == {"requiredCapabilities": {"sampling": {}}}
     assert trace.events[-1] is Event.REJECT
 
 

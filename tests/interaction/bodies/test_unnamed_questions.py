@@ -1,4 +1,4 @@
-"""Errors name a question without a name by its words, for the client; no log or transcript has them."""
+"""Errors name a question without a name by its wording, to the client; no log or transcript has that wording."""
 
 import logging
 import re
@@ -53,9 +53,9 @@ def too_few() -> Any:
 
 
 async def test_unaskable_client_is_told_the_question_text(era: Era) -> None:
-    with pytest.raises(MCPError) as refused:
+    with pytest.raises(MCPError) as rejected:
         await User(shop(), era=era, lacks=["elicitation"]).call("order")
-    assert refused.value.error.message.endswith(WORDS)
+    assert rejected.value.error.message.endswith(WORDS)
 
 
 async def test_swallowed_suspension_names_the_words() -> None:

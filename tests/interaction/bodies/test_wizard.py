@@ -119,7 +119,7 @@ async def test_only_the_missing_answer_of_a_round_is_asked_again() -> None:
 
 async def test_random_step_result_is_stable_in_questions_and_result() -> None:
     books = Books()
-    # Whoever else asks for a quote in between gets another one.
+    # Another user who asks for a quote in between gets another one.
     other = User(books.agency, {"trip": {"city": "Oslo", "travellers": 0}, "payment": DECLINE}, network=Restart())
     hopper = LegByLeg(books.agency)
     await hopper.leg("book")

@@ -32,7 +32,7 @@ class Quote(BaseModel):
 
 
 class Books:
-    """What all instances of the agency together have done: how often each step ran."""
+    """Number of runs of each step, on all instances of the agency together."""
 
     def __init__(self) -> None:
         self.ran: Counter[str] = Counter()

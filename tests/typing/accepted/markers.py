@@ -1,4 +1,4 @@
-"""What an editor infers of the markers."""
+"""Types that an editor infers of the markers."""
 
 from dataclasses import dataclass
 from functools import partial

@@ -1,4 +1,4 @@
-"""What an editor infers of questions that a body asks."""
+"""Types that an editor infers of questions that a body asks."""
 
 from dataclasses import dataclass
 from datetime import date

@@ -1,4 +1,4 @@
-"""What an editor infers of the testing kit."""
+"""Types that an editor infers of the testing kit."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Uses of the markers that a type checker refuses."""
+"""Uses of the markers that a type checker rejects."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""Questions of a body that a type checker refuses."""
+"""Questions of a body that a type checker rejects."""
 
 from pydantic import BaseModel
 

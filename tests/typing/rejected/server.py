@@ -1,4 +1,4 @@
-"""Servers that a type checker refuses."""
+"""Servers that a type checker rejects."""
 
 from roundtrip import Server, Transition
 

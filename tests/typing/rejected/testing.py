@@ -1,4 +1,4 @@
-"""Uses of the testing kit that a type checker refuses."""
+"""Uses of the testing kit that a type checker rejects."""
 
 from roundtrip import Server
 from roundtrip.testing import User

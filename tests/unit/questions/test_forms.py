@@ -15,7 +15,7 @@ from roundtrip.questions.forms import AnswerInvalid, form_of
 
 
 def one(annotation: Any, default: Any = ...) -> Mapping[str, Any]:
-    """How a single field is shown, without its title."""
+    """Return the schema of a form with a single field, without its title."""
     shown = form_of(create_model("Form", field=(annotation, default))).schema["properties"]["field"]
     return {key: value for key, value in shown.items() if key != "title"}
 

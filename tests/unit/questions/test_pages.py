@@ -1,4 +1,4 @@
-"""Where pages may send users."""
+"""URLs that pages may have."""
 
 import pytest
 
@@ -44,9 +44,9 @@ def test_a_page_is_a_web_address(url: str) -> None:
     ],
 )
 def test_anything_else_is_rejected_and_not_repeated(url: str) -> None:
-    with pytest.raises(ValueError, match="the url of a page must") as refused:
+    with pytest.raises(ValueError, match="the url of a page must") as rejected:
         ElicitUrl("Pay.", url)
-    assert not any(part in str(refused.value) for part in ("script", "passwd", "evil", "alert"))
+    assert not any(part in str(rejected.value) for part in ("script", "passwd", "evil", "alert"))
 
 
 def test_an_author_may_allow_another_scheme_in_place_of_these() -> None:

@@ -1,4 +1,4 @@
-"""Schemas that the protocol's forms cannot show: refused, naming the form and the field."""
+"""Schemas that the protocol's forms cannot show are rejected, with the names of the form and the field."""
 
 import decimal
 import enum
