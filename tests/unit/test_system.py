@@ -1,9 +1,12 @@
 """The clocks, randomness and ids that everything is handed."""
 
+import re
 import time
+from pathlib import Path
 
 import pytest
 
+import roundtrip
 from roundtrip.system import SYSTEM, System
 
 
@@ -26,3 +29,30 @@ def test_no_id_begins_with_a_dash() -> None:
 @pytest.mark.anyio
 async def test_sleep_returns() -> None:
     await SYSTEM.sleep(0)
+
+
+KNOWN = {
+    "ledger/sqlite.py",
+    "subscriptions/redis.py",
+    "system.py",
+    "tokens/token.py",  # in the text of an error
+    "trace/page/serving.py",
+}
+
+DIRECT = re.compile(
+    r"\b(time\.(time|monotonic|perf_counter|sleep)|os\.urandom|random\.\w+|secrets\.token\w+|uuid4)\b(?!`)"
+)
+"""A direct use of a clock or of randomness; `anyio` keeps its own clock, on which its deadlines are."""
+
+
+def test_only_known_modules_use_clocks_and_randomness_directly() -> None:
+    package = Path(roundtrip.__file__).parent
+    programs = {"cli", "demo", "doctor", "testing", "client", "serving"}
+    found = {
+        name
+        for path in package.rglob("*.py")
+        if (name := path.relative_to(package).as_posix()).partition("/")[0] not in programs
+        for line in path.read_text("utf-8").splitlines()
+        if DIRECT.search(line) and not line.lstrip().startswith(("#", '"', "import", "from"))
+    }
+    assert found <= KNOWN
