@@ -52,7 +52,7 @@ async def test_live_client_has_no_rounds_to_run_out_of(caplog: pytest.LogCapture
 
 
 async def test_user_stops_after_ten_rounds() -> None:
-    with pytest.raises(AssertionError, match=r"still asks after 10 rounds: .*'item-9'.*User\(max_rounds=\.\.\.\)"):
+    with pytest.raises(AssertionError, match=r"still asks after 10 rounds: .*'item-9'.*max_rounds="):
         await User(asking(11), answers(11), era=Era.RETRY).call("chat")
 
 
@@ -62,5 +62,5 @@ async def test_user_continues_for_the_requested_number_of_rounds() -> None:
 
 
 def test_user_without_any_round_is_rejected() -> None:
-    with pytest.raises(ValueError, match="max_rounds=0: it must be at least 1"):
+    with pytest.raises(ValueError, match="max_rounds= must be at least 1, got 0"):
         User(asking(1), max_rounds=0)

@@ -62,9 +62,9 @@ async def attack(plan: Plan, target: Fleet) -> Report:
     report.counted["instances killed"] = len(dead)
     for number in range(plan.calls):
         ids = await books.smembers(ids_key(number))
-        standings = [await books.hget(f"{PREFIX}:{{{call_id}}}", "standing") for call_id in ids]
+        states = [await books.hget(f"{PREFIX}:{{{call_id}}}", "state") for call_id in ids]
         did = await books.hgetall(done_key(number))
-        _judge(number, client.heard[number], did, standings, dead, report)
+        _judge(number, client.heard[number], did, states, dead, report)
     await books.aclose()
     report.seconds = time.monotonic() - began
     return report
@@ -145,14 +145,14 @@ async def _restart(instance: Instance, after: float, skew: float) -> None:
 
 
 def _judge(
-    number: int, heard: Heard, did: dict[str, str], standings: list[str | None], dead: set[int], report: Report
+    number: int, heard: Heard, did: dict[str, str], states: list[str | None], dead: set[int], report: Report
 ) -> None:
     """Hold what the client was told of a call against what its body did, and against the ledger."""
     counted, wrong = report.counted, report.wrong
     begun, ended = int(did.get("begun", 0)), int(did.get("ended", 0))
     told: set[Reply] = set(heard.last)
-    if len(standings) != 1:
-        wrong.append(f"call {number}: it is {len(standings)} calls")
+    if len(states) != 1:
+        wrong.append(f"call {number}: it is {len(states)} calls")
     if begun > 1:
         wrong.append(f"call {number}: its body ran {begun} times")
     if Unknown() in heard.early:
@@ -175,8 +175,8 @@ def _judge(
             wrong.append(f"call {number}: completed, but its body began {begun} times and ended {ended} times")
     elif isinstance(end, Unknown):
         counted["unknown"] += 1
-        if standings != ["running"]:
-            wrong.append(f"call {number}: unknown, but the ledger says {standings}")
+        if states != ["running"]:
+            wrong.append(f"call {number}: unknown, but the ledger says {states}")
         elif not begun and not int(did.get("near", 0)):
             wrong.append(f"call {number}: unknown, but its body was not even near")
         elif not begun:

@@ -361,7 +361,7 @@ RESULTS = [
         computing(lambda: ToolResult(structured_content=LIST)),
         UNSAID,
         UNSAID,
-        fails="has to be a dict, not list",
+        fails="must be a dict, got list",
     ),
     result(
         "a ToolResult is not wrapped",
