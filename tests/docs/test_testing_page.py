@@ -1,7 +1,11 @@
 """The tests on the page about testing are tests: pytest runs them, the first time to write their snapshots."""
 
+import importlib
+import pkgutil
+
 import pytest
 
+import roundtrip
 from tests.docs.pages import ROOT, blocks
 
 pytest_plugins = ["pytester"]
@@ -10,6 +14,14 @@ PAGE = ROOT / "docs" / "testing.md"
 PROJECT = ROOT / "examples" / "tests"
 BACKEND = "import pytest\n\n\n@pytest.fixture\ndef anyio_backend():\n    return 'asyncio'\n"
 QUIET = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+
+
+@pytest.fixture(autouse=True)
+def _everything_imported() -> None:
+    # pytester forgets the modules that a run imports, and names that are imported on first use would keep the old ones.
+    for module in pkgutil.walk_packages(roundtrip.__path__, "roundtrip."):
+        if not module.name.endswith(("__main__", "serve_worker")):
+            importlib.import_module(module.name)
 
 
 @pytest.fixture(autouse=True)

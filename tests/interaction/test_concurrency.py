@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from roundtrip import Elicit, Event, Resolve, Server, State, Transition
 from roundtrip.testing import Era, LegByLeg, Steps, User, served
+from roundtrip.tracing import TokenRejection
 from tests.hosts import WAIT
 from tests.players import Person, connect, text_of
 from tests.wire import wire
@@ -246,9 +247,9 @@ class Watch(Steps):
         super().__init__()
         self.ended = anyio.Event()
 
-    def __call__(self, step: Transition) -> None:
-        super().__call__(step)
-        if step.event in (Event.FAIL, Event.FINISH):
+    def __call__(self, fact: Transition | TokenRejection) -> None:
+        super().__call__(fact)
+        if isinstance(fact, Transition) and fact.event in (Event.FAIL, Event.FINISH):
             self.ended.set()
 
 

@@ -1,7 +1,7 @@
 """`otherwise=` in bodies: what stands in for an answer that the client cannot give, fixed for the call and sealed."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -35,7 +35,9 @@ async def in_a_while() -> Choice:
 @pytest.mark.parametrize(
     ("otherwise", "note"), [(Choice(ok=False, note="value"), "value"), (at_once, "sync"), (in_a_while, "async")]
 )
-async def test_value_or_function_result_stands_in_for_a_form(era: Era, otherwise: Any, note: str) -> None:
+async def test_value_or_function_result_stands_in_for_a_form(
+    era: Era, otherwise: Choice | Callable[[], Choice] | Callable[[], Awaitable[Choice]], note: str
+) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         answer = await ctx.ask_outcome("sure", "Sure?", Choice, otherwise=otherwise)
         return f"{answer.action} {answer.data.note}" if answer.action == "accept" else answer.action

@@ -53,17 +53,17 @@ async def test_a_suspension_swallowed_in_a_group_is_an_error_too() -> None:
     assert "swallowed the suspension that 'left'" in text_of(result)
 
 
-@pytest.mark.parametrize(
-    ("ask", "told"),
-    [
-        (lambda ctx: ctx.ask_outcome("it", ListRoots()), "must be given a form or a page, got ListRoots"),
-        (lambda ctx: ctx.ask_outcome("it", Sample("Praise it", max_tokens=9)), "a form or a page, got Sample"),
-        (lambda ctx: ctx.ask("it", "Left?"), "a message and a schema, or one question, got str;"),
-        (lambda ctx: ctx.ask("it", LEFT, int), "a message and a schema, or one question, got Elicit, a schema;"),
-        (lambda ctx: ctx.ask_outcome("it", LEFT, attempts=2), "or one question, got Elicit, attempts;"),
-        (lambda ctx: ctx.ask("it", 7, int), "a message and a schema, or one question, got int, a schema;"),
-    ],
-)
+_MISFITS: list[tuple[Callable[[Any], Awaitable[Any]], str]] = [
+    (lambda ctx: ctx.ask_outcome("it", ListRoots()), "must be given a form or a page, got ListRoots"),
+    (lambda ctx: ctx.ask_outcome("it", Sample("Praise it", max_tokens=9)), "a form or a page, got Sample"),
+    (lambda ctx: ctx.ask("it", "Left?"), "a message and a schema, or one question, got str;"),
+    (lambda ctx: ctx.ask("it", LEFT, int), "a message and a schema, or one question, got Elicit, a schema;"),
+    (lambda ctx: ctx.ask_outcome("it", LEFT, attempts=2), "or one question, got Elicit, attempts;"),
+    (lambda ctx: ctx.ask("it", 7, int), "a message and a schema, or one question, got int, a schema;"),
+]
+
+
+@pytest.mark.parametrize(("ask", "told"), _MISFITS)
 async def test_question_given_in_parts_that_do_not_fit_is_named(
     era: Era, ask: Callable[[Any], Awaitable[Any]], told: str
 ) -> None:
