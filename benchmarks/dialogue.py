@@ -10,7 +10,7 @@ from benchmarks.workloads import Workload
 
 
 class Poster(Protocol):
-    """Where requests are sent."""
+    """Sender of requests."""
 
     async def post(self, body: bytes, *, headers: Mapping[str, str]) -> Response:
         """Send one request, and time the response."""
@@ -19,7 +19,7 @@ class Poster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """What is worth knowing of one leg after the fact."""
+    """Measurements of one leg."""
 
     elapsed_ns: int
     state_bytes: int

@@ -1,4 +1,4 @@
-"""How sure one can be of a ratio: the bootstrap over rounds, in each of which both sides had their turn."""
+"""Confidence intervals of ratios: a bootstrap over rounds, each of which measured both sides."""
 
 import random
 from collections.abc import Callable, Sequence

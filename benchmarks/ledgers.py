@@ -1,4 +1,4 @@
-"""What a ledger costs: a leg whose body must run once, and a leg that arrives again and is told what came of it.
+"""Measure ledgers: a leg whose body must run once, and a repeated leg that gets the stored result.
 
 Run it as `python -m benchmarks.ledgers`. It starts a Redis of its own on the loopback interface, where it finds one.
 """

@@ -1,4 +1,4 @@
-"""What is measured in this process, and how a number is taken from each."""
+"""Scenarios that are measured in this process."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -22,7 +22,7 @@ Call: TypeAlias = Callable[[], Awaitable[tuple[float, ...]]]
 
 
 class Unit(Enum):
-    """What a row's values count."""
+    """Unit of a row's values."""
 
     NANOSECONDS = "ns"
     BYTES = "bytes"
@@ -50,7 +50,7 @@ class Scenario(Protocol):
 
     @property
     def calls(self) -> int:
-        """How many calls make one batch."""
+        """Calls in one batch."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""What roundtrip is meant to cost at most, held against what it does cost: `python -m benchmarks --targets`."""
+"""Compare the costs of roundtrip with their targets: `python -m benchmarks --targets`."""
 
 import random
 from collections.abc import AsyncGenerator, Sequence
@@ -38,7 +38,7 @@ class Target:
 
     @property
     def against(self) -> str:
-        """What it is compared with."""
+        """Peer of the comparison."""
         if self.peer is None:
             return ""
         names = {"lowlevel": "by hand", "sdk": "SDK", "fastmcp": "FastMCP", _OWN: "itself"}
@@ -47,7 +47,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was measured of a target; nothing where the peer is not installed."""
+    """Measurement of a target; None where the peer is not installed."""
 
     target: Target
     measured: Interval | None
@@ -55,7 +55,7 @@ class Verdict:
 
     @property
     def said(self) -> str:
-        """Whether it was met."""
+        """Result of the comparison: pass, miss or -."""
         if self.measured is None:
             return "-"
         if self.target.faster:

@@ -1,4 +1,4 @@
-"""What a benchmarked tool has to do, said once so that every peer is asked for the same work."""
+"""Work of the benchmarked tools, defined once so that every peer does the same."""
 
 import random
 import string
@@ -143,12 +143,12 @@ def word_message(number: int, before: Sequence[str]) -> str:
 
 
 def said(name: str, findings: Iterable[str]) -> str:
-    """What a tool says in the end: its argument, and what it was given or found out."""
+    """Return the result of a tool: its argument and its findings."""
     return f"{name}: {' '.join(findings)}"
 
 
 def computed(number: int) -> str:
-    """What resolver `number` yields."""
+    """Return the value of resolver `number`."""
     return f"value-{number}"
 
 

@@ -1,1 +1,1 @@
-"""What roundtrip promises on paper: the machine, the token, the protocol's clauses, and how they are kept true."""
+"""Written specifications: the machine, the token and the clauses of the protocol, and the checks of them."""

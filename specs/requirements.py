@@ -1,4 +1,4 @@
-"""What the protocol revision 2026-07-28 asks of a server here, in our words, and the modules that see to it."""
+"""Requirements of protocol revision 2026-07-28 for a server, in our words, and the modules that meet them."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -52,7 +52,7 @@ class Vector:
 
     @property
     def claims(self) -> bytes:
-        """What its payload begins with."""
+        """First bytes of its payload."""
         params = {"uri": self.target} if self.method == "resources/read" else {"name": self.target}
         try:
             call = from_text(self.journal.call_id)
@@ -68,7 +68,7 @@ class Vector:
         return claims if self.principal is None else claims + principal_digest(self.principal, call)
 
     def codecs(self) -> tuple[JournalCodec, TokenCodec]:
-        """What writes and reads it, with nonces for one of each."""
+        """Codec that writes and reads it, with nonces for one of each."""
         sealer = Sealer(self.ring, purpose=b"seal", entropy=_spent(_NONCES[0]))
         return JournalCodec(sealer), TokenCodec(self.ring, entropy=_spent(_NONCES[1]), encrypt=self.encrypt)
 

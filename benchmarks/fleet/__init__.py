@@ -1,1 +1,1 @@
-"""What more processes bring, and what calls that await input cost a process: `python -m benchmarks.fleet`."""
+"""Throughput of several processes, and the memory of waiting calls: `python -m benchmarks.fleet`."""

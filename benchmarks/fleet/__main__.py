@@ -1,4 +1,4 @@
-"""What more processes bring, and what calls that await input cost a process: `python -m benchmarks.fleet`."""
+"""Throughput of several processes, and the memory of waiting calls: `python -m benchmarks.fleet`."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""How much longer the slowest calls take than the median: uvicorn in a process of its own, and 16 connections."""
+"""Compare the slowest calls with the median: uvicorn in its own process, and 16 connections."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -22,7 +22,7 @@ _WARM_UP: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """What some processes did."""
+    """Throughput of a number of processes."""
 
     processes: int
     calls: int

@@ -1,4 +1,4 @@
-"""What the harness needs to know of a peer."""
+"""Description of a peer for the harness."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Reason(StrEnum):
-    """Why a question is asked: for the trace, never for the wire."""
+    """Reasons for asking a question: for the trace, never for the wire."""
 
     NEW = "new"
     """The call has not asked it before."""

@@ -107,10 +107,10 @@ class ToolRegistry:
         return listing
 
     def find(self, name: str, version: str | None = None) -> RegisteredTool:
-        """A tool that clients see: the given version, or the highest.
+        """Return a tool that clients see: the given version, or the highest.
 
         Raises:
-            ToolError: There is none, or it is hidden; which of the two is not told.
+            ToolError: The tool does not exist, or is hidden; the message does not say which.
         """
         seen = self._view()
         tool = seen.tools.get(name) if version is None else seen.versions.get((name, version_key(version)))
@@ -119,10 +119,10 @@ class ToolRegistry:
         return tool
 
     def registered_as(self, name: str, version: str | None) -> RegisteredTool:
-        """A tool, hidden or not: the given version, or the highest.
+        """Return a tool, hidden or not: the given version, or the highest.
 
         Raises:
-            ToolError: There is none.
+            ToolError: The tool does not exist.
         """
         with self._lock:
             versions = self._registered.get(name, {})
@@ -141,10 +141,10 @@ class ToolRegistry:
             return None
 
     def add(self, tool: RegisteredTool) -> bool:
-        """Register a tool; whether that changes what clients see.
+        """Register a tool; return True if that changes the tools that clients see.
 
         Raises:
-            ValueError: There is one already, and that is an error here; or only one of the two has a version.
+            ValueError: The name is taken, and duplicates are errors; or only one of the two has a version.
         """
         key = version_key(tool.version)
         with self._lock:
@@ -173,10 +173,10 @@ class ToolRegistry:
         return any(self.sees(one) for one in (tool, replaced) if one is not None)
 
     def remove(self, name: str, version: str | None = None) -> bool:
-        """Take a tool away, one version or all; whether that changes what clients see.
+        """Remove a tool, one version or all; return True if that changes the tools that clients see.
 
         Raises:
-            ToolError: There is none of that name and version, hidden or not.
+            ToolError: No tool has that name and version, hidden or not.
         """
         with self._lock:
             versions = self._registered.get(name, {})
@@ -192,10 +192,10 @@ class ToolRegistry:
         return any(self.sees(tool) for other, tool in versions.items() if other not in left)
 
     def allow(self, names: Iterable[str] | None) -> None:
-        """Show no other tools than these, whatever else is enabled; None lifts that. To be followed by `refresh`.
+        """Show only these tools, even if others are enabled; None lifts the limit. Call `refresh` afterwards.
 
         Raises:
-            TypeError: It is one string, or no iterable of strings.
+            TypeError: The names are one string, or not an iterable of strings.
         """
         if isinstance(names, str | bytes):
             raise TypeError(f"allow_tools({names!r}) takes an iterable of names: allow_tools([{names!r}])")

@@ -1,4 +1,4 @@
-"""What a drawing of a tool shows, before it has a language: what fills each parameter, and the lines between."""
+"""Graph of a tool: the sources of its parameters and the lines between them, for every drawing format."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ __all__ = ["Box", "BoxKind", "Graph", "Line", "graphs_of"]
 
 
 class BoxKind(Enum):
-    """What a box stands for; each kind has a shape of its own."""
+    """Kinds of boxes; each has its own shape."""
 
     TOOL = "tool"
     VALUE = "value"

@@ -151,7 +151,7 @@ class _Drawing:
             self.x[state] = _MARGIN + _START + step * (place + 0.5)
 
     def _place_ports(self) -> None:
-        """Where each arrow leaves its box and enters the next, so that nested tracks do not cross."""
+        """Place the ends of each arrow on its boxes, so that nested tracks do not cross."""
         tops: dict[State, list[tuple[float, float, _Track, bool]]] = {}
         bottoms: dict[State, list[tuple[float, float, _Track, bool]]] = {}
         for ports, tracks in ((tops, self.above), (bottoms, self.below)):
@@ -262,7 +262,7 @@ class _Drawing:
         )
 
     def _label_place(self, track: _Track) -> float:
-        """Where on its track a label hides the fewest lines, as near to the middle as may be."""
+        """Return the place on a track where a label hides the fewest lines, as near to the middle as possible."""
         left, right = track.ends
         half = (width(track.event) + _PADDING) / 2
         middle = (left + right) / 2

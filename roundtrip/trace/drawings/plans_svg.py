@@ -186,7 +186,7 @@ class _Layout:
 
 
 def _columns(graph: Graph) -> dict[str, int]:
-    """How far right each box stands: right of all it needs, and what needs nothing just left of what needs it first."""
+    """Return the column of each box: right of all its inputs, and inputs of none just left of their first user."""
     columns = {box.id: 0 for box in graph.boxes}
     changed = True
     while changed:

@@ -1,7 +1,7 @@
-"""What drawings in SVG are made of: escaped text, its width, paths, the document, and one style sheet for all.
+"""Parts of drawings in SVG: escaped text, its width, paths, the document, and one style sheet for all.
 
-Nothing is styled by attribute, so that a page with a strict content security policy can hold a drawing: the page takes
-`STYLE` into a style sheet of its own. A drawing that stands alone brings it along.
+No attribute has styles, so that a page with a strict content security policy can hold a drawing: the page includes
+`STYLE` in its own style sheet. A standalone drawing includes it too.
 """
 
 import unicodedata
