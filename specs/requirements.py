@@ -34,32 +34,32 @@ REQUIREMENTS: Final = (
     ),
     Requirement(
         "S4",
-        "A request state that comes back is in an attacker's hands: verify it, and refuse what fails.",
+        "A returned request state may come from an attacker: verify it, and reject it if it fails.",
         ("tokens/token.py", "server/request_state.py", "server/requests.py"),
     ),
     Requirement(
         "S5",
-        "A request state is bound to the caller, to a short time and to the request it came from. None of this makes "
-        "it good for one use only.",
+        "A request state is bound to the caller, to a short time and to its request. This does not make "
+        "it valid for one use only.",
         ("tokens/binding.py", "server/request_state.py", "machine/journal_bytes.py"),
     ),
     Requirement(
         "S6",
-        "Never ask for what the client did not declare; say instead what is missing, with `-32021`.",
+        "Ask only questions whose capability the client declared; otherwise name the missing one, with `-32021`.",
         ("questions/wire.py", "engine/leg.py", "server/tools/registered.py"),
     ),
-    Requirement("S7", "An answer that is missing is asked for again.", ("engine/answers.py",)),
-    Requirement("S8", "An answer that nobody asked for is ignored.", ("engine/answers.py",)),
+    Requirement("S7", "A missing answer is asked for again.", ("engine/answers.py",)),
+    Requirement("S8", "An answer without a question is ignored.", ("engine/answers.py",)),
     Requirement(
         "S9",
-        "Malformed answers get a JSON-RPC error, and the server lives on.",
+        "Malformed answers get a JSON-RPC error, and the server keeps running.",
         ("engine/answers.py", "server/server.py"),
     ),
     Requirement("S10", "Do not rely on the client to come back.", ("engine/leg.py", "machine/journal.py")),
     Requirement("S11", "Forms never ask for secrets; pages do.", ("questions/forms.py", "questions/markers.py")),
     Requirement(
         "S12",
-        "The page behind a question checks that the person in the browser is the one who was asked.",
+        "The page behind a question checks that its user is the asked user.",
         ("tokens/tickets.py", "server/context.py", "server/server.py"),
     ),
     Requirement(
@@ -74,5 +74,5 @@ REQUIREMENTS: Final = (
         ("questions/forms.py",),
     ),
     Requirement("F3", "Every field may have a default.", ("questions/forms.py",)),
-    Requirement("F4", "There is no nesting, no `$ref` and no null in a form.", ("questions/forms.py",)),
+    Requirement("F4", "A form has no nesting, no `$ref` and no null.", ("questions/forms.py",)),
 )
