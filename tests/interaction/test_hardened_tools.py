@@ -304,5 +304,5 @@ def test_setting_of_a_wrong_type_is_rejected_at_startup(options: dict[str, Any],
 
 @pytest.mark.parametrize("criterion", ["keys", "names", "tags"])
 def test_empty_selection_is_rejected(criterion: str) -> None:
-    with pytest.raises(ValueError, match=f"{criterion}= is empty"):
+    with pytest.raises(ValueError, match=f"{criterion}= must not be empty"):
         Server("shop").enable(**{criterion: []}, only=True)  # type: ignore[arg-type]
