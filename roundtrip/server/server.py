@@ -1,5 +1,6 @@
 """Provide `Server`: an `MCPServer` whose tools may ask, on every protocol revision, and resume on any instance."""
 
+import inspect
 import logging
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -89,6 +90,16 @@ class SdkOptions(TypedDict, total=False):
     cache_hints: Mapping[CacheableMethod, CacheHint] | None
     subscriptions: SubscriptionBus | Literal[False] | None
     middleware: Sequence[ServerMiddleware[Any]] | None
+
+
+def _with_signature_of(original: Callable[..., Any]) -> Callable[[_CallableT], _CallableT]:
+    """Show the SDK's own parameters to those who inspect a method that passes them on."""
+
+    def sign(method: _CallableT) -> _CallableT:
+        setattr(method, "__signature__", inspect.signature(original))  # noqa: B010 - to type checkers it has none
+        return method
+
+    return sign
 
 
 class Server(PromptsAndResources[LifespanResultT]):
@@ -257,6 +268,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         if self._mask_errors is None:
             self._mask_errors = True
 
+    @_with_signature_of(MCPServer.streamable_http_app)
     def streamable_http_app(self, **options: "Unpack[HttpOptions]") -> Starlette:
         """Return the ASGI application that serves streamable HTTP; the arguments are the SDK's.
 
@@ -270,6 +282,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         self._warn_of_exposure(options.get("transport_security"))
         return watch_app(self, super().streamable_http_app(**options), options)
 
+    @_with_signature_of(MCPServer.sse_app)  # pyright: ignore[reportDeprecated]
     def sse_app(self, **options: "Unpack[SseOptions]") -> Starlette:
         """Return the ASGI application that serves the old HTTP+SSE transport; the arguments are the SDK's."""
         self._warn_of_exposure(options.get("transport_security"))

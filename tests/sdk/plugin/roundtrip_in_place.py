@@ -22,16 +22,15 @@ _TAIL_CHARS = 4000
 
 
 def _swap() -> None:
-    import roundtrip.server.leg_runner
     import roundtrip.server.server
+    import roundtrip.system
 
     for module in _WHERE_IT_IS_IMPORTED_FROM:
         setattr(module, "MCPServer", roundtrip.server.server.Server)  # noqa: B010 - to type checkers it is a class
     # Tests that stop the clock of request states replace `time` in the module that reads it on the SDK.
     clock = types.SimpleNamespace(**vars(time))
     clock.time = lambda: mcp.server.request_state.time.time()  # type: ignore[attr-defined]
-    for module in (roundtrip.server.server, roundtrip.server.leg_runner):
-        setattr(module, "time", clock)  # noqa: B010 - as above
+    setattr(roundtrip.system, "time", clock)  # noqa: B010 - as above
 
 
 if os.environ.get("ROUNDTRIP_SDK_SWAP"):
