@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     )
     from roundtrip.questions.samples import Sampled
     from roundtrip.resolvers.markers import Depends, Resolve
-    from roundtrip.server.content import Audio, File, Image, ToolResult
+    from roundtrip.server.content import ToolResult
     from roundtrip.server.context import Context
+    from roundtrip.server.media import Audio, File, Image
     from roundtrip.server.requests import get_access_token, get_context, get_http_headers, get_request
     from roundtrip.server.server import Server
     from roundtrip.server.tools.options import tool
@@ -78,7 +79,8 @@ if not TYPE_CHECKING:
         "roundtrip.machine.table": ["Event", "State"],
         "roundtrip.trace.writing.recorder": ["Recorder"],
         "roundtrip.trace.writing.telemetry": ["Telemetry"],
-        "roundtrip.server.content": ["Audio", "File", "Image", "ToolResult"],
+        "roundtrip.server.content": ["ToolResult"],
+        "roundtrip.server.media": ["Audio", "File", "Image"],
         "roundtrip.server.context": ["Context"],
         "roundtrip.server.requests": ["get_access_token", "get_context", "get_http_headers", "get_request"],
         "roundtrip.server.server": ["Server"],

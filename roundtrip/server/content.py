@@ -1,9 +1,12 @@
-"""Return values of tools for users and models: images, sounds, files, and whole results."""
+"""Convert values to content blocks and JSON that every transport can carry and every client can read.
+
+Values that cannot be sent are rejected here, while their author is still known.
+"""
 
 import base64
 from collections.abc import AsyncIterable, Awaitable, Iterable, Mapping
-from pathlib import Path
-from typing import Any, cast, get_args
+from math import isfinite
+from typing import Any, Final, cast, get_args
 from urllib.parse import quote
 
 import pydantic_core
@@ -11,161 +14,49 @@ from mcp.server.mcpserver import Audio as SdkAudio
 from mcp.server.mcpserver import Image as SdkImage
 from mcp_types import (
     Annotations,
-    AudioContent,
     BlobResourceContents,
     CallToolResult,
     ContentBlock,
     EmbeddedResource,
-    ImageContent,
     TextContent,
 )
+from pydantic import BaseModel
 
+from roundtrip.errors import NotSendable
 from roundtrip.questions.markers import is_marker
-from roundtrip.server.media_types import UNKNOWN, extension_of, type_of_format, type_of_name
-from roundtrip.server.sendable import require_sendable, require_sendable_model, require_sendable_text, unsendable
 
 __all__ = [
+    "BYTES",
     "CONTENT_TYPES",
-    "Audio",
-    "File",
-    "Image",
+    "UNKNOWN",
+    "Embeddable",
     "ToolResult",
     "as_block",
     "as_blocks",
     "as_json",
     "as_text",
+    "embedded",
+    "require_sendable",
+    "require_sendable_model",
+    "require_sendable_text",
+    "unsendable",
 ]
 
+UNKNOWN: Final = "application/octet-stream"
+"""The media type of bytes of no known format."""
 
-class Image(SdkImage):
-    """An image in a tool's result, from a file or from bytes.
-
-    Inside a dict or a model it is not converted; put `image.to_image_content()` there.
-
-    Args:
-        path: The file, read when the result is sent; `~` is the home directory.
-        data: The bytes instead. Without a `format` they are sent as PNG.
-        format: `png`, `jpg`, ... or a whole MIME type; by default from the file's extension.
-        annotations: Hints for the client.
-
-    Raises:
-        ValueError: Not exactly one of `path` and `data` is given.
-    """
-
-    def __init__(
-        self,
-        path: str | Path | None = None,
-        data: bytes | None = None,
-        format: str | None = None,
-        annotations: Annotations | Mapping[str, Any] | None = None,
-    ) -> None:
-        # The SDK's own constructors disagree about empty data and empty paths.
-        self.path = _checked_path("Image", path, data)
-        self.data = data
-        self.annotations = _annotations(annotations)
-        self._format = format
-        self._mime_type = _media_type(self.path, format, kind="image", default="image/png")
-
-    def to_image_content(
-        self, mime_type: str | None = None, annotations: Annotations | Mapping[str, Any] | None = None
-    ) -> ImageContent:
-        """Return the block to send. Arguments override those of the image."""
-        return ImageContent(
-            type="image",
-            data=_encoded(self.path, self.data),
-            mime_type=mime_type or self._mime_type,
-            annotations=_annotations(annotations) or self.annotations,
-        )
+_DEPTH: Final = 180
+"""Levels of nested data. Clients' parsers stop at 200, and a message adds a few levels of its own."""
+_DIGITS: Final = 4300
+_TOO_LARGE: Final = 10**_DIGITS
 
 
-class Audio(SdkAudio):
-    """A sound in a tool's result, from a file or from bytes.
+class Embeddable:
+    """Base of the files in `media.py`, which few servers load."""
 
-    Inside a dict or a model it is not converted; put `audio.to_audio_content()` there.
-
-    Args:
-        path: The file, read when the result is sent; `~` is the home directory.
-        data: The bytes instead. Without a `format` they are sent as WAV.
-        format: `wav`, `mp3`, ... or a whole MIME type; by default from the file's extension.
-        annotations: Hints for the client.
-
-    Raises:
-        ValueError: Not exactly one of `path` and `data` is given.
-    """
-
-    def __init__(
-        self,
-        path: str | Path | None = None,
-        data: bytes | None = None,
-        format: str | None = None,
-        annotations: Annotations | Mapping[str, Any] | None = None,
-    ) -> None:
-        self.path = _checked_path("Audio", path, data)
-        self.data = data
-        self.annotations = _annotations(annotations)
-        self._format = format
-        self._mime_type = _media_type(self.path, format, kind="audio", default="audio/wav")
-
-    def to_audio_content(
-        self, mime_type: str | None = None, annotations: Annotations | Mapping[str, Any] | None = None
-    ) -> AudioContent:
-        """Return the block to send. Arguments override those of the sound."""
-        return AudioContent(
-            type="audio",
-            data=_encoded(self.path, self.data),
-            mime_type=mime_type or self._mime_type,
-            annotations=_annotations(annotations) or self.annotations,
-        )
-
-
-class File:
-    """A file in a tool's result, sent whole as an embedded resource.
-
-    Its URI has the file's own name, without its directories.
-
-    Args:
-        path: The file, read when the result is sent; `~` is the home directory.
-        data: The bytes instead.
-        format: `pdf`, `csv`, ... or a whole MIME type; by default from the extension of the file or name.
-        name: The name to show in its URI, in place of the file's own.
-        annotations: Hints for the client.
-
-    Raises:
-        ValueError: Not exactly one of `path` and `data` is given.
-    """
-
-    def __init__(
-        self,
-        path: str | Path | None = None,
-        data: bytes | None = None,
-        format: str | None = None,
-        name: str | None = None,
-        annotations: Annotations | Mapping[str, Any] | None = None,
-    ) -> None:
-        self.path = _checked_path("File", path, data)
-        self.data = data
-        self.name = name
-        self.annotations = _annotations(annotations)
-        self._format = format
-        self._mime_type = _media_type(self.path if self.path is not None else name, format)
-
-    def to_resource_content(
-        self, mime_type: str | None = None, annotations: Annotations | Mapping[str, Any] | None = None
-    ) -> EmbeddedResource:
-        """Return the block to send. Arguments override those of the file."""
-        return _embedded(
-            _encoded(self.path, self.data),
-            name=self._shown_name(),
-            mime_type=mime_type or self._mime_type,
-            annotations=_annotations(annotations) or self.annotations,
-        )
-
-    def _shown_name(self) -> str:
-        extension = extension_of(self._format, self._mime_type)
-        if self.name:
-            known = self._mime_type != UNKNOWN and not Path(self.name).suffix
-            return f"{self.name}{extension}" if known else self.name
-        return self.path.name if self.path is not None else f"resource{extension}"
+    def to_resource_content(self) -> EmbeddedResource:
+        """Return the block to send."""
+        raise NotImplementedError
 
 
 class ToolResult:
@@ -211,18 +102,16 @@ class ToolResult:
         return CallToolResult(content=self.content, structured_content=self.structured_content, _meta=self.meta)
 
 
-_BYTES = (bytes, bytearray, memoryview)
-_DATA = frozenset((bool, int, float, str, dict))
-_BLOCKS: tuple[type, ...] = get_args(ContentBlock)
-CONTENT_TYPES: tuple[type, ...] = (*_BLOCKS, SdkImage, SdkAudio, File, ToolResult, *_BYTES)
+BYTES: Final = (bytes, bytearray, memoryview)
+_DATA: Final = frozenset((bool, int, float, str, dict))
+_BLOCKS: Final[tuple[type, ...]] = get_args(ContentBlock)
+CONTENT_TYPES: Final[tuple[type, ...]] = (*_BLOCKS, SdkImage, SdkAudio, Embeddable, ToolResult, *BYTES)
 """Types of content, which is not data: a return annotation that mentions one gives no output schema."""
-
-
-_BLOCK_METHODS: dict[type, str] = {
-    SdkImage: "to_image_content",
-    SdkAudio: "to_audio_content",
-    File: "to_resource_content",
-}
+_BLOCK_METHODS: Final = (
+    (SdkImage, "Image", "to_image_content"),
+    (SdkAudio, "Audio", "to_audio_content"),
+    (Embeddable, "File", "to_resource_content"),
+)
 
 
 def as_blocks(value: Any) -> list[ContentBlock]:
@@ -259,12 +148,10 @@ def as_block(value: Any) -> ContentBlock | None:
         return value.to_image_content()
     if isinstance(value, SdkAudio):
         return value.to_audio_content()
-    if isinstance(value, File):
+    if isinstance(value, Embeddable):
         return value.to_resource_content()
-    if isinstance(value, _BYTES):
-        return _embedded(
-            base64.b64encode(cast("bytes", value)).decode(), name="resource.bin", mime_type=UNKNOWN, annotations=None
-        )
+    if isinstance(value, BYTES):
+        return embedded(base64.b64encode(cast("bytes", value)).decode(), name="resource.bin", mime_type=UNKNOWN)
     return None
 
 
@@ -297,11 +184,9 @@ def as_json(value: Any) -> Any:
 
 def _stand_in(value: Any) -> Any:
     """Return the JSON form of an unknown object, or raise ValueError with advice."""
-    for kind, method in _BLOCK_METHODS.items():
+    for kind, name, method in _BLOCK_METHODS:
         if isinstance(value, kind):
-            raise ValueError(
-                f"{kind.__name__} is not converted inside another value; put what its {method}() returns there"
-            )
+            raise ValueError(f"{name} is not converted inside another value; put what its {method}() returns there")
     if isinstance(value, ToolResult):
         raise ValueError("a ToolResult is a whole result; return it by itself")
     if isinstance(value, AsyncIterable | Awaitable):
@@ -320,34 +205,81 @@ def _stand_in(value: Any) -> Any:
     return str(value)
 
 
-def _embedded(blob: str, *, name: str, mime_type: str, annotations: Annotations | None) -> EmbeddedResource:
+def embedded(blob: str, *, name: str, mime_type: str, annotations: Annotations | None = None) -> EmbeddedResource:
+    """Return the block of a file, given its bytes in base64."""
     contents = BlobResourceContents(uri=f"file:///{quote(name.lstrip('/'))}", blob=blob, mime_type=mime_type)
     return EmbeddedResource(type="resource", resource=contents, annotations=annotations)
 
 
-def _checked_path(kind: str, path: str | Path | None, data: bytes | None) -> Path | None:
-    if path is not None and data is not None:
-        raise ValueError(f"{kind} takes path= or data=, not both")
-    if path is None and data is None:
-        raise ValueError(f"{kind} needs path= (a file) or data= (bytes)")
-    if data is not None and not isinstance(cast("object", data), _BYTES):
-        raise TypeError(f"{kind} takes bytes as data=, not {type(data).__name__}; encode text with .encode()")
-    if path is None:
-        return None
-    if not str(path):
-        raise ValueError(f"{kind} needs a file as path=, not an empty text")
-    return Path(path).expanduser()
+def require_sendable_text(text: str) -> None:
+    """Reject text that cannot be encoded as UTF-8.
+
+    Raises:
+        NotSendable: The text has lone surrogates.
+    """
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise unsendable(error) from error
 
 
-def _media_type(name: str | Path | None, format: str | None, *, kind: str | None = None, default: str = UNKNOWN) -> str:
-    if format:
-        return type_of_format(format, kind=kind)
-    return type_of_name(name, kind=kind) if name is not None else default
+def require_sendable(data: Any) -> None:
+    """Reject JSON data that would not arrive as sent.
+
+    Raises:
+        NotSendable: A text is not valid Unicode, a number has no JSON form, or the data is nested too deeply.
+    """
+    _require_all([data], depth=-1)
 
 
-def _annotations(given: Annotations | Mapping[str, Any] | None) -> Annotations | None:
-    return given if given is None or isinstance(given, Annotations) else Annotations.model_validate(given)
+def _require_all(values: Iterable[Any], *, depth: int) -> None:
+    if depth == _DEPTH:
+        raise NotSendable(f"a result is nested more than {_DEPTH} levels deep, and clients cannot read it; flatten it")
+    # Exact types suffice for JSON data, and this runs over every value of every result.
+    for value in values:
+        kind: type = type(value)  # pyright: ignore[reportUnknownVariableType]
+        if kind is str:
+            if not value.isascii():
+                require_sendable_text(value)
+        elif kind is dict:
+            _require_all(value, depth=depth)
+            _require_all(value.values(), depth=depth + 1)
+        elif kind is list:
+            _require_all(value, depth=depth + 1)
+        elif kind is float:
+            if not isfinite(value):
+                raise NotSendable(
+                    f"a result has no JSON form: there is no number {value}; return None or a text for it"
+                )
+        elif kind is int and not -_TOO_LARGE < value < _TOO_LARGE:
+            raise NotSendable(f"a result holds an integer of more than {_DIGITS} digits; return a text for it")
 
 
-def _encoded(path: Path | None, data: bytes | None) -> str:
-    return base64.b64encode(path.read_bytes() if path is not None else data or b"").decode()
+def require_sendable_model(model: BaseModel) -> None:
+    """Reject a protocol model, such as a block or a result, that cannot be sent.
+
+    Raises:
+        NotSendable: A value in it cannot be sent.
+    """
+    try:
+        data = model.model_dump(mode="json", by_alias=True, warnings=False)
+    except ValueError as error:
+        raise unsendable(error) from error
+    require_sendable(data)
+
+
+def unsendable(error: ValueError) -> NotSendable:
+    """Explain a failed serialization to the tool's author."""
+    text = str(error)
+    if "integer string conversion" in text:
+        return NotSendable(f"a result holds an integer of more than {_DIGITS} digits; return a text for it")
+    if "surrogates not allowed" in text:
+        return NotSendable("a result holds text that is not valid Unicode: it has lone surrogates in it")
+    if isinstance(error, UnicodeDecodeError) or "invalid utf-8" in text:
+        return NotSendable(
+            "a result holds bytes that are not UTF-8 text; return them by themselves or as File(data=...), "
+            "or encode them with base64"
+        )
+    reason = text.removeprefix("Error serializing to JSON: ").removeprefix("ValueError: ")
+    return NotSendable(f"a result has no JSON form: {reason}")

@@ -12,9 +12,18 @@ from mcp_types import CallToolResult, InputRequiredResult, TextContent
 from pydantic import BaseModel, PydanticUserError, ValidationError, create_model
 
 from roundtrip.errors import InvalidSignature, NotSendable
-from roundtrip.server.content import ToolResult, as_block, as_blocks, as_json, as_text
+from roundtrip.server.content import (
+    ToolResult,
+    as_block,
+    as_blocks,
+    as_json,
+    as_text,
+    require_sendable,
+    require_sendable_model,
+    require_sendable_text,
+    unsendable,
+)
 from roundtrip.server.sdk_private import output_adapter
-from roundtrip.server.sendable import require_sendable, require_sendable_model, require_sendable_text, unsendable
 from roundtrip.server.tools.returns import NOTHING, is_any_list, is_any_object, returned_type, unannotated
 from roundtrip.server.tools.schemas import Check, SchemaMismatch, checker
 

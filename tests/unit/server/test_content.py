@@ -21,7 +21,8 @@ from mcp_types import (
 from pydantic import BaseModel, ValidationError
 
 from roundtrip.errors import NotSendable
-from roundtrip.server.content import Audio, File, Image, ToolResult
+from roundtrip.server.content import ToolResult
+from roundtrip.server.media import Audio, File, Image
 from roundtrip.testing import Era
 from tests.names import case
 from tests.players import connect

@@ -38,7 +38,8 @@ from typing_extensions import TypedDict as PydanticTypedDict
 
 from roundtrip.errors import InvalidSignature, NotSendable
 from roundtrip.resolvers.signatures import hints_of
-from roundtrip.server.content import Audio, File, Image, ToolResult
+from roundtrip.server.content import ToolResult
+from roundtrip.server.media import Audio, File, Image
 from roundtrip.server.tools.results import Results, results_for
 from roundtrip.server.tools.returns import returned_type
 from roundtrip.testing import Era
