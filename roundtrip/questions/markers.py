@@ -59,7 +59,7 @@ NOTHING = _Nothing.NOTHING
 Otherwise: TypeAlias = T | Callable[[], T | Awaitable[T]] | Literal[_Nothing.NOTHING]
 """Value, or a function that makes it, that stands in for an answer of a client that cannot be asked."""
 
-Schema: TypeAlias = type[T] | Mapping[T, str]
+Schema: TypeAlias = TypeForm[T] | Mapping[T, str]
 """The type of a form's answer, or the titles of the values that its user chooses from."""
 
 ATTEMPTS = 3
@@ -100,10 +100,6 @@ class Elicit(SdkElicit[Any], Generic[T]):
 
     @overload
     def __init__(
-        self, message: str, schema: Schema[T], *, otherwise: Otherwise[T] = ..., **options: Unpack[FormOptions]
-    ) -> None: ...
-    @overload
-    def __init__(
         self: "Elicit[list[ChoiceT]]",
         message: str,
         schema: list[Mapping[ChoiceT, str]],
@@ -115,14 +111,14 @@ class Elicit(SdkElicit[Any], Generic[T]):
     def __init__(
         self: "Elicit[ChoiceT | None]",
         message: str,
-        schema: TypeForm[ChoiceT],
+        schema: Schema[ChoiceT],
         *,
         otherwise: None,
         **options: Unpack[FormOptions],
     ) -> None: ...
     @overload
     def __init__(
-        self, message: str, schema: TypeForm[T], *, otherwise: Otherwise[T] = ..., **options: Unpack[FormOptions]
+        self, message: str, schema: Schema[T], *, otherwise: Otherwise[T] = ..., **options: Unpack[FormOptions]
     ) -> None: ...
     def __init__(
         self,
@@ -225,17 +221,7 @@ class ElicitUrl(Generic[T]):
         message: str,
         url: str,
         *,
-        done: Callable[..., Awaitable[T | None]],
-        otherwise: Otherwise[T] = ...,
-        **options: Unpack[PageOptions],
-    ) -> None: ...
-    @overload
-    def __init__(
-        self,
-        message: str,
-        url: str,
-        *,
-        done: Callable[..., T | None],
+        done: Callable[..., Awaitable[T | None] | T | None],
         otherwise: Otherwise[T] = ...,
         **options: Unpack[PageOptions],
     ) -> None: ...

@@ -155,17 +155,6 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         self,
         key: str,
         message: str,
-        schema: Schema[T],
-        /,
-        *,
-        otherwise: Otherwise[T] = ...,
-        **options: Unpack[AskOptions],
-    ) -> Asking[T]: ...
-    @overload
-    def ask(
-        self,
-        key: str,
-        message: str,
         schema: list[Mapping[T, str]],
         /,
         *,
@@ -177,7 +166,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         self,
         key: str,
         message: str,
-        schema: TypeForm[T],
+        schema: Schema[T],
         /,
         *,
         otherwise: Otherwise[T] = ...,
@@ -225,17 +214,6 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         self,
         key: str,
         message: str,
-        schema: Schema[T],
-        /,
-        *,
-        otherwise: Otherwise[T] = ...,
-        **options: Unpack[AskOptions],
-    ) -> Asking[ElicitationResult[T]]: ...
-    @overload
-    def ask_outcome(
-        self,
-        key: str,
-        message: str,
         schema: list[Mapping[T, str]],
         /,
         *,
@@ -247,7 +225,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         self,
         key: str,
         message: str,
-        schema: TypeForm[T],
+        schema: Schema[T],
         /,
         *,
         otherwise: Otherwise[T] = ...,
@@ -357,13 +335,11 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         return Asking(body, key, run)
 
     @overload
-    async def elicit(self, message: str, schema: Schema[T], *, key: str | None = ...) -> ElicitationResult[T]: ...
-    @overload
     async def elicit(
         self, message: str, schema: list[Mapping[T, str]], *, key: str | None = ...
     ) -> ElicitationResult[list[T]]: ...
     @overload
-    async def elicit(self, message: str, schema: TypeForm[T], *, key: str | None = ...) -> ElicitationResult[T]: ...
+    async def elicit(self, message: str, schema: Schema[T], *, key: str | None = ...) -> ElicitationResult[T]: ...
     async def elicit(self, message: str, schema: Any, *, key: str | None = None) -> ElicitationResult[Any]:
         """Ask the user to fill in a form, as `ask_outcome` does; without a key, the wording is the name."""
         if self._body is None or not self._body.is_running:
@@ -432,17 +408,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         url: str,
         elicitation_id: str | None = ...,
         *,
-        done: Callable[..., Awaitable[T | None]],
-        **options: Unpack[VisitOptions],
-    ) -> ElicitationResult[T]: ...
-    @overload
-    async def elicit_url(
-        self,
-        message: str,
-        url: str,
-        elicitation_id: str | None = ...,
-        *,
-        done: Callable[..., T | None],
+        done: Callable[..., Awaitable[T | None] | T | None],
         **options: Unpack[VisitOptions],
     ) -> ElicitationResult[T]: ...
     async def elicit_url(

@@ -17,9 +17,6 @@ from roundtrip.server.threads import unless_left
 if TYPE_CHECKING:
     from roundtrip.server.context import Context
 
-if TYPE_CHECKING:
-    from roundtrip.server.context import Context
-
 __all__ = ["BlockingContext"]
 
 T = TypeVar("T")
