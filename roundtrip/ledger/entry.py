@@ -1,14 +1,23 @@
-"""Provide the entry of a ledger: the operations of the contract, without storage and clock.
+"""Provide the operations of the contract on entries in Python, without storage and clock.
 
 `MemoryLedger` and `SqliteLedger` keep such entries. `RedisLedger` does the same in Lua.
 """
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 from roundtrip.ledger.contract import STATUS_OF, ClaimAnswer, ClaimStatus
+from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.table import ENTRY_MACHINE, EntryEvent, EntryState
 
-__all__ = ["LedgerEntry"]
+__all__ = ["EntryLedger", "LedgerEntry"]
+
+T = TypeVar("T")
+
+_ENTRY_BYTES: Final = 1024
+"""About the size of an entry without its result and its notes."""
 
 
 @dataclass(slots=True)
@@ -22,50 +31,23 @@ class LedgerEntry:
     lapses: float = 0.0
     expires: float = 0.0
     result: str | None = None
+    notes: dict[str, str] = field(default_factory=dict[str, str])
+    """For a key of `count`, its items."""
+    account: str | None = None
+
+    @property
+    def size(self) -> int:
+        """About the number of bytes of the entry; its texts are ASCII."""
+        return _ENTRY_BYTES + len(self.result or "") + sum(len(name) + len(text) for name, text in self.notes.items())
 
     def advance(self, now: float) -> None:
         """Let the lease end, if its time has come."""
         if self.lapses <= now:
-            self._apply(EntryEvent.LAPSE)
-
-    def claim(
-        self,
-        answers_digest: str,
-        *,
-        holder: str,
-        lapses: float,
-        expires: float,
-        rerun: bool,
-        tentative: bool,
-        next_epoch: int,
-    ) -> bool:
-        """Grant a claim, or change nothing and return False."""
-        if rerun:
-            # A holder whose lease has ended has still begun, even if it claims tentatively.
-            tentative = tentative and not (self.state is EntryState.LAPSED and self.holder == holder)
-            self._apply(EntryEvent.REOPEN)
-        if self.state is EntryState.FREE:
-            self.holder, self.result = holder, None
-            self.epoch = max(self.epoch + 1, next_epoch)
-        elif self.holder != holder:
-            return False
-        if not self._apply(EntryEvent.HOLD if tentative else EntryEvent.START):
-            return False
-        self.answers_digest, self.lapses, self.expires = answers_digest, lapses, expires
-        return True
+            self.apply(EntryEvent.LAPSE)
 
     def write(self, event: EntryEvent, *, holder: str, epoch: int | None) -> bool:
         """Apply an event of the holder; False, and no change, if another leg has the claim."""
-        return self.holder == holder and epoch in (None, self.epoch) and self._apply(event)
-
-    def settle(self, result: str | None, *, holder: str, epoch: int, expires: float) -> bool:
-        """Record the result of the holder's body, or that it will never be known."""
-        if self.state is EntryState.SETTLED and result != self.result:
-            return False
-        written = self.write(EntryEvent.LOSE if result is None else EntryEvent.SETTLE, holder=holder, epoch=epoch)
-        if written:
-            self.result, self.expires = result, expires
-        return written
+        return self.holder == holder and epoch in (None, self.epoch) and self.apply(event)
 
     def seen(self, now: float) -> ClaimAnswer | None:
         """Return the entry as others than the holder see it; None if it is free."""
@@ -76,9 +58,119 @@ class LedgerEntry:
             return ClaimAnswer(status, self.answers_digest, lease=self.lapses - now)
         return ClaimAnswer(status, self.answers_digest, self.result)
 
-    def _apply(self, event: EntryEvent) -> bool:
+    def apply(self, event: EntryEvent) -> bool:
+        """Apply an event; False, and no change, if the table has no such arrow."""
         target = ENTRY_MACHINE.targets.get((self.state, event))
         if target is None:
             return False
         self.state = target
         return True
+
+
+class EntryLedger(ABC):
+    """Base of ledgers that change one entry at a time, each change as one atomic step."""
+
+    _waiting: Waiting
+
+    @abstractmethod
+    async def _change(self, key: str, work: Callable[[LedgerEntry, float], T]) -> T:
+        """Call a function with an entry as it is now (a new one where there is none) and the time. Store its changes.
+
+        Raises:
+            LedgerDown: There is no room for a new entry, or the ledger cannot be used.
+        """
+
+    @abstractmethod
+    def _next_epoch(self, now: float) -> int:
+        """Return an epoch greater than those of all entries that may have been forgotten."""
+
+    async def claim(
+        self,
+        key: str,
+        answers_digest: str,
+        *,
+        holder: str,
+        lease: float,
+        keep: float,
+        rerun: bool = False,
+        tentative: bool = False,
+        account: str | None = None,
+    ) -> ClaimAnswer:
+        """Implement `Ledger.claim`."""
+
+        def claim(entry: LedgerEntry, now: float) -> ClaimAnswer:
+            # A holder whose lease has ended has still begun, even if it claims tentatively.
+            has_begun = rerun and entry.state is EntryState.LAPSED and entry.holder == holder
+            if rerun:
+                entry.apply(EntryEvent.REOPEN)
+            is_free = entry.state is EntryState.FREE
+            event = EntryEvent.HOLD if tentative and not has_begun else EntryEvent.START
+            if not (is_free or entry.holder == holder) or not entry.apply(event):
+                return entry.seen(now) or ClaimAnswer(ClaimStatus.UNKNOWN)
+            if is_free:
+                entry.holder, entry.result = holder, None
+                entry.epoch = max(entry.epoch + 1, self._next_epoch(now))
+            entry.answers_digest, entry.account = answers_digest, account
+            entry.lapses, entry.expires = now + lease, now + keep
+            return ClaimAnswer(ClaimStatus.GRANTED, answers_digest, notes=dict(entry.notes), epoch=entry.epoch)
+
+        return await self._change(key, claim)
+
+    async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
+        """Implement `Ledger.renew`."""
+
+        def renew(entry: LedgerEntry, now: float) -> bool:
+            written = entry.write(EntryEvent.RENEW, holder=holder, epoch=epoch)
+            if written:
+                entry.lapses = now + lease
+            return written
+
+        return await self._change(key, renew)
+
+    async def settle(self, key: str, *, holder: str, epoch: int, result: str | None, keep: float) -> bool:
+        """Implement `Ledger.settle`."""
+        event = EntryEvent.LOSE if result is None else EntryEvent.SETTLE
+
+        def settle(entry: LedgerEntry, now: float) -> bool:
+            is_another = entry.state is EntryState.SETTLED and result != entry.result
+            written = not is_another and entry.write(event, holder=holder, epoch=epoch)
+            if written:
+                entry.result, entry.expires = result, now + keep
+            return written
+
+        settled = await self._change(key, settle)
+        self._waiting.wake(key)
+        return settled
+
+    async def note(self, key: str, name: str, value: str, *, holder: str, epoch: int) -> bool:
+        """Implement `Ledger.note`."""
+
+        def note(entry: LedgerEntry, _now: float) -> bool:
+            written = entry.write(EntryEvent.NOTE, holder=holder, epoch=epoch)
+            if written:
+                entry.notes[name] = value
+            return written
+
+        return await self._change(key, note)
+
+    async def count(self, key: str, item: str, *, most: int, keep: float, account: str | None = None) -> bool:
+        """Implement `Ledger.count`."""
+
+        def count(entry: LedgerEntry, now: float) -> bool:
+            if item not in entry.notes and len(entry.notes) < most:
+                entry.notes[item], entry.expires, entry.account = "", now + keep, account
+            return item in entry.notes
+
+        return await self._change(key, count)
+
+    async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
+        """Implement `Ledger.release`."""
+        await self._change(key, lambda entry, _now: entry.write(EntryEvent.RELEASE, holder=holder, epoch=epoch))
+        self._waiting.wake(key)
+
+    async def wait(self, key: str, *, patience: float) -> ClaimAnswer | None:
+        """Implement `Ledger.wait`."""
+        return await self._waiting.wait(key, lambda: self._look(key), patience=patience)
+
+    async def _look(self, key: str) -> ClaimAnswer | None:
+        return await self._change(key, LedgerEntry.seen)

@@ -3,36 +3,24 @@
 import heapq
 import itertools
 import threading
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
-from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, LedgerDown, Reach
-from roundtrip.ledger.entry import LedgerEntry
+from roundtrip.ledger.contract import LedgerDown, Reach
+from roundtrip.ledger.entry import EntryLedger, LedgerEntry
 from roundtrip.ledger.waiting import Waiting
-from roundtrip.machine.table import EntryEvent, EntryState
+from roundtrip.machine.table import EntryState
 from roundtrip.system import SYSTEM, System
 
 __all__ = ["MemoryLedger"]
 
+T = TypeVar("T")
+
 _MAX_STALE_EXPIRIES: Final = 1024
 _MAX_LEDGER_BYTES: Final = 256 * 1024 * 1024
-_ENTRY_BYTES: Final = 1024
-"""About the size of an entry without its result and its notes."""
 
 
-@dataclass(slots=True)
-class _StoredEntry(LedgerEntry):
-    account: str | None = None
-    notes: dict[str, str] = field(default_factory=dict[str, str])
-    """For a key of `count`, its items."""
-
-    @property
-    def size(self) -> int:
-        """About the number of bytes of the entry; its texts are ASCII."""
-        return _ENTRY_BYTES + len(self.result or "") + sum(len(name) + len(text) for name, text in self.notes.items())
-
-
-class MemoryLedger:
+class MemoryLedger(EntryLedger):
     """Ledger in the memory of one process: the default of a server.
 
     Args:
@@ -49,7 +37,7 @@ class MemoryLedger:
         self._account_bytes: dict[str, int] = {}
         # A server may serve on several event loops.
         self._lock = threading.Lock()
-        self._entries: dict[str, _StoredEntry] = {}
+        self._entries: dict[str, LedgerEntry] = {}
         self._epochs = itertools.count(1)
         self._waiting = Waiting()
         self._expiries: list[tuple[float, str]] = []
@@ -59,124 +47,35 @@ class MemoryLedger:
         """Implement `Ledger.reach`."""
         return Reach.PROCESS
 
-    async def claim(
-        self,
-        key: str,
-        answers_digest: str,
-        *,
-        holder: str,
-        lease: float,
-        keep: float,
-        rerun: bool = False,
-        tentative: bool = False,
-        account: str | None = None,
-    ) -> ClaimAnswer:
-        """Implement `Ledger.claim`."""
-        with self._lock:
-            now = self._clock()
-            found = self._find(key, now)
-            if found is None:
-                self._require_room(account)
-            entry = found or _StoredEntry()
-            size = entry.size
-            granted = entry.claim(
-                answers_digest,
-                holder=holder,
-                lapses=now + lease,
-                expires=now + keep,
-                rerun=rerun,
-                tentative=tentative,
-                next_epoch=next(self._epochs),
-            )
-            seen = None if granted else entry.seen(now)
-            if seen is not None:
-                return seen
-            if found is not None:
-                self._resize(entry.account, -size)
-            entry.account = account
-            self._resize(account, entry.size)
-            self._entries[key] = entry
-            heapq.heappush(self._expiries, (entry.expires, key))
-            return ClaimAnswer(ClaimStatus.GRANTED, answers_digest, notes=dict(entry.notes), epoch=entry.epoch)
-
-    async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
-        """Implement `Ledger.renew`."""
-        with self._lock:
-            now = self._clock()
-            entry = self._find(key, now)
-            if entry is None or not entry.write(EntryEvent.RENEW, holder=holder, epoch=epoch):
-                return False
-            entry.lapses = now + lease
-        return True
-
-    async def settle(self, key: str, *, holder: str, epoch: int, result: str | None, keep: float) -> bool:
-        """Implement `Ledger.settle`."""
-        with self._lock:
-            now = self._clock()
-            entry = self._find(key, now)
-            size = entry.size if entry is not None else 0
-            if entry is None or not entry.settle(result, holder=holder, epoch=epoch, expires=now + keep):
-                return False
-            self._resize(entry.account, entry.size - size)
-            heapq.heappush(self._expiries, (entry.expires, key))
-        self._waiting.wake(key)
-        return True
-
-    async def note(self, key: str, name: str, value: str, *, holder: str, epoch: int) -> bool:
-        """Implement `Ledger.note`."""
-        with self._lock:
-            entry = self._find(key, self._clock())
-            if entry is None or not entry.write(EntryEvent.NOTE, holder=holder, epoch=epoch):
-                return False
-            size = entry.size
-            entry.notes[name] = value
-            self._resize(entry.account, entry.size - size)
-        return True
-
-    async def count(self, key: str, item: str, *, most: int, keep: float, account: str | None = None) -> bool:
-        """Implement `Ledger.count`."""
-        with self._lock:
-            now = self._clock()
-            entry = self._find(key, now)
-            if entry is not None and item in entry.notes:
-                return True
-            if entry is None:
-                self._require_room(account)
-                entry = self._entries[key] = _StoredEntry(account=account, expires=now + keep)
-                self._resize(account, entry.size)
-            if len(entry.notes) >= most:
-                return False
-            entry.notes[item] = ""
-            self._resize(account, len(item))
-            entry.expires = now + keep
-            heapq.heappush(self._expiries, (entry.expires, key))
-        return True
-
-    async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
-        """Implement `Ledger.release`."""
-        with self._lock:
-            entry = self._find(key, self._clock())
-            if entry is None or not entry.write(EntryEvent.RELEASE, holder=holder, epoch=epoch):
-                return
-            if not entry.notes:
-                self._drop(key)
-        self._waiting.wake(key)
-
-    async def wait(self, key: str, *, patience: float) -> ClaimAnswer | None:
-        """Implement `Ledger.wait`."""
-
-        async def look() -> ClaimAnswer | None:
-            with self._lock:
-                now = self._clock()
-                entry = self._find(key, now)
-                return entry.seen(now) if entry is not None else None
-
-        return await self._waiting.wait(key, look, patience=patience)
-
     async def aclose(self) -> None:
         """Implement `Ledger.aclose`; there is nothing to close."""
 
-    def _find(self, key: str, now: float) -> _StoredEntry | None:
+    async def _change(self, key: str, work: Callable[[LedgerEntry, float], T]) -> T:
+        with self._lock:
+            now = self._clock()
+            found = self._find(key, now)
+            entry = found or LedgerEntry()
+            account, size, expires = entry.account, entry.size, entry.expires
+            result = work(entry, now)
+            if entry.state is EntryState.FREE and not entry.notes:
+                if found is not None:
+                    self._drop(key)
+                return result
+            if found is None:
+                self._require_room(entry.account)
+                self._entries[key] = entry
+            else:
+                self._resize(account, -size)
+            self._resize(entry.account, entry.size)
+            if entry.expires != expires:
+                heapq.heappush(self._expiries, (entry.expires, key))
+            return result
+
+    def _next_epoch(self, now: float) -> int:
+        del now
+        return next(self._epochs)
+
+    def _find(self, key: str, now: float) -> LedgerEntry | None:
         """Forget entries that have expired, and return that of a key as it is now."""
         if len(self._expiries) > _MAX_STALE_EXPIRIES + 4 * len(self._entries):
             # Most are of entries that were released.

@@ -5,20 +5,21 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
-from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, LedgerDown, Reach
-from roundtrip.ledger.entry import LedgerEntry
+from roundtrip.ledger.contract import ClaimAnswer, LedgerDown, Reach
+from roundtrip.ledger.entry import EntryLedger, LedgerEntry
 from roundtrip.ledger.waiting import Waiting
-from roundtrip.machine.table import EntryEvent, EntryState
+from roundtrip.machine.table import EntryState
 from roundtrip.system import SYSTEM, System
 
 if TYPE_CHECKING:
@@ -56,15 +57,10 @@ CREATE TABLE IF NOT EXISTS notes (
 ) WITHOUT ROWID;
 CREATE TRIGGER IF NOT EXISTS entries_forgotten AFTER DELETE ON entries
 BEGIN DELETE FROM notes WHERE key = OLD.key; END;
-CREATE TABLE IF NOT EXISTS counted (
-    key TEXT NOT NULL,
-    item TEXT NOT NULL,
-    expires REAL NOT NULL,
-    PRIMARY KEY (key, item)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS counted_expires ON counted (expires);
 """
-_LOAD: Final = "SELECT state, holder, epoch, answers_digest, lapses, expires, result FROM entries WHERE key = ?"
+_LOAD: Final = (
+    "SELECT state, holder, epoch, answers_digest, lapses, expires, result FROM entries WHERE key = ? AND expires > ?"
+)
 _STORE: Final = """
 INSERT INTO entries (key, state, holder, epoch, answers_digest, lapses, expires, result) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET state = excluded.state, holder = excluded.holder, epoch = excluded.epoch,
@@ -76,19 +72,11 @@ _NOTE: Final = "INSERT OR REPLACE INTO notes (key, name, value) VALUES (?, ?, ?)
 _NOTES: Final = "SELECT name, value FROM notes WHERE key = ?"
 # Bounded, as a claim waits for it: four times the rows that can have been added since the last time.
 _FORGET: Final = (
-    "DELETE FROM entries WHERE key IN (SELECT key FROM entries WHERE expires <= :now ORDER BY expires LIMIT :most)",
-    """DELETE FROM counted WHERE (key, item) IN
-    (SELECT key, item FROM counted WHERE expires <= :now ORDER BY expires LIMIT :most)""",
+    "DELETE FROM entries WHERE key IN (SELECT key FROM entries WHERE expires <= ? ORDER BY expires LIMIT ?)"
 )
-_COUNT: Final = """
-INSERT INTO counted (key, item, expires) SELECT :key, :item, :expires
-WHERE (SELECT count(*) FROM counted WHERE key = :key AND expires > :now) < :most
-ON CONFLICT (key, item) DO UPDATE SET expires = :expires WHERE counted.expires <= :now
-"""
-_COUNTED: Final = "SELECT 1 FROM counted WHERE key = :key AND item = :item AND expires > :now"
 
 
-class SqliteLedger:
+class SqliteLedger(EntryLedger):
     """Ledger in a file, for all processes of one machine that open it.
 
     Args:
@@ -123,113 +111,6 @@ class SqliteLedger:
         """Implement `Ledger.reach`."""
         return Reach.MACHINE
 
-    async def claim(
-        self,
-        key: str,
-        answers_digest: str,
-        *,
-        holder: str,
-        lease: float,
-        keep: float,
-        rerun: bool = False,
-        tentative: bool = False,
-        account: str | None = None,
-    ) -> ClaimAnswer:
-        """Implement `Ledger.claim`. Accounts need no shares: the disk bounds the ledger."""
-        del account
-
-        def claim(db: sqlite3.Connection, entry: LedgerEntry, now: float) -> ClaimAnswer | None:
-            granted = entry.claim(
-                answers_digest,
-                holder=holder,
-                lapses=now + lease,
-                expires=now + keep,
-                rerun=rerun,
-                tentative=tentative,
-                next_epoch=int(now * 1_000_000),
-            )
-            if not granted:
-                return entry.seen(now)
-            _store(db, key, entry)
-            notes = dict(db.execute(_NOTES, [key]).fetchall())
-            return ClaimAnswer(ClaimStatus.GRANTED, answers_digest, notes=notes, epoch=entry.epoch)
-
-        return await self._change(key, claim) or ClaimAnswer(ClaimStatus.UNKNOWN)
-
-    async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
-        """Implement `Ledger.renew`."""
-
-        def renew(db: sqlite3.Connection, entry: LedgerEntry, now: float) -> bool:
-            if not entry.write(EntryEvent.RENEW, holder=holder, epoch=epoch):
-                return False
-            entry.lapses = now + lease
-            _store(db, key, entry)
-            return True
-
-        return await self._change(key, renew)
-
-    async def settle(self, key: str, *, holder: str, epoch: int, result: str | None, keep: float) -> bool:
-        """Implement `Ledger.settle`."""
-
-        def settle(db: sqlite3.Connection, entry: LedgerEntry, now: float) -> bool:
-            if not entry.settle(result, holder=holder, epoch=epoch, expires=now + keep):
-                return False
-            _store(db, key, entry)
-            return True
-
-        settled = await self._change(key, settle)
-        self._waiting.wake(key)
-        return settled
-
-    async def note(self, key: str, name: str, value: str, *, holder: str, epoch: int) -> bool:
-        """Implement `Ledger.note`."""
-
-        def note(db: sqlite3.Connection, entry: LedgerEntry, now: float) -> bool:
-            del now
-            if not entry.write(EntryEvent.NOTE, holder=holder, epoch=epoch):
-                return False
-            db.execute(_NOTE, [key, name, value])
-            return True
-
-        return await self._change(key, note)
-
-    async def count(self, key: str, item: str, *, most: int, keep: float, account: str | None = None) -> bool:
-        """Implement `Ledger.count`."""
-        del account
-
-        def count(db: sqlite3.Connection) -> bool:
-            now = self._system.time()
-            given = {"key": key, "item": item, "now": now}
-            self._forget_now_and_then(db, now)
-            db.execute(_COUNT, {**given, "most": most, "expires": now + keep})
-            return db.execute(_COUNTED, given).fetchone() is not None
-
-        return await self._run(count)
-
-    async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
-        """Implement `Ledger.release`."""
-
-        def release(db: sqlite3.Connection, entry: LedgerEntry, now: float) -> None:
-            del now
-            if entry.write(EntryEvent.RELEASE, holder=holder, epoch=epoch):
-                _store(db, key, entry)
-
-        await self._change(key, release)
-        self._waiting.wake(key)
-
-    async def wait(self, key: str, *, patience: float) -> ClaimAnswer | None:
-        """Implement `Ledger.wait`.
-
-        SQLite has no announcements between processes. While a leg waits, the process reads the version of the file
-        every 20 ms, which takes some microseconds, and reads the entry only after a change of the file.
-        """
-
-        def look(db: sqlite3.Connection) -> ClaimAnswer | None:
-            now = self._system.time()
-            return _load(db, key, now).seen(now)
-
-        return await self._waiting.wait(key, lambda: self._run(look), patience=patience)
-
     async def aclose(self) -> None:
         """Close the file. The next operation opens it again."""
 
@@ -240,7 +121,10 @@ class SqliteLedger:
         await anyio.to_thread.run_sync(close)
 
     async def _announce_changes(self, wake_all: Callable[[], None]) -> None:
-        """Tell the waiting legs of each change that another process makes to the file."""
+        """Tell the waiting legs of each change that another process makes to the file.
+
+        SQLite announces nothing between processes. To read the version of the file takes some microseconds.
+        """
         version: object = None
         while True:
             before = version
@@ -250,22 +134,38 @@ class SqliteLedger:
                 wake_all()
             await self._system.sleep(_CHANGE_SECONDS)
 
-    async def _change(self, key: str, work: Callable[[sqlite3.Connection, LedgerEntry, float], T]) -> T:
-        """Read and write an entry in one transaction."""
-
+    async def _change(self, key: str, work: Callable[[LedgerEntry, float], T]) -> T:
         def change(db: sqlite3.Connection) -> T:
             # Before the read: a lock that is only taken for the write would let two processes claim.
             db.execute("BEGIN IMMEDIATE")
             with db:
                 now = self._system.time()
-                self._forget_now_and_then(db, now)
-                entry = _load(db, key, now)
-                if not entry.epoch:
-                    # It has expired: its notes go, too.
-                    db.execute(_DROP, [key])
-                return work(db, entry, now)
+                self._writes += 1
+                if self._writes % _FORGET_EVERY == 0:
+                    db.execute(_FORGET, [now, _FORGET_EVERY * 4])
+                found = _load(db, key, now)
+                entry = found or LedgerEntry()
+                before = replace(entry, notes=entry.notes.copy())
+                result = work(entry, now)
+                if entry != before:
+                    if found is None:
+                        # It may have expired: its notes go, too.
+                        db.execute(_DROP, [key])
+                    _store(db, key, entry, before)
+                return result
 
         return await self._run(change)
+
+    async def _look(self, key: str) -> ClaimAnswer | None:
+        def look(db: sqlite3.Connection) -> ClaimAnswer | None:
+            now = self._system.time()
+            entry = _load(db, key, now)
+            return entry.seen(now) if entry is not None else None
+
+        return await self._run(look)
+
+    def _next_epoch(self, now: float) -> int:
+        return int(now * 1_000_000)
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         import sqlite3
@@ -295,12 +195,6 @@ class SqliteLedger:
         except TimeoutError as error:
             raise LedgerDown(f"the ledger {self._path} cannot be used: too many wait for it") from error
 
-    def _forget_now_and_then(self, db: sqlite3.Connection, now: float) -> None:
-        self._writes += 1
-        if self._writes % _FORGET_EVERY == 0:
-            for statement in _FORGET:
-                db.execute(statement, {"now": now, "most": _FORGET_EVERY * 4})
-
     def _own_lock(self) -> threading.Lock:
         if self._pid != os.getpid():
             # Neither a connection nor a lock survives a fork. What the parent has open must not be closed here.
@@ -325,39 +219,32 @@ class SqliteLedger:
             self._path.touch(mode=0o600)
         connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         self._connection = connection
-        ends = time.monotonic() + _BUSY_SECONDS
+        ends = self._system.monotonic() + _BUSY_SECONDS
         while True:
             try:
                 connection.execute("PRAGMA journal_mode=WAL")
                 break
             except sqlite3.OperationalError:
                 # When several processes create the file at once, SQLite does not wait for the first.
-                if time.monotonic() > ends:
+                if self._system.monotonic() > ends:
                     raise
-                time.sleep(_OPEN_PAUSE_SECONDS)
+                anyio.from_thread.run(self._system.sleep, _OPEN_PAUSE_SECONDS)
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
         connection.executescript(_SCHEMA)
         return connection
 
 
-def _load(db: sqlite3.Connection, key: str, now: float) -> LedgerEntry:
-    """Return an entry as it is now; a new one, with epoch 0, where there is none that has not expired."""
-    row = db.execute(_LOAD, [key]).fetchone()
-    if row is None or row[5] <= now:
-        return LedgerEntry()
-    entry = LedgerEntry(EntryState(row[0]), *row[1:])
+def _load(db: sqlite3.Connection, key: str, now: float) -> LedgerEntry | None:
+    """Return an entry as it is now; None where there is none that has not expired."""
+    row = db.execute(_LOAD, [key, now]).fetchone()
+    if row is None:
+        return None
+    entry = LedgerEntry(EntryState(row[0]), *row[1:], notes=dict(db.execute(_NOTES, [key]).fetchall()))
     entry.advance(now)
     return entry
 
 
-def _store(db: sqlite3.Connection, key: str, entry: LedgerEntry) -> None:
-    row = [
-        entry.state.value,
-        entry.holder,
-        entry.epoch,
-        entry.answers_digest,
-        entry.lapses,
-        entry.expires,
-        entry.result,
-    ]
+def _store(db: sqlite3.Connection, key: str, entry: LedgerEntry, before: LedgerEntry) -> None:
+    *row, notes, _account = astuple(entry)
     db.execute(_STORE, [key, *row])
+    db.executemany(_NOTE, [(key, name, text) for name, text in notes.items() if before.notes.get(name) != text])

@@ -615,7 +615,7 @@ async def test_a_file_does_not_fill_up_with_what_was_counted(tmp_path: Path) -> 
         await ledger.count(str(number), "a", most=1, keep=0)
     await ledger.aclose()
     with closing(sqlite3.connect(tmp_path / "ledger.db")) as file:
-        keys = [key for (key,) in file.execute("SELECT key FROM counted")]
+        keys = [key for (key,) in file.execute("SELECT key FROM entries")]
     assert ("kept" in keys, len(keys) < 100) == (True, True)
 
 
