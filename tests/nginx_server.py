@@ -1,6 +1,6 @@
 """An nginx of a test's own in front of running instances, where the program is found.
 
-It listens on loopback only, runs as whoever runs the test, and keeps its files in a folder that goes with it.
+It listens on loopback only, runs as the user of the test, and keeps its files in a folder that goes with it.
 """
 
 import os
@@ -76,7 +76,7 @@ _HEADERS: Final = """
 
 
 def host_of(address: str) -> str:
-    """Host and port of an instance, given as they are or as a URL"""
+    """Return host and port of an instance, given as they are or as a URL"""
     return urlsplit(address).netloc or address
 
 
@@ -87,7 +87,7 @@ def _sessions_of(hosts: Sequence[str]) -> str:
 
 
 def runnable(text: str, folder: Path) -> str:
-    """A configuration for the machine's own nginx, as one that anybody may run from a folder."""
+    """Return a configuration of the machine's own nginx as one that any user may run from a folder."""
     places = "".join(
         f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
@@ -102,7 +102,7 @@ def listening() -> socket.socket:
 
 @contextmanager
 def serving(configuration: Path, *sockets: socket.socket) -> Generator[subprocess.Popen[bytes]]:
-    """Run nginx on a file of configuration that listens where the sockets do; whoever connects may do so at once."""
+    """Run nginx on a file of configuration that listens where the sockets do; clients may connect at once."""
     if NGINX is None:
         pytest.skip("nginx is not installed")
     folder = configuration.parent

@@ -18,7 +18,7 @@ _WAIT: Final = 10.0
 
 
 class RedisServer:
-    """One server on a socket file, which can be ended, started again, stopped and let go on."""
+    """Server on a socket file, which tests can end, start again, stop and continue."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

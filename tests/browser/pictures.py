@@ -1,4 +1,4 @@
-"""The pictures of the documentation: `python -m tests.browser.pictures` draws them again."""
+"""Draw the pictures of the documentation: `python -m tests.browser.pictures`."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""The page of a call in a real Chromium loads nothing, is stepped through by keyboard, and runs no foreign script."""
+"""The page of a call in a real Chromium loads nothing, works by keyboard, and runs no foreign script."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -57,7 +57,7 @@ def shop(build: str = "1", **options: Any) -> Server[Any]:
 
 
 def next_shop() -> Server[Any]:
-    """A later build: parameters in another order, one more of them, and a note in the result."""
+    """Return a later build: parameters in another order, one more of them, and a note in the result."""
     server = Server[Any]("shop", keys=[KEY], build="2")
 
     async def discount() -> int:

@@ -17,7 +17,7 @@ ARGUMENTS = {"title": "Dune"}
 
 
 async def tokens_of(server: Server[Any]) -> list[str]:
-    """The state of each question round of one whole call."""
+    """Return the state of each question round of one whole call."""
     call = await User(server, ROUNDS).call("order", ARGUMENTS)
     return [token or "" for token in call.tokens]
 

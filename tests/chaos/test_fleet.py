@@ -25,14 +25,14 @@ def tills() -> Generator[Fleet]:
 
 
 async def clients_of(tills: Fleet, stack: AsyncExitStack, path: str = "/mcp") -> list[Client]:
-    """A client of each instance, past nginx, which hears everything at once."""
+    """Return a client of each instance, past nginx, with a reliable network."""
     await tills.ready()
     https = [httpx.AsyncClient(base_url=instance.url, timeout=WAIT) for instance in tills.instances]
     return [Client(await stack.enter_async_context(http), mischief=0, path=path) for http in https]
 
 
 async def last_leg(number: int, *clients: Client) -> Leg:
-    """The last leg of a call, whose others went to these in turn."""
+    """Return the last leg of a call, after sending the others to these clients in turn."""
     leg = Leg(number)
     for at, (key, question, answer) in enumerate(script(number)):
         asked = await clients[at % len(clients)].deliver(leg)
@@ -43,7 +43,7 @@ async def last_leg(number: int, *clients: Client) -> Leg:
 
 
 async def begun(tills: Fleet, number: int) -> int:
-    """How often the body of a call has run."""
+    """Return the number of times that the body of a call has run."""
     books = opened(tills.redis)
     times = await books.hget(done_key(number), "begun")
     await books.aclose()

@@ -18,7 +18,7 @@ ARGUMENTS = {"title": "Dune"}
 
 @pytest.fixture(scope="module")
 def fleet() -> Generator[list[HttpProcess]]:
-    """Three instances whose clocks are half a minute apart."""
+    """Run three instances whose clocks are half a minute apart."""
     with ExitStack() as stack:
         instances = [stack.enter_context(HttpProcess()) for _ in range(3)]
         for instance, skew in zip(instances, (0.0, 30.0, -30.0), strict=True):
@@ -27,7 +27,7 @@ def fleet() -> Generator[list[HttpProcess]]:
 
 
 class Tour:
-    """A way on which each leg goes to the next of some instances."""
+    """Route on which each leg goes to the next of some instances."""
 
     name = "tour"
 

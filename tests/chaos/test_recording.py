@@ -20,7 +20,7 @@ REPLIES = {"sure": {"ok": True}, "how_many": {"copies": 2}, "wrap": {"ok": True}
 
 
 class Chance:
-    """Has each leg go to an instance that chance has chosen."""
+    """Route on which each leg goes to a random instance."""
 
     name = "chance"
 

@@ -28,7 +28,7 @@ def tills() -> Generator[Fleet]:
 
 
 class Load:
-    """Calls that are made all the time, each by a client that answers whatever it is asked."""
+    """Continuous calls, each by a client that answers every question."""
 
     def __init__(self, url: str) -> None:
         self._http = httpx.AsyncClient(base_url=url, timeout=WAIT)
@@ -42,7 +42,7 @@ class Load:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Make calls around the block, and have all of them end."""
+        """Make calls during the block, and require all of them to end."""
         async with self._http, anyio.create_task_group() as group:
             for _ in range(AT_ONCE):
                 group.start_soon(self._some)

@@ -1,1 +1,1 @@
-"""Features of tools in combination, in many environments: what holds of each has to hold of all together."""
+"""Features of tools in combination, in many environments: the promises of each hold for all together."""

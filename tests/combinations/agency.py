@@ -1,4 +1,4 @@
-"""A travel agency: what its instances share, and what they have done."""
+"""A travel agency: the shared data of its instances, and a record of their effects."""
 
 from collections import Counter
 from typing import Any
@@ -14,7 +14,7 @@ __all__ = ["Agency"]
 
 
 class Agency:
-    """What the instances of one agency share: its books, and words that must show up nowhere else."""
+    """Shared data of an agency's instances: its books, and words that must show up nowhere else."""
 
     def __init__(self) -> None:
         self.plant = Markers()
@@ -23,7 +23,7 @@ class Agency:
         """How often each call has been booked."""
         self.paid: set[str] = set()
         self.user: str | AccessToken | None = None
-        """Who is in front of the browser, where one user can be told from another."""
+        """User in front of the browser, where users can be distinguished."""
         self.traveller = self.plant("argument")
         self.secret_quote = self.plant("once")
         self.secret_receipt = self.plant("done")
@@ -31,7 +31,7 @@ class Agency:
 
     @property
     def secrets(self) -> list[str]:
-        """What clients must not read."""
+        """Return the words that clients must not read."""
         return [self.secret_quote, self.secret_receipt, self.secret_reservation]
 
     def count(self, what: str) -> None:
@@ -41,7 +41,7 @@ class Agency:
         self.booked[call_id] += 1
 
     def visit(self, visit: Visit) -> None:
-        """Pay, on the page that a question sends its user to."""
+        """Pay on the page of a question."""
         # The page is on any instance, whatever keys calls are signed with by now.
         door = Server[Any]("agency", keys=list(KEYS))
         ticket = visit.query["t"].partition("#")[0]

@@ -1,4 +1,4 @@
-"""What surrounds a call: servers with their ledger, trace and keys, a client, and the network between them."""
+"""Environments of calls: servers with their ledger, trace and keys, a client, and the network between them."""
 
 import os
 import time
@@ -32,7 +32,7 @@ _SUBJECTS: Final = {"client": None, "ada": "ada"}
 
 @dataclass
 class Played:
-    """What came of a row: one call as the row says, and what it left behind."""
+    """Result of a row: one call as the row says, and its traces in log, ledger and transcript."""
 
     row: Row
     environment: "Environment"
@@ -45,7 +45,7 @@ class Played:
 
 @dataclass
 class Environment:
-    """The servers of one row, and how a user of theirs speaks to them."""
+    """Servers of one row, and the connection of their user."""
 
     row: Row
     folder: Path
@@ -59,7 +59,7 @@ class Environment:
 
     @property
     def who(self) -> str | AccessToken | None:
-        """The user whom a server knows; None where it knows none, or only the client."""
+        """Return the user whom a server knows; None if it knows none, or only the client."""
         if self.row.subject != "ada":
             return None
         return "ada" if self.row.over == "http" else _access_token("ada")
@@ -70,7 +70,7 @@ class Environment:
 
     @property
     def ledger(self) -> Ledger:
-        """The one that all instances share."""
+        """Return the ledger that all instances share."""
         if self._ledger is None:
             kind = self.row.ledger
             self._ledger = (
@@ -84,13 +84,13 @@ class Environment:
         return self._ledger
 
     async def aclose(self) -> None:
-        """Close what the instances share."""
+        """Close the shared data of the instances."""
         if self._ledger is not None:
             await self._ledger.aclose()
             self._ledger = None
 
     def make(self, keys: Sequence[bytes] = KEYS[:1], **options: Any) -> Server[Any]:
-        """One more instance."""
+        """Make one more instance."""
         if self.row.trace != "off":
             reveal = "all" if self.row.trace == "all" else ()
             options["trace"] = Recorder(self.transcript, reveal=reveal)
@@ -103,7 +103,7 @@ class Environment:
         return server
 
     def user(self, *, era: Era | None = None, network: Sequence[Network | str] = ()) -> User:
-        """A user who answers what the features ask."""
+        """Return a user who answers the features' questions."""
         answers = {pattern: answer for feature in self.features for pattern, answer in feature.answers.items()}
         visits = {pattern: visit for feature in self.features for pattern, visit in feature.visits.items()}
         return User(
@@ -125,7 +125,7 @@ class Environment:
         return self.row.subject != "nobody" and self.row.over == "memory"
 
     def target(self) -> Any:
-        """What a user speaks to."""
+        """Return the target that a user connects to."""
         if self.row.over != "stdio":
             return self.make
         command = stdio(make_over_stdio)
@@ -133,7 +133,7 @@ class Environment:
         return StdioServerParameters(command=command.command, args=command.args, cwd=command.cwd, env=told)
 
     def network(self) -> list[Network]:
-        """What the row's requests go through."""
+        """Return the network of the row's requests."""
         through: list[Network] = [Hop()] if self.row.instances == "several" else []
         if self.row.network == "eavesdrop":
             through.append(Eavesdrop(self.agency.secrets))
@@ -142,7 +142,7 @@ class Environment:
         return through
 
     async def call(self, user: User, *, nights: Any = _NIGHTS) -> Conversation:
-        """One whole call by a user."""
+        """Make one whole call by a user."""
         arguments: dict[str, Any] = {"traveller": self.agency.traveller, "nights": nights}
         if self.row.kind == "tool":
             return await user.call("book", arguments)
@@ -151,7 +151,7 @@ class Environment:
         return await user.read_resource(f"trip://{self.agency.traveller}/{nights}")
 
     async def call_in_vain(self) -> Conversation:
-        """Call with arguments that do not fit."""
+        """Call with invalid arguments."""
         return await self.call(self.user(), nights=self.agency.plant("argument"))
 
 
@@ -186,7 +186,7 @@ def _book_as_before(traveller: str) -> str:
 
 
 def make_over_stdio() -> Server[Any]:
-    """The server of a process of its own; an environment variable names the features."""
+    """Make the server of a separate process; an environment variable names the features."""
     kind, errors, *names = os.environ[ROW_VARIABLE].split(",")
     agency = Agency()
     server = Server[Any]("agency", keys=list(KEYS[:1]), ledger=MemoryLedger(), mask_error_details=errors == "masked")
@@ -195,7 +195,7 @@ def make_over_stdio() -> Server[Any]:
 
 
 async def play(environment: Environment) -> Played:
-    """Make the call that a row says, and listen to all that is logged."""
+    """Make the call of a row, and collect the log."""
     with everything_logged() as logged_of_rejected:
         rejected = await environment.call_in_vain() if environment.row.over == "memory" else None
     with everything_logged() as logged:

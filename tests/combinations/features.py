@@ -71,7 +71,7 @@ class Feature:
 
 
 def by_resolver(agency: Agency) -> Feature:
-    """Two resolvers ask: the second depends on what the first was answered."""
+    """Ask by two resolvers: the second depends on the answer of the first."""
 
     async def choose_seat(traveller: str) -> Elicit[Seat]:
         return Elicit(f"Which seat for {traveller}?", Seat)
@@ -94,7 +94,7 @@ def by_resolver(agency: Agency) -> Feature:
 
 
 def once(agency: Agency) -> Feature:
-    """A price that is fixed for the call, sealed, and shown to be agreed to."""
+    """Fix a price for the call, seal it, and ask for agreement to it."""
 
     async def quote() -> str:
         agency.count("quotes")
@@ -116,7 +116,7 @@ def once(agency: Agency) -> Feature:
 
 
 def in_body(agency: Agency) -> Feature:
-    """The body asks, and what it asks next depends on the answer."""
+    """Ask in the body; the next question depends on the answer."""
 
     async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
         del filled
@@ -132,7 +132,7 @@ def in_body(agency: Agency) -> Feature:
 
 
 def ask_all(agency: Agency) -> Feature:
-    """Several questions in one round, one of which is answered invalidly first, and two with choices that are equal."""
+    """Ask several questions in one round: the first answer of one is invalid, and two have equal choices."""
 
     async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
         del filled
@@ -148,7 +148,7 @@ def ask_all(agency: Agency) -> Feature:
             case [Bags(number=2), int() as cots, bool() as dog] if not isinstance(cots, bool):
                 return f"2 bags, {cots} cots, {'a dog' if dog else 'no dog'}"
             case _:
-                # Where somebody else's answers were sent.
+                # Another user's answers were sent to this question.
                 return OTHER_LUGGAGE
 
     del agency
@@ -163,7 +163,7 @@ def ask_all(agency: Agency) -> Feature:
 
 
 def page(agency: Agency) -> Feature:
-    """The user pays on a page, which tells the server and not the client."""
+    """Send the user to a page, where they pay; the page informs the server and not the client."""
 
     def paid(ctx: Context) -> str | None:
         return agency.secret_receipt if ctx.call.id in agency.paid else None
@@ -172,12 +172,12 @@ def page(agency: Agency) -> Feature:
         try:
             ticket = ctx.call.ticket("pay")
         except BodyMistake:
-            agency.count("nobody to give a ticket")
+            agency.count("no owner of a ticket")
             ticket = ctx.call.ticket("pay", unbound=True)
         return f"https://agency.example/pay?t={ticket}#{traveller}"
 
     def question(ctx: Context, traveller: str) -> ElicitUrl[Any]:
-        """The page of the traveller's own bank, if that is an address."""
+        """Return the question for the page of the traveler's own bank, if that is an address."""
         options: dict[str, Any] = {"done": paid, "wait": 0, "elicitation_id": f"pay-{ctx.call.id}"}
         try:
             return ElicitUrl("Please pay.", f"javascript:pay('{traveller}')", **options)
@@ -192,13 +192,13 @@ def page(agency: Agency) -> Feature:
 
 
 def confirmation(agency: Agency) -> Feature:
-    """Nothing runs before the user has confirmed what was called."""
+    """Ask for a confirmation before anything runs."""
     del agency
     return Feature(options={"confirm": "Book {nights} nights for {traveller}?"}, answers={re.compile("^Book "): ACCEPT})
 
 
 def review(agency: Agency) -> Feature:
-    """The user may change what they have said, and what depended on it is asked again."""
+    """Review the answers; questions that depend on a changed one are asked again."""
 
     async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
         del filled
@@ -219,7 +219,7 @@ def review(agency: Agency) -> Feature:
 
 
 def sample(agency: Agency) -> Feature:
-    """The client's model is asked for JSON."""
+    """Ask the client's model for JSON."""
 
     async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
         del filled
@@ -231,7 +231,7 @@ def sample(agency: Agency) -> Feature:
 
 
 def step(agency: Agency) -> Feature:
-    """What is computed on the way is computed once, and its name is asked for afterwards."""
+    """Compute a step once, and ask for its name afterwards."""
 
     async def reserve(nights: int) -> dict[str, str]:
         agency.count("reservations")
@@ -246,19 +246,19 @@ def step(agency: Agency) -> Feature:
 
 
 def exactly_once(agency: Agency) -> Feature:
-    """The body runs once for the call."""
+    """Run the body once for the call."""
     del agency
     return Feature(options={"exactly_once": True})
 
 
 def timeout(agency: Agency) -> Feature:
-    """The work of a leg may take so long; no person is that slow here."""
+    """Limit the time of a leg's work; users here are faster."""
     del agency
     return Feature(options={"timeout": 60.0})
 
 
 def entered(agency: Agency) -> Feature:
-    """A dependency is entered for each leg, and left."""
+    """Enter a dependency for each leg, and exit it."""
 
     async def connection() -> AsyncGenerator[str]:
         agency.count("entered")
@@ -275,7 +275,7 @@ def entered(agency: Agency) -> Feature:
 
 
 def gate(agency: Agency) -> Feature:
-    """A function decides for each request whether the tool is there."""
+    """Decide for each request with a visibility gate whether the tool exists."""
 
     async def is_open(ctx: Context) -> bool:
         agency.count("gate")
@@ -285,7 +285,7 @@ def gate(agency: Agency) -> Feature:
 
 
 def version(agency: Agency) -> Feature:
-    """There is an older version of it, too; calls go to the newest."""
+    """Register an older version of the tool, too; calls go to the newest."""
     del agency
     return Feature(options={"version": "2.0"})
 
@@ -312,7 +312,7 @@ FEATURES: Final[Mapping[str, Callable[[Agency], Feature]]] = {
 
 
 def compose(agency: Agency, features: Sequence[Feature]) -> Callable[..., Any]:
-    """The function that books a trip with some features, in their order."""
+    """Return a function that books a trip with some features, in their order."""
 
     async def book(ctx: Context, **filled: Any) -> str:
         said = [f"{filled['nights']} nights for {filled['traveller']}"]

@@ -1,4 +1,4 @@
-"""What has to hold of every combination, each a function that raises `AssertionError` where it does not."""
+"""Invariants of every combination: each is a function that raises `AssertionError` if it is broken."""
 
 import contextlib
 import io
@@ -24,14 +24,14 @@ __all__ = ["INVARIANTS", "LATER"]
 
 
 def nothing_fails(played: Played) -> None:
-    """No call ends in an error that it should not, and nothing is logged as an error."""
+    """Require that a call ends in no unexpected error, and that no error is logged."""
     assert not played.call.is_error, played.call.failure
     failures = [line for line in played.logged if line.startswith(("ERROR", "CRITICAL"))]
     assert failures == []
 
 
 def the_promised_result_comes(played: Played) -> None:
-    """The result tells of each feature what its passage has to say."""
+    """Require that the result has the text of each feature."""
     text = result_of(played.call)
     assert text.startswith(f"3 nights for {played.environment.agency.traveller}")
     expected = sum(feature.passage is not None for feature in played.environment.features)
@@ -40,7 +40,7 @@ def the_promised_result_comes(played: Played) -> None:
 
 
 def effects_are_as_often_as_promised(played: Played) -> None:
-    """A body that runs once has run once, and on an honest network every body and every step has."""
+    """Require one run of an `exactly_once` body, and on an honest network of every body and step."""
     booked = played.environment.agency.booked
     if played.row.is_exactly_once:
         assert max(booked.values(), default=0) <= 1, booked
@@ -53,7 +53,7 @@ def effects_are_as_often_as_promised(played: Played) -> None:
 
 
 def what_is_entered_is_left(played: Played) -> None:
-    """Every dependency that was entered has been left, however its leg ended."""
+    """Require that every entered dependency was exited, regardless of how its leg ended."""
     counted = played.environment.agency.counted
     assert counted["entered"] == counted["left"]
     if "entered" in played.row.features and played.row.over != "stdio":
@@ -61,14 +61,14 @@ def what_is_entered_is_left(played: Played) -> None:
 
 
 def arguments_that_do_not_fit_are_rejected(played: Played) -> None:
-    """What cannot be served is refused before anything runs or asks."""
+    """Require that invalid arguments are rejected before anything runs or asks."""
     if played.rejected is not None:
         assert played.rejected.error is not None or played.rejected.is_error
         assert not played.rejected.questions
 
 
 def questions_say_what_they_have_to(played: Played) -> None:
-    """Values stand between quotes, pages have their own ids, and what was valid of an answer is shown again."""
+    """Require quotes around values, unique page ids, and valid parts of an answer in the repeated form."""
     agency = played.environment.agency
     for question in played.call.questions:
         if question.message.startswith("Book "):
@@ -81,25 +81,25 @@ def questions_say_what_they_have_to(played: Played) -> None:
             assert (question.params.elicitation_id or "").startswith("pay-") is (played.row.era is Era.LIVE), question
     if "page" in played.row.features and played.row.over != "stdio":
         bound = played.row.subject == "ada"
-        assert (agency.counted["nobody to give a ticket"] == 0) is bound, "tickets are bound to users alone"
+        assert (agency.counted["no owner of a ticket"] == 0) is bound, "tickets are bound to users alone"
     for again in [one for one in played.call.questions if LUGGAGE.match(one.message)][1:]:
         assert again.shown["fields"]["fragile"].get("default") is True, again.shown
 
 
 def no_value_is_logged(played: Played) -> None:
-    """No argument, answer, token, ticket or secret is in a log."""
+    """Require that no argument, answer, token, ticket or secret is in a log."""
     logged = [*played.logged_of_rejected, *played.logged]
     assert played.environment.agency.plant.lines_with("\n".join(logged)) == []
 
 
 def no_value_is_readable_in_a_ledger(played: Played) -> None:
-    """What a ledger keeps of a call outside of this process is sealed."""
+    """Require that a ledger outside of this process has sealed values only."""
     kept = b"".join(path.read_bytes() for path in played.environment.folder.glob("calls.db*"))
     assert played.environment.agency.plant.found_in(kept.decode("latin-1")) == set()
 
 
 def transcripts_keep_what_is_not_revealed(played: Played) -> None:
-    """No value is in a transcript that reveals none, and no token or ticket in any."""
+    """Require that no value is in a transcript that reveals none, and no token or ticket in any."""
     if played.row.trace == "off":
         return
     told = text_of_files(played.environment.folder) if played.row.ledger != "sqlite" else _transcript(played)
@@ -109,7 +109,7 @@ def transcripts_keep_what_is_not_revealed(played: Played) -> None:
 
 
 def the_trace_shows_and_explains_it(played: Played) -> None:
-    """`trace show` shows what was asked, and `trace explain` explains what was not plain."""
+    """Require that `trace show` shows the questions, and `trace explain` explains everything unusual."""
     call = _genuine(played)
     if call is None:
         return
@@ -122,7 +122,7 @@ def the_trace_shows_and_explains_it(played: Played) -> None:
 
 
 def unchanged_code_is_compatible(played: Played) -> None:
-    """`roundtrip check` says compatible of the recording."""
+    """Require that `roundtrip check` finds the recording compatible."""
     call = _genuine(played)
     if played.row.trace != "all" or call is None:
         return
@@ -138,7 +138,7 @@ def unchanged_code_is_compatible(played: Played) -> None:
 
 
 async def both_eras_return_the_same(environment: Environment) -> None:
-    """The same call on both eras: the same result, the same questions, the same states."""
+    """Require the same result, questions and states of the same call on both eras."""
     if environment.row.over == "stdio":
         return
     retry, live = [await environment.call(environment.user(era=era)) for era in (Era.RETRY, Era.LIVE)]
@@ -151,7 +151,7 @@ async def both_eras_return_the_same(environment: Environment) -> None:
 
 
 async def a_second_instance_continues_it(environment: Environment) -> None:
-    """Every leg on an instance that has just been made, as after a restart."""
+    """Require that a call succeeds if each leg is on a new instance, as after a restart."""
     if environment.row.over == "stdio":
         return
     call = await environment.call(environment.user(era=Era.RETRY, network=["restart"]))
@@ -159,7 +159,7 @@ async def a_second_instance_continues_it(environment: Environment) -> None:
 
 
 async def a_late_duplicate_in_a_rollout_runs_nothing(environment: Environment) -> None:
-    """A build whose calls live less long keeps the results of those that another has begun for as long as that one."""
+    """Require that a build with a shorter `max_age` keeps the results of another build's calls as long as that one."""
     row = environment.row
     if row.over != "memory" or row.ledger == "redis" or not row.is_exactly_once:
         return
@@ -197,7 +197,7 @@ LATER: Final[tuple[Later, ...]] = (
 
 
 def result_of(call: Conversation) -> str:
-    """The text of a booking, of whatever kind."""
+    """Return the text of a booking of any kind."""
     assert not call.is_error, call.failure
     result: Any = call.result
     if isinstance(result, CallToolResult):
@@ -227,7 +227,7 @@ def _transcript(played: Played) -> str:
 
 
 def _genuine(played: Played) -> TracedCall | None:
-    """The call that was played, in a transcript of all that a hostile network made of it."""
+    """Return the played call from a transcript that also has the copies of a hostile network."""
     if played.row.trace == "off":
         return None
     # Of a lost response and of attacks there are others, which were begun and never came to their end.

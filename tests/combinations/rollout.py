@@ -1,4 +1,4 @@
-"""A rollout of a build whose calls may live less long, in which the last request of a call comes again, late."""
+"""A rollout of a build with a shorter `max_age`, during which the last request of a call arrives again, late."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ _TIMES: Final = 2
 
 
 class Rollout:
-    """Each request reaches the new build and then the old one, whose tokens live longer and are gone on with."""
+    """Network on which each request reaches the new build and then the old one, whose tokens the client uses."""
 
     name = "rollout"
 
@@ -26,7 +26,7 @@ class Rollout:
         self._clock = clock
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send, and after the end send again, from time to time."""
+        """Send a leg, and after the end of the call send it again from time to time."""
         await route.fleet.deploy(self._make)
         delivery = await route.onward(leg) if leg.state is not None else None
         await route.fleet.start()

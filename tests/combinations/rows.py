@@ -37,7 +37,7 @@ class Row:
 
     @property
     def id(self) -> str:
-        """What it is called on a command line."""
+        """Return the name of the row on a command line."""
         rest = [str(getattr(self, one.name)) for one in fields(self) if one.name not in ("features", "era")]
         return "-".join([self.era.name.lower(), *rest, "+".join(self.features) or "plain"])
 
@@ -64,7 +64,7 @@ _ENVIRONMENT: Final[dict[str, list[Any]]] = {
 
 
 def rows(array: int = 0) -> list[Row]:
-    """The rows of one array; each number has another, whose rows put other pairs together."""
+    """Return the rows of one array; each number has its own array, which combines other pairs."""
     factors = _ENVIRONMENT | {name: [True, False] for name in FEATURES}
     salt = str(array) if array else ""
     made: list[dict[str, Any]] = cast("Any", covertable).make(factors, salt=salt, constraints=_CONSTRAINTS)
@@ -78,7 +78,7 @@ def _row(made: dict[str, Any]) -> Row:
 
 
 def _where(name: str, value: Any, *then: dict[str, Any]) -> dict[str, Any]:
-    """If a factor has a value, all of these have to hold."""
+    """Require these conditions if a factor has a value."""
     return {
         "operator": "or",
         "conditions": [
@@ -98,7 +98,7 @@ _CONSTRAINTS: Final = [
     _where("era", "live", _is("network", HONEST), _is("instances", "one")),
     _where("kind", "prompt", *_PLAIN),
     _where("kind", "template", *_PLAIN),
-    # Over HTTP the servers here are told who calls, and in memory they are shown an access token.
+    # Over HTTP the servers here know their caller, and in memory they are shown an access token.
     _where("subject", "client", _is("over", "memory")),
     # A process of its own has neither our trace nor our books.
     _where(

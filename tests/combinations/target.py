@@ -1,4 +1,4 @@
-"""What `roundtrip check` is pointed at: the server of the row that is being looked at."""
+"""The target of `roundtrip check`: the server of the present row."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ _serving: list[Environment] = []
 
 @contextmanager
 def serving(environment: Environment) -> Generator[None]:
-    """Have `make` make the servers of this environment."""
+    """Let `make` return servers of this environment."""
     _serving.append(environment)
     try:
         yield
@@ -23,5 +23,5 @@ def serving(environment: Environment) -> Generator[None]:
 
 
 def make() -> Server[Any]:
-    """An instance of the row's server."""
+    """Make an instance of the row's server."""
     return _serving[-1].make()

@@ -74,7 +74,7 @@ class Suite:
 
 @dataclass(slots=True)
 class Scenario:
-    """What one scenario found."""
+    """Findings of one scenario."""
 
     name: str
     scored: bool
@@ -85,7 +85,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one run of the suite found."""
+    """Findings of one run of the suite."""
 
     requirements: str
     scenarios: list[Scenario]

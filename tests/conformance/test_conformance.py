@@ -24,7 +24,7 @@ CHECKS: Final = {"2026-07-28": 115, "2025-11-25": 68}
 
 @pytest.fixture(scope="module")
 def reports() -> dict[str, Report]:
-    """One run of each set of requirements."""
+    """Run each set of requirements once."""
     try:
         suite = find_suite()
     except SuiteMissing as missing:

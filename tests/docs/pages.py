@@ -1,4 +1,4 @@
-"""Reads Markdown pages as far as tests need it: their fenced blocks and their links."""
+"""Read Markdown pages as far as tests need it: their fenced blocks and their links."""
 
 import re
 import textwrap
@@ -17,7 +17,7 @@ _LINK: Final = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s]+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One fenced block: its text, and the line of the page its text starts on (from one)."""
+    """Fenced block: its text, and the line of the page on which the text starts (from 1)."""
 
     language: str
     text: str
@@ -25,13 +25,13 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """Every page for readers."""
+    """Return every page for readers."""
     fixed = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
     return [*fixed, *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("specs/*.md"))]
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """The fenced blocks of a page, in order."""
+    """Return the fenced blocks of a page, in order."""
     open_fence: re.Match[str] | None = None
     start, lines = 0, list[str]()
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
@@ -49,7 +49,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def links(page: Path) -> list[str]:
-    """Where the links of a page lead, those in code blocks left out."""
+    """Return the targets of a page's links outside of code blocks."""
     text = page.read_text(encoding="utf-8")
     for block in blocks(page):
         text = text.replace(textwrap.indent(block.text, ""), "")

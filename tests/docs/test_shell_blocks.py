@@ -37,7 +37,7 @@ sys.meta_path.insert(0, Hiding())
 
 
 def installed_by(name: str, found: set[str]) -> set[str]:
-    """The distributions that a plain install of one brings."""
+    """Return the distributions that a plain install of one brings."""
     if name in found:
         return found
     found.add(name)

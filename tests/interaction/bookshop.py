@@ -1,4 +1,4 @@
-"""The server most of these tests talk to: a bookshop that looks things up, and asks when it must."""
+"""The server of most of these tests: a bookshop that looks things up, and asks if needed."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""What tests of gates are made of: gates that do as they are told, functions to gate, and what a client sees."""
+"""Parts for tests of visibility gates: gates that tests switch, functions to gate, and the view of a client."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from tests.wire import Json
 
 
 class Switch:
-    """A gate that is as it is told to be, and counts how often it is asked."""
+    """Visibility gate that a test switches, and that counts its evaluations."""
 
     def __init__(self, *, on: bool = True) -> None:
         self.on = on

@@ -1,4 +1,4 @@
-"""Dependencies that log how they begin and what they are told at their end, for the tests of teardown."""
+"""Dependencies that log their begin and the error or success that ends them, for the tests of teardown."""
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -13,13 +13,13 @@ from roundtrip.testing import Answers, Era, Steps, User
 from tests.hosts import WAIT
 
 SHORT = 0.05
-"""For what never gets done anyway."""
+"""Timeout of work that never ends."""
 LOG: list[str] = []
 
 
 @contextmanager
 def logged(name: str) -> Generator[str]:
-    """Logs how it begins, and whether it ended well."""
+    """Log the begin, and the success or error at the end."""
     LOG.append(f"open {name}")
     try:
         yield name
@@ -53,20 +53,20 @@ async def sure() -> Elicit[bool]:
 
 
 def server_of(tool: Callable[..., Any], *, name: str = "order", trace: Steps | None = None, **options: Any) -> Server:
-    """A server with one tool."""
+    """Make a server with one tool."""
     server = Server("shop", trace=trace)
     server.tool(name=name, **options)(tool)
     return server
 
 
 async def play(server: Server, era: Era, answers: Answers | None = None) -> str:
-    """The text of one call, or of the error that answers it."""
+    """Make one call, and return the text of its result or error."""
     with anyio.fail_after(WAIT):
         call = await User(server, answers, era=era, allow_error=True).call("order")
     return call.failure or call.text
 
 
 def failures(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was logged of dependencies that failed while they were left."""
+    """Return the log of dependencies that failed during their exit."""
     records = [record for record in caplog.records if record.name == "roundtrip" and record.levelno == logging.ERROR]
     return [f"{record.getMessage()}: {record.exc_info[1]!r}" for record in records if record.exc_info]

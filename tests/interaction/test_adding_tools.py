@@ -1,4 +1,4 @@
-"""That a tool which is added on an event loop has no files read there."""
+"""Adding a tool on an event loop reads no files there."""
 
 import importlib.util
 import sys

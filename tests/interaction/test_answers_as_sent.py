@@ -36,7 +36,7 @@ class Colour(Enum):
 
 
 class Order(BaseModel):
-    """What a customer wants."""
+    """Order of a customer."""
 
     title: str = Field(description="Of the book", min_length=2, max_length=40)
     copies: int = Field(default=1, ge=1, le=9)

@@ -1,4 +1,4 @@
-"""A `request_state` that an author returns by hand: sealed on its way, given back to the letter."""
+"""A `request_state` that an author returns by hand: sealed on its way, returned unchanged."""
 
 from typing import Annotated, Any
 
@@ -89,7 +89,7 @@ async def leg(kind: str, server: Server[Any], **answered: Any) -> Any:
 
 
 def said(end: Any) -> str:
-    """The text of a final result of either kind."""
+    """Return the text of a final result of either kind."""
     if isinstance(end, CallToolResult):
         return text_of(end)
     if isinstance(end, GetPromptResult):

@@ -1,4 +1,4 @@
-"""The boundary under policies of all kinds: what the SDK's own boundary refuses is refused, whatever codec there is."""
+"""The boundary under policies of all kinds: it rejects all that the SDK's own boundary rejects, with any codec."""
 
 import logging
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class Stateful(Result):
 
 
 class PlainCodec:
-    """A codec of somebody else's, which protects nothing, so that tests can write what they like."""
+    """Foreign codec, which protects nothing, so that tests can write any payload."""
 
     def seal(self, payload: bytes) -> str:
         return f"plain.{payload.hex()}"
@@ -46,7 +46,7 @@ class PlainCodec:
 
 
 class Caller:
-    """Whom requests come from; changed between legs."""
+    """Caller of the requests; changed between legs."""
 
     def __init__(self, name: Any = None) -> None:
         self.name = name
@@ -94,7 +94,7 @@ POLICIES: dict[str, Callable[[Caller | None, float], Server[Any]]] = {
     "the SDK's codec": lambda caller, ttl: shop(
         RequestStateSecurity(keys=[KEY], bind_principal=caller, ttl=ttl), ttl=ttl
     ),
-    "a codec of somebody else's": lambda caller, ttl: shop(
+    "a foreign codec": lambda caller, ttl: shop(
         RequestStateSecurity(codec=PlainCodec(), bind_principal=caller, ttl=ttl), ttl=ttl
     ),
 }
@@ -180,7 +180,7 @@ async def test_services_that_share_keys_do_not_share_tokens(name: str) -> None:
 
 
 class Broken(PlainCodec):
-    """A codec that fails in one of its two duties."""
+    """Codec that fails in one of its two duties."""
 
     def __init__(self, duty: str, what: Any) -> None:
         self._duty, self._what = duty, what

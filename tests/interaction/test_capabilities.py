@@ -1,4 +1,4 @@
-"""A client is never asked what it did not declare, and the error says which capability is missing."""
+"""A server asks only questions that the client declared, and the error names the missing capability."""
 
 from typing import Annotated, Any
 

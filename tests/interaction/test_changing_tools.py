@@ -31,7 +31,7 @@ def _threads_alternate_often() -> Generator[None]:  # pyright: ignore[reportUnus
 
 
 def shop() -> Server:
-    """A shop with a tool that stays, and pairs of tools that are shown and hidden together."""
+    """Make a shop with a tool that stays, and pairs of tools that are shown and hidden together."""
     server = Server("shop")
 
     @server.tool
@@ -71,7 +71,7 @@ def change(server: Server, stop: threading.Event, seed: int, failures: list[Exce
 
 
 def consistent(names: list[str]) -> bool:
-    """Whether a list was taken at one moment: nothing twice, and never half of a pair."""
+    """Return True if a list was taken at one moment: no tool twice, and never half of a pair."""
     seen = set(names)
     halves = [{name.partition("-")[2] for name in seen if name.startswith(half)} for half in ("left-", "right-")]
     return len(seen) == len(names) and "stays" in seen and halves[0] == halves[1]

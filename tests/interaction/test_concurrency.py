@@ -241,7 +241,7 @@ async def test_many_calls_at_once_keep_their_answers_apart(era: Era) -> None:
 
 
 class Watch(Steps):
-    """A trace that can be waited on until a call has ended."""
+    """Trace with an event for the end of a call."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a tool's context has besides questions: messages, progress, resources, and whose request it is."""
+"""A tool's context besides questions: messages, progress, resources, and the caller of the request."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -97,7 +97,7 @@ def desk(**options: Any) -> Server[Any]:
 
 
 class Log:
-    """What a client's log gets."""
+    """Messages in a client's log."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[LoggingLevel, str | None, Any]] = []
@@ -198,7 +198,7 @@ async def test_a_resource_is_read_as_a_list_of_contents(era: Era, tool: str) -> 
 
 
 class Badges:
-    """Takes a bearer token for the name of its client."""
+    """Verifier that takes a bearer token for the name of its client."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         return AccessToken(token=token, client_id=f"client {token}", scopes=[], subject="somebody")
@@ -270,6 +270,6 @@ async def test_session_id_is_that_of_the_http_session() -> None:
 
 @pytest.mark.parametrize(("era", "stateless"), [(Era.RETRY, False), (Era.RETRY, True), (Era.LIVE, True)])
 async def test_unverified_session_id_is_ignored(era: Era, stateless: bool) -> None:
-    """Where there are sessions, on the live era, one that does not exist is refused."""
+    """On the live era, which has sessions, the server rejects an unknown one."""
     async with served(desk(), stateless_http=stateless) as url, transport_to(url, CLAIMED) as target:
         assert (await whose(target, era))["session"] is None

@@ -1,4 +1,4 @@
-"""`get_context` and its kin: the request being served, for code that is handed nothing."""
+"""`get_context` and similar functions: the current request, for code without a context parameter."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 
 def deep_down() -> str:
-    """Somewhere in the application, far from any parameter."""
+    """Return the title from code far from any parameter."""
     return f"{len(get_context().request_id) > 0}"
 
 

@@ -36,12 +36,12 @@ class Printed:
 
     @property
     def legs(self) -> list[tuple[str, str]]:
-        """The instance and the process of each leg."""
+        """Return the instance and the process of each leg."""
         return [(name, pid) for _, name, pid in LEG.findall(self.text)]
 
     @property
     def path(self) -> list[State]:
-        """The states that the call went through, checked against the table."""
+        """Return the states of the call, checked against the table."""
         states = [State.RECEIVED]
         for source, event, target, _ in CHANGE.findall(self.text):
             assert source == states[-1]
@@ -56,12 +56,12 @@ class Printed:
 
     @property
     def processes(self) -> set[int]:
-        """Every process that it names."""
+        """Return every process that it names."""
         return {int(pid) for pid in re.findall(r"\bpid (\d+)", self.text)}
 
 
 class Demo:
-    """A demo that is running, read as it prints."""
+    """Running demo, read as it prints."""
 
     def __init__(self, process: Started, *, typed: int | None, printed: int) -> None:
         self._process = process
@@ -91,7 +91,7 @@ class Demo:
         os.write(self._typed, line.encode() + b"\n")
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal, again if need be: one that arrives between a prompt and its read is not seen at once."""
+        """Send a signal, and repeat it: the demo may miss one that arrives between a prompt and its read."""
         for _ in range(int(WAIT)):
             self._process.send_signal(number)
             with suppress(subprocess.TimeoutExpired):
@@ -107,7 +107,7 @@ class Demo:
 
 @contextmanager
 def demo(*options: str, stdin: int | None = None) -> Generator[Demo]:
-    """The demo in a process of its own, which reads what is typed into it, or what comes from a descriptor."""
+    """Run the demo in a separate process, which reads a test's input or a descriptor."""
     with ExitStack() as stack:
         printed, output = os.pipe()
         stack.callback(os.close, printed)
@@ -139,7 +139,7 @@ def is_running(pid: int) -> bool:
 
 
 def left_behind(processes: set[int]) -> set[int]:
-    """Those that are still there after a while."""
+    """Return the processes that still live after a while."""
     deadline = time.monotonic() + WAIT
     running = set(processes)
     while running and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Parameters filled by functions: unseen, not to be forged, run once per call, and asking only when they must."""
+"""Parameters filled by functions: unseen, unforgeable, run once per call, and asking only if needed."""
 
 import functools
 from typing import Annotated, Any

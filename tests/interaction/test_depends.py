@@ -1,4 +1,4 @@
-"""`Depends`: another spelling of a resolver, as a default too, with values put in by position and runs of its own."""
+"""`Depends`: another spelling of a resolver, also as a default, with positional values and separate runs."""
 
 import functools
 from collections import Counter
@@ -66,7 +66,7 @@ async def sure() -> Elicit[bool]:
 
 
 def server_of(tool: Callable[..., Any]) -> Server[Any]:
-    """A server with one tool."""
+    """Make a server with one tool."""
     server = Server[Any]("shop")
     server.add_tool(tool)
     return server
@@ -344,7 +344,7 @@ async def test_uncached_parents_rerun_their_uncached_dependencies(era: Era) -> N
 
 
 async def test_concurrent_consumers_share_one_run(era: Era) -> None:
-    """Neither could be done if each waited for a run of its own."""
+    """Neither would end if each waited for its own run."""
     met = 0
     both = anyio.Event()
 

@@ -23,7 +23,7 @@ def no_runs() -> None:
 
 
 def server_of(tool: Callable[..., Any]) -> Server[Any]:
-    """A server with one tool."""
+    """Make a server with one tool."""
     server = Server[Any]("shop")
     server.add_tool(tool)
     return server
@@ -34,7 +34,7 @@ ENTERED = 500
 
 
 def chain(length: int, *, link: Callable[[int], Callable[..., Any]]) -> Any:
-    """A function that needs another that needs another, and so on."""
+    """Make a chain of functions, each of which needs the next."""
     marker: Any = Depends(lambda: 0)
     for number in range(length):
         fn: Any = link(number)
@@ -75,7 +75,7 @@ def next_sum() -> Callable[[int, int], int]:
 
 
 def nested_link(length: int) -> Any:
-    """As `chain`, of values put in."""
+    """Make a chain as `chain` does, of positional values."""
     marker: Any = Depends(lambda: 0)
     for _ in range(length):
         marker = Depends(next_link(), marker)
@@ -122,7 +122,7 @@ async def test_error_exits_a_deep_graph_of_generators(era: Era) -> None:
 
     with anyio.fail_after(WAIT):
         assert (await User(order, era=era).call("order")).text == "Error executing tool order: no"
-    # Each was told, and so did not count itself out.
+    # Each leg notified its client, and so did not give up.
     assert RUNS["open"] == ENTERED
 
 
@@ -151,7 +151,7 @@ async def test_a_wide_graph_plans_and_runs(era: Era) -> None:
 
 
 async def test_shared_markers_are_read_once_each(era: Era) -> None:
-    """Spelled out the value put in would be two to the power of sixty functions long."""
+    """Written out, the positional value would have two to the power of sixty functions."""
     marker: Any = Depends(lambda: 1)
     for _ in range(60):
         marker = Depends(next_sum(), marker, marker)

@@ -1,4 +1,4 @@
-"""What can never work is refused when the tool is registered, with words that name the function and the way out."""
+"""Registration rejects a tool that can never work, with an error that names the function and the fix."""
 
 from collections.abc import Callable, Generator
 from typing import Annotated, Any, cast

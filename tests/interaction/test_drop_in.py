@@ -1,4 +1,4 @@
-"""What is the SDK's stays the SDK's: prompts, resources, completions, extensions, prepared tools, lifespan."""
+"""Features of the SDK work as before: prompts, resources, completions, extensions, prepared tools, lifespan."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager

@@ -37,7 +37,7 @@ class Number(BaseModel):
 
 
 def family(trace: Steps) -> Server[Any]:
-    """Independent questions, one of which another needs, and one that any answer will do for."""
+    """Return independent questions, one of which another needs, and one that accepts any answer."""
     server = Server[Any]("family", trace=trace)
 
     async def left() -> Elicit[Number]:

@@ -1,4 +1,4 @@
-"""That a server over HTTP says when everybody may read the texts of its errors."""
+"""A server over HTTP warns if every client may read the texts of its errors."""
 
 import logging
 

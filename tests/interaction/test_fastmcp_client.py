@@ -34,7 +34,7 @@ PROTOCOLS: Final = {Era.RETRY: "2026-07-28", Era.LIVE: "2025-11-25"}
 
 @pytest.fixture(params=["memory", "http"])
 def connected(request: pytest.FixtureRequest, era: Era) -> Connected:
-    """Connects FastMCP's client to a server, over either era and in either place."""
+    """Connect FastMCP's client to a server, on either era, in memory or over HTTP."""
 
     @asynccontextmanager
     async def connect(server: Server[Any], **options: Any) -> AsyncGenerator[Client[Any]]:
@@ -136,7 +136,7 @@ def returning(annotation: Any, value: Any) -> Callable[[], Any]:
 
 
 def nameless(data: Any) -> str:
-    """What is in a value, without the names of classes: FastMCP's server leaves them out of its schemas."""
+    """Return a value's content without the names of classes, which FastMCP's server omits from its schemas."""
     return re.sub(r"\b[A-Z]\w*\(", "(", repr(data))
 
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def ask_for(schema: type[Any], era: Era, reply: Reply) -> tuple[ElicitRequestFormParams, Any]:
-    """The form that a client is shown for a schema, and what the tool's body got of its answer."""
+    """Return the form that a client gets for a schema, and the answer that the tool's body received."""
     server = Server("shop")
     got: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""A form that is asked again shows what was valid in the answer, and takes none of it for an answer."""
+"""A form that is asked again shows the valid parts of the answer, and none of them counts as an answer."""
 
 from datetime import date
 from enum import Enum

@@ -1,4 +1,4 @@
-"""What gates enter holds for what they gate, and is left with it, however it ends."""
+"""Context managers of visibility gates hold during the gated function, and are exited after it in every case."""
 
 import operator
 from collections.abc import AsyncGenerator, Callable, Generator

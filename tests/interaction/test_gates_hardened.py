@@ -1,4 +1,4 @@
-"""Ways in which gates once let in, shut out or broke what they should not have; each of them closed."""
+"""Regressions of visibility gates that once admitted, hid or broke the wrong thing."""
 
 import asyncio
 import contextlib
@@ -103,7 +103,7 @@ async def test_gate_scopes_are_exited_outside_of_the_timeout(era: Era, place: st
 
 
 class Odd(BaseException):
-    """No `Exception`, as some libraries have them."""
+    """Error that is not an `Exception`, as some libraries have them."""
 
 
 async def cancelled_lookup() -> bool:

@@ -1,4 +1,4 @@
-"""Gates: `enabled=` is asked for every request that lists or uses a tool, and what it shuts was never there."""
+"""Visibility gates: `enabled=` is evaluated for every request that lists or uses a tool, and hides it completely."""
 
 import functools
 import logging
@@ -253,7 +253,7 @@ async def asks_by_name(ctx: Context) -> bool:
 
 
 class Plain(BaseModel):
-    """A form without fields."""
+    """Form without fields."""
 
 
 def with_city(city: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a gate shuts is answered like what never was, on the wire too; so are prompts, resources and templates."""
+"""A hidden item gets the same reply as an unknown one, also on the wire: tools, prompts, resources and templates."""
 
 import json
 from collections.abc import AsyncGenerator

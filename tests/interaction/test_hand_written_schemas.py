@@ -1,4 +1,4 @@
-"""An input schema that an author wrote: served to the letter, and held against what clients send."""
+"""An input schema that an author wrote: served unchanged, and used to validate arguments."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""Ways in which tools were once told on, starved or mistaken for others; each of them closed."""
+"""Regressions of tools that once leaked values, starved or were mistaken for others."""
 
 import os
 import time
@@ -25,7 +25,7 @@ class Approval(BaseModel):
     ok: bool
 
 
-# What a server computed is told to nobody, however it fails.
+# No client reads a value that the server computed, regardless of the failure.
 
 
 def margin() -> int:

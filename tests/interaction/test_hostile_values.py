@@ -1,4 +1,4 @@
-"""Arguments that mean harm and results that nobody can read: each fails its own call and no other."""
+"""Hostile arguments and unreadable results: each fails its own call and no other."""
 
 from collections.abc import Callable
 from typing import Annotated, Any

@@ -43,7 +43,7 @@ async def book(restaurant: str, ctx: Context, party: Annotated[Party, Resolve(as
 
 
 def asking(mcp: FastMCP[Any]) -> Callable[[Callable[..., Any]], Callable[..., Awaitable[Any]]]:
-    """Install what lets functions ask, and return the decorator that makes a function of FastMCP's of one that asks."""
+    """Install roundtrip into a FastMCP server, and return the decorator that wraps functions that ask."""
     limits = Limits(ttl=60.0, max_age=600.0)
     options = TokenOptions(name=mcp.name, ttl=limits.ttl, keys=["7f" * 32])
     protection = protect(None, options, environment={}, system=SYSTEM)

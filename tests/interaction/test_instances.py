@@ -26,7 +26,7 @@ DONE = "2 x Neuromancer, in 2-3 weeks"
 
 
 async def ordered(instances: Sequence[Instance]) -> str:
-    """What a whole call comes to whose every leg lands on the next of these."""
+    """Make a whole call, each leg on the next of these instances, and return its text."""
     return (await User(instances, ROUNDS, network=Hop()).call("order", ARGUMENTS)).text
 
 
@@ -108,7 +108,7 @@ async def test_calls_whose_client_never_comes_back_leave_nothing_behind() -> Non
 
 
 def alive() -> int:
-    """How many calls and journals this process holds."""
+    """Return the number of calls and journals in this process."""
     gc.collect()
     return sum(isinstance(thing, Journal | Call) for thing in gc.get_objects())
 

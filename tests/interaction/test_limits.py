@@ -1,4 +1,4 @@
-"""How much a call may remember, and what it says when that is too much."""
+"""Limits of a call's memory, and the errors beyond them."""
 
 import random
 import re
@@ -23,7 +23,7 @@ class Choice(BaseModel):
 
 
 def noise(length: int) -> str:
-    """Text that does not deflate."""
+    """Return text that does not deflate."""
     return random.Random(length).randbytes(length).hex()[:length]
 
 

@@ -1,4 +1,4 @@
-"""Clients are told once that a list changed, when a request changed it; on every transport, and on both eras."""
+"""Clients are notified once of a list that a request changed, on every transport and both eras."""
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -46,7 +46,7 @@ class Choice(BaseModel):
 
 
 class Bus(InMemorySubscriptionBus):
-    """Keeps what was published."""
+    """Bus that keeps its publications."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,14 +58,14 @@ class Bus(InMemorySubscriptionBus):
 
 
 def flip(server: Server[Any], tag: str) -> None:
-    """Change what is visible of a tag, more than once."""
+    """Change the visibility of a tag, more than once."""
     server.disable(tags=tag)
     server.enable(tags=tag)
     server.disable(tags=tag)
 
 
 def furnish(server: Server[Any]) -> None:
-    """One of each kind to hide, each under the name of its list as a tag."""
+    """Register one item of each kind, tagged with the name of its list."""
 
     @server.tool(tags={"tools", "all"})
     def subject_tool() -> str:
@@ -138,7 +138,7 @@ def shop(bus: Bus | None = None, **options: Any) -> Server[Any]:
 
 
 class Ears:
-    """What a client hears: notifications as its message handler, or events as a listener."""
+    """Notifications that a client receives as its message handler, or events as a listener."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -459,7 +459,7 @@ async def test_abandoned_call_still_announces_its_changes(era: Era) -> None:
 
 @asynccontextmanager
 async def sse(server: Server[Any]) -> AsyncGenerator[Instance]:
-    """A server on the transport that came before streamable HTTP."""
+    """Serve on the transport that came before streamable HTTP."""
     app = uvicorn.Server(uvicorn.Config(server.sse_app(), port=0, log_config=None, ws="none"))
     async with anyio.create_task_group() as group:
         group.start_soon(app.serve)
@@ -513,7 +513,7 @@ async def test_changes_are_promised_and_delivered_once_over_any_transport(transp
 
 
 async def test_client_without_a_standing_stream_is_notified_too() -> None:
-    """On its request's own stream: this client's other one is refused."""
+    """The notification comes on the request's stream, as the server rejects this client's other one."""
 
     async def refuse_get(request: httpx2.Request) -> None:
         if request.method == "GET":

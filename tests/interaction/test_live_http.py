@@ -1,4 +1,4 @@
-"""The live era over HTTP, where its client is gone or at the wrong instance: a clear end, and soon."""
+"""The live era over HTTP, with a client that is gone or at the wrong instance: a clear end, and soon."""
 
 import itertools
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Ending:
-    """A watcher that tells when a call has ended."""
+    """Watcher with an event for the end of a call."""
 
     def __init__(self) -> None:
         self.over = anyio.Event()
@@ -96,7 +96,7 @@ async def test_a_session_that_another_instance_holds_is_unknown_at_once() -> Non
 
 
 class Kept(EventStore):
-    """Keeps nothing, which is enough for streams to count as ones that clients come back to."""
+    """Event store that keeps nothing, which is enough to make streams resumable."""
 
     def __init__(self) -> None:
         self._ids = itertools.count(1)

@@ -1,4 +1,4 @@
-"""Whose marker it is does not matter: the SDK's run on roundtrip's server, and roundtrip's on the SDK's."""
+"""Markers are interchangeable: the SDK's run on roundtrip's server, and roundtrip's on the SDK's."""
 
 from typing import Annotated, Any
 

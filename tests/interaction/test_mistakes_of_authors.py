@@ -1,4 +1,4 @@
-"""Mistakes of authors: refused at registration where they show there, else named together with their cure."""
+"""Mistakes of authors: rejected at registration if possible, else reported with the fix."""
 
 from collections.abc import Callable, Mapping
 from datetime import date, datetime

@@ -84,7 +84,7 @@ async def test_the_wizard_serves_over_stdio(era: Era) -> None:
 
 
 class Browser:
-    """A user who agrees to every page and does there what `visit` does."""
+    """User who agrees to every page and calls `visit` there."""
 
     def __init__(self, url: str, *, user: str, pin: str) -> None:
         self._url = url
@@ -119,7 +119,7 @@ def no_cards() -> Iterator[None]:
 
 @asynccontextmanager
 async def library() -> AsyncGenerator[tuple[str, str]]:
-    """The server's two URLs: of MCP, and of its page."""
+    """Return the server's two URLs: of MCP, and of its page."""
     async with served(login_page.server) as url:
         yield url, url.removesuffix("/mcp") + "/card"
 
@@ -183,7 +183,7 @@ async def test_user_avoiding_the_page_ends_the_call(era: Era) -> None:
 
 @asynccontextmanager
 async def showing(url: str, user: str) -> AsyncGenerator[Tap]:
-    """A connection with a user's bearer token."""
+    """Return a connection with a user's bearer token."""
     async with httpx2.AsyncClient(headers={"Authorization": f"Bearer token-of-{user}"}) as web:
         yield Tap(streamable_http_client(url, http_client=web))
 

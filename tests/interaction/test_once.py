@@ -29,7 +29,7 @@ class Quote(BaseModel):
 
 
 class Runs:
-    """A shop whose prices rise with every look, and how often it looked."""
+    """Shop whose prices rise with every look, and the number of looks."""
 
     def __init__(self, note: str = "") -> None:
         self.quoted = 0
@@ -91,7 +91,7 @@ async def test_computed_value_is_unreadable_in_the_token() -> None:
 
 
 def readings(token: str) -> list[bytes]:
-    """Every way in which somebody without the key might read a token."""
+    """Return every reading of a token that a client without the key can try."""
     found = [token.encode()]
     for part in token.split("."):
         raw = urlsafe_b64decode(part + "=" * (-len(part) % 4)) if len(part) % 4 != 1 else part.encode()

@@ -1,4 +1,4 @@
-"""Chains of what is asked once: only what somebody still needs is read again, and nothing else tells the difference."""
+"""Chains of `once` questions: a leg restores only the values that it still needs, without any other difference."""
 
 from typing import Annotated, Any
 
@@ -29,7 +29,7 @@ class Word(BaseModel):
 
 
 class Chain:
-    """Three questions asked once, each after the one before, and one that is asked anew."""
+    """Three `once` questions in a chain, and one without `once`."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []

@@ -1,4 +1,4 @@
-"""Accept, decline, cancel: what a consumer of the bare value is spared, and what a consumer of the outcome sees."""
+"""Accept, decline, cancel: a consumer of the bare value runs only for the first; one of the outcome sees all."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""`server.overrides`: other functions in the place of those of the graph, without monkeypatching."""
+"""`server.overrides`: replace functions of the graph without monkeypatching."""
 
 import gc
 from collections.abc import AsyncGenerator, Callable

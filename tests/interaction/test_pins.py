@@ -1,4 +1,4 @@
-"""An answer counts for the question it was given to, and for no other that anybody can find."""
+"""An answer counts for its own question only, even against a client that searches for collisions."""
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -25,7 +25,7 @@ CHEAP, DEAR = "Pay EUR 20 for invoice 18893335?", "Pay EUR 98,000 for invoice 17
 
 
 class Desk:
-    """A service whose question is another once its invoice has been exchanged."""
+    """Service whose question changes with its invoice."""
 
     def __init__(self) -> None:
         self.invoice = CHEAP
@@ -104,7 +104,7 @@ async def test_without_any_key_a_colliding_digest_does_not_count_either() -> Non
 
 
 def booking(trace: Steps | None = None, *, keys: list[bytes], known: bool = True) -> Server[Any]:
-    """A build; one that does not know the first question carries the answer to it on."""
+    """Make a build; one without the first question keeps the answer to it."""
 
     async def seat() -> Elicit[str]:
         return Elicit("Which seat?", str)
@@ -154,7 +154,7 @@ async def test_answers_verified_by_the_new_key_outlive_the_old() -> None:
 
 
 async def test_an_answer_whose_key_has_gone_is_asked_for_again() -> None:
-    """To ask again is safe; to take an answer that nothing ties to its question is not."""
+    """Asking again is safe; an answer that is not tied to its question is not."""
     trace = Steps()
     both, new = [NEW, OLD], [NEW]
     servers = [booking(keys=[OLD]), booking(keys=both, known=False), booking(trace, keys=new), booking(keys=new)]

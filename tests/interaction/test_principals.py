@@ -1,4 +1,4 @@
-"""Whose token it is: real bearer tokens over HTTP, and one user's call in another user's hands."""
+"""Owners of tokens: real bearer tokens over HTTP, and one user's call in another user's hands."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -27,7 +27,7 @@ ORDER = {"title": "Dune"}
 
 
 class Badges:
-    """Takes a bearer token `client/subject` at its word."""
+    """Verifier that trusts a bearer token `client/subject`."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         client, slash, subject = token.partition("/")
@@ -41,7 +41,7 @@ def guarded(trace: Steps | None = None, **options: Any) -> Server[Any]:
 
 @asynccontextmanager
 async def as_user(url: str, badge: str) -> AsyncGenerator[Tap]:
-    """A connection that shows a bearer token."""
+    """Return a connection with a bearer token."""
     async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {badge}"}) as client:
         yield Tap(streamable_http_client(url, http_client=client))
 

@@ -1,4 +1,4 @@
-"""The shape of question rounds on the wire: which requests may get one, what it holds, how its keys are made."""
+"""The shape of question rounds on the wire: their requests, their content, and their keys."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""A token not ours, not now or not for this request: one answer for all, the reason for the log, nothing run."""
+"""Foreign, expired and misused tokens: one reply for all, the reason in the log, and nothing runs."""
 
 import json
 import logging
@@ -35,7 +35,7 @@ class Choice(BaseModel):
 
 
 class Shop:
-    """A server, what ran on it, and the steps it traced."""
+    """Server with a record of its runs and traced transitions."""
 
     def __init__(self, name: str = "shop", *, keys: tuple[bytes, ...] = (KEY,), **options: Any) -> None:
         self.ran: list[str] = []
@@ -84,7 +84,7 @@ def expect_refused(caught: MCPError, shop: Shop, caplog: pytest.LogCaptureFixtur
 
 
 def flip(token: str, position: int) -> str:
-    """One bit of what one character stands for changed."""
+    """Change one bit of one character's value."""
     alphabet = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
     other = alphabet[alphabet.index(token[position]) ^ 1]
     spoilt = list(token)

@@ -1,4 +1,4 @@
-"""The four functions of `roundtrip.resolve`, called by a tool that fills another function's parameters by hand."""
+"""The four functions of `roundtrip.resolve`, called by a tool that fills another function's parameters."""
 
 import re
 from typing import Annotated, Any

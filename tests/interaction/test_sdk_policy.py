@@ -1,4 +1,4 @@
-"""`request_state_security=` on roundtrip does what it does on the SDK: its clock, its codec, states written by hand."""
+"""`request_state_security=` works as on the SDK: its clock, its codec, and states written by hand."""
 
 import logging
 from typing import Annotated, Any
@@ -27,7 +27,7 @@ class Choice(BaseModel):
 
 
 class TextCodec:
-    """An author's codec that decodes its payload, as the SDK's JSON allows."""
+    """Codec of an author that decodes its payload, as the SDK's JSON allows."""
 
     def __init__(self, refusal: str | None = None) -> None:
         self.payloads: list[bytes] = []

@@ -1,4 +1,4 @@
-"""What `Server` refuses before anybody connects: keys, policies, clocks and tools that can never work."""
+"""`Server` rejects keys, policies, clocks and tools that can never work, before a client connects."""
 
 from collections.abc import Callable
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Live clients that are asked, stay, and never answer: what they hold, they do not hold for ever."""
+"""Live clients that stay and never answer: the server releases what they hold in the end."""
 
 from collections.abc import Callable
 from typing import Any

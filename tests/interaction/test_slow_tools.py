@@ -1,4 +1,4 @@
-"""That a slow plain function takes no threads that others need: bodies, resolvers, steps and gates."""
+"""A slow plain function takes no threads that others need: bodies, resolvers, steps and visibility gates."""
 
 import threading
 from collections.abc import Generator
@@ -18,7 +18,7 @@ CALLS: Final = 45
 
 
 class Held:
-    """A plain function that returns when it is let."""
+    """Plain function that returns when the test lets it."""
 
     def __init__(self) -> None:
         self.release = threading.Event()

@@ -1,4 +1,4 @@
-"""The SDK's spans are passed by where nobody could see them, and nothing that a client brings is lost by that."""
+"""The SDK's spans are skipped if no collector would see them, and the client's trace context survives that."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Code that awaits what somebody has cancelled fails its own call, and neither the session nor its neighbours."""
+"""Code that awaits a cancelled task fails its own call, and neither the session nor other calls."""
 
 import asyncio
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""What follows the `yield` of a dependency: it runs when the leg ends, and is told in which way it ended."""
+"""Code after the `yield` of a dependency: it runs when the leg ends, and receives the error that ended it."""
 
 import threading
 from collections.abc import AsyncGenerator, Generator
@@ -101,7 +101,7 @@ async def test_question_in_a_body_thread_exits_dependencies(era: Era) -> None:
 
 
 async def test_question_of_a_dependency_exits_only_entered_dependencies(era: Era) -> None:
-    """It cannot: it returns its questions, and what it holds open it takes from another."""
+    """A dependency returns its questions, and so cannot hold anything open; it takes that from another."""
 
     async def asks(certain: bool = Depends(sure), connection: str = Depends(connection)) -> AsyncGenerator[str]:
         with logged("asks"):
@@ -161,7 +161,7 @@ async def test_revision_exits_all_and_the_next_run_reenters(era: Era) -> None:
         return f"{copies}"
 
     assert await play(server_of(order), era, {"how_many": 1, "check": {"how_many": 2}}) == "2"
-    # Both eras run it with 1, are told of the change, and go on from there.
+    # Both eras run it with 1, notice the change, and continue from there.
     assert LOG.count("body 1") == (2 if era is Era.RETRY else 1)
     assert "session: Revision" in LOG
     assert LOG[-3:] == ["body 2", *CLOSED]

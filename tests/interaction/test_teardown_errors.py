@@ -1,4 +1,4 @@
-"""What goes wrong on the way out is logged, and hides neither an error nor a question nor a success."""
+"""Errors of teardown are logged, and hide neither an error nor a question nor a success."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Generator

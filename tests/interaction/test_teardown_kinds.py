@@ -1,4 +1,4 @@
-"""Everything that can be entered is, and is left: generators and context managers of every kind, in every place."""
+"""Generators and context managers of every kind are entered and exited, in every place."""
 
 import functools
 from collections.abc import AsyncGenerator, Callable, Generator

@@ -29,7 +29,7 @@ VARIABLE: ContextVar[str] = ContextVar("variable", default="none")
 
 
 class Resource:
-    """Something that must not be used once it is closed."""
+    """Resource that must not be used after it was closed."""
 
     def __init__(self) -> None:
         self.log: list[str] = []
@@ -87,7 +87,7 @@ def shop(session: Callable[[], Any], held: Held, trace: Steps) -> Server[Any]:
 
 
 async def give_up(server: Server[Any], trace: Steps, era: Era, held: Held, then: Callable[[], Awaitable[None]]) -> None:
-    """Call, and leave the thread behind as soon as it runs: what has a timeout is not waited for."""
+    """Call, and leave the thread behind as soon as it runs; a call with a timeout does not wait for it."""
     with anyio.fail_after(WAIT):
         async with connect(server, era) as client:
             async with anyio.create_task_group() as group:

@@ -1,4 +1,4 @@
-"""Dependencies are entered and left in the leg's own task: context variables, cancel scopes and task groups hold."""
+"""Dependencies are entered and exited in the leg's own task: context variables, cancel scopes and task groups hold."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -32,7 +32,7 @@ def empty_log() -> None:
 
 
 def server_of(tool: Callable[..., Any], *, trace: Steps | None = None, **options: Any) -> Server:
-    """A server with one tool."""
+    """Make a server with one tool."""
     server = Server("shop", trace=trace)
     server.tool(name="order", **options)(tool)
     return server
@@ -320,7 +320,7 @@ async def test_a_body_that_is_done_before_the_deadline_succeeds(era: Era) -> Non
 @pytest.mark.parametrize(("limit", "why"), DEADLINES, ids=lambda value: getattr(value, "__name__", ""))
 @pytest.mark.parametrize("by_body", [True, False])
 async def test_a_deadline_passes_while_a_live_client_thinks(limit: Callable[..., Any], why: str, by_body: bool) -> None:
-    """The retry era has none: there nothing is open while somebody thinks."""
+    """The retry era has no such deadline: nothing is open while the user thinks."""
 
     class Slow(Person):
         async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:

@@ -1,4 +1,4 @@
-"""A tool's own work has to be done in time; what a person takes to answer, or a page to be done, counts for nothing."""
+"""A tool's own work has a time limit, which does not count the time of users and pages."""
 
 import asyncio
 import logging
@@ -32,7 +32,7 @@ ONE = {"value": 1}
 
 
 class Slow(Person):
-    """Thinks longer than any tool may work."""
+    """User who thinks longer than any tool may work."""
 
     async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         await anyio.sleep(LONG * 1.5)
@@ -40,7 +40,7 @@ class Slow(Person):
 
 
 class Held:
-    """A plain function that runs until it is let go."""
+    """Plain function that runs until the test lets it go."""
 
     def __init__(self) -> None:
         self.release = threading.Event()
@@ -75,7 +75,7 @@ async def few_threads(number: int) -> AsyncGenerator[anyio.CapacityLimiter]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """For what happens in threads, or after them."""
+    """Wait for an effect of threads."""
     with anyio.fail_after(WAIT):
         while not condition():  # noqa: ASYNC110
             await anyio.sleep(0.005)
@@ -533,7 +533,7 @@ async def test_question_of_an_inner_tool_stops_the_outer_clock(inner: float | No
 
 
 def slots_of(held: Held, *, seconds: float = SHORT) -> Server[Any]:
-    """Plain tools with and without a time, and one that needs no thread."""
+    """Make plain tools with and without a timeout, and one that needs no thread."""
     server = Server[Any]("threads")
     server.tool(name="timed", timeout=seconds)(held.__call__)
     server.tool(name="untimed")(held.__call__)

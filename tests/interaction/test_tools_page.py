@@ -1,4 +1,4 @@
-"""What the page about tools says, one row for each behaviour, through a real client on either era."""
+"""The statements of the page about tools, one row for each behavior, through a real client on either era."""
 
 import logging
 import re
@@ -207,7 +207,7 @@ CHANGES: dict[str, Make] = {
 
 
 async def notified(server: Server[Any], era: Era, work: Callable[[Client], Awaitable[object]]) -> int:
-    """How often a client is told, while it works, that the tools have changed."""
+    """Return the number of notifications of changed tools that a client gets during some work."""
     heard: list[object] = []
 
     @server.tool
@@ -332,7 +332,7 @@ LOOKED_FOR: dict[str, tuple[Callable[[Client, str], Awaitable[object]], str, str
 
 
 async def raw_answer(url: str, era: Era, look: Callable[[Client], Awaitable[object]]) -> tuple[int, bytes]:
-    """The status and the body of the answer to the one request that a client of its own makes."""
+    """Return the status and body of the response to the only request of a new client."""
     answers: list[tuple[int, bytes]] = []
 
     async def record(response: httpx2.Response) -> None:

@@ -1,4 +1,4 @@
-"""Several versions of one tool: which is listed, which is called, and which a call in flight stays on."""
+"""Several versions of one tool: the listed one, the called one, and the one that a call in flight keeps."""
 
 from typing import Any
 

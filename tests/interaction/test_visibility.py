@@ -1,4 +1,4 @@
-"""What is hidden is in no list, and is answered like a name that never was; for tools, prompts and resources alike."""
+"""Hidden tools, prompts and resources are in no list, and get the same reply as unknown names."""
 
 import json
 from collections.abc import Awaitable, Callable

@@ -56,7 +56,7 @@ class Graph:
 
     @property
     def reached(self) -> set[int]:
-        """The nodes that the tool needs, directly or not."""
+        """Return the nodes that the tool needs, directly or not."""
         reached: set[int] = set()
         open_ = [root.node for root in self.roots]
         while open_:
@@ -92,7 +92,7 @@ def graphs(draw: st.DrawFn, *, asking: bool = True, most: int = 6) -> Graph:
 
 
 def shown(value: Any) -> str:
-    """A value or an outcome as text, so that it can be part of another value."""
+    """Return a value or an outcome as text, so that it can be part of another value."""
     if isinstance(value, AcceptedElicitation):
         return f"<{shown(value.data)}>"  # type: ignore[reportUnknownMemberType]
     if isinstance(value, Answer):
@@ -112,7 +112,7 @@ class Built:
     runs: Counter[str] = field(default_factory=Counter[str])
 
     def tool(self) -> Callable[..., Any]:
-        """The tool: it returns its values as text."""
+        """Return its values as text."""
         functions: list[Callable[..., Any]] = []
         for place, spec in enumerate(self.graph.nodes):
             functions.append(self._node(place, spec, functions))
@@ -190,7 +190,7 @@ class Interpreted:
 
 
 def interpret(graph: Graph, answers: Mapping[str, int | str]) -> Interpreted:
-    """Walk a graph in the plainest way there is. An answer is a number, or the word of a refusal."""
+    """Walk a graph in the plainest way. An answer is a number, or the word of a refusal."""
     known: dict[int, int | str] = {}
     refused: dict[int, str] = {}
     waiting: set[str] = set()

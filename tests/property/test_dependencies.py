@@ -297,7 +297,7 @@ class Expected:
 
 
 class Interpreter:
-    """Plays a case leg by leg: all that can run runs; then one is entered, the first; and so on."""
+    """Interpreter of a case, leg by leg: runs all that can run, enters the first manager, and repeats."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -319,7 +319,7 @@ class Interpreter:
         return place
 
     def play(self, era: Era) -> list[Expected]:
-        """The legs of a call."""
+        """Return the legs of a call."""
         legs: list[Expected] = []
         asked: set[int] = set()
         while not legs or legs[-1].ends == {ASKED}:
@@ -327,7 +327,7 @@ class Interpreter:
         return legs
 
     def _leg(self, asked: set[int], era: Era) -> Expected:
-        """One leg; notes in `asked` what the next one has answers for. The body's question is number -1."""
+        """Play one leg, and note in `asked` the questions with answers for the next one. The body asks number -1."""
         values: dict[int, int | str | None] = {}
         waiting: set[int] = set()
         begun: set[int] = set()

@@ -181,7 +181,7 @@ ORDER: dict[str, Any] = {
     "required": ["name", "count", "sizes"],
 }
 SIMPLEST = {"name": "text", "count": 1, "sizes": ["s"]}
-# To explain what was found, which nobody reads here, takes longer than to find it.
+# Explaining a finding, which no test reads, takes longer than finding it.
 SEARCH = settings(max_examples=examples(1000), database=None, deadline=None, phases=[Phase.generate, Phase.shrink])
 
 

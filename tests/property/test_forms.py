@@ -79,7 +79,7 @@ CONTENTS: st.SearchStrategy[Any] = st.one_of(
 
 
 def contents(model: type[BaseModel]) -> st.SearchStrategy[Any]:
-    """Anything, and what looks like an answer to the model's form."""
+    """Return a strategy for any content, and for answers that look right for the model's form."""
     return st.one_of(CONTENTS, outcomes(form_of(model).schema).map(lambda outcome: outcome.content))
 
 

@@ -77,7 +77,7 @@ class Journey(RuleBasedStateMachine):
         self.compare(result, exhausted, asked, self.built.runs - before)
 
     def take(self, answers: dict[str, InputResponse], asked: frozenset[str]) -> bool:
-        """Note what of the answers must count; whether one question has now been answered badly too often."""
+        """Note the answers that must count, and return True if a question was answered invalidly too often."""
         for key, answer in answers.items():
             if key not in asked or not isinstance(answer, ElicitResult):
                 continue

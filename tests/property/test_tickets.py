@@ -23,7 +23,7 @@ def verified(ticket: str, principal: str | None, *, now: float = 0.0) -> Ticket 
 
 @st.composite
 def mutations(draw: st.DrawFn, ticket: str) -> str:
-    """A ticket with something replaced, put in, cut out or doubled."""
+    """Return a strategy for a ticket with a part replaced, inserted, removed or doubled."""
     start = draw(st.integers(0, len(ticket)))
     end = draw(st.integers(start, min(len(ticket), start + 4)))
     middle = draw(st.one_of(st.text(SPELLINGS, max_size=4), st.just(ticket[start:end] * 2)))

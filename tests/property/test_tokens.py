@@ -102,7 +102,7 @@ def test_a_journal_crosses_the_wire_in_a_token_unchanged(
 @bounded
 @given(journal=JOURNALS, spot=st.floats(0, 1, exclude_max=True), put=st.binary(max_size=3), length=st.integers(0, 3))
 def test_changed_bytes_are_a_journal_or_a_clean_error(journal: Journal, spot: float, put: bytes, length: int) -> None:
-    """Shows S4. Only what a key has signed is read at all; this is about what a mistake of ours could do."""
+    """Shows S4. Only what a key has signed is read at all; this guards against our own mistakes."""
     packed = journals().write(journal)
     start = int(spot * len(packed))
     try:

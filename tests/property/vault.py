@@ -1,4 +1,4 @@
-"""A server with something to protect, and a real client that sends it whatever it is told."""
+"""A server with something to protect, and a real client that sends any message."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Final
@@ -27,7 +27,7 @@ class Choice(BaseModel):
 
 
 class Reply(Result):
-    """Any result, as it came."""
+    """Any result, unparsed."""
 
     result_type: str | None = None
     is_error: bool | None = None
@@ -35,7 +35,7 @@ class Reply(Result):
 
 
 class Vault:
-    """A server whose tool opens for valid answers only, and counts how often its functions ran with one."""
+    """Server whose tool opens for valid answers only, and counts the runs of its functions."""
 
     def __init__(self, *, encrypt: bool = False) -> None:
         self.opened = 0
@@ -66,7 +66,7 @@ class Vault:
         return self.opened == self.computed == 0
 
     async def token(self) -> str:
-        """The state of a call that waits for its answers."""
+        """Return the state of a call that waits for its answers."""
         hopper = LegByLeg([self.server], list_roots_callback=_roots)
         await hopper.leg("open")
         return hopper.token
@@ -114,7 +114,7 @@ def is_the_frozen_refusal(answer: Reply | MCPError) -> bool:
 
 
 def json_of(text: st.SearchStrategy[str], *, leaves: int = 8) -> st.SearchStrategy[Any]:
-    """Any JSON value over some texts."""
+    """Return a strategy for any JSON value over some texts."""
 
     def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         return st.one_of(st.lists(inner, max_size=3), st.dictionaries(text, inner, max_size=3))

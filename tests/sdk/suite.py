@@ -126,7 +126,7 @@ def judge(failures: Iterable[Failure], listed: Iterable[Difference], *, ran: Ite
 
 
 def _function(test: str) -> str:
-    """The function of a test, without its parameters."""
+    """Return the function of a test, without its parameters."""
     return test.partition("[")[0]
 
 

@@ -20,7 +20,7 @@ Error = tuple[str, int, str]
 
 @pytest.fixture(scope="module")
 def found() -> list[Error]:
-    """Every error pyright finds in the snippets: file, line and rule. It runs once, as starting it takes seconds."""
+    """Return every error that pyright finds in the snippets: file, line and rule. It runs once, as it starts slowly."""
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(HERE)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     assert run.returncode in (0, 1), run.stdout + run.stderr

@@ -18,12 +18,12 @@ BORN: Final = 1_700_000_000.0
 
 
 def pinned(message: str, schema: str = "schema", *, call: str = "call-1", key: bytes = NEW) -> bytes:
-    """The pin of a question, as a server with this key makes it."""
+    """Return the pin of a question, as a server with this key makes it."""
     return Pinner(KeyRing([key]).derive(b"pin")).pin(call, digest(message), digest(schema))
 
 
 class CountedEntropy:
-    """Bytes that count up, and how many were drawn."""
+    """Entropy of bytes that count up, with the number of drawn ones."""
 
     def __init__(self) -> None:
         self._numbers = count()
@@ -47,7 +47,7 @@ def sealer(*keys: bytes) -> Sealer:
 
 
 def journal(*, answers: int = 1, chars: int = 10, computed: str | None = None, authored: str | None = None) -> Journal:
-    """A journal with some answers, an open question, and optionally something to seal."""
+    """Return a journal with some answers, an open question, and optionally a value to seal."""
     entries = {
         f"question_{number}": Entry(Action.ACCEPT, pinned(str(number)), {"text": "a" * chars})
         for number in range(answers)
@@ -78,7 +78,7 @@ def claims(
     principal: str | None = None,
     call: bytes = bytes(9),
 ) -> bytes:
-    """What a payload begins with."""
+    """Return the claims at the begin of a payload."""
     named = {"uri": tool} if method == "resources/read" else {"name": tool, "arguments": arguments}
     bound = principal is not None
     claimed = pack_binding(method, named, audience=audience_digest(audience), call=call, bound=bound)
@@ -86,11 +86,11 @@ def claims(
 
 
 def payload(what: Journal | bytes, *keys: bytes, deflate: bool = True, **claimed: Any) -> bytes:
-    """What the boundary hands to a codec: the claims, and a journal or the bytes in its place."""
+    """Return a payload as the boundary passes it to a codec: the claims, and a journal or other bytes."""
     packed = what if isinstance(what, bytes) else journals(*keys).write(what, deflate=deflate)
     return claims(**claimed) + packed
 
 
 def decoded(part: str) -> bytes:
-    """A part of a token, as anybody can read it."""
+    """Return a part of a token, as any client can read it."""
     return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))

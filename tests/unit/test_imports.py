@@ -1,4 +1,4 @@
-"""What is imported, and when. Times would differ between machines; modules do not."""
+"""Imports by occasion. The tests count modules, as times differ between machines."""
 
 import ast
 import subprocess

@@ -21,7 +21,7 @@ def _modules() -> Mapping[str, ast.Module]:
 
 
 def _statements(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Its imports, but for those that only type checkers read."""
+    """Return its imports, except those for type checkers only."""
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
         return
     if isinstance(node, ast.Import | ast.ImportFrom):

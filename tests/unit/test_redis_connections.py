@@ -10,7 +10,7 @@ from roundtrip.redis_connections import RedisConnections
 
 @pytest.mark.parametrize("query", ["", "?protocol=3", "?protocol=3&db=2", "?db=2&protocol=3"])
 def test_the_pool_is_built_for_the_protocol_that_is_read(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """redis-py chooses parsers, and whether to be told of maintenance, when the pool is built."""
+    """redis-py chooses its parsers and maintenance notifications when the pool is built."""
     built: list[dict[str, Any]] = []
     build: Any = vars(ConnectionPool)["__init__"]
 

@@ -1,4 +1,4 @@
-"""Text of strangers on a terminal: what it would obey is spelled out, what people write stays as it is."""
+"""Foreign text on a terminal: control characters are spelled out, and readable text stays as it is."""
 
 import unicodedata
 

@@ -11,13 +11,13 @@ from specs.requirements import REQUIREMENTS
 
 @pytest.fixture(scope="module")
 def pages() -> dict[str, str]:
-    """The pages as they should be. All tests are read for them, which takes seconds."""
+    """Return the pages as they should be. Reading all tests for them takes seconds."""
     return render()
 
 
 @pytest.fixture(scope="module")
 def tests() -> dict[str, list[str]]:
-    """By clause, the tests that show it."""
+    """Return the tests that show each clause."""
     return shown(TESTS)
 
 

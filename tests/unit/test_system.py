@@ -1,4 +1,4 @@
-"""The clocks, randomness and ids that everything is handed."""
+"""The clocks, randomness and ids of a process."""
 
 import re
 import time

@@ -1,1 +1,1 @@
-"""Many calls through a proxy over a fleet whose instances are killed: what clients, bodies and ledger say of each."""
+"""Attack a fleet behind a proxy: make many calls, kill instances, and check clients, bodies and ledger."""

@@ -1,4 +1,4 @@
-"""Many calls at once, a fleet whose instances die, and what is to be said of each call afterwards."""
+"""Make many calls at once on a fleet whose instances die, and judge each call afterwards."""
 
 import random
 import time
@@ -25,7 +25,7 @@ _AIMS: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be survived."""
+    """Size and conditions of an attack."""
 
     calls: int
     kills: int
@@ -36,7 +36,7 @@ class Plan:
 
 @dataclass
 class Report:
-    """What was survived."""
+    """Result of an attack."""
 
     plan: Plan
     seconds: float = 0.0
@@ -46,7 +46,7 @@ class Report:
 
 
 async def attack(plan: Plan, target: Fleet) -> Report:
-    """Play all calls to their ends while instances are killed, and see what became of each."""
+    """Play all calls to their ends while instances are killed, and judge each call."""
     report = Report(plan)
     began = time.monotonic()
     dead: set[int] = set()
@@ -104,7 +104,7 @@ class _Calls:
 
 
 def script(number: int) -> list[tuple[str, str, Any]]:
-    """The questions of a call with the answers, all of which are of this call alone."""
+    """Return the questions of a call with their answers, each unique to this call."""
     euros = 10_000 + number
     return [
         ("payer", f"Who pays no. {number}?", f"payer {number}"),
@@ -129,7 +129,7 @@ async def _kill(plan: Plan, calls: _Calls, instances: Sequence[Instance], books:
 
 
 async def _inside_a_body(instances: Sequence[Instance], books: Any, calls: _Calls) -> Instance | None:
-    """An instance that is inside a body, unless none is any more."""
+    """Return an instance that is inside a body, or None."""
     ends = time.monotonic() + _AIMS
     while time.monotonic() < ends and not calls.done:
         for instance in instances:
@@ -147,7 +147,7 @@ async def _restart(instance: Instance, after: float, skew: float) -> None:
 def _judge(
     number: int, heard: Heard, did: dict[str, str], states: list[str | None], dead: set[int], report: Report
 ) -> None:
-    """Hold what the client was told of a call against what its body did, and against the ledger."""
+    """Compare the replies to the client with the runs of the body and with the ledger."""
     counted, wrong = report.counted, report.wrong
     begun, ended = int(did.get("begun", 0)), int(did.get("ended", 0))
     told: set[Reply] = set(heard.last)
@@ -159,9 +159,9 @@ def _judge(
         told.add(Unknown())
     for reply in heard.early:
         if isinstance(reply, Completed) or (isinstance(reply, Ended) and not heard.last):
-            wrong.append(f"call {number}: an early leg was told {reply}")
+            wrong.append(f"call {number}: an early leg got {reply}")
     if len(told) != 1:
-        wrong.append(f"call {number}: was told {sorted(map(str, told))}")
+        wrong.append(f"call {number}: got {sorted(map(str, told))}")
         return
     (end,) = told
     if isinstance(end, Completed):

@@ -1,4 +1,4 @@
-"""A client that hears badly: it sends legs twice, hangs up, loses responses, and sends again what was not answered."""
+"""A client on a bad network: it sends legs twice, hangs up, loses responses, and sends unanswered legs again."""
 
 import itertools
 import json
@@ -52,7 +52,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nobody knows what came of the call."""
+    """The outcome of the call is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ Reply = Asked | Completed | Unknown | Ended
 
 
 class _Again(Exception):
-    """Nothing was heard, or that it should be sent again."""
+    """No reply came, or a reply that asks to send the leg again."""
 
 
 @dataclass
 class Heard:
-    """What came back for one call, in any order, of every copy of its legs."""
+    """Replies to one call: those to every copy of its legs, in any order."""
 
     early: list[Reply] = field(default_factory=list[Reply])
     """For legs before the last one."""
@@ -96,7 +96,7 @@ class Client:
         self.counted: Counter[str] = Counter()
 
     async def leg(self, leg: Leg, later: anyio.abc.TaskGroup) -> Reply:
-        """The answer to a leg, whatever happens to it and its copies on the way."""
+        """Return the reply to a leg, although it and its copies may be lost, repeated or late."""
         if self._chance():
             self.counted["responses lost"] += 1
             await self.deliver(leg)

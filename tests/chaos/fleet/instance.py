@@ -35,23 +35,23 @@ PREFIX: Final = "tills"
 
 
 def done_key(number: int) -> str:
-    """Where Redis has how often the body of a call was near, began and ended, where, and its receipt."""
+    """Return the Redis key of a call's counts (body near, begun, ended), its instances and its receipt."""
     return f"done:{number}"
 
 
 def ids_key(number: int) -> str:
-    """Where Redis has the ids of a call; more than one, and its client has taken one call for another."""
+    """Return the Redis key of a call's ids; two ids show that a client mixed up two calls."""
     return f"ids:{number}"
 
 
 def opened(url: str) -> Any:
-    """A client of Redis that reads text."""
+    """Return a client of Redis that reads text."""
     redis: Any = Redis
     return redis.from_url(url, decode_responses=True)
 
 
 class Books:
-    """Counts what bodies do."""
+    """Counts of begun and ended bodies, in Redis."""
 
     def __init__(self, url: str) -> None:
         self._redis = opened(url)
@@ -64,7 +64,7 @@ class Books:
         await self._redis.hincrby(done_key(number), "near", 1)
 
     async def take(self, number: int) -> str:
-        """What the bodies do: to begin, to take a while, to end; the receipt."""
+        """Run as a body: begin, take a while, end, and return the receipt."""
         receipt = secrets.token_hex(8)
         async with self._redis.pipeline(transaction=True) as begin:
             begin.hincrby(done_key(number), "begun", 1)
@@ -88,7 +88,7 @@ def till(books: Books, ledger: Ledger, keys: Sequence[str]) -> Server[Any]:
 
     async def payer(number: int, ctx: Context) -> Elicit[str]:
         if ctx.call.leg > 1:
-            # A first leg that is sent again begins another call, with which nobody may go on.
+            # A first leg that is sent again begins another call, which no client continues.
             await books.seen(number, ctx.call.id)
         return Elicit(f"Who pays no. {number}?", str)
 
@@ -120,7 +120,7 @@ def till(books: Books, ledger: Ledger, keys: Sequence[str]) -> Server[Any]:
 
 
 def next_till(books: Books, ledger: Ledger, keys: Sequence[str]) -> Server[Any]:
-    """A later build: the first question has another name, the last one another wording, and there is one more."""
+    """Return a later build: the first question has another name, the last one another wording, and one is new."""
     server = Server[Any]("till", keys=[KEYS[name] for name in keys], build="2", ledger=ledger)
 
     async def began() -> str:
@@ -181,7 +181,7 @@ def _app(options: argparse.Namespace) -> Starlette:
 
 
 def _listening(port: int) -> socket.socket:
-    """A socket on a port that the fleet holds without listening: while no instance does, connections are refused."""
+    """Return a socket on a port that the fleet holds; until an instance listens, connections are refused."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     listening.bind(("127.0.0.1", port))

@@ -50,17 +50,17 @@ class Instance:
 
     @property
     def pid(self) -> int | None:
-        """Its process, unless it is down."""
+        """Return the id of its process, or None while it is down."""
         return self._process.pid if self._process is not None else None
 
     def start(self, *options: str) -> None:
-        """Start it, with more options than it has always."""
+        """Start it, with more options than its usual ones."""
         arguments = ["--port", str(self.port), *self._options, *options]
         self._process = FORKS.Process(target=program.main, args=(arguments,), daemon=True)
         self._process.start()
 
     def kill(self) -> int:
-        """End it without a word; the process that it was."""
+        """Kill it, and return the id of its process."""
         process, self._process = self._process, None
         if process is None:
             raise RuntimeError("it is down")
@@ -71,7 +71,7 @@ class Instance:
         return pid or 0
 
     async def stop(self) -> None:
-        """Have it end what it has begun, and go."""
+        """Stop it after the requests that it has begun."""
         process, self._process = self._process, None
         if process is not None:
             process.terminate()
@@ -79,7 +79,7 @@ class Instance:
             process.close()
 
     async def ready(self) -> None:
-        """Wait until it takes connections."""
+        """Wait until it accepts connections."""
         await until(self._listens, f"the instance on {self.address} listens", seconds=_STARTS)
 
     def _listens(self) -> bool:
@@ -111,7 +111,7 @@ class Fleet:
 
 @contextmanager
 def fleet(size: int, *options: str, skews: Sequence[float] = (0.0,)) -> Generator[Fleet]:
-    """A fleet whose instances have these options.
+    """Run a fleet whose instances have these options.
 
     Args:
         size: How many there are.

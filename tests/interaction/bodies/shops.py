@@ -1,4 +1,4 @@
-"""A shop with one tool, `order`, whose body each test brings along."""
+"""A shop with one tool, `order`, whose body each test defines."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -14,7 +14,7 @@ RIGHT: Final = Elicit("Right?", int)
 def shop(
     body: Callable[..., Any], *, tool: dict[str, Any] | None = None, build: str | None = None, **options: Any
 ) -> Server[Any]:
-    """A server whose tool `order` is `body`; `tool` are options of the tool, the others of the server."""
+    """Make a server whose tool `order` is `body`; `tool` has options of the tool, the others are the server's."""
     server = Server[Any]("shop", keys=[KEY], build=build, **options)
     said: dict[str, Any] = tool or {}
     server.tool(name="order", **said)(body)

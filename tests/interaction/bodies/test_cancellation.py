@@ -1,4 +1,4 @@
-"""A body that waits for a person or for itself, and a client that does not wait for the body."""
+"""A body that waits for its user or for itself, and a client that does not wait for the body."""
 
 import itertools
 import threading
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Away(Person):
-    """Is away at the first question, and answers the others."""
+    """User who is away at the first question, and answers the others."""
 
     def __init__(self) -> None:
         super().__init__(answer=lambda params: {"value": 1})

@@ -100,7 +100,7 @@ async def serving(transport: str) -> AsyncGenerator[Instance]:
 
 
 class Slow(Person):
-    """Thinks for ever about the first question, and says yes to the others."""
+    """User who never answers the first question, and says yes to the others."""
 
     async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         if not self.asked:

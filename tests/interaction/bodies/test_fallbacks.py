@@ -1,4 +1,4 @@
-"""`otherwise=` in bodies: what stands in for an answer that the client cannot give, fixed for the call and sealed."""
+"""`otherwise=` in bodies: the substitute for an answer that the client cannot give, fixed for the call and sealed."""
 
 import itertools
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""`confirm=`: a dangerous tool asks before anything runs, and shows what it was called with."""
+"""`confirm=`: a dangerous tool asks before anything runs, and shows its arguments."""
 
 import json
 import re

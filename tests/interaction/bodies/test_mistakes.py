@@ -255,7 +255,7 @@ async def test_a_call_that_gives_up_its_last_question_ends_well() -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         with anyio.move_on_after(0.05):
             await ctx.ask("left", LEFT)
-        return "nobody there"
+        return "no one there"
 
     class Absent(Person):
         async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
@@ -265,7 +265,7 @@ async def test_a_call_that_gives_up_its_last_question_ends_well() -> None:
     trace = Steps()
     with anyio.fail_after(WAIT):
         async with connect(shop(body, trace=trace), Era.LIVE, Absent()) as client:
-            assert text_of(await client.call_tool("order")) == "nobody there"
+            assert text_of(await client.call_tool("order")) == "no one there"
     assert trace.events[-1] is Event.FINISH
 
 

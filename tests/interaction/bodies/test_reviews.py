@@ -1,4 +1,4 @@
-"""`ctx.review`: earlier answers in one form; what depended on a changed one is asked again, and nothing else."""
+"""`ctx.review`: earlier answers in one form; only questions that depend on a changed one are asked again."""
 
 import re
 from collections import Counter
@@ -89,7 +89,7 @@ FIRST: dict[str, list[Any]] = {
 
 
 class Talk:
-    """A person who answers each question by what it says, in turn."""
+    """User who answers each question by its text, in turn."""
 
     def __init__(self, replies: dict[str, list[Any]]) -> None:
         self._answers: Answers = {re.compile(re.escape(message)): given for message, given in (FIRST | replies).items()}

@@ -1,4 +1,4 @@
-"""A review may show what a `once` resolver asked, although its function does not run to ask it again."""
+"""A review may show a `once` resolver's question, although its function does not run again."""
 
 from typing import Annotated, Any
 

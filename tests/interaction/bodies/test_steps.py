@@ -1,4 +1,4 @@
-"""`ctx.step`: what a body computes once for its call, typed by the function's return annotation."""
+"""`ctx.step`: a value computed once per call, typed by the function's return annotation."""
 
 from collections import Counter
 from dataclasses import dataclass

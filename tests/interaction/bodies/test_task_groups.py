@@ -188,7 +188,7 @@ async def test_question_outliving_its_leg_is_asked_on_the_next() -> None:
 
 
 async def test_asyncio_task_group_leaves_its_calling_task_unchanged() -> None:
-    """In memory the handler may run in the client's task: a count of cancellations left raised would end that later."""
+    """In memory the handler may run in the client's task, which a leftover cancellation count would end later."""
     server = Server("shop")
     counts: list[int] = []
 

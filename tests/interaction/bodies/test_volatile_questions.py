@@ -1,4 +1,4 @@
-"""A body's question that changes whenever it is asked: reported by the third leg, and never mistaken for a deploy."""
+"""A body's question that changes on each leg: reported by the third leg, and never mistaken for a deploy."""
 
 import itertools
 import re

@@ -1,4 +1,4 @@
-"""A wizard of dependent questions in one body: each asked and computed once, whatever instance serves the leg."""
+"""A wizard of dependent questions in one body: each asked and computed once, on any instance."""
 
 from collections.abc import Mapping
 from typing import Any

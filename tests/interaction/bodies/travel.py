@@ -39,7 +39,7 @@ class Books:
         self._prices = itertools.count(101)
 
     def quote(self, city: str, travellers: int) -> Quote:
-        """A price that is another one each time it is looked up."""
+        """Return a price that differs on each lookup."""
         self.ran["quote"] += 1
         return Quote(price=next(self._prices) * travellers, note=f"{city} {SECRET}")
 

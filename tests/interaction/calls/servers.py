@@ -190,7 +190,7 @@ def hostile() -> MCPServer[Any]:
 
 
 def counting() -> Server[Any]:
-    """A tool that asks for a single value."""
+    """Make a server whose tool asks for a single value."""
     server = Server[Any]("counting")
 
     async def how_many() -> Elicit[int]:

@@ -33,13 +33,13 @@ ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def command(factory: Factory) -> str:
-    """The command, as a person types it, that serves what a factory makes over stdio."""
+    """Return the command, as a person types it, that serves a factory's server over stdio."""
     return shlex.join(command_of(hosts.main, name_of(factory)))
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A call that is over."""
+    """Call that has ended."""
 
     code: int
     out: str
@@ -49,7 +49,7 @@ class Ended:
 
 @contextmanager
 def served(factory: Factory) -> Generator[str]:
-    """Serve what a factory makes over streamable HTTP from this process; gives the URL."""
+    """Serve a factory's server over streamable HTTP from this process, and yield its URL."""
     server = uvicorn.Server(
         uvicorn.Config(factory().streamable_http_app(), log_config=None, ws="none", timeout_graceful_shutdown=1)
     )
@@ -100,7 +100,7 @@ def started(arguments: Sequence[str], streams: Streams, env: Mapping[str, str] |
 
 
 def script(*arguments: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Ended:
-    """A call without a terminal."""
+    """Make a call without a terminal."""
     with tempfile.TemporaryDirectory() as folder:
         given, out, told = (Path(folder, name) for name in ("in", "out", "told"))
         given.write_text(stdin, encoding="utf-8")
@@ -114,7 +114,7 @@ def script(*arguments: str, stdin: str = "", env: Mapping[str, str] | None = Non
 
 
 class AtTerminal:
-    """A person who reads what the call says and types; standard output is a pipe."""
+    """Person who reads the call's output and types; standard output is a pipe."""
 
     def __init__(self, process: BaseProcess, screen: int, out: Path) -> None:
         self._process = process
@@ -134,11 +134,11 @@ class AtTerminal:
             time.sleep(0.01)
 
     def wait_for(self, text: str) -> str:
-        """Read on until some text has come; what was said since the last time."""
+        """Read until some text has come, and return the output since the last wait."""
         return self.wait_for_any(text)
 
     def wait_for_any(self, *texts: str) -> str:
-        """Read on until one of some texts has come; what was said since the last time."""
+        """Read until any of some texts has come, and return the output since the last wait."""
         deadline = time.monotonic() + PATIENCE
         start = self._read
         while not (ends := [found + len(text) for text in texts if (found := self.seen.find(text, start)) >= 0]):
@@ -183,7 +183,7 @@ class AtTerminal:
 
 @contextmanager
 def person(*arguments: str, env: Mapping[str, str] | None = None) -> Generator[AtTerminal]:
-    """A call at a pseudo-terminal."""
+    """Start a call at a pseudo-terminal."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "out")
         ours, theirs = pty.openpty()

@@ -33,7 +33,7 @@ def trapper() -> Generator[str]:
 
 
 def obeyed(ended: Ended) -> set[str]:
-    """The characters that a terminal acts on; what is our own is gone from the text already."""
+    """Return the characters that a terminal acts on; our own are removed from the text before."""
     return {
         char
         for char in ended.out + ended.told
@@ -65,7 +65,7 @@ def test_hostile_texts_are_shown_and_not_obeyed(trapper: str, era: str) -> None:
 
 
 def answer(at: AtTerminal) -> None:
-    """Whichever of the three questions it is: on the live era they come in any order."""
+    """Answer any of the three questions: on the live era they come in any order."""
     shown = at.wait_for_any("type its number", "breaks off):", "only a dot;")
     if "type its number" in shown:
         at.type("1")
@@ -100,7 +100,7 @@ def test_output_is_plain_off_terminals_and_under_no_color(trapper: str) -> None:
 
 
 class Flood:
-    """Answers without end, in the place of a server."""
+    """Endless answers, in the place of a server."""
 
     def streamable_http_app(self, **options: Any) -> Starlette:
         del options

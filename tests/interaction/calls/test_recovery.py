@@ -41,7 +41,7 @@ class Yes(BaseModel):
 
 @dataclass
 class Agency:
-    """A travel agency, and what it has booked."""
+    """Travel agency, and its bookings."""
 
     wording: str = "How long, and where?"
     booked: list[str] = field(default_factory=list[str])
@@ -382,7 +382,7 @@ async def test_a_very_late_copy_ends_no_call_that_went_on(agency: Agency, clock:
 
 
 class Broken(MemoryLedger):
-    """A ledger that cannot be reached."""
+    """Ledger that cannot be reached."""
 
     async def claim(self, *args: Any, **options: Any) -> ClaimAnswer:
         raise LedgerDown("it is gone")

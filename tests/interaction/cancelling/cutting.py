@@ -1,4 +1,4 @@
-"""Cuts a leg short at its n-th suspension, looks at what it leaves behind, and serves it again."""
+"""Cancel a leg at its n-th suspension, check that it left nothing behind, and serve it again."""
 
 import asyncio
 import contextvars
@@ -14,12 +14,12 @@ __all__ = ["Cut", "How", "counting_tasks"]
 
 
 class How(Enum):
-    """What cancels a leg."""
+    """Cause of a leg's cancellation."""
 
     SCOPE = "scope"
     """A scope around it, as the SDK's when a client leaves or takes its request back."""
     TASK = "task"
-    """Its task, as whoever calls a server in memory, or ends the process."""
+    """Its task, as a client in memory or the end of the process does."""
 
 
 _CUT: contextvars.ContextVar["Cut | None"] = contextvars.ContextVar("cut", default=None)
@@ -47,7 +47,7 @@ class Cut:
         self.left: dict[str, Any] = {}
         """What it left behind: context variables, cancellations."""
         self.tasks: set[asyncio.Task[Any]] = set()
-        """Those that were not done when it ended: what has still to be told to a ledger or a client."""
+        """Those that were not done when it ended: they still notify a ledger or a client."""
         self.look: Callable[[], None] | None = None
         """Looks at what else there may be."""
 
@@ -93,7 +93,7 @@ class Cut:
         return await call_next(ctx)
 
     def suspended(self) -> None:
-        """Count one suspension, and cancel the leg where it is the one."""
+        """Count one suspension, and cancel the leg if it is the chosen one."""
         self._suspensions += 1
         if self._suspensions == self._at and self._cancel is not None:
             self.was_cut = True
@@ -138,7 +138,7 @@ def _variables() -> dict[Any, Any]:
 
 @contextmanager
 def counting_tasks() -> Generator[None]:
-    """Have the suspensions of tasks counted that a leg starts, and what nobody caught raised."""
+    """Count the suspensions of tasks that a leg starts, and raise errors that no code caught."""
     loop = asyncio.get_running_loop()
     uncaught: list[dict[str, Any]] = []
 
@@ -157,4 +157,4 @@ def counting_tasks() -> Generator[None]:
         loop.set_task_factory(None)
         loop.set_exception_handler(before)
     if uncaught:
-        raise AssertionError(f"nobody caught {uncaught}")
+        raise AssertionError(f"not caught: {uncaught}")

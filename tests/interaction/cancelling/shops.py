@@ -1,4 +1,4 @@
-"""Tools that wait in all the places where a leg can wait, and log what they hold."""
+"""Tools that wait in all the places where a leg can wait, and log the resources that they hold."""
 
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
@@ -20,7 +20,7 @@ HELD: "weakref.WeakSet[Held]" = weakref.WeakSet()
 
 
 class Held:
-    """What no leg may leave alive."""
+    """Resources that no leg may leave alive."""
 
     def __init__(self) -> None:
         HELD.add(self)
@@ -36,7 +36,7 @@ def logged(name: str) -> Generator[Held]:
 
 
 def is_balanced() -> bool:
-    """Whether all that was opened was closed once, the last first."""
+    """Return True if every opened resource was closed once, the last first."""
     open_: list[str] = []
     for entry in LOG:
         if entry[0] == "+":
@@ -52,7 +52,7 @@ async def pause() -> None:
 
 @dataclass
 class Shop:
-    """A tool, what is asked, and what it says in the end."""
+    """Tool with its questions and its result."""
 
     add: Callable[[Server], object]
     says: str

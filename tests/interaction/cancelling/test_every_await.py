@@ -1,4 +1,4 @@
-"""A leg that is cancelled wherever it waits: it leaves nothing behind, and can be sent again."""
+"""A leg that is cancelled at each of its waits: it leaves nothing behind, and can be sent again."""
 
 import asyncio
 import gc
@@ -88,7 +88,7 @@ async def _call(shop: Shop, cut: Cut, era: Era, ledger: Ledger, transcript: Path
     assert is_balanced(), LOG
     said = call.failure or call.text
     if shop.once and had_begun and not cut.outlasted and said != shop.says:
-        # A task that is cancelled from outside cannot outlast anything; nobody knows how far its body got.
+        # A task that is cancelled from outside cannot outlast anything; it is unknown how far its body got.
         assert cut.how is How.TASK
         assert "the outcome of this call is unknown" in said
     else:

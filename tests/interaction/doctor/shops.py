@@ -41,7 +41,7 @@ _SKEW: ContextVar[float] = ContextVar("skew", default=0.0)
 
 
 def by_port(ctx: ServerRequestContext[Any, Any]) -> str | None:
-    """A principal that no two processes agree on."""
+    """Return a principal that no two processes agree on."""
     request: object = ctx.request
     return f"port {cast('Request[Any]', request).url.port}" if isinstance(request, Request) else None
 
@@ -108,7 +108,7 @@ def _shops() -> Mapping[str, Server[Any]]:
 
 
 def balanced(*apps: ASGIApp) -> ASGIApp:
-    """A balancer that gives each request to the next of them."""
+    """Return a balancer that gives each request to the next application."""
     turns = itertools.cycle(apps)
 
     async def balance(scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,7 +118,7 @@ def balanced(*apps: ASGIApp) -> ASGIApp:
 
 
 def locked(app: ASGIApp) -> ASGIApp:
-    """Behind a door that wants a password."""
+    """Return an application that requires a password."""
 
     async def check(scope: Scope, receive: Receive, send: Send) -> None:
         if dict(scope["headers"]).get(b"authorization") == PASSWORD.encode():
@@ -161,7 +161,7 @@ def skewed(app: ASGIApp, seconds: float) -> ASGIApp:
 
 
 class Street:
-    """All of them; in the place of a server, where processes expect one."""
+    """Application of all shops; processes expect a server in its place."""
 
     def __init__(self) -> None:
         true_time = time.time

@@ -22,7 +22,7 @@ FLEET: Final = ROOT / "examples" / "fleet"
 
 
 class Instance:
-    """One process. While it is down its port refuses connections, and nobody else gets it."""
+    """Process on a port of its own. While it is down, its port refuses connections and stays reserved."""
 
     def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
         self._environment = {**os.environ, **environment}
@@ -43,7 +43,7 @@ class Instance:
             self._process = start(main, words, cwd=ROOT, env=self._environment, stdout=stream, stderr=stream)
 
     def wait(self) -> None:
-        """Wait until it takes connections."""
+        """Wait until it accepts connections."""
         ends = time.monotonic() + _STARTS
         while not self._listens():
             if time.monotonic() > ends or self._process is None or self._process.poll() is not None:
@@ -51,7 +51,7 @@ class Instance:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """End it as a power cut would."""
+        """Kill it, as a power cut does."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(WAIT)
@@ -74,7 +74,7 @@ class Instance:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that other processes bring about."""
+    """Wait for an effect of other processes."""
     ends = anyio.current_time() + WAIT
     while not holds():
         if anyio.current_time() > ends:

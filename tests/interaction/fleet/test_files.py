@@ -1,4 +1,4 @@
-"""The files of the fleet that people copy: each is one that its program takes, and runs commands that there are."""
+"""The files of the fleet that people copy: the programs accept them, and every command in them exists."""
 
 import configparser
 import os
@@ -23,7 +23,7 @@ PORTS = [8001, 8002, 8003]
 
 
 def parsed(words: list[str]) -> Namespace:
-    """What `roundtrip serve` makes of a command line."""
+    """Return the settings that `roundtrip serve` reads from a command line."""
     program, command, *arguments = words
     assert (Path(program).name, command) == ("roundtrip", "serve")
     parser = ArgumentParser(exit_on_error=False)
@@ -37,7 +37,7 @@ def port_of(words: list[str]) -> int:
 
 
 def in_folder(target: str) -> Path:
-    """The file of a `MODULE:SERVER` that is looked for in the folder of the example."""
+    """Return the file of a `MODULE:SERVER` in the folder of the example."""
     module, _, name = target.partition(":")
     assert name == "server"
     return FLEET / module

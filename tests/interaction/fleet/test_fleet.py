@@ -41,7 +41,7 @@ class Fleet:
     """Of an nginx that keeps sessions with their instances."""
 
     def orders(self) -> Counter[str]:
-        """How often each title was ordered."""
+        """Return the number of orders of each title."""
         said = self.redis.command("lrange", "shop:orders", "0", "-1").splitlines()
         return Counter(json.loads(line)["title"] for line in said)
 
@@ -105,13 +105,13 @@ class Customer:
 
     @property
     def home(self) -> int:
-        """Which instance has its session."""
+        """Return the instance that has its session."""
         (session,) = self.sessions
         return int(session.partition(".")[0].removeprefix("i"))
 
 
 class Meeting:
-    """Has customers wait in their second question until all are there."""
+    """Meeting point where customers wait in their second question until all are there."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -222,7 +222,7 @@ async def test_departed_client_behind_nginx_ends_its_live_call(fleet: Fleet) -> 
 
 
 def adapted(text: str, *, door: int, ports: list[int]) -> str:
-    """The example's own configuration with other ports."""
+    """Return the example's own configuration with other ports."""
     for name, port in zip(("8001", "8002", "8003"), ports, strict=True):
         assert name in text
         text = text.replace(name, str(port))

@@ -24,7 +24,7 @@ Result = GetPromptResult | ReadResourceResult
 
 
 def said(result: LegResult) -> str:
-    """The text of a prompt of one message, or of a resource of one part."""
+    """Return the text of a prompt of one message, or of a resource of one part."""
     if isinstance(result, InputRequiredResult):
         raise AssertionError(f"it still asks {list(result.input_requests or {})}")
     if isinstance(result, GetPromptResult):
@@ -38,14 +38,14 @@ def said(result: LegResult) -> str:
 
 
 async def fetch(client: Client, kind: str, title: str) -> Result:
-    """The prompt `praise`, or the template `praise://{title}`, as the client itself drives it."""
+    """Fetch the prompt `praise` or the template `praise://{title}`, with the client's own driver."""
     if kind == "prompt":
         return await client.get_prompt("praise", {"title": title})
     return await client.read_resource(f"praise://{title}")
 
 
 async def failing(client: Client, kind: str, title: str) -> MCPError:
-    """The error that it is answered with."""
+    """Return the error of a leg that fails."""
     try:
         result = await fetch(client, kind, title)
     except MCPError as error:
@@ -54,7 +54,7 @@ async def failing(client: Client, kind: str, title: str) -> MCPError:
 
 
 class Legs:
-    """Plays a call of a prompt or a template leg by leg, each on a server made anew."""
+    """Call of a prompt or a template, played leg by leg, each leg on a new server."""
 
     def __init__(self, make: Callable[[], MCPServer[Any]], kind: str) -> None:
         self._legs = LegByLeg(make)
@@ -65,7 +65,7 @@ class Legs:
     async def __call__(
         self, title: str, answers: Mapping[str, Reply] | None = None, *, kind: str | None = None
     ) -> LegResult:
-        """One leg; the state of the last one goes with answers."""
+        """Play one leg; answers go with the state of the last one."""
         responses: dict[str, InputResponse] | None = None
         if answers is not None:
             responses = {key: reply_of(reply) for key, reply in answers.items()}

@@ -131,7 +131,7 @@ async def test_handler_asks_again_for_invalid_and_missing_answers(kind: str, way
     legs = Legs(lambda: way(kind), kind)
     await legs("Dune")
     await legs("Dune", {"ask_tone": {"tone": "solemn"}})
-    for answers in ({"ask_length": {"words": "many"}}, {}, {"nobody asked": {"words": 1}}):
+    for answers in ({"ask_length": {"words": "many"}}, {}, {"not asked": {"words": 1}}):
         await legs("Dune", answers)
         assert legs.asked == ["ask_length"]
     assert said(await legs("Dune", {"ask_length": {"words": 9}})).endswith("solemn, 9")

@@ -1,4 +1,4 @@
-"""What clients see of prompts and templates that ask: their own arguments and variables, and nothing else."""
+"""Clients see only the own arguments and variables of prompts and templates that ask."""
 
 from typing import Annotated, Any
 

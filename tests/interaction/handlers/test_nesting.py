@@ -31,7 +31,7 @@ async def ask_tone(title: str) -> Elicit[Tone]:
 
 
 def nested(place: str, reached: list[str]) -> Server[Any]:
-    """A tool that reads a template which asks."""
+    """Make a tool that reads a template which asks."""
     server = Server[Any]("shop", keys=[NEW])
 
     async def by_resolver(title: str, tone: Annotated[Tone, Resolve(ask_tone)]) -> str:

@@ -9,7 +9,7 @@ from roundtrip.ledger import SqliteLedger
 
 
 def contend(arguments: Sequence[str]) -> None:
-    """ClaimAnswer calls once a line was read, and say how each stands."""
+    """Claim calls after a line was read, and print the state of each."""
     path, holder = arguments
 
     async def claim_all() -> None:

@@ -17,7 +17,7 @@ async def paid(what: str) -> Elicit[bool]:
 
 
 class Shop:
-    """Makes the instances of a shop, which share a ledger, and counts what they do."""
+    """Factory of a shop's instances, which share a ledger, with a record of their effects."""
 
     def __init__(self, ledger: Ledger, **options: Any) -> None:
         self.ledger = ledger
@@ -42,7 +42,7 @@ class Shop:
 
 
 async def asked_to_buy(shop: Shop, **options: Any) -> LegByLeg:
-    """A call that has been asked its question."""
+    """Start a call, up to its question."""
     legs = LegByLeg(shop, **options)
     await legs.leg("buy", {"what": "tea"})
     return legs

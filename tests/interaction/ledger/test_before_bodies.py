@@ -1,4 +1,4 @@
-"""Legs that are lost, or lose their place, after they have claimed their call and before its body begins."""
+"""Legs that are lost, or lose their claim, between the claim and the begin of the body."""
 
 from typing import Annotated, Any
 
@@ -22,7 +22,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Silent(MemoryLedger):
-    """A ledger that hears nothing more of whoever has claimed, as if its process were dead or stuck."""
+    """Ledger that hears nothing more of a holder, as if its process were dead or stuck."""
 
     async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
         raise LedgerDown("nothing is heard of it")
@@ -32,7 +32,7 @@ class Silent(MemoryLedger):
 
 
 class Looking:
-    """A tool that looks something up before its body begins; the first time, it takes as long as the test likes."""
+    """Tool that looks something up before its body begins; the test ends the first lookup."""
 
     def __init__(self) -> None:
         self.shop = Shop(Silent())
@@ -53,13 +53,13 @@ class Looking:
         self.legs = LegByLeg(self.shop)
 
     async def first_leg(self) -> None:
-        """The round without questions, by which the call gets its name."""
+        """Play the round without questions, which gives the call its id."""
         self.began.set()
         await self.legs.leg("look")
         self.began = anyio.Event()
 
     async def until_it_is_free(self) -> Any:
-        """What the leg is told when nobody is heard of any more."""
+        """Return the reply to the leg after the lease of the silent holder has ended."""
         while True:
             try:
                 return await self.legs.leg("look", state=self.legs.token)

@@ -1,4 +1,4 @@
-"""The claim of a call that is suspended is taken back, whatever becomes of what is noted before that."""
+"""The claim of a suspended call is released, even if the writes before the release fail."""
 
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Hanging(MemoryLedger):
-    """A ledger that does not come to an end with what it is to note."""
+    """Ledger whose writes never end."""
 
     hung = False
 
@@ -48,6 +48,6 @@ async def test_a_claim_is_taken_back_though_noting_is_cut_short(monkeypatch: pyt
         await legs.leg("ask")
         await legs.leg("ask", answers={"ready": {"value": True}}, state=legs.token)
         assert ledger.hung
-        # Were it still held, this would wait for its holder, and be told that it still runs.
+        # Were it still held, this would wait for its holder, and be answered that it still runs.
         told = await legs.leg("ask", answers={"sure": {"value": True}}, state=legs.token)
     assert text_of(told) == "7 True"

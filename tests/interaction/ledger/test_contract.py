@@ -44,7 +44,7 @@ def redis() -> Generator[RedisServer]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Generator[str]:
-    """The URL of a cluster of one."""
+    """Return the URL of a cluster of one node."""
     ports: list[str] = []
     for _ in range(2):
         with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -95,7 +95,7 @@ async def test_second_claimer_learns_of_the_running_holder(ledger: EpochKeeper) 
 
 
 async def test_repeated_claim_by_the_holder_is_granted(ledger: EpochKeeper) -> None:
-    """The answer to a claim may have been lost on the way."""
+    """A holder claims again if the reply to its claim was lost."""
     await claim(ledger)
     assert (await claim(ledger)).status is ClaimStatus.GRANTED
 
@@ -155,7 +155,7 @@ async def test_a_holder_that_dies_after_it_has_begun_is_unknown(ledger: EpochKee
 
 
 async def test_late_tentative_claim_does_not_undo_a_begun_holder(ledger: EpochKeeper) -> None:
-    """It was sent again on another connection, and the first one was only slow."""
+    """A claim that was sent again on another connection may overtake the first, slow one."""
     await claim(ledger, tentative=True)
     await claim(ledger)
     assert (await claim(ledger, tentative=True, lease=SHORT)).status is ClaimStatus.GRANTED
@@ -476,7 +476,7 @@ async def test_each_is_a_ledger(ledger: EpochKeeper) -> None:
 
 
 class Counted:
-    """A look at an entry, counted."""
+    """Counter of looks at an entry."""
 
     def __init__(self, *seen: ClaimAnswer | LedgerDown | None) -> None:
         self.looks = 0
@@ -630,7 +630,7 @@ async def test_memory_counts_what_it_counts_as_held() -> None:
 
 
 async def test_a_late_writer_cannot_pass_its_successor(ledger: EpochKeeper) -> None:
-    """The same name does not help it: the epoch is that of its own claim."""
+    """The same holder's name is not enough: the epoch of its own claim counts."""
     first = await claim(ledger, lease=SHORT)
     await anyio.sleep(SHORT * 2)
     second = await claim(ledger, lease=LONG, rerun=True)

@@ -23,7 +23,7 @@ ONE_LEG = Implementation(name="one-leg", version="1")
 
 
 class Bank:
-    """A server whose tool asks nothing, and runs once where it can."""
+    """Server whose tool asks nothing, and runs once if the client allows it."""
 
     def __init__(self, exactly_once: Any = True, **options: Any) -> None:
         self.ran: list[str] = []

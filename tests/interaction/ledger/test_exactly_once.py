@@ -118,7 +118,7 @@ async def test_answers_to_nothing_do_not_make_it_another_call(shop: Shop) -> Non
 
 @pytest.mark.parametrize("answer", [DECLINE, CANCEL])
 async def test_decline_ends_no_ledger_entry(shop: Shop, answer: Any) -> None:
-    """The body has not run, so whoever says yes on another leg is served."""
+    """The body has not run, so a user who accepts on another leg is served."""
     legs = await asked_to_buy(shop)
     refused = await legs.leg("buy", {"what": "tea"}, answers={"paid": answer}, state=legs.token)
     assert "could not resolve" in text_of(refused)
@@ -197,7 +197,7 @@ async def test_the_machine_recalls_and_no_second_body_is_seen(shop: Shop) -> Non
 
 
 class _Facts:
-    """A tracer that keeps everything it is told."""
+    """Tracer that keeps everything it receives."""
 
     def __init__(self, facts: list[object]) -> None:
         self._facts = facts
@@ -269,7 +269,7 @@ async def test_repeated_leg_reuses_steps_and_fixed_values(shop: Shop) -> None:
 
 
 async def test_step_survives_a_body_that_then_failed(shop: Shop) -> None:
-    """A body that was cut short in the middle runs again where it may, and finds what it had computed."""
+    """A body that was cut short may run again, and finds the results of its steps."""
     numbers = itertools.count(1)
     hold = [True]
 
@@ -345,7 +345,7 @@ async def test_live_era_never_uses_the_ledger(shop: Shop) -> None:
 
 
 async def test_within_another_tool_it_simply_runs(shop: Shop) -> None:
-    """It has no token of its own there. The outer tool is what has to run once."""
+    """It has no token of its own there. The outer tool has to run once."""
 
     async def twice(ctx: Context[Any, Any]) -> str:
         server: Any = ctx.mcp_server

@@ -1,4 +1,4 @@
-"""A ledger in memory that clients fill: nothing new begins, and what has been done stays done."""
+"""A ledger in memory that clients fill: nothing new begins, and finished calls stay finished."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ async def print_out(what: str) -> str:
 
 
 async def take_all(ledger: Ledger, account: str | None = None) -> int:
-    """Make claims until there is no room; without an account, as all of them together."""
+    """Make claims until the ledger is full; without an account, as all of them together."""
     for number in range(100):
         try:
             await ledger.claim(f"{account}-{number}", "a", holder="one", lease=3600, keep=3600, account=account)
@@ -41,7 +41,7 @@ async def take_all(ledger: Ledger, account: str | None = None) -> int:
 
 
 async def filled(shop: Shop, *, principal: str | None = None) -> None:
-    """Have a client make calls until there is no room for it."""
+    """Let a client make calls until its share is full."""
 
     async def make_calls() -> None:
         for _ in range(20):

@@ -1,4 +1,4 @@
-"""Questions with `guesses=`: a call may be sent so many different answers, on whatever legs and instances."""
+"""Questions with `guesses=`: a call accepts so many different answers, over all legs and instances."""
 
 import logging
 import secrets
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 def exactly(code: str) -> type[BaseModel]:
-    """A form that takes one code."""
+    """Return a form that accepts one code."""
 
     def check(sent: str) -> str:
         if sent != code:
@@ -30,7 +30,7 @@ def exactly(code: str) -> type[BaseModel]:
 
 
 class Safe:
-    """A tool that opens to a code that was made for its call."""
+    """Tool that opens to a code that was made for its call."""
 
     def __init__(self, ledger: Ledger, *, guesses: int | None = 5, attempts: int = 3, once: bool = False) -> None:
         self.ledger = ledger
@@ -70,7 +70,7 @@ def bytes_in(folder: Path) -> bytes:
 
 
 async def guess(legs: LegByLeg, tool: str, code: Any, token: str) -> str:
-    """Send an answer to the first question again, and say what came of it."""
+    """Send an answer to the first question again, and return a word for the outcome."""
     form = code if tool == "by_body" or not isinstance(code, str) else {"code": code}
     result = await legs.leg(tool, answers={"code": form}, state=token)
     return "asked again" if isinstance(result, InputRequiredResult) else text_of(result)
@@ -139,7 +139,7 @@ async def test_guesses_are_unreadable_in_the_ledger(tmp_path: Path) -> None:
 
 
 class Broken(MemoryLedger):
-    """A ledger that cannot count for now."""
+    """Ledger that cannot count for now."""
 
     down = True
 
@@ -190,7 +190,7 @@ async def test_a_hostile_network_costs_no_guesses() -> None:
 
 
 async def test_another_question_s_answers_do_not_smuggle_a_guess_in() -> None:
-    """An answer that nothing has looked at is kept, and counted when something does."""
+    """An answer that no code has read is kept, and counted when it is read."""
     counted: list[str] = []
 
     class Watched(MemoryLedger):

@@ -1,4 +1,4 @@
-"""Requests by hand that try to get past the books which are kept on tools that run once."""
+"""Hostile requests that try to run an `exactly_once` tool twice."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ TEA = {"what": "tea"}
 
 @asynccontextmanager
 async def gift_shop() -> AsyncGenerator[tuple[Wire, list[str]]]:
-    """A shop that gives something once, and asks nothing before."""
+    """Make a shop that gives something once, without a question."""
     shop = Shop(MemoryLedger())
 
     async def give(what: str) -> str:

@@ -1,4 +1,4 @@
-"""Failures of tools that run once: kept where the body ended, and logged in full once."""
+"""Failures of tools that run once: kept if the body ended, and logged in full once."""
 
 import logging
 from typing import Any

@@ -1,4 +1,4 @@
-"""Steps of tools that run once: kept for the leg and the revision they belong to, and taken by the holder alone."""
+"""Steps of tools that run once: kept for their leg and revision, and used by the holder alone."""
 
 import threading
 from typing import Annotated, Any
@@ -96,7 +96,7 @@ async def test_fixed_value_computed_before_a_review_is_unchanged() -> None:
 
 
 class Paused:
-    """A body whose process is paused, while another instance takes its call over and ends it."""
+    """Body whose process is paused, while another instance takes its call over and ends it."""
 
     def __init__(self, then: str) -> None:
         self.begun: list[int] = []
@@ -170,7 +170,7 @@ async def test_a_body_that_was_paused_and_taken_over_stops(then: str, monkeypatc
 
 
 async def test_a_body_goes_on_whose_entry_the_ledger_has_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped, it would be run again by the next leg."""
+    """If it were stopped, the next leg would run it again."""
     monkeypatch.setattr(exactly_once, "LEASE_SECONDS", 0.0)
     ledger = MemoryLedger()
     shop = Shop(ledger)

@@ -147,7 +147,7 @@ async def test_calls_on_redis_and_on_sqlite(redis: RedisServer, tmp_path: Path) 
 
 
 async def test_cancelled_connection_mixes_up_no_replies(redis: RedisServer) -> None:
-    """The answer to what nobody waits for any more must not be taken for the answer to what comes next."""
+    """The reply to an abandoned request must not become the reply to the next one."""
     ledger = RedisLedger(redis.url)
     epoch = (await claim(ledger)).epoch
     await ledger.settle("call", holder="one", epoch=epoch, result="first", keep=60)
@@ -162,7 +162,7 @@ async def test_cancelled_connection_mixes_up_no_replies(redis: RedisServer) -> N
 
 
 def test_of_several_processes_that_claim_at_once_one_may(tmp_path: Path) -> None:
-    """The file is made by all of them at once, too."""
+    """All of them also create the file at the same time."""
     with ExitStack() as stack:
         arguments = [(str(tmp_path / "ledger.db"), str(number)) for number in range(4)]
         contenders = [stack.enter_context(piped(contend, *words, cwd=ROOT)) for words in arguments]

@@ -1,4 +1,4 @@
-"""Calls that must run once while builds with other clocks take each other's place."""
+"""Calls that must run once while builds with other clocks replace each other."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ async def agreed(paid: Annotated[bool, Resolve(paid)]) -> Elicit[bool]:
 
 
 class Rollout:
-    """A call of a tool with two questions, of which each leg lands on the build that is named."""
+    """Call of a tool with two questions; a test names the build of each leg."""
 
     def __init__(self, clock: Clock) -> None:
         ledger = MemoryLedger(system=System(monotonic=clock))
@@ -43,17 +43,17 @@ class Rollout:
         return f"{what} no. {len(self.ran)}"
 
     async def begin(self, build: str) -> str:
-        """The token of the first leg."""
+        """Send the first leg, and return its token."""
         await self._legs[build].leg("order", TEA)
         return self._legs[build].token
 
     async def pay(self, build: str, token: str) -> str:
-        """The token of the second leg."""
+        """Send the second leg, and return its token."""
         await self._legs[build].leg("order", TEA, answers={"paid": True}, state=token)
         return self._legs[build].token
 
     async def agree(self, build: str, token: str) -> str:
-        """What the third leg returns."""
+        """Send the third leg, and return its result."""
         return text_of(await self._legs[build].leg("order", TEA, answers={"agreed": True}, state=token))
 
 

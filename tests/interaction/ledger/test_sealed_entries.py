@@ -1,4 +1,4 @@
-"""What ledgers hold at rest: sealed with the server's keys, through both steps of a rotation."""
+"""Entries of ledgers at rest: sealed with the server's keys, through both steps of a rotation."""
 
 import sqlite3
 from contextlib import closing
@@ -21,7 +21,7 @@ SECRET = "4711-marker"
 
 
 class Vault:
-    """A tool whose step, result and failure are secrets, on a ledger in a file."""
+    """Tool whose step, result and failure are secrets, on a ledger in a file."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "ledger.db"
@@ -129,7 +129,7 @@ async def test_result_sealed_for_another_call_is_not_returned(tmp_path: Path, mo
 
 
 async def test_a_server_without_keys_of_its_own_keeps_readable_results(tmp_path: Path) -> None:
-    """A codec of the author's gives no key to seal with."""
+    """An author's codec has no key for sealing."""
     ledger = SqliteLedger(tmp_path / "ledger.db")
 
     def server() -> Server:

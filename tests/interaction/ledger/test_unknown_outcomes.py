@@ -1,4 +1,4 @@
-"""What becomes of calls that run for long, whose process is gone, or whose ledger is down."""
+"""Calls that run for long, whose process is gone, or whose ledger is down."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ BEGINS = 0.5
 
 
 class Failing(MemoryLedger):
-    """A ledger of which some methods fail for now."""
+    """Ledger whose chosen methods fail for now."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ async def test_claim_that_cannot_be_released_now_is_released_later(shop: Shop, l
 async def test_releases_are_retried_ever_more_rarely_while_the_ledger_fails(
     shop: Shop, ledger: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many may be under way as requests have come meanwhile."""
+    """At most one release per request of the meantime is under way."""
     for name, value in {"_FIRST_PAUSE_SECONDS": 0.001, "_MAX_PAUSE_SECONDS": 1.0, "LEASE_SECONDS": 0.3}.items():
         monkeypatch.setattr(exactly_once, name, value)
     legs = await asked_to_buy(shop)
@@ -152,7 +152,7 @@ async def test_unstorable_result_reaches_its_client_and_is_unknown_later(
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("lapsed", [False, True])
 async def test_temporarily_unstorable_result_is_stored_later(shop: Shop, ledger: Failing, lapsed: bool) -> None:
-    """Also once the process has counted as dead, as it could not say that it was alive."""
+    """The result is stored even if the process counted as dead, because it could not renew its lease."""
     legs = await asked_to_buy(shop)
     ledger.down.add("settle")
     await legs.leg("buy", TEA, answers=YES, state=legs.token)
@@ -199,7 +199,7 @@ async def test_unrecordable_error_still_ends_its_call(shop: Shop, caplog: pytest
 
 
 async def lapse(ledger: MemoryLedger) -> None:
-    """Wait until nobody counts as alive any more."""
+    """Wait until the leases of all holders have ended."""
     entries: dict[str, Any] = ledger._entries  # pyright: ignore[reportPrivateUsage]
     for key in entries:
         seen = await ledger.wait(key, patience=10)
@@ -207,7 +207,7 @@ async def lapse(ledger: MemoryLedger) -> None:
 
 
 class Held:
-    """A body that begins, and goes on when the test says so."""
+    """Body that begins, and continues when the test lets it."""
 
     def __init__(self, shop: Shop) -> None:
         self.begun = anyio.Event()

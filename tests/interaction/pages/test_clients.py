@@ -1,4 +1,4 @@
-"""Who is sent to a page, and how: by capability, by era, and by what the connection carries."""
+"""Clients that are sent to pages: by capability, by era, and by the abilities of the connection."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -59,7 +59,7 @@ async def test_a_client_that_declared_pages_alone_is_sent_to_one(place: str) -> 
 
 @asynccontextmanager
 async def only_forms(server: Server[Any], era: Era, person: Person) -> AsyncGenerator[Client]:
-    """A client that declares forms and no pages, on either era."""
+    """Connect a client that declares forms and no pages, on either era."""
 
     def change(message: Json) -> Json:
         params = message.get("params", {})
@@ -103,7 +103,7 @@ async def test_author_substitute_replaces_a_page(place: str, era: Era, otherwise
     """Shows S6."""
 
     def done() -> str | None:
-        raise AssertionError("nobody was sent there")
+        raise AssertionError("no user was sent there")
 
     async with only_forms(exporting(place, done=done, otherwise=otherwise), era, Person()) as client:
         assert text_of(await client.call_tool("export", BOOK)) == "Dune for a guest"

@@ -1,4 +1,4 @@
-"""Answers of another kind than the question: asked again, counted, and never what a call ends with at once."""
+"""Answers of another kind than the question: asked again and counted; none ends a call at once."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, cast
@@ -40,7 +40,7 @@ async def sent(legs: LegByLeg, leg: LegRequest) -> CallToolResult | InputRequire
 
 
 def exporting(place: str, keys: Any = (NEW,)) -> Server[Any]:
-    """A shop behind a page that every user has dealt with."""
+    """Make a shop behind a page that every user has finished."""
     server = Server[Any]("shop", keys=keys)
     return add_export(server, place, lambda ctx: ElicitUrl("Log in.", URL, done=lambda: "ada", wait=0))
 
@@ -116,7 +116,7 @@ KINDS: Mapping[str, tuple[Any, InputResponse, InputResponse]] = {
 
 
 def asking(kind: str, place: str) -> Server[Any]:
-    """A tool `pay` that asks one question of a kind."""
+    """Make a tool `pay` that asks one question of a kind."""
     server = Server[Any]("shop", keys=[NEW])
     ask = KINDS[kind][0]
 
@@ -149,7 +149,7 @@ class Sizes(BaseModel):
 
 
 class Terms(BaseModel):
-    """Nothing to fill in."""
+    """Form without fields."""
 
 
 async def sizes() -> Elicit[Sizes]:
@@ -188,7 +188,7 @@ async def test_review_and_confirmation_pass_every_hostile_network() -> None:
 
 
 def once_only(kind: str, place: str, ran: list[str]) -> Server[Any]:
-    """A tool `pay` that runs once, and asks one question of a kind."""
+    """Make a tool `pay` that runs once, and asks one question of a kind."""
     server = Server[Any]("shop", keys=[NEW], ledger=MemoryLedger())
     ask = KINDS[kind][0]
 

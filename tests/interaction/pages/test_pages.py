@@ -1,4 +1,4 @@
-"""A page for the user: they agree to go there, and `done` says what came of it."""
+"""A page for the user: they agree to visit it, and `done` returns the result."""
 
 import threading
 from collections.abc import Callable

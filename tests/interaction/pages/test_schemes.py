@@ -1,4 +1,4 @@
-"""Pages lead to web addresses, whoever asks and however."""
+"""Pages lead to web addresses, in every way of asking."""
 
 from typing import Any
 

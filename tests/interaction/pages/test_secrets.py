@@ -1,4 +1,4 @@
-"""Secrets: no form asks for one, on a page they may be typed."""
+"""Secrets: no form asks for one; users may type them on a page."""
 
 import dataclasses
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Tickets on a real page: it serves the person who was asked, and nobody else, whatever link they bring."""
+"""Tickets on a real page: it serves only the user who was asked, regardless of the link."""
 
 from typing import Any
 

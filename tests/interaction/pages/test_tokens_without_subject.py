@@ -23,7 +23,7 @@ WARNING = "the users of one client id cannot be told apart"
 
 
 class Clients:
-    """Takes a bearer token for the id of a client."""
+    """Verifier that takes a bearer token for the id of a client."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         return AccessToken(token=token, client_id=token, scopes=[])

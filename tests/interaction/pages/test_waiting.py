@@ -1,4 +1,4 @@
-"""How long a leg waits for a page: as long as it says, asking once; then it asks again."""
+"""Legs that wait for a page: each waits for the declared time, and then asks again."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whom pages are shown to: a client whose user goes where they are sent, and a tool that sends them there."""
+"""Visitors of pages: a client whose user visits the pages, and a tool that sends them there."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -57,14 +57,14 @@ class Visitor:
         return ElicitResult.model_validate({"action": action})
 
     async def listen(self, message: IncomingMessage) -> None:
-        """Hear what the server says without being asked."""
+        """Receive the server's notifications."""
         if isinstance(message, ElicitCompleteNotification):
             self.told_done.append(message.params.elicitation_id)
 
 
 @asynccontextmanager
 async def visiting(server: Instance, era: Era, visitor: Visitor, **options: Any) -> AsyncGenerator[Client]:
-    """A client that shows pages to a visitor."""
+    """Connect a client that shows pages to a visitor."""
     async with Client(
         server, mode=era.value, elicitation_callback=visitor, message_handler=visitor.listen, **options
     ) as client:
@@ -72,14 +72,14 @@ async def visiting(server: Instance, era: Era, visitor: Visitor, **options: Any)
 
 
 def page_of(question: AskedQuestion) -> ElicitRequestURLParams:
-    """What a question of the retry era says of its page."""
+    """Return the page that a question of the retry era names."""
     if not isinstance(question.params, ElicitRequestURLParams):
         raise TypeError(f"a page was expected, not {question}")
     return question.params
 
 
 def add_export(server: Server[Any], place: str, make: Callable[[Context], ElicitUrl[Any]]) -> Server[Any]:
-    """A tool `export(title)` that needs an account, for which it sends the user to a page named `login`."""
+    """Add a tool `export(title)` that needs an account, and so sends the user to a page named `login`."""
 
     async def login(ctx: Context) -> ElicitUrl[Any]:
         return make(ctx)

@@ -1,4 +1,4 @@
-"""A bookshop behind a login, with the login's own page beside it: who is in the browser is checked there."""
+"""A bookshop behind a login, and the page of the login, which checks the browser's user."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -26,7 +26,7 @@ _TICKET: Final = re.compile(r"t=([^&]+)")
 
 
 class Badges:
-    """Takes a bearer token `client/subject` at its word."""
+    """Verifier that trusts a bearer token `client/subject`."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         client, slash, subject = token.partition("/")
@@ -34,7 +34,7 @@ class Badges:
 
 
 class Web:
-    """What the page and the tool share: which calls have been logged in, and as whom."""
+    """Shared data of page and tool: the logged-in calls, with their users."""
 
     def __init__(self) -> None:
         self.base = "https://bookshop.example"
@@ -42,7 +42,7 @@ class Web:
         self.refused: list[str] = []
 
     def server(self, place: str, *, purpose: str = "login", keys: Any = (KEY,), **options: Any) -> Server[Any]:
-        """An instance of the shop; its page lets in whom the ticket was made for."""
+        """Make an instance of the shop; its page admits the owner of the ticket."""
         auth = AuthSettings(issuer_url=AnyHttpUrl("https://login.example"), resource_server_url=None)
         server = Server[Any]("shop", keys=list(keys), auth=auth, token_verifier=Badges(), **options)
 
@@ -55,7 +55,7 @@ class Web:
 
         @server.custom_route("/login", methods=["GET"])
         async def login(request: Request) -> Response:
-            """The page: a cookie of the shop's own tells who is in front of the browser."""
+            """Serve the page; a cookie of the shop names the browser's user."""
             person = await Badges().verify_token(request.cookies.get("badge", "nobody"))
             try:
                 if person is None:
@@ -70,7 +70,7 @@ class Web:
         return add_export(server, place, ask)
 
     async def browse(self, page: ElicitRequestURLParams | str, badge: str | None) -> int:
-        """Open a page in somebody's browser."""
+        """Open a page in a user's browser."""
         url = page if isinstance(page, str) else page.url
         cookies = {"cookie": f"badge={badge}"} if badge is not None else {}
         async with httpx.AsyncClient(timeout=WAIT, headers=cookies) as browser:
@@ -78,7 +78,7 @@ class Web:
 
 
 def ticket_in(page: ElicitRequestURLParams) -> str:
-    """The ticket that a page's URL carries."""
+    """Return the ticket in a page's URL."""
     found = _TICKET.search(page.url)
     if found is None:
         raise AssertionError(f"no ticket in {page.url}")
@@ -87,6 +87,6 @@ def ticket_in(page: ElicitRequestURLParams) -> str:
 
 @asynccontextmanager
 async def as_user(url: str, badge: str) -> AsyncGenerator[Tap]:
-    """A connection that shows a bearer token."""
+    """Return a connection with a bearer token."""
     async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {badge}"}) as client:
         yield Tap(streamable_http_client(url, http_client=client))

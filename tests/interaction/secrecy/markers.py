@@ -1,4 +1,4 @@
-"""Words that nobody can guess, planted as values, and everything that a process tells of its work."""
+"""Unguessable words, planted as values, and all output of a process in which to look for them."""
 
 import logging
 import secrets
@@ -27,33 +27,33 @@ _TAIL: Final = 24
 
 
 class Markers:
-    """The planted words, by what they were planted as."""
+    """Planted words, by their kind."""
 
     def __init__(self) -> None:
         self._words: dict[str, str] = {}
 
     def __call__(self, kind: str) -> str:
-        """A new word of a kind."""
+        """Return a new word of a kind."""
         word = secrets.token_hex(8)
         self._words[word] = kind
         return word
 
     def note(self, kind: str, texts: Iterable[str | None]) -> None:
-        """Look for texts that a server has made: tokens and tickets."""
+        """Remember texts that a server has made: tokens and tickets."""
         for text in texts:
             if text:
                 self._words[text[-_TAIL:]] = kind
 
     def note_tickets(self, text: str) -> None:
-        """Look for the tickets in a text."""
+        """Remember the tickets in a text."""
         self.note("ticket", TICKET.findall(text))
 
     def found_in(self, text: str) -> set[str]:
-        """The kinds of the words in a text."""
+        """Return the kinds of the words in a text."""
         return {kind for word, kind in self._words.items() if word in text}
 
     def lines_with(self, text: str, *, but: frozenset[str] = frozenset()) -> list[str]:
-        """The lines of a text that have any, with their kinds, for a message that can be read."""
+        """Return the lines of a text that have words, with their kinds, for a readable message."""
         found: list[str] = []
         for line in text.splitlines():
             kinds = self.found_in(line) - but
@@ -78,7 +78,7 @@ class _Everything(logging.Handler):
 
 @contextmanager
 def everything_logged() -> Generator[list[str]]:
-    """What any logger of this process but the clients' logs at any level, and what is warned of."""
+    """Collect the records of every logger but the clients', at any level, and all warnings."""
     root, handler = logging.getLogger(), _Everything()
     before = root.level
     others = {
@@ -101,7 +101,7 @@ def everything_logged() -> Generator[list[str]]:
 
 
 class Spans:
-    """What one process would send to a collector."""
+    """Spans that one process would send to a collector."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -117,5 +117,5 @@ class Spans:
 
 
 def text_of_files(folder: Path) -> str:
-    """All that is written in a folder."""
+    """Return the text of all files in a folder."""
     return "\n".join(path.read_text() for path in sorted(folder.iterdir()))

@@ -1,4 +1,4 @@
-"""A server that uses every feature with planted values, and every way in which its calls can fail."""
+"""A server that uses every feature with planted values, and calls that fail in every way."""
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -45,7 +45,7 @@ def _sample(text: str) -> Sample:
 
 
 def make_vault(plant: Markers, **options: Any) -> Server[Any]:
-    """An instance of the vault."""
+    """Make an instance of the vault."""
     server = Server[Any]("vault", keys=[KEY], ledger=options.pop("ledger", None), **options)
     secret_of_step, secret_of_once, secret_of_page = plant("step"), plant("once"), plant("done")
 
@@ -200,7 +200,7 @@ def make_vault(plant: Markers, **options: Any) -> Server[Any]:
 
 
 class Playing:
-    """One client's calls, all values of which are planted."""
+    """Calls of one client, all values of which are planted."""
 
     def __init__(self, target: Any, plant: Markers, era: Era, **options: Any) -> None:
         self.target = target
@@ -219,7 +219,7 @@ class Playing:
         return User(self.target, answers or {}, era=self.era, allow_error=True, allow_unused=True, **self.options)
 
     def hear(self, call: Conversation) -> Conversation:
-        """Look for what the server has made on the way; keep what the client was told of a failure."""
+        """Look for what the server has made on the way; keep the client's text of a failure."""
         self.plant.note("token", call.tokens)
         for question in call.questions:
             self.plant.note_tickets(question.url or "")
@@ -233,7 +233,7 @@ class Playing:
         return self.hear(await self.user(answers).call(tool, arguments))
 
     async def legs(self, tool: str, **arguments: Any) -> LegByLeg:
-        """A call that has been asked its first questions, for one to go on with by hand."""
+        """Start a call, up to its first questions, to be continued by hand."""
         legs = LegByLeg(self.target)
         await legs.leg(tool, arguments)
         self.plant.note("token", [legs.token])
@@ -322,7 +322,7 @@ async def tokens_are_refused(play: Playing) -> None:
 
 
 async def headers_are_refused(play: Playing) -> None:
-    """Requests by hand, whose headers are no client's."""
+    """Send requests with invalid headers."""
     if play.options["over"] == "memory" or play.era is Era.LIVE:
         return
     async with served(play.target) as url, wire(url) as post:
@@ -333,7 +333,7 @@ async def headers_are_refused(play: Playing) -> None:
 
 
 def _opening(play: Playing, **other: Any) -> dict[str, Any]:
-    """What opens a box."""
+    """Form that opens a box."""
     return {
         "confirm:open_box": ACCEPT,
         "owner": play.owner(),

@@ -1,4 +1,4 @@
-"""`roundtrip serve` as a process of its own, which tests signal and look into."""
+"""`roundtrip serve` as a separate process, which tests signal and inspect."""
 
 import json
 import os
@@ -26,7 +26,7 @@ _SERVES: Final = re.compile(r"serves on (\S+) with")
 
 
 def words(target: str, *flags: str) -> list[str]:
-    """A command line of `roundtrip` that serves one of the shops, or what a whole `FILE:NAME` means."""
+    """Return a command line of `roundtrip` that serves one of the shops, or a whole `FILE:NAME`."""
     return ["serve", target if ":" in target else f"{SHOPS}:{target}", "--port", "0", *flags]
 
 
@@ -36,7 +36,7 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 def refused(target: str, *flags: str, folder: Path, **variables: str) -> str:
-    """What `roundtrip serve` says when it does not serve."""
+    """Return the message of a `roundtrip serve` that does not start."""
     with (folder / "told").open("w+", encoding="utf-8") as told:
         process = start(main, words(target, *flags), cwd=folder, env=environment(**variables), stderr=told.fileno())
         try:
@@ -88,7 +88,7 @@ class Service:
         self._stderr.close()
 
     def workers(self) -> set[int]:
-        """The processes that the supervisor has started and that live."""
+        """Return the ids of the supervisor's living processes."""
         pid = self.process.pid
         return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
 
@@ -99,11 +99,11 @@ class Service:
         return self.process.wait(WAIT)
 
     def get(self, path: str, **headers: str) -> tuple[int, Any]:
-        """What the service answers to a GET, on a connection of its own."""
+        """Return the service's response to a GET, on a new connection."""
         return self._answer("GET", path, None, headers)
 
     def post(self, path: str, body: bytes, **headers: str) -> tuple[int, Any]:
-        """What the service answers to a POST of JSON, on a connection of its own."""
+        """Return the service's response to a POST of JSON, on a new connection."""
         return self._answer("POST", path, body, {"content-type": "application/json", **ACCEPT, **headers})
 
     def _answer(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, Any]:

@@ -28,7 +28,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
-    """Two workers, whose keys are in a file."""
+    """Start two workers, whose keys are in a file."""
     folder = tmp_path_factory.mktemp("fleet")
     assert main(["keys", "new", str(folder / "keys")]) == 0
     with Service(
@@ -254,7 +254,7 @@ async def test_legs_beyond_the_grace_period_are_cut_and_reported(tmp_path: Path,
             await _in_thread(eventually, begun.exists)
             service.signal(signal.SIGTERM)
             assert await _in_thread(service.ended) == 1
-    assert any("INFO [" in line for line in service.log), "whoever reads the log finds a time and a process"
+    assert any("INFO [" in line for line in service.log), "readers of the log find a time and a process"
 
 
 async def test_a_worker_that_is_hung_up_on_goes_on(fleet: Service) -> None:

@@ -1,4 +1,4 @@
-"""The bus on Redis: what is published on one instance is heard on all, whatever becomes of Redis."""
+"""The bus on Redis: every instance receives the events of each, even after Redis was down."""
 
 import logging
 import subprocess
@@ -54,7 +54,7 @@ def updated(number: int) -> ResourceUpdated:
 async def instance(
     redis: RedisServer, **options: Any
 ) -> AsyncGenerator[tuple[RedisSubscriptionBus, list[ServerEvent]]]:
-    """An instance's bus, and what it hears once it hears what others tell."""
+    """Return an instance's bus and its received events, after its subscription has begun."""
     bus = RedisSubscriptionBus(redis.url, timeout=0.5, **options)
     heard: list[ServerEvent] = []
     unsubscribe = bus.subscribe(heard.append)
@@ -313,7 +313,7 @@ async def test_a_process_ends_without_a_word(redis: RedisServer, closes: str, op
         command = [sys.executable, *options, "-c", _PROCESS, redis.url, closes]
         with anyio.fail_after(BOUND * 2):
             done = await anyio.run_process(command, check=False, stderr=subprocess.PIPE)
-        # Only that Redis cannot be reached is told.
+        # Only the failed connection to Redis is reported.
         said = [line for line in done.stderr.decode().splitlines() if not line.startswith("changes ")]
         assert (done.returncode, said) == (0, [])
         if closes == "closes":

@@ -63,7 +63,7 @@ async def unsubscribe(ctx: Any, params: UnsubscribeRequestParams) -> EmptyResult
 
 
 class Ears:
-    """What a client hears: the lists that changed, and the URIs of what was updated."""
+    """Notifications that a client received: changed lists, and URIs of updated resources."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -78,7 +78,7 @@ class Ears:
 
 @asynccontextmanager
 async def hearing(server: Server[Any], era: Era) -> AsyncGenerator[tuple[Client, Ears]]:
-    """A client that hears of the lists and of one resource."""
+    """Connect a client that is notified of the lists and of one resource."""
     ears = Ears()
     if era is Era.LIVE:
         # The high-level server has no decorators for these.
@@ -120,7 +120,7 @@ async def test_clients_hear_of_other_instances_after_redis_returns(
     buses = [RedisSubscriptionBus(redis.url, timeout=1.0) for _ in range(2)]
     here, there = (shop(bus) for bus in buses)
     async with hearing(there, era) as (_, ears), connect(here, Era.RETRY) as changing:
-        # What was told before the instance began to listen is not known.
+        # Events from before the instance began to listen are unknown.
         await until(lambda: FIRST.issubset(ears.heard))
         ears.heard.clear()
         await changing.call_tool("grow", {})
@@ -141,7 +141,7 @@ async def test_clients_hear_of_other_instances_after_redis_returns(
 
 
 async def test_older_client_hears_own_and_foreign_changes_once() -> None:
-    """Its own are told by its own request."""
+    """Its own request carries its own changes."""
     server = shop(InMemorySubscriptionBus())
     async with hearing(server, Era.LIVE) as (client, ears), connect(server, Era.RETRY) as other:
         await client.call_tool("grow", {})
@@ -190,7 +190,7 @@ async def test_ended_connection_is_notified_of_nothing() -> None:
 
 
 def test_client_on_another_event_loop_is_notified_there() -> None:
-    """The SDK's own bus calls whoever listens on the loop that publishes."""
+    """The SDK's own bus calls listeners on the loop that publishes."""
     server = shop(InMemorySubscriptionBus())
     listening, done = threading.Event(), threading.Event()
     listeners: list[Any] = []

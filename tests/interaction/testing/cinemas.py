@@ -1,4 +1,4 @@
-"""A cinema whose tools ask in every way that there is, and which has some of every fault."""
+"""A cinema whose tools ask in every way, with examples of every fault."""
 
 from itertools import count
 from typing import Annotated, Any, Literal
@@ -35,7 +35,7 @@ def snack(film: str, seat: Annotated[ElicitationResult[Seat], Resolve(seat)]) ->
 
 
 def cinema() -> Server[Any]:
-    """One instance of it."""
+    """Make one instance of it."""
     server = Server[Any]("cinema", keys=[b"k" * 32])
     loops = {"left": 1}
 

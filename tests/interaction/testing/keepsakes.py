@@ -1,4 +1,4 @@
-"""Servers whose calls are worth a snapshot, and calls of them."""
+"""Servers with calls for snapshots."""
 
 import json
 import re
@@ -52,7 +52,7 @@ async def choose_snacks(seat: Annotated[Seat, Resolve(choose_seat)]) -> Elicit[S
 
 
 def cinema() -> Server[Any]:
-    """A tool of two rounds, by resolvers."""
+    """Make a tool of two rounds, by resolvers."""
     server = Server[Any]("cinema")
 
     @server.tool()
@@ -83,7 +83,7 @@ class Order(BaseModel):
 
 
 def shop() -> Server[Any]:
-    """A tool whose result and questions are full of what changes from run to run."""
+    """Make a tool whose result and questions are full of values that change from run to run."""
     server = Server[Any]("shop")
 
     @server.tool()
@@ -105,7 +105,7 @@ def shop() -> Server[Any]:
 
 
 def everything() -> Server[Any]:
-    """A tool with every kind of question, and every kind of content."""
+    """Make a tool with every kind of question and content."""
     server = Server[Any]("everything")
 
     @server.tool()
@@ -123,7 +123,7 @@ async def sdk_seat(film: str) -> SdkElicit[Seat]:
 
 
 def of_the_sdk() -> MCPServer[Any]:
-    """A server that is not roundtrip's."""
+    """Make a server of the SDK's own class."""
     server = MCPServer[Any]("cinema")
 
     @server.tool()
@@ -161,7 +161,7 @@ CALLS: Final[dict[str, Callable[..., Awaitable[Conversation]]]] = {
 
 
 async def tell(over: Over) -> str:
-    """All calls on both eras, as texts."""
+    """Return all calls on both eras, as texts."""
     texts: list[str] = []
     for name, call in CALLS.items():
         for era in (Era.RETRY, Era.LIVE):
@@ -171,7 +171,7 @@ async def tell(over: Over) -> str:
 
 
 async def tell_wire() -> str:
-    """All messages of a call on both eras."""
+    """Return all messages of a call on both eras."""
     return "\n".join([wire_text(await booking(era=era, wired=True)) for era in (Era.RETRY, Era.LIVE)])
 
 

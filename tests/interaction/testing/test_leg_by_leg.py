@@ -1,4 +1,4 @@
-"""Calls taken apart leg by leg, and the steps that a server tells."""
+"""Calls taken apart leg by leg, and the transitions that a server reports."""
 
 from typing import Annotated, Any
 

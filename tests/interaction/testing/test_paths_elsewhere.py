@@ -1,4 +1,4 @@
-"""Paths of servers that tell no states, that die, that lie, or that are behind a hostile network."""
+"""Paths of servers that report no states, die, lie, or are behind a hostile network."""
 
 import os
 from typing import Annotated, Any

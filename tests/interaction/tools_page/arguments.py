@@ -1,4 +1,4 @@
-"""What may be sent for which type, and what the function receives."""
+"""Arguments by type: accepted values, and the values that the function receives."""
 
 import datetime
 import enum

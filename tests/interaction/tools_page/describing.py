@@ -1,4 +1,4 @@
-"""What a client is told of a tool and its parameters, and what constraints do."""
+"""Descriptions of tools and parameters for clients, and the effects of constraints."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""What a client is told of what a function raises."""
+"""Errors of functions as clients see them."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""How a function becomes a tool, and what can be said of it."""
+"""Registration of functions as tools, with its options."""
 
 import functools
 from typing import Any, Final

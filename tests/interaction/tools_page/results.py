@@ -1,4 +1,4 @@
-"""What becomes of what a function returns."""
+"""Conversion of return values to results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -139,7 +139,7 @@ RESULTS = [
         [image(), text("a")],
         schema=None,
     ),
-    # How images, sounds and files are told what they are.
+    # How images, sounds and files get their types.
     result(
         "a format overrides the default type", returning(Image(data=b"x", format="jpeg")), [image(b"x", "image/jpeg")]
     ),

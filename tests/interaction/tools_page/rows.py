@@ -18,12 +18,12 @@ UNSAID: Final = object()
 HIDDEN: Final = object()
 """For `lists`: the tool is not in the list."""
 ABSENT: Final = object()
-"""For a value in `lists`: there is none at that place."""
+"""For a value in `lists`: that place must be empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One behaviour. The tool is called `tool` where a row does not say otherwise."""
+    """One behavior. The name of the tool is `tool`, unless a row has another."""
 
     says: str
     make: Make
@@ -33,7 +33,7 @@ class Row:
     lists: Any = field(default_factory=dict[str, Any])
     """Values in the listed tool by their dotted places, or HIDDEN."""
     sends: Json | None = None
-    """Arguments of a call; without them there is none."""
+    """Arguments of a call; None makes no call."""
     meta: Any = None
     """Metadata of the request."""
     gets: Any = UNSAID
@@ -46,7 +46,7 @@ class Row:
 
     @property
     def expects_something(self) -> bool:
-        """Whether a client has to read something in the list, or to get something."""
+        """Return True if a client must find something in the list, or must receive something."""
         got = self.sends is not None and bool(
             self.fails or self.result_meta or self.gets is not UNSAID or self.structured is not UNSAID
         )
@@ -54,7 +54,7 @@ class Row:
 
 
 def at(place: str, value: Json) -> Any:
-    """What a JSON object holds at a dotted place."""
+    """Return the value of a JSON object at a dotted place."""
     first, dot, rest = place.partition(".")
     inner = value.get(first, ABSENT)
     if not dot or inner is ABSENT:
@@ -111,12 +111,12 @@ ADDED: Final[Json] = {"sends": {"a": 2, "b": 3}, "gets": "5", "structured": {"re
 
 
 def adding(fn: Callable[..., Any], name: str | None = "tool", **options: Any) -> Make:
-    """A function registered as a tool, by its own name where that is None."""
+    """Register a function as a tool, by its own name if `name` is None."""
     return lambda server: server.add_tool(fn, name, **options)
 
 
 def taking(annotation: Any, *default: Any) -> Make:
-    """A tool with one parameter, which tells what it has received."""
+    """Make a tool with one parameter, which returns a text of its argument."""
 
     def tool(value: Any) -> str:
         return repr(value)
@@ -127,7 +127,7 @@ def taking(annotation: Any, *default: Any) -> Make:
 
 
 def returning(value: Any, annotation: Any = UNSAID, **options: Any) -> Make:
-    """A tool that returns a value, with a return annotation or without."""
+    """Make a tool that returns a value, with a return annotation or without."""
 
     def tool() -> Any:
         return value
@@ -140,7 +140,7 @@ def returning(value: Any, annotation: Any = UNSAID, **options: Any) -> Make:
 
 
 def computing(make: Callable[[], Any], **options: Any) -> Make:
-    """A tool that returns what is made when it is called."""
+    """Make a tool that computes its result in each call."""
 
     def tool() -> Any:
         return make()

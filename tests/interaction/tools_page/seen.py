@@ -1,4 +1,4 @@
-"""Which tools clients see: visibility, removal, one name twice, versions."""
+"""Tools that clients see: visibility, removal, one name twice, versions."""
 
 from typing import Any
 

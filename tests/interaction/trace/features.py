@@ -159,7 +159,7 @@ FEATURES: Final[Mapping[str, Feature]] = {
 
 
 def serve(ledger: Ledger, effect: Effect, bus: Heard | None = None, **options: Any) -> Server[Any]:
-    """One server with all of the tools."""
+    """Make a server with all of the tools."""
     server: Server[Any] = Server("hotels", keys=[KEY], ledger=ledger, subscriptions=bus, **options)
     prices: Iterator[int] = itertools.count(100 if effect.closed else 1)
     paid: set[str] = set()

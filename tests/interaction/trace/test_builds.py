@@ -1,4 +1,4 @@
-"""A build is spelled alike in every view, so that what one shows can be looked for in another."""
+"""A build is spelled alike in every view, so that users can search for it."""
 
 import functools
 from pathlib import Path

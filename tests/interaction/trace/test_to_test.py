@@ -243,7 +243,7 @@ async def repeat_twice(text: str) -> str:
 
 
 def record_talks(project: Project, recording: Recording, servers: Sequence[str] = ("talks",)) -> None:
-    """Calls that do not go straight, on both eras, each as a test of these servers, named by era, server and call."""
+    """Record unusual calls on both eras, each as a test of these servers, named by era, server and call."""
     server: Any = recording.load(TALKS)
     long = {"text": "x" * 90}
     for era in ERAS:

@@ -1,4 +1,4 @@
-"""`roundtrip trace` on what real servers recorded, on both eras and as the process that a person runs."""
+"""`roundtrip trace` on recordings of real servers, on both eras and as a process."""
 
 import fcntl
 import json
@@ -45,7 +45,7 @@ class Name(BaseModel):
 
 
 def shop(path: Path, *, instance: str = "one", reveal: Any = "all", **options: Any) -> Server[Any]:
-    """An instance of a shop whose tool asks by resolvers and from its body."""
+    """Make an instance of a shop whose tool asks by resolvers and from its body."""
     recorder = Recorder(path, reveal=reveal, instance=instance, **options)
     server = Server[Any]("shop", keys=[KEY], build="1", trace=recorder)
 

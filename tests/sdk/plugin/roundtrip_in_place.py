@@ -38,7 +38,7 @@ if os.environ.get("ROUNDTRIP_SDK_SWAP"):
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Have a failed `pytest.raises` in a task group fail its own test only.
+    """Let a failed `pytest.raises` in a task group fail its own test only.
 
     It is a `BaseException`, and so is the group around it, which ends the event loop that the tests of a module share.
     """

@@ -1,4 +1,4 @@
-"""`roundtrip graph` finds servers by import path and by file, and says what is wrong where it cannot."""
+"""`roundtrip graph` finds servers by import path and by file, and its errors name the mistake."""
 
 import sys
 from collections.abc import Generator
@@ -35,7 +35,7 @@ def order(title: str, price: Annotated[Price, Resolve(price)]) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
-    """A folder with a shop in it, as the current one; what is imported from it is forgotten afterwards."""
+    """Make a folder with a shop the current one, and forget imports from it afterwards."""
     (tmp_path / "graph_shop.py").write_text(SHOP.format(neighbour=""), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))

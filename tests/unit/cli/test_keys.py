@@ -27,7 +27,7 @@ def _hints(path: Path) -> tuple[str, ...]:
 
 
 def _aged(path: Path, seconds: float) -> None:
-    """As if all of it had been written some seconds ago."""
+    """Return a key file as if it had been written some seconds ago."""
     found = KeyFile.read(path)
     assert found.other is not None
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""What a command line with a mistake is told."""
+"""Errors of command lines with a mistake."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from roundtrip.cli import main
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What is written of wrong arguments."""
+    """Return the output for wrong arguments."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2

@@ -1,4 +1,4 @@
-"""`roundtrip trace export` writes a call in the format that is asked for, to where it is asked for."""
+"""`roundtrip trace export` writes a call in the chosen format to the chosen place."""
 
 import stat
 import sys

@@ -32,7 +32,7 @@ def facts(number: int, **given: Any) -> Facts:
 
 
 def seen(*of: Facts, offsets: Sequence[float] = (), uncertainty: float = 0.01, **given: Any) -> Observed:
-    """Instances at an address each."""
+    """Return observations of instances, each at its own address."""
     observed = Observed([Place(f"http://{number}") for number, _ in enumerate(of)], **given)
     for number, one in enumerate(of):
         offset = offsets[number] if offsets else 0.0

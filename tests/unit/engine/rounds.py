@@ -26,7 +26,7 @@ DECLINE = ElicitResult(action="decline")
 
 
 def plan_of(**filled: Any) -> Plan:
-    """The plan of a tool whose parameters are filled by these: functions, or markers around them."""
+    """Return the plan of a tool whose parameters are filled by functions, or by markers around them."""
 
     def tool() -> None: ...
 
@@ -35,7 +35,7 @@ def plan_of(**filled: Any) -> Plan:
 
 
 def alone(asking: Callable[..., Any], **options: Any) -> Plan:
-    """The plan of a tool with one resolver."""
+    """Return the plan of a tool with one resolver."""
 
     def tool(value: Annotated[Any, Resolve(asking, **options)]) -> None: ...
 
@@ -43,7 +43,7 @@ def alone(asking: Callable[..., Any], **options: Any) -> Plan:
 
 
 def answers_of(plan: Plan, journal: Journal | None = None, *, build: str = "b1", watch: Watch | None = None) -> Answers:
-    """The answers of a leg, none of whose ports are used."""
+    """Return the answers of a leg, none of whose ports are used."""
     unused: Any = None
     limits = Limits(ttl=600.0, max_age=3600.0)
     call = Call("call-1" if journal is None else journal.call_id, watch=watch)
@@ -53,7 +53,7 @@ def answers_of(plan: Plan, journal: Journal | None = None, *, build: str = "b1",
 
 
 class Rounds:
-    """One call. Each `round` is a leg: it delivers answers, settles the questions given, and writes the journal."""
+    """Call whose every `round` is a leg: it delivers answers, settles the given questions, and writes the journal."""
 
     def __init__(self, plan: Plan, *, build: str = "b1") -> None:
         self.plan = plan

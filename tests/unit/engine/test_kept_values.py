@@ -1,4 +1,4 @@
-"""The first value of a `once` node is final for the call, and is read under the wording it was given to."""
+"""The first value of a `once` node is final for the call, and belongs to the wording of its question."""
 
 import datetime
 from typing import Annotated, Any
@@ -33,7 +33,7 @@ def transfer(amount: int) -> Elicit[Choice]:
 
 
 def kept(value: Any, annotation: Any) -> Any:
-    """A value as the next leg gets it back."""
+    """Return a value as the next leg restores it."""
 
     def quote() -> Any: ...
 

@@ -28,7 +28,7 @@ class Lenient(BaseModel):
 
 
 class Narrow(BaseModel):
-    """The form of `Lenient`, with a check that no form can say."""
+    """Form of `Lenient`, with a check that no schema can express."""
 
     size: int
 
@@ -164,7 +164,7 @@ def test_answer_its_own_build_stopped_accepting_is_invalid() -> None:
     rounds.round({"measure": measure()}, {"measure": yes(size=3)})
     rounds.round({"measure": Elicit("How big?", Narrow)})
     assert put(rounds, "measure").reason is Reason.INVALID
-    # It was fine when it was given: nothing is said against it to whoever gave it.
+    # It was valid when the user gave it, so the repeated question has no complaint.
     assert put(rounds, "measure").complaint is None
 
 

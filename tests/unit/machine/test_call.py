@@ -1,4 +1,4 @@
-"""One call on its way through the table, and the steps that who watches is told."""
+"""One call on its way through the table, and the facts that its watcher receives."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a call remembers: its text, and which of its entries are large."""
+"""The journal of a call: its text, and its large entries."""
 
 from dataclasses import replace
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a call remembers, in its binary form and back."""
+"""The journal of a call, in its binary form and back."""
 
 import json
 import zlib
@@ -79,7 +79,7 @@ every_journal = pytest.mark.parametrize("journal", JOURNALS.values(), ids=JOURNA
 
 
 def seal(plain: bytes, bound_to: bytes) -> bytes:
-    """A seal that hides nothing, but is bound."""
+    """Seal that hides nothing, but is bound."""
     framed = len(bound_to).to_bytes(2, "big") + bound_to + len(plain).to_bytes(4, "big") + plain
     return bytes(28) + framed + bytes(-len(framed) % 64)
 
@@ -94,7 +94,7 @@ def unseal(sealed: bytes, bound_to: bytes) -> bytes:
 
 
 def packed_with(journal: Journal, text: Any) -> bytes:
-    """The bytes of a journal of no pins, with another JSON text at its end."""
+    """Return the bytes of a journal without pins, with another JSON text at its end."""
     empty = pack(journal)
     return empty[: len(empty) - len(b"[{}]")] + (text if isinstance(text, bytes) else to_json(text))
 
@@ -130,7 +130,7 @@ def test_nothing_may_follow_a_journal(journal: Journal, deflate: bool, extra: by
 
 @every_journal
 def test_changed_journal_byte_gives_a_journal_or_one_error(journal: Journal) -> None:
-    """Shows S4. Only what a key has signed is read at all; this is about what a mistake of ours could do."""
+    """Shows S4. Only what a key has signed is read at all; this guards against our own mistakes."""
     packed = pack(journal, seal, deflate=True)
     for place in range(len(packed)):
         for bit in range(8):
@@ -331,7 +331,7 @@ def test_marks_that_are_alike_are_written_once() -> None:
 
 
 def test_keyed_pin_beside_a_salted_one_is_padded() -> None:
-    """Where a server is given its first key, calls in flight have pins of both lengths."""
+    """After a server gets its first key, calls in flight have pins of both lengths."""
     salted = Pinner().pin(CALL, digest("one"), digest("two"))
     journal = unpack(pack(replace(BARE, entries={"a": Entry(Action.ACCEPT, salted)}, asked={"b": Asked(P1)})))
     assert journal.entries["a"].pin == salted

@@ -1,4 +1,4 @@
-"""Pins: which answers count for which questions, and what can be told of a change."""
+"""Pins: an answer counts for its own question, and a changed question is named."""
 
 import hashlib
 import hmac
@@ -51,7 +51,7 @@ def test_a_change_that_its_plain_byte_hides_still_counts(pinner: Pinner) -> None
 
 
 def test_digests_that_begin_alike_have_pins_that_do_not() -> None:
-    """What was pinned by the first six bytes of a digest could be found twice within seconds."""
+    """A search finds two texts whose digests begin with the same six bytes within seconds."""
     one, other = digest("one"), digest("one")[:6] + digest("other")[6:]
     for pinner in PINNERS.values():
         assert pinner.changes(pinner.pin(CALL, one, FORM), CALL, other, FORM)

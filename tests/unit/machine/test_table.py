@@ -49,7 +49,7 @@ executing       fail     failed
 
 
 class Model:
-    """The least that `transitions` moves: an object with a state."""
+    """Smallest model for `transitions`: an object with a state."""
 
     state: str
 

@@ -1,4 +1,4 @@
-"""Forms: a flat schema as the protocol can show it, and the way back from an answer."""
+"""Forms: a flat schema that the protocol allows, and values from answers."""
 
 import datetime
 import enum

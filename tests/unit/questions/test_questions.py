@@ -1,4 +1,4 @@
-"""Questions: what is sent, what an answer is pinned to, how it is read back, and what a client must have declared."""
+"""Questions: the request, the pin, the reading of answers, and the required capability."""
 
 from typing import Any
 
@@ -275,7 +275,7 @@ def test_page_wording_excludes_only_its_ticket() -> None:
         pinned("Log in.", f"{url}?t={first}"),
         pinned("Log in.", f"{url}?t={first}&x=1"),
         pinned("Log in.", f"{url}?t={first}&x=2"),
-        # Message and URL are told apart.
+        # Message and URL are distinguished.
         pinned("Log in.h", url[1:]),
     ]
     assert len(set(wordings)) == len(wordings)

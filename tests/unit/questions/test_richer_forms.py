@@ -49,7 +49,7 @@ class Seat(BaseModel):
 
 
 def shown(schema: Any) -> Mapping[str, Any]:
-    """The one field of a single value, without its title."""
+    """Return the only field of a single value, without its title."""
     properties = form_of(schema).schema["properties"]
     assert list(properties) == ["value"]
     return {key: value for key, value in properties["value"].items() if key != "title"}

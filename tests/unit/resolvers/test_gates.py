@@ -1,4 +1,4 @@
-"""A walk that begins with what another has found out, and one in which a failure is one node's own."""
+"""A walk that begins with the values of another, and a walk in which a failure ends its own node only."""
 
 from collections.abc import Callable, Hashable, Mapping
 from typing import Annotated, Any

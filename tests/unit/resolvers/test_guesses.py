@@ -1,4 +1,4 @@
-"""The guess at which resolvers never have to wait: learnt by watching, and harmless when it is wrong."""
+"""The guess that a resolver never waits: learned by watching, and harmless when wrong."""
 
 import asyncio
 from typing import Annotated, Any

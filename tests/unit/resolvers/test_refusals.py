@@ -1,4 +1,4 @@
-"""Graphs that can never work: each is refused when the tool is registered, and the error says where."""
+"""Graphs that can never work: registration rejects each, and the error names the place."""
 
 import inspect
 import threading
@@ -73,7 +73,7 @@ def test_unreadable_annotation_is_named_where_needed() -> None:
 
 
 def cyclic(length: int) -> Callable[..., Any]:
-    """A tool over a ring of functions, each of which needs the next."""
+    """Make a tool over a ring of functions, each of which needs the next."""
 
     def make(name: str) -> Callable[..., int]:
         def step(value: int) -> int:
@@ -298,7 +298,7 @@ def test_values_with_json_form_may_be_fixed() -> None:
 
 
 class Timeout(Dependency[Any]):
-    """Docket's, which need not be installed, in its shape."""
+    """Copy of Docket's class, which need not be installed."""
 
     async def __aenter__(self) -> None: ...
 

@@ -24,7 +24,7 @@ def ask() -> Elicit[bool]:
 
 
 async def hand_back(label: str, made: Any) -> Any:
-    """Enters nothing: what was made is the value."""
+    """Return the made value without entering it."""
     return (label, made)
 
 
@@ -132,7 +132,7 @@ async def test_generator_value_is_passed_on_under_its_name() -> None:
 
 
 async def test_dependency_is_entered_in_the_scheduler_task() -> None:
-    """A task of its own would be over, and its cancel scopes and context variables with it, when the body begins."""
+    """A separate task would end, with its cancel scopes and context variables, before the body begins."""
     order: list[str] = []
 
     def session() -> Iterator[int]:

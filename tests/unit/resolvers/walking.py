@@ -20,7 +20,7 @@ class Request:
 
 
 def plan_of(fn: Callable[..., Any], *arguments: str, aliases: Mapping[str, str] | None = None) -> Plan:
-    """The plan of a tool with these arguments."""
+    """Return the plan of a tool with these arguments."""
     names = {name: name for name in arguments} | dict(aliases or {})
     return make_plan(fn, owner="tool 'order'", arguments=names, context_types=(Request,))
 
@@ -30,7 +30,7 @@ def keys(plan: Plan) -> list[str]:
 
 
 def tool_of(*resolvers: Callable[..., Any]) -> Callable[..., Any]:
-    """A tool with a parameter for each resolver: `p0`, `p1`, ..."""
+    """Return a tool with a parameter for each resolver: `p0`, `p1`, ..."""
 
     def tool(**filled: Any) -> None: ...
 
@@ -66,7 +66,7 @@ class Memory(NodeOutcomes):
 def start(
     plan: Plan, memory: Memory | None = None, *, context: Any = None, arguments: Mapping[str, Any] | None = None
 ) -> Scheduler:
-    """A walk that has not taken a step."""
+    """Return a walk that has not begun."""
     known = memory if memory is not None else Memory()
     return Scheduler(
         plan,
@@ -79,7 +79,7 @@ def start(
 async def walk(
     plan: Plan, memory: Memory | None = None, *, context: Any = None, arguments: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The values of a walk that needs no further answers. Bounded, so that a deadlock is a failure."""
+    """Return the values of a walk that needs no further answers. A timeout makes a deadlock a failure."""
     one = start(plan, memory, context=context, arguments=arguments)
     with anyio.fail_after(20):
         await one.advance()

@@ -1,4 +1,4 @@
-"""Arguments as the body receives them: coerced or exact, and JSON text read only where it can stand for more."""
+"""Arguments as the body receives them: coerced or exact, and JSON text parsed only for types that need it."""
 
 import dataclasses
 import datetime

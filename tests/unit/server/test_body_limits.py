@@ -1,4 +1,4 @@
-"""Which requests have too many JSON values to be parsed while others wait."""
+"""Requests with too many JSON values to be parsed while others wait."""
 
 import json
 from typing import Any

@@ -219,7 +219,7 @@ def test_an_entry_the_parser_cannot_read_loses_nothing() -> None:
 
 
 class Shelf:
-    """What a shelf is."""
+    """Shelf of books."""
 
     def find(self, query: str) -> None:
         """Find on this shelf.
@@ -239,7 +239,7 @@ class Shelf:
 
 
 class Speaking:
-    """What a speaking object is."""
+    """Object with a described call."""
 
     def __call__(self, query: str) -> None:
         """Speak.
@@ -249,7 +249,7 @@ class Speaking:
 
 
 class Silent:
-    """What a silent object is."""
+    """Object without a described call."""
 
     def __call__(self, query: str) -> None: ...
 
@@ -279,8 +279,8 @@ def test_every_kind_of_callable_has_its_own_docstring() -> None:
     assert describe(Shelf.open) == ("Open a shelf.", {})
     assert describe(Shelf.close) == ("Close a shelf.", {})
     assert describe(Speaking()) == ("Speak.", words)
-    assert describe(Silent()) == ("What a silent object is.", {})
-    assert describe(Shelf) == ("What a shelf is.", {})
+    assert describe(Silent()) == ("Object without a described call.", {})
+    assert describe(Shelf) == ("Shelf of books.", {})
     assert describe(Bare(3)) == ("", {})
     assert describe(remembered) == ("Find once.", words)
     assert describe(functools.partial(find, limit=3)) == ("Replaced by each test.", {})

@@ -1,4 +1,4 @@
-"""The probe as a server has it: who may call it, what it tells, and what it lets nobody do."""
+"""The probe of a server: its callers, its replies, and its limits."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 class CountingLedger(MemoryLedger):
-    """Which knows the keys that were claimed."""
+    """Ledger that keeps the claimed keys."""
 
     def __init__(self) -> None:
         super().__init__()

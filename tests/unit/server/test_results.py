@@ -1,4 +1,4 @@
-"""What a tool's function returns, and what becomes of it: content, structured content, schemas and refusals."""
+"""Results of tools: content, structured content, schemas, and values that are rejected."""
 
 import base64
 import inspect
@@ -165,7 +165,7 @@ ADA_DATA = {"userId": 1, "name": "Ada", "shown": "Ada #1"}
 def made(
     returns: Any = EMPTY, *, output_schema: dict[str, Any] | None = None, structured: bool | None = None
 ) -> Results:
-    """The results of a tool whose function has this return annotation."""
+    """Return the results of a tool whose function has this return annotation."""
 
     def tool() -> None: ...
 

@@ -15,7 +15,7 @@ from tests.nightly import examples
 
 
 class Address(BaseModel):
-    """Where somebody lives."""
+    """The address of a customer."""
 
     city: str
 
@@ -106,7 +106,7 @@ def test_sibling_keywords_of_a_reference_win() -> None:
     assert properties["buyer"]["description"] == "Who pays."
     assert properties["ship_to"]["title"] == "Ship to"
     assert properties["ship_to"]["default"] == {"city": "Rome"}
-    assert properties["ship_to"]["description"] == "Where somebody lives."
+    assert properties["ship_to"]["description"] == "The address of a customer."
 
 
 def test_the_schema_it_is_given_stays_as_it_was() -> None:
@@ -415,7 +415,7 @@ def test_patterns_and_uniqueness_are_checked_by_pydantic() -> None:
 
 
 class Counting(list[Any]):
-    """A list that knows how far it was read."""
+    """List that counts the items that were read."""
 
     read = 0
 
@@ -463,7 +463,7 @@ VALUES = st.recursive(
 
 @st.composite
 def schemas(draw: st.DrawFn) -> dict[str, Any]:
-    """The schema of a model that refers to others, to some of them twice, and maybe back to itself."""
+    """Return the schema of a model that refers to others, to some of them twice, and maybe to itself."""
     wrapped: list[Callable[[Any], Any]] = [
         lambda inner: inner,
         lambda inner: list[inner],

@@ -1,4 +1,4 @@
-"""What runs in a worker thread comes back; one that is left behind keeps its slot until its function returns."""
+"""Worker threads return their results; an abandoned one keeps its slot until its function returns."""
 
 import gc
 import logging
@@ -19,7 +19,7 @@ runners = pytest.mark.parametrize("run", [run_in_thread, LeavingThreads().run], 
 
 
 class Hang:
-    """A function that runs until it is let go."""
+    """Function that runs until the test lets it go."""
 
     def __init__(self) -> None:
         self.started = threading.Event()

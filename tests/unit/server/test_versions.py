@@ -1,4 +1,4 @@
-"""Versions of tools: which is higher, and which a request names."""
+"""Versions of tools: their order, and the version that a request names."""
 
 import pytest
 

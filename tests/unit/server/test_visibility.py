@@ -241,7 +241,7 @@ def matches(component: Component, criteria: dict[str, frozenset[str]]) -> bool:
 
 
 def plainly(events: list[Registering | Switching], index: int, component: Component) -> bool:
-    """Later wins, played through event by event for the component that is registered at an index."""
+    """Apply the rules one by one, the last one wins, for the component that is registered at an index."""
     visible = True
     for place, event in enumerate(events):
         if place == index:

@@ -1,4 +1,4 @@
-"""Which workers may serve together, and which may join those that do."""
+"""Workers that may serve together, and workers that may join them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What clients that connect, or send half a request, can take: real sockets, and uvicorn in this process."""
+"""Limits for clients that connect, or send half a request: real sockets, and uvicorn in this process."""
 
 import logging
 import socket
@@ -25,7 +25,7 @@ HEALTH: Final = f"GET {LIVE_PATH} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 
 
 class App:
-    """Reads a request, and answers it when it is told to."""
+    """Application that reads a request, and answers when the test lets it."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -53,7 +53,7 @@ class _Server(uvicorn.Server):
 
 
 class Place:
-    """Where the application is served."""
+    """Address of the served application."""
 
     def __init__(self, port: int, app: App) -> None:
         self.port = port
@@ -189,7 +189,7 @@ async def test_response_that_is_not_read_ends(monkeypatch: pytest.MonkeyPatch) -
         stream = await place.connect(CALL + b"body")
         await place.begun(1)
         with anyio.fail_after(WAIT):
-            # The application is let go, although nothing was read.
+            # The application ends, although the client read nothing.
             await place.app.sent.wait()
         await stream.aclose()
 

@@ -1,4 +1,4 @@
-"""Which hosts and origins requests may name."""
+"""Hosts and origins that requests may name."""
 
 import logging
 from collections.abc import Iterable

@@ -23,7 +23,7 @@ MODERN = "2026-07-28"
 
 
 class Shop:
-    """A server whose one tool works until it is told, and notes whether it was cancelled."""
+    """Server whose only tool works until the test ends it, and notes a cancellation."""
 
     def __init__(self) -> None:
         self.server = Server("shop", keys=["7f" * 32])
@@ -49,7 +49,7 @@ class Shop:
 
 
 class Request:
-    """A call of the tool, as an ASGI server passes it on."""
+    """Call of the tool, as an ASGI server passes it on."""
 
     def __init__(self, version: str = MODERN, **meta: Any) -> None:
         envelope = meta_of("test", {}) if version == MODERN else {}

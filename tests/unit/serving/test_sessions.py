@@ -1,4 +1,4 @@
-"""Sessions of older clients, of which a process keeps only so many."""
+"""Sessions of older clients, whose number a process limits."""
 
 import logging
 from collections.abc import AsyncGenerator
@@ -19,7 +19,7 @@ WAIT = 10.0
 
 
 class Shop:
-    """A service that keeps two sessions, whose one tool works until it is told."""
+    """Service that keeps two sessions, whose only tool works until the test ends it."""
 
     def __init__(self) -> None:
         self.begun, self.finish = anyio.Event(), anyio.Event()
@@ -44,7 +44,7 @@ class Shop:
 
 
 class Sessions:
-    """Opens sessions, and uses them."""
+    """Client that opens and uses sessions."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client

@@ -110,7 +110,7 @@ def accept(content: dict[str, Any]) -> ElicitResult:
 
 
 def asking(schema: Any, attempts: int) -> tuple[Server[Any], list[Any]]:
-    """A server whose tool asks with a form, and what its body got."""
+    """Make a server whose tool asks with a form, and return it with its body's answers."""
     server = Server[Any]("shop", keys=[b"k" * 32])
     got: list[Any] = []
 
@@ -293,7 +293,7 @@ def test_non_form_is_rejected_with_a_reason(schema: dict[str, Any] | None, reaso
         {"type": "string", "minLength": 3, "maxLength": 2},
         {"type": "string", "minLength": 10**9},
         {"type": "string", "format": "date", "maxLength": 9},
-        {"type": "string", "pattern": "^what nobody guesses$"},
+        {"type": "string", "pattern": "^an unguessable text$"},
         {"type": "string", "enum": []},
         {"type": "integer", "enum": ["a"]},
         {"type": "array", "items": {"enum": ["a"]}, "minItems": 2, "uniqueItems": True},

@@ -1,4 +1,4 @@
-"""What a token is good for: which requests have the same claims, and in what others differ."""
+"""The binding of a token: requests with the same claims, and the differences of others."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the client carries but may not read: sealed values and encrypted tokens."""
+"""Sealed values and encrypted tokens, which the client carries but may not read."""
 
 import zlib
 from collections.abc import Callable
@@ -17,7 +17,7 @@ SECRET = "the quoted price is 9.50"
 
 
 def readable(token: str) -> bytes:
-    """All that a client can read of a token: each part decoded, and inflated from wherever that works."""
+    """Return all that a client can read of a token: each part decoded, and inflated from every offset that works."""
     parts = [decoded(part) for part in token.split(".")[1:]]
     inflated: list[bytes] = []
     for part in parts:

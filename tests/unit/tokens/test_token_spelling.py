@@ -1,4 +1,4 @@
-"""A token has one spelling: every other is refused, those that itsdangerous alone would take included."""
+"""A token has one spelling: all others are rejected, also those that itsdangerous alone would accept."""
 
 import hashlib
 import string
@@ -26,7 +26,7 @@ every_token = pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS)
 
 
 def itsdangerous_takes(token: str) -> bool:
-    """Whether the library alone would verify it, with the very key and settings of the codec."""
+    """Return True if the library alone would verify it, with the codec's own key and settings."""
     subkeys = list(reversed(KeyRing([NEW]).derive(b"sign")))
     signer = Signer(subkeys, key_derivation="none", algorithm=ShortHmac(), sep=".")
     try:
@@ -45,7 +45,7 @@ def refused(token: str) -> bool:
 
 
 def last_character_variants(token: str) -> list[str]:
-    """The other last characters that stand for the same signature: four of its bits are not used."""
+    """Return the other last characters of the same signature, in which four bits are unused."""
     place = ALPHABET.index(token[-1])
     return [token[:-1] + ALPHABET[place ^ spare] for spare in range(1, 16)]
 

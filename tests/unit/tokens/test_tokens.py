@@ -1,4 +1,4 @@
-"""Tokens: what goes in comes out, in a compact form, within its limits, under keys that can be replaced."""
+"""Tokens: payloads survive sealing and opening, in a compact form, within limits, under keys that can be replaced."""
 
 from typing import Final
 
@@ -254,7 +254,7 @@ def test_oversized_journal_is_not_written_and_names_its_entries() -> None:
 
 
 def resigned(signed: str) -> str:
-    """A token with a true signature over a body that no server would write."""
+    """Return a token with a valid signature over a body that no server would write."""
     subkey = KeyRing([NEW]).derive(b"sign")[0]
     return Signer(subkey, key_derivation="none", algorithm=ShortHmac(), sep=".").sign(signed).decode()
 

@@ -1,4 +1,4 @@
-"""The tokens of `specs/vectors`: each is read as what stands beside it, and is what that is written as."""
+"""The tokens of `specs/vectors`: each is read as its content, and its content is written as the token."""
 
 import json
 from typing import Any

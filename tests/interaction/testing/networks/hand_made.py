@@ -1,4 +1,4 @@
-"""A server that somebody wrote by hand, with the low-level SDK only; each flaw that it might have can be switched on.
+"""A server written by hand, with the low-level SDK only; tests switch each typical flaw on.
 
 Without flaws it keeps nothing to itself: what it must remember of a call is in a signed token, and what it has done
 is in a ledger that all its instances share.
@@ -43,7 +43,7 @@ _TTL: Final = 600
 
 
 class Flaw(Enum):
-    """What somebody might get wrong."""
+    """Mistakes that authors make."""
 
     KEEPS_CALLS_TO_ITSELF = auto()
     STARTS_OVER_ON_UNKNOWN_CALLS = auto()
@@ -77,7 +77,7 @@ class Flaw(Enum):
 
 @dataclass(slots=True)
 class Ledger:
-    """What has been done in the world, by call; all instances share it."""
+    """Effects by call, which all instances share."""
 
     done: dict[str, str] = field(default_factory=dict[str, str])
     booked: list[str] = field(default_factory=list[str])
@@ -117,7 +117,7 @@ _TOOLS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
 
 
 def maker(*flaws: Flaw, ledger: Ledger | None = None, reversed_questions: bool = False) -> Callable[..., Server[Any]]:
-    """A function that makes instances with these flaws, and all with one ledger."""
+    """Return a function that makes instances with these flaws, and all with one ledger."""
     shared = ledger or Ledger()
 
     def make(keys: Sequence[bytes]) -> Server[Any]:
@@ -128,12 +128,12 @@ def maker(*flaws: Flaw, ledger: Ledger | None = None, reversed_questions: bool =
 
 
 def make() -> Server[Any]:
-    """An instance without flaws, for a process of its own."""
+    """Make an instance without flaws, for a separate process."""
     return maker()([b"k" * 32])
 
 
 def make_forgetful() -> Server[Any]:
-    """One that keeps its calls to itself."""
+    """Make an instance that keeps its calls in memory."""
     return maker(Flaw.KEEPS_CALLS_TO_ITSELF)([b"k" * 32])
 
 

@@ -58,7 +58,7 @@ async def call(
 
 
 def honest(name: str) -> Network:
-    """A network that has what it takes in front of a server that tells nothing."""
+    """Return a network that works in front of a server without tracers."""
     return Eavesdrop([SECRET]) if name == "eavesdrop" else NETWORKS[name]()
 
 

@@ -15,7 +15,7 @@ DIGEST: Final = {"digest": "abcdefghijkl", "bytes": 1200}
 
 
 def retry_call() -> list[Line]:
-    """Three legs on three instances: a deploy rewords a question, the first leg is replayed, a token expires."""
+    """Write three legs on three instances: a deploy rewords a question, the first leg is replayed, a token expires."""
     price = {"key": "price", "how": "computed", "start": 0.5, "ms": 40.0}
     return [
         began(call=RETRY, arguments={"value": {"title": "Dune"}}, protocol="2026-07-28", principal="ZmluZ2Vy"),
@@ -72,7 +72,7 @@ def retry_call() -> list[Line]:
 
 
 def live_call() -> list[Line]:
-    """One leg with one round, whose body fails; nothing is revealed."""
+    """Write one leg with one round, whose body fails; nothing is revealed."""
     return [
         began(200, call=LIVE, tool="sell", era="live", protocol="2025-11-25", arguments=DIGEST),
         asked(201, question("price", message=DIGEST, form=DIGEST), call=LIVE, by="body", ms=1000.0),
@@ -91,7 +91,7 @@ def live_call() -> list[Line]:
 
 
 def pending_call() -> list[Line]:
-    """A call that waits for a page to be visited."""
+    """Write a call that waits for a page to be visited."""
     shown = question("pay", kind="page", url="https://shop.example/pay?x=1", message="Please pay.")
     return [
         began(300, call=PENDING, tool="pay"),

@@ -1,4 +1,4 @@
-"""`roundtrip trace explain`: one sentence for each thing that was not plain, and a code for scripts."""
+"""`roundtrip trace explain`: one sentence for each unusual event, and an exit code for scripts."""
 
 import json
 from pathlib import Path

@@ -15,7 +15,7 @@ from tests.interaction.bookshop import bookshop
 
 @pytest.fixture
 def transcript(tmp_path: Path) -> Path:
-    """One call that waits, with everything revealed."""
+    """Write one call that waits, with everything revealed."""
     path = tmp_path / "calls.jsonl"
     hopper = LegByLeg([bookshop(trace=Recorder(path, reveal="all"))])
     anyio.run(hopper.leg, "order", {"title": "Neuromancer"})

@@ -1,4 +1,4 @@
-"""`roundtrip trace ls`: the columns, the filters, and what scripts rely on."""
+"""`roundtrip trace ls`: the columns, the filters, and the output for scripts."""
 
 import json
 from datetime import UTC, datetime

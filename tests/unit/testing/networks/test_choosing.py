@@ -18,7 +18,7 @@ from roundtrip.testing.networks.deliveries import Breach, LegDelivery
 from roundtrip.testing.networks.network import Route
 
 ANYBODY: Any = None
-"""A fleet, where nobody is sent anything."""
+"""Fleet that receives no requests."""
 
 
 def make() -> Any:
@@ -92,7 +92,7 @@ def test_leg_history_is_its_causal_chain_only() -> None:
     assert route.history(second) == [opening]
     assert route.history(done.leg) == [opening, next_]
     assert route.before(done.leg) is next_
-    assert route.before(LegRequest("book", answers={}, state="a token that nobody gave")) is None
+    assert route.before(LegRequest("book", answers={}, state="a token that no server made")) is None
 
 
 def test_duplicated_token_leads_to_its_history_too() -> None:

@@ -1,4 +1,4 @@
-"""Reads drawings in SVG back, for their tests."""
+"""Read drawings in SVG, for their tests."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,24 +22,24 @@ class Area:
 
 
 def parse(svg: str) -> Element:
-    """The drawing as a tree; a drawing that is not well-formed fails here."""
+    """Parse a drawing, which must be well-formed."""
     return fromstring(svg)
 
 
 def elements(tree: Element, tag: str, class_name: str = "") -> Iterator[Element]:
-    """All elements of a kind that have a class."""
+    """Return all elements of a kind that have a class."""
     for element in tree.iter(_NAMESPACE + tag):
         if not class_name or class_name in element.get("class", "").split():
             yield element
 
 
 def title_of(element: Element) -> str:
-    """What an element says to those who cannot see it."""
+    """Return the text of an element for screen readers."""
     return element.findtext(_NAMESPACE + "title") or ""
 
 
 def areas(tree: Element, group_class: str, rectangle_class: str) -> list[Area]:
-    """The rectangles of some groups, each with the text that stands on it."""
+    """Return the rectangles of some groups, each with its text."""
     found: list[Area] = []
     for group in elements(tree, "g", group_class):
         (box,) = [each for each in group if each.get("class") == rectangle_class]
@@ -50,7 +50,7 @@ def areas(tree: Element, group_class: str, rectangle_class: str) -> list[Area]:
 
 
 def overlapping(among: list[Area]) -> list[tuple[str, str]]:
-    """The pairs of rectangles that share some of the drawing."""
+    """Return the pairs of rectangles that overlap."""
     return [
         (one.name, other.name)
         for one, other in combinations(among, 2)

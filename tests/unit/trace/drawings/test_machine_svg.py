@@ -1,4 +1,4 @@
-"""The machine in SVG: complete, legible, marked by more than colour, and fit for a page with a strict policy."""
+"""The machine in SVG: complete, legible, marked by more than color, and fit for a page with a strict policy."""
 
 import re
 from enum import StrEnum
@@ -16,7 +16,7 @@ from tests.unit.trace.drawings.reading import areas, elements, overlapping, pars
 
 
 class Wider(StrEnum):
-    """States of a table that has not been written yet."""
+    """States of a table that does not exist yet."""
 
     PAUSED = "paused"
     EXPIRED = "expired_while_it_was_paused"

@@ -1,4 +1,4 @@
-"""A drawing as a page: one file whose policy lets nothing in but its own styles."""
+"""A drawing as a page: one file whose policy allows its own styles only."""
 
 import base64
 import hashlib

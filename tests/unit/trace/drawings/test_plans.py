@@ -1,4 +1,4 @@
-"""The drawings of tools show what fills each parameter, and stay valid whatever things are called."""
+"""The drawings of tools show the source of each parameter, and stay valid with any names."""
 
 import re
 from typing import Annotated, Any, Literal

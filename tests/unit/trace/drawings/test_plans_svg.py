@@ -1,4 +1,4 @@
-"""Tools' dependency graphs in SVG: complete, without overlaps, and safe whatever things are called."""
+"""Tools' dependency graphs in SVG: complete, without overlaps, and safe with any names."""
 
 import re
 from itertools import pairwise
@@ -77,7 +77,7 @@ def hostile() -> list[Graph]:
 
 
 def ladder(length: int) -> list[Graph]:
-    """Each box needs all before it: as many lines past other boxes as there can be."""
+    """Return a plan in which each box needs all before it, which makes the most lines past other boxes."""
     boxes = [Box(f"n{place}", BoxKind.VALUE, f"value_{place}") for place in range(length)]
     lines = [Line(f"n{low}", f"n{high}", f"p{low}") for high in range(length) for low in range(high)]
     return [Graph("ladder", tuple(reversed(boxes)), tuple(lines))]
@@ -129,7 +129,7 @@ def test_no_line_runs_behind_an_unrelated_box(name: str) -> None:
 
 
 def level_parts(path: str) -> list[tuple[float, float, float]]:
-    """The straight pieces of a line, where it passes a column; curves are in the channels between columns."""
+    """Return the straight pieces of a line that pass a column; curves are in the channels between columns."""
     found = re.findall(r"C[-\d.]+ [-\d.]+ [-\d.]+ [-\d.]+ ([-\d.]+) ([-\d.]+)H([-\d.]+)", path)
     return [(float(start), float(y), float(end)) for start, y, end in found]
 
