@@ -16,21 +16,6 @@ __all__ = ["SYSTEM", "System"]
 _ID_BYTES: Final = 9
 
 
-# The functions look up their names late: tests patch `time.time`.
-
-
-def _time() -> float:
-    return time.time()
-
-
-def _monotonic() -> float:
-    return time.monotonic()
-
-
-def _entropy(size: int, /) -> bytes:
-    return os.urandom(size)
-
-
 async def _sleep(seconds: float, /) -> None:
     import anyio  # not at the top: programs that never sleep do without it
 
@@ -41,11 +26,12 @@ async def _sleep(seconds: float, /) -> None:
 class System:
     """Clocks, randomness, ids and sleep of a process; by default the real ones."""
 
-    time: Callable[[], float] = _time
+    # Functions, and not `time.time` itself: tests patch that.
+    time: Callable[[], float] = lambda: time.time()
     """Return the seconds since the epoch."""
-    monotonic: Callable[[], float] = _monotonic
+    monotonic: Callable[[], float] = lambda: time.monotonic()
     """Return seconds that only grow, for measuring durations."""
-    entropy: Callable[[int], bytes] = _entropy
+    entropy: Callable[[int], bytes] = lambda size: os.urandom(size)
     """Return that many random bytes, fit for keys."""
     sleep: Callable[[float], Awaitable[None]] = _sleep
     """Suspend the asyncio task for that many seconds."""

@@ -67,11 +67,8 @@ def _machine_json() -> str:
 def _machine(table: MachineTable[Any, Any]) -> dict[str, Any]:
     return {
         "initial": table.initial,
-        "states": [
-            {"name": state, "final": state in table.final, "meaning": meaning}
-            for state, meaning in table.states.items()
-        ],
-        "events": [{"name": event, "meaning": meaning} for event, meaning in table.events.items()],
+        "states": [{"name": state, "final": state in table.final, "meaning": state.meaning} for state in table.states],
+        "events": [{"name": event, "meaning": event.meaning} for event in table.events],
         "arrows": [{"from": arrow.source, "event": arrow.event, "to": arrow.target} for arrow in table.arrows],
     }
 
@@ -104,11 +101,8 @@ def _machine_page() -> str:
 
 
 def _machine_tables(table: MachineTable[Any, Any]) -> list[str]:
-    states = [
-        f"| `{state}` | {'yes' if state in table.final else ''} | {meaning} |"
-        for state, meaning in table.states.items()
-    ]
-    events = [f"| `{event}` | {meaning} |" for event, meaning in table.events.items()]
+    states = [f"| `{state}` | {'yes' if state in table.final else ''} | {state.meaning} |" for state in table.states]
+    events = [f"| `{event}` | {event.meaning} |" for event in table.events]
     return [
         "```mermaid",
         mermaid(table),

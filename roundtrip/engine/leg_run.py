@@ -144,7 +144,7 @@ class LegRun:
         """Serve the leg: see `serve` of this module."""
         leg, call, rounds = self.leg, self.call, self.rounds
         try:
-            _begin(call)
+            call.begin_leg()
             claim = leg.claim if leg.journal is not None else None
             if claim is not None:
                 recalled = await self._begin_claim(claim)
@@ -350,7 +350,7 @@ async def _serve_silent_body(leg: Leg, execute: Execute) -> LegEnd:
     call = leg.call
     cancelled = cancel_requests()
     try:
-        _begin(call)
+        call.begin_leg()
         call.apply(Event.EXECUTE)
         if call.watch is not None:
             call.watch(BodyBegan())
@@ -365,14 +365,6 @@ async def _serve_silent_body(leg: Leg, execute: Execute) -> LegEnd:
         if failure is error:
             raise
         raise failure from error
-
-
-def _begin(call: Call) -> None:
-    if call.state is State.AWAITING_INPUT:
-        call.apply(Event.RESUME)
-        call.apply(Event.RESOLVE)
-    else:
-        call.apply(Event.BEGIN)
 
 
 def _fail(call: Call, error: BaseException, cancelled: int) -> BaseException:

@@ -228,10 +228,13 @@ class SqliteLedger(EntryLedger):
                 # When several processes create the file at once, SQLite does not wait for the first.
                 if self._system.monotonic() > ends:
                     raise
-                anyio.from_thread.run(self._system.sleep, _OPEN_PAUSE_SECONDS)
+                anyio.from_thread.run(self._pause)
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
         connection.executescript(_SCHEMA)
         return connection
+
+    async def _pause(self) -> None:
+        await self._system.sleep(_OPEN_PAUSE_SECONDS)
 
 
 def _load(db: sqlite3.Connection, key: str, now: float) -> LedgerEntry | None:

@@ -1,6 +1,7 @@
 """Provide the state machine of one call, which reports each transition to its watcher."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -29,6 +30,7 @@ class Transition(NamedTuple):
     detail: Mapping[str, Any] = _NO_DETAIL
 
 
+@dataclass(slots=True, eq=False)
 class Call:
     """State machine of one call: apply events, read `state`.
 
@@ -37,32 +39,24 @@ class Call:
     an exception would end the leg.
     """
 
-    __slots__ = ("id", "leg", "round", "state", "watch")
-
-    def __init__(
-        self,
-        id: str,
-        *,
-        leg: int = 1,
-        round: int = 0,
-        state: State = State.RECEIVED,
-        watch: Callable[[Any], None] | None = None,
-    ) -> None:
-        self.id = id
-        self.leg = leg
-        self.round = round
-        self.state = state
-        self.watch = watch
+    id: str
+    leg: int = 1
+    round: int = 0
+    state: State = State.RECEIVED
+    watch: Callable[[Any], None] | None = None
 
     @classmethod
     def resumed(cls, journal: Journal) -> "Call":
         """Return the call of a journal on its next leg."""
         return cls(journal.call_id, leg=journal.leg + 1, round=journal.round, state=State.AWAITING_INPUT)
 
-    @property
-    def has_ended(self) -> bool:
-        """Return True in a state that no event leads out of."""
-        return self.state in CALL_MACHINE.final
+    def begin_leg(self) -> None:
+        """Move to where the resolvers run, from a first request or from the answers to a round."""
+        if self.state is State.AWAITING_INPUT:
+            self.apply(Event.RESUME)
+            self.apply(Event.RESOLVE)
+        else:
+            self.apply(Event.BEGIN)
 
     def apply(self, event: Event, **detail: Any) -> State:
         """Move the call by one event and report the transition.

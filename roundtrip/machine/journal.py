@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 __all__ = [
@@ -80,18 +79,6 @@ class Computed:
     value: Any
 
 
-def _empty_entries() -> Mapping[str, Entry]:
-    return MappingProxyType({})
-
-
-def _empty_asked() -> Mapping[str, Asked]:
-    return MappingProxyType({})
-
-
-def _empty_computed() -> Mapping[str, Computed]:
-    return MappingProxyType({})
-
-
 # Not frozen, as that takes four times as long to make, once or twice a leg. No code changes one.
 @dataclass(slots=True)
 class Journal:
@@ -116,12 +103,12 @@ class Journal:
     fingerprint: str = ""
     build: str = ""
     version: str | None = None
-    entries: Mapping[str, Entry] = field(default_factory=_empty_entries)
-    asked: Mapping[str, Asked] = field(default_factory=_empty_asked)
-    computed: Mapping[str, Computed] = field(default_factory=_empty_computed)
+    entries: Mapping[str, Entry] = field(default_factory=dict[str, Entry])
+    asked: Mapping[str, Asked] = field(default_factory=dict[str, Asked])
+    computed: Mapping[str, Computed] = field(default_factory=dict[str, Computed])
     authored: str | None = None
     traceparent: str | None = None
-    seeds: Mapping[str, Entry] = field(default_factory=_empty_entries)
+    seeds: Mapping[str, Entry] = field(default_factory=dict[str, Entry])
     written: float = 0.0
     recover: float = 0.0
     origin: str | None = None

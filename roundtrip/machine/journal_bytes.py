@@ -90,19 +90,12 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
     leg, round_ = journal.leg, journal.round
     if leg > _MOST_COUNTED or round_ > _MOST_COUNTED:
         odd["counts"], leg, round_ = [leg, round_], 0, 0
-    call, plan, build = bytes(_CALL_BYTES), bytes(_SHORT_BYTES), bytes(_SHORT_BYTES)
+    call = bytes(_CALL_BYTES)
     if _CALL.fullmatch(journal.call_id) is not None:
         call = base64.urlsafe_b64decode(journal.call_id)
     else:
         odd["call"] = journal.call_id
-    if _HEX.fullmatch(journal.fingerprint) is not None:
-        plan = bytes.fromhex(journal.fingerprint)
-    else:
-        odd["plan"] = journal.fingerprint
-    if _HEX.fullmatch(journal.build) is not None:
-        build = bytes.fromhex(journal.build)
-    else:
-        odd["build"] = journal.build
+    plan, build = _pack_hex("plan", journal.fingerprint, odd), _pack_hex("build", journal.build, odd)
 
     pinned = [*journal.entries.values(), *journal.asked.values(), *journal.seeds.values()]
     pins, count, alike = _pack_pins([one.pin for one in pinned])
@@ -126,6 +119,14 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
         flags, born.to_bytes(_BORN_BYTES, "big"), written, span, whole, leg, round_, call, plan, build, count
     )
     return b"".join((head, link, blocks, pins, text, sealed))
+
+
+def _pack_hex(name: str, text: str, odd: dict[str, Any]) -> bytes:
+    """Return the bytes of a short hexadecimal text. Any other text is added to the odd fields."""
+    if _HEX.fullmatch(text) is not None:
+        return bytes.fromhex(text)
+    odd[name] = text
+    return bytes(_SHORT_BYTES)
 
 
 def _pack_pins(pins: Sequence[bytes]) -> tuple[bytes, int, bool]:
@@ -282,19 +283,18 @@ def _unpack(packed: bytes, limit: int) -> tuple[Journal, bytes | None]:
         written, span, whole = _numbers(odd.pop("spans"), 3)
     if "counts" in odd:
         leg, round_ = _numbers(odd.pop("counts"), 2)
-    version = _text(odd.pop("version")) if "version" in odd else None
     born = int.from_bytes(born_at, "big")
     each = iter(pins)
     journal = Journal(
-        call_id=_text(odd.pop("call")) if "call" in odd else to_text(call),
+        call_id=_text(odd.pop("call", to_text(call))),
         born=born / 1000,
         deadline=(born + span) / 1000,
         end=(born + whole) / 1000,
         leg=leg,
         round=round_,
-        fingerprint=_text(odd.pop("plan")) if "plan" in odd else plan.hex(),
-        build=_text(odd.pop("build")) if "build" in odd else build.hex(),
-        version=version,
+        fingerprint=_text(odd.pop("plan", plan.hex())),
+        build=_text(odd.pop("build", build.hex())),
+        version=_text(odd.pop("version")) if "version" in odd else None,
         entries=MappingProxyType(
             {key: Entry(Action(actions.pop(key, 0)), next(each), data) for key, data in answers.items()}
         ),
@@ -304,7 +304,7 @@ def _unpack(packed: bytes, limit: int) -> tuple[Journal, bytes | None]:
         traceparent=traceparent,
         seeds=MappingProxyType({key: Entry(Action.ACCEPT, next(each), data) for key, data in seeds.items()}),
         written=(born + written) / 1000,
-        recover=_number(odd.pop("recover")) if "recover" in odd else 0.0,
+        recover=_number(odd.pop("recover", 0.0)),
         origin=_text(odd.pop("origin")) if "origin" in odd else None,
     )
     if odd or actions or tries:

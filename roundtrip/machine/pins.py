@@ -119,18 +119,13 @@ class Pinner:
         return changed or ("key",)
 
 
-class Wording(Protocol):
+class _Wording(Protocol):
     """Digests of a question's message and schema."""
 
     @property
-    def message(self) -> bytes:
-        """The digest of its message."""
-        ...
-
+    def message(self) -> bytes: ...
     @property
-    def schema(self) -> bytes:
-        """The digest of its schema."""
-        ...
+    def schema(self) -> bytes: ...
 
 
 class CallPins(NamedTuple):
@@ -139,11 +134,11 @@ class CallPins(NamedTuple):
     pinner: Pinner
     call: str
 
-    def pin(self, question: Wording) -> bytes:
+    def pin(self, question: _Wording) -> bytes:
         """Return the pin of a question."""
         return self.pinner.pin(self.call, question.message, question.schema)
 
-    def changes(self, pin: bytes, question: Wording) -> tuple[str, ...]:
+    def changes(self, pin: bytes, question: _Wording) -> tuple[str, ...]:
         """Return the differences between a question and the one that was pinned: see `Pinner.changes`."""
         return self.pinner.changes(pin, self.call, question.message, question.schema)
 
