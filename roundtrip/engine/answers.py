@@ -6,7 +6,6 @@
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final, Literal
 
 from mcp_types import (
@@ -147,8 +146,8 @@ class Answers(NodeOutcomes):
                     )
         elif isinstance(question, UrlQuestion):
             if not question.elicitation_id:
-                named = to_text(digest(f"{self._leg.call.id}/{key}")[:_ELICITATION_ID_BYTES])
-                question = replace(question, elicitation_id=named)
+                named = digest(f"{self._leg.call.id}/{key}")[:_ELICITATION_ID_BYTES]
+                question.elicitation_id = to_text(named)
             if question.done is not None:
                 return self._settle_page(names, question, decisive=decisive)
         if self.entries or self.computed.values:

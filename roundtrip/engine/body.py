@@ -32,7 +32,7 @@ from roundtrip.questions.forms import Form
 from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.reviews import Review
-from roundtrip.questions.wire import ModelQuestion, question_of
+from roundtrip.questions.wire import question_of
 from roundtrip.resolvers.signatures import hints_of, is_async
 
 __all__ = ["Body"]
@@ -125,7 +125,7 @@ class Body:
         while f"{stem}-{number}" in self._names:
             number += 1
         name = f"{stem}-{number}"
-        self._answers.words[name] = question.wire.method if isinstance(question, ModelQuestion) else question.text
+        self._answers.words[name] = question.text
         return name
 
     async def ask(self, key: str | None, marker: Marker, *, was: tuple[str, ...] = ()) -> Outcome:

@@ -28,6 +28,7 @@ from roundtrip.questions.samples import instruction_for
 
 __all__ = [
     "ATTEMPTS",
+    "MARKERS",
     "NOTHING",
     "Elicit",
     "ElicitUrl",
@@ -317,10 +318,10 @@ class ListRoots(SdkListRoots):
 Marker = SdkElicit[Any] | ElicitUrl[Any] | SdkSample | SdkListRoots
 """Question of this library or of the SDK."""
 
-_MARKERS: Final = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots)
+MARKERS: Final = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots)
 """Types of markers. A union in each call of `isinstance` would be created again each time."""
 
 
 def is_marker(value: object) -> TypeGuard[Marker]:
     """Return True for a question, and False for a value."""
-    return isinstance(value, _MARKERS)
+    return isinstance(value, MARKERS)

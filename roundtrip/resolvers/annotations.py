@@ -10,14 +10,13 @@ from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_origin
 from mcp_types import CreateMessageResult, CreateMessageResultWithTools, ListRootsResult
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.questions.markers import ElicitUrl, SdkElicit, SdkListRoots, SdkSample
+from roundtrip.questions.markers import MARKERS, SdkListRoots, SdkSample
 from roundtrip.questions.outcomes import AcceptedElicitation
 from roundtrip.resolvers.markers import Dependency, Marker, SdkResolve
 from roundtrip.resolvers.signatures import arms_of, display_name, hints_of, is_async, wants_outcome
 
 __all__ = ["asking_arms", "elicited", "marker_of", "misfit", "read_marker"]
 
-_QUESTIONS: Final = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots)
 _TOWER: Final = ((bool, int), (int, float), (float, complex), (int, complex))
 """Pairs of types: a value of the first is good where the second is annotated, though it is not a subclass."""
 
@@ -125,7 +124,7 @@ def asking_arms(returns: Any) -> list[Any]:
     return [
         arm
         for arm in arms_of(returns)
-        if isinstance(kind := get_origin(arm) or arm, type) and issubclass(kind, _QUESTIONS)
+        if isinstance(kind := get_origin(arm) or arm, type) and issubclass(kind, MARKERS)
     ]
 
 

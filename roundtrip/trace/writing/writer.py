@@ -280,7 +280,7 @@ class TranscriptWriter:
         elif isinstance(question, UrlQuestion):
             shown = _page(render("questions", question.text), render("questions", question.url))
         else:
-            shown = self._request(question.wire)
+            shown = self._request(question.request())
         if waiting.changed:
             shown += f',"changed":{array([quoted(part) for part in waiting.changed])}'
         if waiting.former is not None:
