@@ -3,18 +3,22 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, Ledger, LedgerDown, Reach
-from roundtrip.ledger.memory import MemoryLedger
 from roundtrip.on_demand import load_public_name
 
 if TYPE_CHECKING:
+    from roundtrip.ledger.memory import MemoryLedger
     from roundtrip.ledger.redis import RedisLedger
     from roundtrip.ledger.sqlite import SqliteLedger
 
 __all__ = ["ClaimAnswer", "ClaimStatus", "Ledger", "LedgerDown", "MemoryLedger", "Reach", "RedisLedger", "SqliteLedger"]
 
 if not TYPE_CHECKING:
-    # Only the ledger in memory is the default of a server.
-    _HOMES: Final = {"roundtrip.ledger.redis": ["RedisLedger"], "roundtrip.ledger.sqlite": ["SqliteLedger"]}
+    # Most servers need none.
+    _HOMES: Final = {
+        "roundtrip.ledger.memory": ["MemoryLedger"],
+        "roundtrip.ledger.redis": ["RedisLedger"],
+        "roundtrip.ledger.sqlite": ["SqliteLedger"],
+    }
 
     def __getattr__(name: str) -> Any:
         return load_public_name(__name__, name, _HOMES)

@@ -1,16 +1,20 @@
 """Track the visibility of the prompts, resources and templates of one server; the SDK keeps the items themselves."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import contextmanager
 from threading import Lock
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
-from roundtrip.server.visibility import Component, Visibility, VisibilityGate
+from mcp.server.context import ServerRequestContext
 
-__all__ = ["Catalog", "Listed", "Shelf"]
+from roundtrip.server.parts import Effects
+from roundtrip.server.sdk_private import Shelf
+from roundtrip.server.visibility import Component, Visibility
 
-Shelf = Literal["prompt", "resource"]
-"""A template is a resource, known by its URI template."""
+if TYPE_CHECKING:
+    from roundtrip.server.visibility_gates import GateEvaluator, VisibilityGate
+
+__all__ = ["Catalog"]
 
 Listed = Literal["prompts", "resources", "templates"]
 """A list that clients request; templates and resources are read in one way, and listed in two."""
@@ -19,18 +23,30 @@ _LISTS: Final[tuple[Listed, ...]] = ("prompts", "resources", "templates")
 
 _Hidden = dict[Shelf, frozenset[str]]
 
+T = TypeVar("T")
+
 
 class _CatalogEntry(NamedTuple):
     component: Component
-    gate: VisibilityGate | None
+    gate: "VisibilityGate | None"
     listed: Listed
+    filled: frozenset[str]
+    in_legs: bool
 
 
 class Catalog:
-    """Catalog of visible items, so that lists and lookups walk no rules. Any thread may change it."""
+    """Catalog of visible items, so that lists and lookups walk no rules. Any thread may change it.
 
-    def __init__(self, visibility: Visibility) -> None:
+    Args:
+        visibility: The rules of `enable` and `disable`.
+        effects: Tells whether the server rehearses.
+        gates: Returns the evaluator of visibility gates.
+    """
+
+    def __init__(self, visibility: Visibility, effects: Effects, gates: "Callable[[], GateEvaluator]") -> None:
         self._visibility = visibility
+        self._effects = effects
+        self._gate_evaluator = gates
         self._entries: dict[tuple[Shelf, str], _CatalogEntry] = {}
         self._hidden: _Hidden = {"prompt": frozenset(), "resource": frozenset()}
         self._gates: dict[Listed, tuple[VisibilityGate, ...]] = dict.fromkeys(_LISTS, ())
@@ -46,8 +62,10 @@ class Catalog:
         name: str | None = None,
         tags: str | Iterable[str] | None = None,
         enabled: bool = True,
-        gate: VisibilityGate | None = None,
+        gate: "VisibilityGate | None" = None,
         template: bool = False,
+        filled: Iterable[str] = (),
+        in_legs: bool = False,
     ) -> Generator[None]:
         """Enter a prompt by its name, or a resource or template by its URI, while it is registered.
 
@@ -61,6 +79,8 @@ class Catalog:
             enabled: False hides it until it is enabled.
             gate: Its visibility gate.
             template: True for a template.
+            filled: The parameters that clients do not fill.
+            in_legs: True if it is served in legs, and so may ask.
         """
         key = (kind, identifier)
         before = self._entries.get(key)
@@ -74,7 +94,7 @@ class Catalog:
                 enabled=enabled,
             )
             listed: Listed = "prompts" if kind == "prompt" else "templates" if template else "resources"
-            self._put(key, _CatalogEntry(component, gate, listed))
+            self._put(key, _CatalogEntry(component, gate, listed, frozenset(filled), in_legs))
         try:
             yield
         except BaseException:
@@ -103,18 +123,68 @@ class Catalog:
         """Return True if an item is registered."""
         return (kind, identifier) in self._entries
 
-    def gate_of(self, kind: Shelf, identifier: str) -> VisibilityGate | None:
-        """Return the visibility gate of an item, if it has one."""
+    def filled_in(self, kind: Shelf, identifier: str) -> frozenset[str]:
+        """Return the parameters of an item that clients do not fill."""
         entry = self._entries.get((kind, identifier))
-        return None if entry is None else entry.gate
+        return frozenset() if entry is None else entry.filled
 
-    def gates_of(self, listed: Listed) -> tuple[VisibilityGate, ...]:
-        """Return the visibility gates of the items in a list that are not hidden from all clients."""
-        return self._gates[listed]
+    def is_served_in_legs(self, kind: Shelf, identifier: str) -> bool:
+        """Return True if an item is served in legs, and so may ask."""
+        entry = self._entries.get((kind, identifier))
+        return entry is not None and entry.in_legs
 
     def has_gates(self, kind: Shelf) -> bool:
         """Return True if any item of the kind has a visibility gate."""
         return kind in self._gated_kinds
+
+    def is_visible(self, kind: Shelf, identifier: str) -> bool:
+        """Return True if the current request may see an item."""
+        if self._effects.rehearsal is not None:
+            return True
+        if not self.sees(kind, identifier):
+            return False
+        gate = self._gate_of(kind, identifier)
+        return gate is None or self._gate_evaluator().opened_here(gate) is not None
+
+    async def serve(
+        self,
+        kind: Shelf,
+        candidates: Iterable[str],
+        work: Callable[[], Awaitable[T]],
+        unseen: ServerRequestContext[Any, Any] | None = None,
+    ) -> T:
+        """Serve with the first candidate that the request may see, or without any.
+
+        Args:
+            kind: The kind of item.
+            candidates: Names or URIs of items.
+            work: Serves the request.
+            unseen: The request, if no middleware of this package has seen it.
+        """
+        if not self.has_gates(kind):
+            return await work()
+        rehearsal = self._effects.rehearsal
+        for identifier in candidates:
+            if not self.sees(kind, identifier) and rehearsal is None:
+                continue
+            gate = self._gate_of(kind, identifier)
+            if gate is None:
+                return await work()
+            opened = await self._gate_evaluator().open(gate, unseen)
+            if opened is not None:
+                return await opened.around(work())
+            if rehearsal is not None:
+                # A rehearsal has no user for whom a gate could open.
+                rehearsal.let_in(f"{kind} {identifier!r}")
+                return await work()
+        return await self._gate_evaluator().serve_unseen(work())
+
+    async def serve_list(self, listed: Listed, work: Callable[[], Awaitable[T]]) -> T:
+        """Serve a list with the items that the request may see."""
+        gates = self._gates[listed]
+        if not gates:
+            return await work()
+        return await (await self._gate_evaluator().open_all(gates)).around(work())
 
     def refresh(self) -> list[Shelf]:
         """Apply the current rules; return the kinds whose visible items changed."""
@@ -122,6 +192,10 @@ class Catalog:
             before = self._hidden
             self._look()
             return [kind for kind, hidden in self._hidden.items() if hidden != before[kind]]
+
+    def _gate_of(self, kind: Shelf, identifier: str) -> "VisibilityGate | None":
+        entry = self._entries.get((kind, identifier))
+        return None if entry is None else entry.gate
 
     def _look(self) -> None:
         rules = self._visibility.rules

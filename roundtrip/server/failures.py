@@ -1,8 +1,8 @@
 """Map failures of a leg to errors for the client: one mapping for tools, one for prompts and resource templates."""
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Awaitable
+from typing import Final, Never, TypeVar
 
 from mcp.server.mcpserver.exceptions import (
     ResourceError,
@@ -34,13 +34,13 @@ from roundtrip.errors import (
     ValueNotStorable,
 )
 from roundtrip.safe_text import quoted
-from roundtrip.server.tools.arguments import fields_rejected_by
+from roundtrip.server.functions import AskingFunction
+from roundtrip.server.tools.arguments import fields_rejected_by, rejected_fields
 
 __all__ = [
     "Crashed",
     "log_unknown",
-    "log_unread",
-    "prompt_failure",
+    "raise_prompt_failure",
     "resource_failure",
     "told_by",
     "tool_failure",
@@ -52,6 +52,8 @@ logger = logging.getLogger("mcp.server.mcpserver.server")
 
 T = TypeVar("T")
 
+_UNKNOWN_PROMPT_CODE: Final = 0
+"""The SDK's answer for an unknown prompt."""
 _WORDS_CHARS: Final = 80
 """Characters of a question that replace its missing name."""
 _SERVER_ERROR = -32000
@@ -117,14 +119,13 @@ def _with_words(text: str, error: RoundtripError) -> str:
     return _sendable(text)
 
 
-async def with_failures(run: Awaitable[T], *, anticipated: Callable[[str], Exception]) -> T:
-    """Run a prompt's or a template's leg, with failures that the SDK's handlers expect.
-
-    `anticipated` makes an exception of an error of roundtrip's; the SDK hides the text of any other exception.
+async def with_failures(run: Awaitable[T], function: AskingFunction) -> T:
+    """Run a leg of a prompt or template, with failures that the SDK's handlers expect.
 
     Raises:
-        MCPError: The client cannot be asked.
-        Exception: The result of `anticipated`, or an exception of the author's code.
+        MCPError: The client cannot be asked, or a prompt failed, whose result cannot say so.
+        ResourceError: A template failed.
+        Exception: An exception of the author's code; the SDK hides its text.
     """
     try:
         return await run
@@ -134,18 +135,22 @@ async def with_failures(run: Awaitable[T], *, anticipated: Callable[[str], Excep
         # The author's mistake, found after registration: for the log, not for the client.
         raise
     except RoundtripError as error:
-        raise anticipated(str(error)) from error
+        if function.kind == "resource":
+            raise ResourceError(str(error)) from error
+        raise MCPError(code=INTERNAL_ERROR, message=f"Error rendering prompt {function.name}: {error}") from error
 
 
-def prompt_failure(name: str, text: str) -> MCPError:
-    """Return an anticipated failure of a prompt; a prompt's result cannot carry one."""
-    return MCPError(code=INTERNAL_ERROR, message=f"Error rendering prompt {name}: {text}")
-
-
-def resource_failure(uri: str, error: ResourceError) -> MCPError:
-    """Return a failure to read a resource as the SDK's handler does."""
-    code = INVALID_PARAMS if isinstance(error, ResourceNotFoundError) else INTERNAL_ERROR
-    return MCPError(code=code, message=str(error), data={"uri": uri})
+def raise_prompt_failure(name: str, error: ValueError, *, for_client: bool) -> Never:
+    """Raise a failure to get a prompt for the SDK's dispatcher, which logs it with its causes."""
+    fields = fields_rejected_by(error)
+    if fields is not None:
+        # The SDK's cause would quote the client's values.
+        raise ValueError(str(error)) from rejected_fields(fields)
+    if for_client and str(error) == f"Unknown prompt: {name}":
+        # The dispatcher would log the name, with a traceback.
+        log_unknown("Prompt")
+        raise MCPError(code=_UNKNOWN_PROMPT_CODE, message=str(error)) from None
+    raise error
 
 
 def log_unknown(kind: str) -> None:
@@ -153,8 +158,12 @@ def log_unknown(kind: str) -> None:
     logger.info("%s %r failed: not found", kind, "(unknown)")
 
 
-def log_unread(registered: str | None, error: ResourceError) -> None:
-    """Log as the SDK's handler does, but the template's URI: the variables of a URI are the client's values."""
+def resource_failure(uri: str, registered: str | None, error: ResourceError) -> MCPError:
+    """Log and return a failure to read a resource as the SDK's handler does.
+
+    The log has the registered URI or template: the variables of a URI are the client's values.
+    """
+    code = INVALID_PARAMS if isinstance(error, ResourceNotFoundError) else INTERNAL_ERROR
     label = registered if registered is not None else "(unknown)"
     if isinstance(error, ResourceNotFoundError):
         logger.info("Resource %r failed: not found", label)
@@ -168,6 +177,7 @@ def log_unread(registered: str | None, error: ResourceError) -> None:
         while isinstance(cause, UnexpectedResourceError) and cause.__cause__ is not None:
             cause = cause.__cause__
         logger.error("Resource %r raised an unexpected exception", label, exc_info=cause)
+    return MCPError(code=code, message=str(error), data={"uri": uri})
 
 
 def _sendable(text: str) -> str:

@@ -18,7 +18,7 @@ from roundtrip.errors import BodyMistake, InvalidSignature, OutcomeUsedAsValue, 
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
 from roundtrip.resolvers.markers import Marker, SdkResolve
 from roundtrip.resolvers.plan import Plan
-from roundtrip.resolvers.planner import ResolvedParameters, find_resolved, make_plan
+from roundtrip.resolvers.planner import Replacements, ResolvedParameters, find_resolved, make_plan
 from roundtrip.resolvers.signatures import (
     arms_of,
     display_name,
@@ -28,11 +28,10 @@ from roundtrip.resolvers.signatures import (
     returns_input_required,
 )
 from roundtrip.server.builds import Build
-from roundtrip.server.overrides import Planned
 from roundtrip.server.threads import SHARED, Pool, RunInPool, run_in_thread
 from roundtrip.tracing import ServedFunction
 
-__all__ = ["AskingFunction", "FunctionSignature", "Kind", "check_timeout", "read_signature"]
+__all__ = ["AskingFunction", "FunctionSignature", "Kind", "Planned", "check_timeout", "read_signature"]
 
 Kind = Literal["tool", "prompt", "resource"]
 
@@ -40,6 +39,28 @@ _METHODS: Final[Mapping[Kind, str]] = {"tool": "tools/call", "prompt": "prompts/
 _WAITING_THREADS: Final = 128
 _ASKING: Final = frozenset(f"AskingContext.{name}" for name in ("elicit", "elicit_url", "sample", "list_roots"))
 """Methods of a context that give a plain coroutine."""
+
+
+class Planned:
+    """Plan that can be made again with other functions."""
+
+    __slots__ = ("__weakref__", "_make", "functions", "plan", "replacements")
+
+    def __init__(self, make: Callable[[Replacements], Plan]) -> None:
+        self._make = make
+        self.replacements: Replacements = {}
+        self.plan = make(self.replacements)
+        self.functions = self.plan.functions
+        """Every function that may be replaced, by its identity."""
+
+    def replace(self, replacements: Replacements) -> None:
+        """Make the plan again with replaced functions.
+
+        Raises:
+            InvalidSignature: The plan cannot work with them.
+        """
+        self.plan = self._make(replacements)
+        self.replacements = replacements
 
 
 class FunctionSignature(NamedTuple):

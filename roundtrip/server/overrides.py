@@ -1,44 +1,24 @@
 """Replace functions of the graph, for tests: `server.overrides`."""
 
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, MutableMapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from typing import Any
-from weakref import WeakSet
 
-from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.planner import Replacements
 from roundtrip.resolvers.signatures import display_name, identity
+from roundtrip.server.functions import Planned
 
-__all__ = ["Overrides", "Planned"]
+__all__ = ["Overrides"]
 
 Function = Callable[..., Any]
 Pairs = dict[Hashable, tuple[Function, Function]]
 
 
-class Planned:
-    """Plan that can be made again with other functions."""
-
-    __slots__ = ("__weakref__", "_make", "functions", "plan", "replacements")
-
-    def __init__(self, make: Callable[[Replacements], Plan]) -> None:
-        self._make = make
-        self.replacements: Replacements = {}
-        self.plan = make(self.replacements)
-        self.functions = self.plan.functions
-        """Every function that may be replaced, by its identity."""
-
-    def replace(self, replacements: Replacements) -> None:
-        """Make the plan again with replaced functions.
-
-        Raises:
-            InvalidSignature: The plan cannot work with them.
-        """
-        self.plan = self._make(replacements)
-        self.replacements = replacements
-
-
 class Overrides(MutableMapping[Function, Function]):
     """Replaced functions of resolvers, dependencies and visibility gates, each with its replacement.
+
+    Args:
+        planned: The plans that follow the replacements.
 
     Example:
         ```python
@@ -49,21 +29,30 @@ class Overrides(MutableMapping[Function, Function]):
         ```
     """
 
-    def __init__(self) -> None:
-        self._planned: WeakSet[Planned] = WeakSet()
+    def __init__(self, planned: Collection[Planned]) -> None:
+        self._planned = planned
         self._pairs: Pairs = {}
+        """Every replaced function with its replacement, by its identity."""
         self.replacements: Replacements = {}
         """The current replacements; another object after each change."""
 
-    def track(self, planned: Planned) -> None:
-        """Let a plan follow the replacements from now on."""
-        self._planned.add(planned)
-        if self._pairs:
-            planned.replace(self.replacements)
-
-    def __call__(self, replacements: Mapping[Function, Function]) -> AbstractContextManager["Overrides"]:
+    @contextmanager
+    def __call__(self, replacements: Mapping[Function, Function]) -> Generator["Overrides"]:
         """Replace functions inside a `with` block."""
-        return _overriding(self, replacements)
+        before = self._pairs
+        self.update_all(replacements)
+        try:
+            yield self
+        finally:
+            pairs = dict(self._pairs)
+            for fn, other in replacements.items():
+                who = identity(fn)
+                # Unless the function was replaced again within the block.
+                if who in pairs and pairs[who][1] is other:
+                    del pairs[who]
+                    if who in before:
+                        pairs[who] = before[who]
+            self._change(pairs)
 
     def __getitem__(self, fn: Function) -> Function:
         return self._pairs[identity(fn)][1]
@@ -96,22 +85,6 @@ class Overrides(MutableMapping[Function, Function]):
         """
         self._change(self._pairs | {self._known(fn): (fn, other) for fn, other in replacements.items()})
 
-    @property
-    def pairs(self) -> Pairs:
-        """Return every replaced function with its replacement, by its identity."""
-        return self._pairs
-
-    def restore(self, replacements: Mapping[Function, Function], before: Pairs) -> None:
-        """Restore former replacements of some functions, unless another has replaced them meanwhile."""
-        pairs = dict(self._pairs)
-        for fn, other in replacements.items():
-            who = identity(fn)
-            if who in pairs and pairs[who][1] is other:
-                del pairs[who]
-                if who in before:
-                    pairs[who] = before[who]
-        self._change(pairs)
-
     def _known(self, fn: Function) -> Hashable:
         who = identity(fn)
         functions = {who: fn for planned in self._planned for who, fn in planned.functions.items()}
@@ -137,13 +110,3 @@ class Overrides(MutableMapping[Function, Function]):
                 planned.replace(before)
             raise
         self._pairs, self.replacements = pairs, replacements
-
-
-@contextmanager
-def _overriding(overrides: Overrides, replacements: Mapping[Function, Function]) -> Generator[Overrides]:
-    before = overrides.pairs
-    overrides.update_all(replacements)
-    try:
-        yield overrides
-    finally:
-        overrides.restore(replacements, before)

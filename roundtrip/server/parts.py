@@ -7,7 +7,8 @@ the legs it serves leave no trace.
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from typing import Protocol
+from threading import Lock
+from typing import Final, Protocol
 
 from mcp.server.subscriptions import SubscriptionBus
 
@@ -32,15 +33,30 @@ class Stopping(Protocol):
         ...
 
 
+_MAKING: Final = Lock()
+
+
 @dataclass(slots=True, eq=False)
 class Effects:
     """Ledger, tracers and bus of one server, as they are now."""
 
-    ledger: Ledger
+    given_ledger: Ledger | None
+    """None for one in the memory of this process, which few servers use."""
     tracers: Tracers
     bus: SubscriptionBus
     rehearsal: Stopping | None = None
     """Set while the server rehearses: no body runs then."""
+    system: System = SYSTEM
+
+    @property
+    def ledger(self) -> Ledger:
+        """Return the ledger."""
+        with _MAKING:
+            if self.given_ledger is None:
+                from roundtrip.ledger.memory import MemoryLedger
+
+                self.given_ledger = MemoryLedger(system=self.system)
+            return self.given_ledger
 
     def use(self, other: "Effects") -> None:
         """Replace all of them."""

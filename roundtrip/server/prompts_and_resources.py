@@ -3,8 +3,9 @@
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakSet
 
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.lowlevel.server import LifespanResultT
@@ -13,7 +14,6 @@ from mcp.server.mcpserver import ResourceSecurity
 from mcp.server.mcpserver.exceptions import ResourceError
 from mcp.server.mcpserver.prompts import Prompt
 from mcp.server.mcpserver.resources import Resource
-from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 from mcp_types import Annotations, GetPromptResult, Icon, InputRequiredResult
 from mcp_types import Prompt as WirePrompt
@@ -23,23 +23,22 @@ from pydantic import AnyUrl
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.resolvers.signatures import display_name
-from roundtrip.server.catalog import Catalog, Listed, Shelf
-from roundtrip.server.failures import log_unknown, log_unread, prompt_failure, resource_failure, with_failures
-from roundtrip.server.functions import AskingFunction, FunctionSignature, read_signature
+from roundtrip.server.functions import AskingFunction, FunctionSignature, Planned, read_signature
 from roundtrip.server.install import install, wrap
 from roundtrip.server.leg_runner import Incoming, log_teardown, result_of
 from roundtrip.server.notifications import Announcer, Listing
-from roundtrip.server.overrides import Overrides
 from roundtrip.server.parts import Parts
 from roundtrip.server.request_state import Recover, Request
 from roundtrip.server.requests import begins_for_client, serving_client
-from roundtrip.server.sdk_private import HookedServer
-from roundtrip.server.tools.arguments import fields_rejected_by, rejected_fields
+from roundtrip.server.sdk_private import HookedServer, Shelf
 from roundtrip.server.tools.registered import ToolDefaults
-from roundtrip.server.visibility import Enabled, Strings, Visibility, VisibilityGate, read_enabled
+from roundtrip.server.visibility import Enabled, Strings, Visibility, read_enabled
 
+# Loaded by servers that use them.
 if TYPE_CHECKING:
-    from roundtrip.server.visibility_gates import GateEvaluator
+    from roundtrip.server.catalog import Catalog
+    from roundtrip.server.overrides import Overrides
+    from roundtrip.server.visibility_gates import GateEvaluator, VisibilityGate
 
 __all__ = ["LISTINGS", "PromptsAndResources"]
 
@@ -55,9 +54,6 @@ _KIND_OF: Final[Mapping[str, Shelf]] = {
 
 LISTINGS: Final[Mapping[Shelf, Listing]] = {"prompt": "prompts", "resource": "resources"}
 """The list that contains each kind, for announcing its changes."""
-
-_UNKNOWN_PROMPT_CODE: Final = 0
-"""The SDK's answer for an unknown prompt."""
 
 
 class PromptsAndResources(HookedServer[LifespanResultT]):
@@ -84,13 +80,9 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         self._parts = parts
         self._defaults = defaults
         self._visibility = visibility
-        self._overrides = Overrides()
+        self._planned: WeakSet[Planned] = WeakSet()
+        """The plans that `overrides` changes."""
         self._announcer = Announcer(parts.effects, is_private=self.is_private)
-        self._catalog = Catalog(visibility)
-        self._hidden_of: dict[str, frozenset[str]] = {}
-        """By the names of prompts, the parameters that clients do not fill."""
-        self._in_legs: set[tuple[Shelf, str]] = set()
-        self._gate_evaluator: GateEvaluator | None = None
         # Those of the constructor come before those of extensions.
         for tool in sdk.get("tools") or ():
             self.add_tool(tool)
@@ -101,21 +93,40 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         self._legs = install(self._lowlevel_server, parts, host=self, recover=recover, subject_of=self._subject_of)
         self.middleware.insert(0, self._announcer)
 
-    @property
+    @cached_property
+    def _catalog(self) -> "Catalog":
+        """Return the catalog of the prompts and resources."""
+        from roundtrip.server.catalog import Catalog
+
+        # Several threads may register the first one.
+        return vars(self).setdefault(
+            "_catalog", Catalog(self._visibility, self._parts.effects, gates=lambda: self._gates)
+        )
+
+    @cached_property
     def _gates(self) -> "GateEvaluator":
-        """Return the evaluator of visibility gates; most servers need none."""
-        if self._gate_evaluator is None:
-            from roundtrip.server.visibility_gates import GateEvaluator
+        """Return the evaluator of visibility gates."""
+        from roundtrip.server.visibility_gates import GateEvaluator
 
-            self._gate_evaluator = GateEvaluator(
-                self, effects=self._parts.effects, overrides=self._overrides, report=log_teardown
-            )
-        return self._gate_evaluator
+        return GateEvaluator(
+            self,
+            effects=self._parts.effects,
+            replacements=lambda: self.overrides.replacements,
+            report=log_teardown,
+        )
 
-    def _track(self, gate: VisibilityGate | None) -> None:
-        """Let `overrides` replace functions of a visibility gate."""
-        if gate is not None:
-            self._overrides.track(gate.planned)
+    @cached_property
+    def overrides(self) -> "Overrides":
+        """Return the replaced functions of the graph with their replacements: for tests, instead of monkeypatching."""
+        from roundtrip.server.overrides import Overrides
+
+        return Overrides(self._planned)
+
+    def _track(self, planned: Planned) -> None:
+        """Let `overrides` replace functions of a plan."""
+        self._planned.add(planned)
+        if "overrides" in vars(self) and self.overrides:
+            planned.replace(self.overrides.replacements)
 
     def prompt(
         self,
@@ -144,24 +155,8 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
 
         def decorate(fn: _CallableT) -> _CallableT:
             label = name or display_name(fn)
-            signature = read_signature(fn, kind="prompt", name=label)
-            seen_at_first, gate = read_enabled(enabled, owner=f"prompt {label!r}")
-            self._track(gate)
-            function = self._bind(signature)
-
-            async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
-                opened = self._gates.opened_here(gate) if gate is not None else None
-                run = self._legs.run(function, arguments, Incoming.by(context), opened=opened)
-                return result_of(await with_failures(run, anticipated=partial(prompt_failure, label)))
-
             register = super(PromptsAndResources, self).prompt(label, title, description, icons)
-            in_leg = signature.hidden or (gate is not None and gate.enters)
-            with self._adding("prompt", label, tags=tags, enabled=seen_at_first, gate=gate):
-                register(wrap(signature, serve) if in_leg else fn)
-            # The SDK keeps the first of two.
-            self._hidden_of.setdefault(label, frozenset(signature.hidden))
-            if in_leg:
-                self._in_legs.add(("prompt", label))
+            self._enter("prompt", label, fn, register, tags=tags, enabled=enabled)
             return fn
 
         return decorate
@@ -211,58 +206,73 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         )
 
         def decorate(fn: _CallableT) -> _CallableT:
-            signature = read_signature(fn, kind="resource", name=uri)
-            seen_at_first, gate = read_enabled(enabled, owner=f"resource {uri!r}")
-            self._track(gate)
             is_template = bool(UriTemplate.parse(uri).variable_names)
-            adding = self._adding(
-                "resource",
-                uri,
-                name=name or display_name(fn),
-                tags=tags,
-                enabled=seen_at_first,
-                gate=gate,
-                template=is_template,
-            )
-            in_leg = signature.hidden or (gate is not None and gate.enters)
-            if not in_leg or not is_template:
-                if signature.resolved:
-                    raise InvalidSignature(
-                        f"resource {uri!r} has no variables, so it is read without a call that could ask; fill its "
-                        "parameters inside the function, or make it a template"
-                    )
-                with adding:
-                    register(fn)
-                return fn
-            function = self._bind(signature)
-
-            async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
-                opened = self._gates.opened_here(gate) if gate is not None else None
-                run = self._legs.run(function, arguments, Incoming.by(context), opened=opened)
-                return result_of(await with_failures(run, anticipated=ResourceError))
-
-            with adding:
-                register(wrap(signature, serve))
-            self._in_legs.add(("resource", uri))
+            details = {"name": name or display_name(fn), "template": is_template}
+            self._enter("resource", uri, fn, register, tags=tags, enabled=enabled, **details)
             return fn
 
         return decorate
 
+    def _enter(
+        self,
+        kind: Shelf,
+        identifier: str,
+        fn: Callable[..., Any],
+        register: Callable[[Callable[..., Any]], Any],
+        *,
+        enabled: Enabled,
+        **details: Any,
+    ) -> None:
+        """Register a function at the SDK and in the catalog: as it is, or one that serves a leg of it."""
+        signature = read_signature(fn, kind=kind, name=identifier)
+        seen_at_first, gate = read_enabled(enabled, owner=signature.owner)
+        if gate is not None:
+            self._track(gate.planned)
+        in_legs = bool(signature.hidden) or (gate is not None and gate.enters)
+        if kind == "resource" and not details["template"]:
+            if signature.resolved:
+                raise InvalidSignature(
+                    f"{signature.owner} has no variables, so it is read without a call that could ask; fill its "
+                    "parameters inside the function, or make it a template"
+                )
+            in_legs = False
+        entry = {"enabled": seen_at_first, "gate": gate, "filled": signature.hidden, "in_legs": in_legs}
+        with self._adding(kind, identifier, **details, **entry):
+            register(self._in_legs(signature, gate) if in_legs else fn)
+
+    def _in_legs(self, signature: FunctionSignature, gate: "VisibilityGate | None") -> Callable[..., Any]:
+        """Return a function for the SDK that serves one leg of a prompt or template."""
+        from roundtrip.server.failures import with_failures
+
+        names = [name for name in inspect.signature(signature.fn).parameters if name not in signature.hidden]
+        # Resolvers may take its arguments by name.
+        function = signature.bind(
+            {name: name for name in names}, limits=self._defaults.limits, build=self._defaults.build
+        )
+        self._adopt(function)
+
+        async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
+            opened = self._gates.opened_here(gate) if gate is not None else None
+            run = self._legs.run(function, arguments, Incoming.by(context), opened=opened)
+            return result_of(await with_failures(run, function))
+
+        return wrap(signature, serve)
+
     def is_served_in_legs(self, kind: Shelf, identifier: str) -> bool:
         """Return True if a prompt of this name, or a template of this URI, is served in legs and so may ask."""
-        return (kind, identifier) in self._in_legs
+        return self._catalog.is_served_in_legs(kind, identifier)
 
     async def list_prompts(self) -> list[WirePrompt]:
         """Return the prompts as the client of the request sees them."""
-        return await self._behind_all_gates("prompts", super().list_prompts)
+        return await self._catalog.serve_list("prompts", super().list_prompts)
 
     async def list_resources(self) -> list[WireResource]:
         """Return the resources as the client of the request sees them."""
-        return await self._behind_all_gates("resources", super().list_resources)
+        return await self._catalog.serve_list("resources", super().list_resources)
 
     async def list_resource_templates(self) -> list[WireTemplate]:
         """Return the resource templates as the client of the request sees them."""
-        return await self._behind_all_gates("templates", super().list_resource_templates)
+        return await self._catalog.serve_list("templates", super().list_resource_templates)
 
     async def get_prompt(
         self,
@@ -272,24 +282,16 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
     ) -> GetPromptResult | InputRequiredResult:
         """Serve one leg of a prompt, as the SDK does; a client's values for filled parameters are ignored."""
         for_client = begins_for_client()
-        hidden = self._hidden_of.get(name)
-        if hidden and arguments:
-            arguments = {key: value for key, value in arguments.items() if key not in hidden}
+        filled = self._catalog.filled_in("prompt", name)
+        if filled and arguments:
+            arguments = {key: value for key, value in arguments.items() if key not in filled}
         get = partial(super().get_prompt, name, arguments, context)
         try:
-            if self._catalog.gate_of("prompt", name) is None:
-                return await get()
-            return await self._behind_gates("prompt", [name], get, context)
+            return await self._catalog.serve("prompt", [name], get, _request_of(context))
         except ValueError as error:
-            fields = fields_rejected_by(error)
-            if fields is None:
-                if for_client and str(error) == f"Unknown prompt: {name}":
-                    # The dispatcher would log the name, with a traceback.
-                    log_unknown("Prompt")
-                    raise MCPError(code=_UNKNOWN_PROMPT_CODE, message=str(error)) from None
-                raise
-            # The dispatcher logs it with its causes; the SDK's cause would quote the client's values.
-            raise ValueError(str(error)) from rejected_fields(fields)
+            from roundtrip.server.failures import raise_prompt_failure
+
+            raise_prompt_failure(name, error, for_client=for_client)
 
     async def read_resource(
         self, uri: AnyUrl | str, context: SdkContext[LifespanResultT, Any] | None = None
@@ -298,14 +300,13 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         read = partial(super().read_resource, uri, context)
         for_client = begins_for_client()
         try:
-            if not self._catalog.has_gates("resource"):
-                return await read()
-            return await self._behind_gates("resource", self.resources_for(str(uri)), read, context)
+            return await self._catalog.serve("resource", self.resources_for(str(uri)), read, _request_of(context))
         except ResourceError as error:
             if not for_client:
                 raise
-            log_unread(next(self.resources_for(str(uri)), None), error)
-            raise resource_failure(str(uri), error) from error
+            from roundtrip.server.failures import resource_failure
+
+            raise resource_failure(str(uri), next(self.resources_for(str(uri)), None), error) from error
 
     def add_prompt(self, prompt: Prompt) -> None:
         """Register the SDK's own prompt object."""
@@ -319,8 +320,6 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             ValueError: No prompt has that name.
         """
         super().remove_prompt(name)
-        self._hidden_of.pop(name, None)
-        self._in_legs.discard(("prompt", name))
         if self._catalog.remove("prompt", name):
             self._announcer.note("prompts")
 
@@ -345,27 +344,13 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
                 return named, True
         return None, True
 
-    def _bind(self, signature: FunctionSignature) -> AskingFunction:
-        """Plan a prompt's or a template's function, whose resolvers may take its arguments by name."""
-        names = [name for name in inspect.signature(signature.fn).parameters if name not in signature.hidden]
-        function = signature.bind(
-            {name: name for name in names}, limits=self._defaults.limits, build=self._defaults.build
-        )
-        self._adopt(function)
-        return function
-
     def serving_client(self) -> AbstractContextManager[None]:
         """Surround the SDK's handler of one request, whose first lookup serves the client itself."""
         return serving_client()
 
     def is_visible(self, kind: Shelf, identifier: str) -> bool:
         """Return True if the current request may see a prompt of this name, or a resource or template of this URI."""
-        if self._parts.effects.rehearsal is not None:
-            return True
-        if not self._catalog.sees(kind, identifier):
-            return False
-        gate = self._catalog.gate_of(kind, identifier)
-        return gate is None or self._gates.opened_here(gate) is not None
+        return self._catalog.is_visible(kind, identifier)
 
     async def completing(self, kind: Shelf, identifier: str, ask: Callable[[], Awaitable[T]]) -> T | None:
         """Complete an argument of a prompt or template; return None if the client cannot see it.
@@ -382,38 +367,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         async def complete() -> T | None:
             return await ask() if any(self.is_visible(kind, candidate) for candidate in candidates) else None
 
-        return await self._behind_gates(kind, candidates, complete)
-
-    async def _behind_gates(
-        self,
-        kind: Shelf,
-        candidates: Iterable[str],
-        serve: Callable[[], Awaitable[T]],
-        context: SdkContext[Any, Any] | None = None,
-    ) -> T:
-        """Serve with the first candidate that the request may see, or without any."""
-        rehearsal = self._parts.effects.rehearsal
-        for identifier in candidates:
-            if not self._catalog.sees(kind, identifier) and rehearsal is None:
-                continue
-            gate = self._catalog.gate_of(kind, identifier)
-            if gate is None:
-                return await serve()
-            opened = await self._gates.open(gate, Incoming.by(context).request if context is not None else None)
-            if opened is not None:
-                return await opened.around(serve())
-            if rehearsal is not None:
-                # A rehearsal has no user for whom a gate could open.
-                rehearsal.let_in(f"{kind} {identifier!r}")
-                return await serve()
-        return await self._gates.serve_unseen(serve())
-
-    async def _behind_all_gates(self, listed: Listed, serve: Callable[[], Awaitable[T]]) -> T:
-        """Serve a list with the items that the request may see."""
-        gates = self._catalog.gates_of(listed)
-        if not gates:
-            return await serve()
-        return await (await self._gates.open_all(gates)).around(serve())
+        return await self._catalog.serve(kind, candidates, complete)
 
     @contextmanager
     def _adding(self, kind: Shelf, identifier: str, **details: Any) -> Generator[None]:
@@ -429,4 +383,8 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
                 f"{function.owner} has to keep a value secret from the client (once=True), and "
                 "request_state_security= gives no key for that; add seal_keys="
             )
-        self._overrides.track(function.planned)
+        self._track(function.planned)
+
+
+def _request_of(context: SdkContext[Any, Any] | None) -> Request | None:
+    return Incoming.by(context).request if context is not None else None

@@ -19,7 +19,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
 from roundtrip.errors import RoundtripError
-from roundtrip.ledger.memory import MemoryLedger
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal
@@ -148,7 +147,7 @@ class Rehearsal:
         """The result of the last request."""
         # New for each leg: the claims of one must not affect the next, which may be an earlier leg.
         self._effects.use(
-            Effects(MemoryLedger(), Tracers((self.rehearsed,)), InMemorySubscriptionBus(), rehearsal=self.rehearsed)
+            Effects(None, Tracers((self.rehearsed,)), InMemorySubscriptionBus(), rehearsal=self.rehearsed)
         )
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:

@@ -54,12 +54,15 @@ from mcp_types import (
 from pydantic import AnyUrl, TypeAdapter
 from starlette.routing import Route
 
-__all__ = ["HookedServer", "SdkSpans", "connection_of", "output_adapter", "session_id_of"]
+__all__ = ["HookedServer", "SdkSpans", "Shelf", "connection_of", "output_adapter", "session_id_of"]
 
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
-Sees = Callable[[Literal["prompt", "resource"], str], bool]
+Shelf = Literal["prompt", "resource"]
+"""A template is a resource, known by its URI template."""
+
+Sees = Callable[[Shelf, str], bool]
 """Returns True if clients may see a prompt of a name, or a resource or a template of a URI."""
 
 
@@ -99,16 +102,14 @@ class HookedServer(MCPServer[LifespanResultT]):
         """Return the part of results of 2026-07-28 that describes the server."""
         return self._lowlevel_server.server_info_stamp
 
-    def is_visible(self, kind: Literal["prompt", "resource"], identifier: str) -> bool:
+    def is_visible(self, kind: Shelf, identifier: str) -> bool:
         """Return True if clients may see a prompt of this name, or a resource or template of this URI.
 
         Lists and lookups call it for each item, so it must be quick; it returns True for unregistered ones.
         """
         raise NotImplementedError
 
-    async def completing(
-        self, kind: Literal["prompt", "resource"], identifier: str, ask: Callable[[], Awaitable[T]]
-    ) -> T | None:
+    async def completing(self, kind: Shelf, identifier: str, ask: Callable[[], Awaitable[T]]) -> T | None:
         """Complete an argument of a prompt or template; return None if clients cannot see it."""
         return await ask() if self.is_visible(kind, identifier) else None
 

@@ -34,13 +34,11 @@ from typing_extensions import Unpack
 
 from roundtrip.errors import TicketReason, TicketRejected
 from roundtrip.ledger.contract import Ledger
-from roundtrip.ledger.memory import MemoryLedger
 from roundtrip.machine.journal import Entry, Journal
 from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
 from roundtrip.resolvers.plan import Plan
 from roundtrip.server.keys import Keys, Principal, TokenOptions, limits_of, protect
 from roundtrip.server.leg_runner import NO_REQUEST, Incoming, result_of
-from roundtrip.server.overrides import Overrides
 from roundtrip.server.parts import Effects, Parts
 from roundtrip.server.prompts_and_resources import LISTINGS, PromptsAndResources
 from roundtrip.server.request_state import Request
@@ -209,9 +207,10 @@ class Server(PromptsAndResources[LifespanResultT]):
         )
         bus = sdk.get("subscriptions")
         effects = Effects(
-            ledger if ledger is not None else MemoryLedger(system=system),
+            ledger,
             tracers_of(trace, environment=os.environ, key=protection.trace_key),
             InMemorySubscriptionBus() if bus is None or bus is False else bus,
+            system=system,
         )
         visibility = Visibility()
         self._mask_errors = mask_error_details
@@ -332,7 +331,8 @@ class Server(PromptsAndResources[LifespanResultT]):
         )
         tool = register(fn, spec, defaults=self._defaults, since=self._visibility.stamp())
         self._adopt(tool.function)
-        self._track(tool.visibility_gate)
+        if tool.visibility_gate is not None:
+            self._track(tool.visibility_gate.planned)
         # No token outlives the policy's clock, which serves all tools; a tool's own, if shorter, is in its journal.
         policy = self._parts.protection.policy
         limits = tool.function.limits
@@ -460,11 +460,6 @@ class Server(PromptsAndResources[LifespanResultT]):
         if tool is None or not tool.names_headers or name in self._tools.by_request:
             return None
         return tool.listing.input_schema
-
-    @property
-    def overrides(self) -> Overrides:
-        """Return the replaced functions of the graph with their replacements: for tests, instead of monkeypatching."""
-        return self._overrides
 
     @property
     def plans(self) -> Mapping[str, Plan]:

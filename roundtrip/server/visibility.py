@@ -3,27 +3,21 @@
 Everything is visible until a rule hides it. The latest rule that matches a component decides, also for components that
 are registered after it. Registering with `enabled=False` hides the one component until a later rule shows it.
 
-A visibility gate decides for each request. It is read here, and evaluated in `visibility_gates.py`.
+A visibility gate decides for each request; see `visibility_gates.py`.
 
 Lists and calls do not walk rules: a registry applies `rules` after a change, and keeps the result.
 """
 
-import inspect
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, cast
+from collections.abc import Callable, Iterable
+from functools import partialmethod
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from mcp.server.mcpserver import Context as SdkContext
-
-from roundtrip.errors import InvalidSignature
-from roundtrip.resolvers.annotations import asking_arms
-from roundtrip.resolvers.markers import Dependency, Marker, SdkResolve
-from roundtrip.resolvers.plan import Plan
-from roundtrip.resolvers.planner import Replacements, make_plan
-from roundtrip.resolvers.signatures import hints_of, returns_input_required
-from roundtrip.server.overrides import Planned
+from roundtrip.resolvers.markers import Marker
 from roundtrip.server.tools.versions import canonical_version
+
+if TYPE_CHECKING:
+    from roundtrip.server.visibility_gates import VisibilityGate
 
 __all__ = [
     "Component",
@@ -32,8 +26,6 @@ __all__ = [
     "Rules",
     "Strings",
     "Visibility",
-    "VisibilityGate",
-    "plan_gates",
     "read_enabled",
 ]
 
@@ -50,21 +42,7 @@ _PREFIXES: Final = {"tool": "tool", "prompt": "prompt", "resource": "resource", 
 _FORMS: Final = "tool:NAME, tool:NAME@VERSION, prompt:NAME, resource:URI, template:URI_TEMPLATE"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VisibilityGate:
-    """Function of `enabled=` that decides for each request if one item exists."""
-
-    owner: str
-    marker: Marker
-    planned: Planned
-
-    @property
-    def enters(self) -> bool:
-        """Return True if it enters a context manager, to be left when the item has been served."""
-        return self.planned.plan.enters
-
-
-def read_enabled(enabled: Enabled | None, *, owner: str) -> tuple[bool, VisibilityGate | None]:
+def read_enabled(enabled: Enabled | None, *, owner: str) -> tuple[bool, "VisibilityGate | None"]:
     """Read `enabled=`: return False for an item that is hidden at first, and the gate that decides for each request.
 
     Args:
@@ -76,48 +54,9 @@ def read_enabled(enabled: Enabled | None, *, owner: str) -> tuple[bool, Visibili
     """
     if enabled is None or isinstance(enabled, bool):
         return enabled is not False, None
-    if isinstance(enabled, SdkResolve | Dependency):
-        marker: Marker = enabled
-    elif callable(cast("object", enabled)):
-        marker = Dependency(enabled)
-    else:
-        raise InvalidSignature(f"{owner}: enabled= must be a bool, a function or Depends, got {enabled!r}")
-    roots = {owner: marker}
-    planned = Planned(lambda replacements: plan_gates(f"the visibility gate of {owner}", roots, replacements))
-    return True, VisibilityGate(owner, marker, planned)
+    from roundtrip.server.visibility_gates import read_gate  # few items have a gate
 
-
-def plan_gates(owner: str, roots: Mapping[str, Marker], replacements: Replacements) -> Plan:
-    """Plan visibility gates together.
-
-    Raises:
-        InvalidSignature: A gate asks, keeps a value for a whole call, or has a parameter that nothing can fill.
-    """
-    plan = make_plan(
-        None,
-        owner=f"{owner} (which is evaluated before there are arguments)",
-        arguments={},
-        context_types=(SdkContext,),
-        resolved={root: (marker, False) for root, marker in roots.items()},
-        replacements=replacements,
-    )
-    for node in plan.nodes:
-        if _asks(node.fn):
-            raise InvalidSignature(
-                f"{owner} may not ask, and {node.label!r} returns a question: a list has to be answered at once. Ask "
-                "in a resolver of the function itself, or use confirm="
-            )
-        if node.once:
-            raise InvalidSignature(
-                f"{owner} is evaluated for every request, and Resolve({node.label}, once=True) would keep its value "
-                "for a whole call; leave once= out"
-            )
-    return plan
-
-
-def _asks(fn: Callable[..., Any]) -> bool:
-    returns = fn if inspect.isclass(fn) else hints_of(fn).get("return")
-    return bool(asking_arms(returns)) or returns_input_required(fn)
+    return True, read_gate(enabled, owner=owner)
 
 
 class Component(NamedTuple):
@@ -217,50 +156,32 @@ class Visibility:
         with self._lock:
             return self._next_serial()
 
-    def enable(
-        self,
-        *,
-        keys: Strings | None = None,
-        names: Strings | None = None,
-        tags: Strings | None = None,
-        only: bool = False,
-    ) -> None:
-        """Show clients the components that match all of the criteria.
-
-        Args:
-            keys: Any of these: `tool:NAME`, `tool:NAME@VERSION`, `prompt:NAME`, `resource:URI`,
-                `template:URI_TEMPLATE`.
-            names: Any of these, of a tool, a prompt or a resource, or the URI of a resource.
-            tags: Any of these.
-            only: Hide everything else.
-
-        Raises:
-            ValueError: No criterion is given, or a key has none of the forms.
-        """
-        self._decide(True, keys, names, tags, only=only)
-
-    def disable(
-        self,
-        *,
-        keys: Strings | None = None,
-        names: Strings | None = None,
-        tags: Strings | None = None,
-        only: bool = False,
-    ) -> None:
-        """Hide the components that match all of the criteria; with `only`, nothing else.
-
-        Raises:
-            ValueError: No criterion is given, or a key has none of the forms.
-        """
-        self._decide(False, keys, names, tags, only=only)
-
     def sees(self, component: Component) -> bool:
         """Return True if clients may see a component."""
         return self._rules.sees(component)
 
     def _decide(
-        self, enabled: bool, keys: Strings | None, names: Strings | None, tags: Strings | None, *, only: bool
+        self,
+        enabled: bool,
+        *,
+        keys: Strings | None = None,
+        names: Strings | None = None,
+        tags: Strings | None = None,
+        only: bool = False,
     ) -> None:
+        """Show or hide the components that match all of the criteria; with `only`, do the opposite to all others.
+
+        Args:
+            enabled: True to show them.
+            keys: Any of these: `tool:NAME`, `tool:NAME@VERSION`, `prompt:NAME`, `resource:URI`,
+                `template:URI_TEMPLATE`.
+            names: Any of these, of a tool, a prompt or a resource, or the URI of a resource.
+            tags: Any of these.
+            only: Decide about everything.
+
+        Raises:
+            ValueError: No criterion is given, or a key has none of the forms.
+        """
         if keys is None and names is None and tags is None:
             word = "enable" if enabled else "disable"
             raise ValueError(f"{word}() must get keys= ({_FORMS}), names= or tags=, or several of them")
@@ -273,6 +194,9 @@ class Visibility:
         with self._lock:
             rule = _Rule(self._next_serial(), criteria, enabled)
             self._rules = self._rules.having(rule, only=only)
+
+    enable = partialmethod(_decide, True)
+    disable = partialmethod(_decide, False)
 
     def _next_serial(self) -> int:
         self._serial += 1

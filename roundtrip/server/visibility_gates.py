@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar, cast
 
 from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
+from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import validate_mcp_param_headers
@@ -29,20 +30,21 @@ from roundtrip.engine.body import Body
 from roundtrip.engine.teardown import Report, TeardownStack
 from roundtrip.errors import BodyMistake, InvalidSignature
 from roundtrip.questions.outcomes import Outcome
+from roundtrip.resolvers.annotations import asking_arms
 from roundtrip.resolvers.cancelling import cancel_requests, is_cancelled
-from roundtrip.resolvers.markers import Dependency, SdkResolve
+from roundtrip.resolvers.markers import Dependency, Marker, SdkResolve
 from roundtrip.resolvers.plan import Plan
-from roundtrip.resolvers.planner import Replacements
+from roundtrip.resolvers.planner import Replacements, make_plan
 from roundtrip.resolvers.scheduler import NodeOutcomes, Scheduler
+from roundtrip.resolvers.signatures import hints_of, returns_input_required
 from roundtrip.revisions import is_retry_era
 from roundtrip.server.context import Context
-from roundtrip.server.overrides import Overrides
+from roundtrip.server.functions import Planned
 from roundtrip.server.parts import Effects
 from roundtrip.server.requests import REQUEST, RequestRecord, asking_request, offer, take_back
 from roundtrip.server.threads import run_in_thread
-from roundtrip.server.visibility import VisibilityGate, plan_gates
 
-__all__ = ["GateEvaluator", "OpenGates", "check_headers"]
+__all__ = ["GateEvaluator", "OpenGates", "VisibilityGate", "check_headers", "read_gate"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -66,6 +68,70 @@ _UNRUN = (
     type,
 )
 """Types whose instances are always true, whatever they would yield if they were entered, run or awaited."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VisibilityGate:
+    """Function of `enabled=` that decides for each request if one item exists."""
+
+    owner: str
+    marker: Marker
+    planned: Planned
+
+    @property
+    def enters(self) -> bool:
+        """Return True if it enters a context manager, to be left when the item has been served."""
+        return self.planned.plan.enters
+
+
+def read_gate(enabled: Callable[..., Any] | Marker, *, owner: str) -> VisibilityGate:
+    """Return the gate that `enabled=` gives an item.
+
+    Raises:
+        InvalidSignature: It is not a function or `Depends`, or the gate can never be evaluated.
+    """
+    if isinstance(enabled, SdkResolve | Dependency):
+        marker: Marker = enabled
+    elif callable(cast("object", enabled)):
+        marker = Dependency(enabled)
+    else:
+        raise InvalidSignature(f"{owner}: enabled= must be a bool, a function or Depends, got {enabled!r}")
+    roots = {owner: marker}
+    planned = Planned(lambda replacements: _plan_gates(f"the visibility gate of {owner}", roots, replacements))
+    return VisibilityGate(owner, marker, planned)
+
+
+def _plan_gates(owner: str, roots: Mapping[str, Marker], replacements: Replacements) -> Plan:
+    """Plan visibility gates together.
+
+    Raises:
+        InvalidSignature: A gate asks, keeps a value for a whole call, or has a parameter that nothing can fill.
+    """
+    plan = make_plan(
+        None,
+        owner=f"{owner} (which is evaluated before there are arguments)",
+        arguments={},
+        context_types=(SdkContext,),
+        resolved={root: (marker, False) for root, marker in roots.items()},
+        replacements=replacements,
+    )
+    for node in plan.nodes:
+        if _asks(node.fn):
+            raise InvalidSignature(
+                f"{owner} may not ask, and {node.label!r} returns a question: a list has to be answered at once. Ask "
+                "in a resolver of the function itself, or use confirm="
+            )
+        if node.once:
+            raise InvalidSignature(
+                f"{owner} is evaluated for every request, and Resolve({node.label}, once=True) would keep its value "
+                "for a whole call; leave once= out"
+            )
+    return plan
+
+
+def _asks(fn: Callable[..., Any]) -> bool:
+    returns = fn if inspect.isclass(fn) else hints_of(fn).get("return")
+    return bool(asking_arms(returns)) or returns_input_required(fn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +158,7 @@ def _together(gates: tuple[VisibilityGate, ...], replacements: Replacements) -> 
     if len(gates) == 1:
         return [_walk_of(gates, gates[0].planned.plan)]
     try:
-        plan = plan_gates("the visibility gates of a list", {gate.owner: gate.marker for gate in gates}, replacements)
+        plan = _plan_gates("the visibility gates of a list", {gate.owner: gate.marker for gate in gates}, replacements)
     except InvalidSignature:
         # Each can be planned alone. Together they may use one name for two things, which matters to questions only.
         half = len(gates) // 2
@@ -138,11 +204,13 @@ async def _run_for_gate(call: Callable[[], T], /) -> T:
 class GateEvaluator:
     """Evaluates the visibility gates of one server."""
 
-    def __init__(self, server: MCPServer[Any], *, effects: Effects, overrides: Overrides, report: Report) -> None:
+    def __init__(
+        self, server: MCPServer[Any], *, effects: Effects, replacements: Callable[[], Replacements], report: Report
+    ) -> None:
         self._server = server
         self._effects = effects
         self._report = report
-        self._overrides = overrides
+        self._replacements = replacements
         self._walks: dict[tuple[VisibilityGate, ...], tuple[Replacements, list[_GateWalk]]] = {}
 
     def opened_here(self, gate: VisibilityGate | None) -> OpenGates | None:
@@ -209,7 +277,7 @@ class GateEvaluator:
             _INSIDE.reset(inside)
 
     def _walks_of(self, gates: tuple[VisibilityGate, ...]) -> list[_GateWalk]:
-        replacements = self._overrides.replacements
+        replacements = self._replacements()
         planned = self._walks.get(gates)
         if planned is None or planned[0] is not replacements:
             # A context manager may cancel its whole walk: gates that enter none come first.

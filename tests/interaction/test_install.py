@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Resolve
 from roundtrip.engine.leg import Limits
-from roundtrip.ledger.memory import MemoryLedger
 from roundtrip.server.functions import read_signature
 from roundtrip.server.install import install, wrap
 from roundtrip.server.keys import TokenOptions, protect
@@ -47,7 +46,7 @@ def asking(mcp: FastMCP[Any]) -> Callable[[Callable[..., Any]], Callable[..., Aw
     limits = Limits(ttl=60.0, max_age=600.0)
     options = TokenOptions(name=mcp.name, ttl=limits.ttl, keys=["7f" * 32])
     protection = protect(None, options, environment={}, system=SYSTEM)
-    parts = Parts(protection, Effects(MemoryLedger(), Tracers(()), InMemorySubscriptionBus()), limits)
+    parts = Parts(protection, Effects(None, Tracers(()), InMemorySubscriptionBus()), limits)
     legs = install(mcp._mcp_server, parts)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
 
     def decorate(fn: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:

@@ -25,10 +25,11 @@ from roundtrip.server.tools.results import Converter, results_for
 from roundtrip.server.tools.returns import returned_type
 from roundtrip.server.tools.schemas import SchemaMismatch, inlined, input_checker, with_descriptions
 from roundtrip.server.tools.versions import version_text
-from roundtrip.server.visibility import Component, VisibilityGate, read_enabled
+from roundtrip.server.visibility import Component, read_enabled
 
 if TYPE_CHECKING:
     from roundtrip.server.tools.confirmation import ToolConfirmation
+    from roundtrip.server.visibility_gates import VisibilityGate
 
 __all__ = ["RegisteredTool", "ToolDefaults", "register"]
 
@@ -51,7 +52,7 @@ class RegisteredTool(NamedTuple):
     arguments: ArgumentReader
     convert: Converter
     confirmation: "ToolConfirmation | None"
-    visibility_gate: VisibilityGate | None
+    visibility_gate: "VisibilityGate | None"
     listing: WireTool
     names_headers: bool
     """True if `Mcp-Param-*` headers must repeat arguments of its schema."""

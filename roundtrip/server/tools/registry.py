@@ -4,14 +4,17 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import Tool as WireTool
 
 from roundtrip.server.tools.registered import RegisteredTool
 from roundtrip.server.tools.versions import VersionKey, version_key
-from roundtrip.server.visibility import Visibility, VisibilityGate
+from roundtrip.server.visibility import Visibility
+
+if TYPE_CHECKING:
+    from roundtrip.server.visibility_gates import VisibilityGate
 
 __all__ = ["OnDuplicate", "ToolRegistry", "UnknownTool", "unknown_tool"]
 
@@ -31,7 +34,7 @@ class _Seen(NamedTuple):
     versions: Mapping[tuple[str, VersionKey | None], RegisteredTool] = MappingProxyType({})
     listing: tuple[WireTool, ...] = ()
     """The tools as seen by requests that open every visibility gate."""
-    gates: tuple[VisibilityGate, ...] = ()
+    gates: "tuple[VisibilityGate, ...]" = ()
     by_request: Mapping[str, tuple[RegisteredTool, ...]] = MappingProxyType({})
     """Versions of each tool that has several, or a visibility gate; the highest first."""
     has_gates: bool = False
@@ -65,7 +68,7 @@ class ToolRegistry:
         return self._view().listing
 
     @property
-    def gates(self) -> tuple[VisibilityGate, ...]:
+    def gates(self) -> "tuple[VisibilityGate, ...]":
         """Visibility gates of the tools that are not hidden from all clients."""
         return self._view().gates
 
@@ -94,7 +97,7 @@ class ToolRegistry:
         """True if any tool, even a hidden one, has a visibility gate."""
         return self._view().has_gates
 
-    def listing_for(self, opened: Collection[VisibilityGate]) -> list[WireTool]:
+    def listing_for(self, opened: "Collection[VisibilityGate]") -> list[WireTool]:
         """Return the tools as seen by a request that opens the given visibility gates."""
         view = self._view()
         listing: list[WireTool] = []
