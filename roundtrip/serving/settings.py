@@ -1,20 +1,14 @@
 """Settings of `roundtrip serve`: arguments win over the environment, and that over a file."""
 
 import ipaddress
+import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
 
 from roundtrip.serving.names import ANY, host_from, origin_from
 
@@ -26,17 +20,15 @@ _PREFIX: Final = "ROUNDTRIP_"
 _FLAGS: Final = {"allowed_hosts": "allowed_host", "allowed_origins": "allowed_origin"}
 """Settings that are lists, with the flag that adds one item."""
 
-Texts = Annotated[tuple[str, ...], NoDecode]
-
 
 class BadSettings(ValueError):
     """An invalid setting or settings file; the text names it and its place."""
 
 
-class ServeSettings(BaseSettings):
+class ServeSettings(BaseModel):
     """Settings of `roundtrip serve`; each has a flag and an environment variable such as ROUNDTRIP_PORT."""
 
-    model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
@@ -44,8 +36,8 @@ class ServeSettings(BaseSettings):
     path: str = "/mcp"
     sessions: bool | None = None
     json_response: Literal["auto", "always", "never"] = "auto"
-    allowed_hosts: Texts = ()
-    allowed_origins: Texts = ()
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
     show_errors: bool = False
     limit_connections: int = Field(default=1000, ge=8, le=1_000_000)
     max_body: int = Field(default=4 * 2**20, ge=1024, le=2**30)
@@ -88,21 +80,6 @@ class ServeSettings(BaseSettings):
             raise PydanticCustomError("path", "a path begins with '/'")
         return value
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Order the sources: arguments, environment, file."""
-        del dotenv_settings, file_secret_settings
-        given = init_settings()
-        listed = given.pop("from_file", {})
-        return (InitSettingsSource(settings_cls, given), env_settings, InitSettingsSource(settings_cls, listed))
-
     @property
     def keeps_sessions(self) -> bool:
         """True if live era clients have sessions, without which they cannot be asked."""
@@ -134,26 +111,25 @@ def read_settings(arguments: Mapping[str, Any], *, file: Path | None) -> ServeSe
     Raises:
         BadSettings: A setting is invalid.
     """
-    given = {name: value for name, value in arguments.items() if value is not None}
     path = file if file is not None else Path(DEFAULT_FILE)
     listed: Mapping[str, Any] = _read_file(path) if file is not None or path.is_file() else {}
-    if unknown := sorted(set(listed).difference(ServeSettings.model_fields)):
-        raise BadSettings(
-            f"{str(path)!r}: [{_TABLE}] has no {', '.join(unknown)}; it has {', '.join(ServeSettings.model_fields)}"
-        )
+    fields = ServeSettings.model_fields
+    if unknown := sorted(set(listed).difference(fields)):
+        raise BadSettings(f"{str(path)!r}: [{_TABLE}] has no {', '.join(unknown)}; it has {', '.join(fields)}")
+    values: dict[str, Any] = {**listed}
+    places = {name: f"{str(path)!r}: {name}" for name in listed}
+    for name in fields:
+        variable = f"{_PREFIX}{name.upper()}"
+        if variable in os.environ:
+            values[name], places[name] = os.environ[variable], variable
+    for name, value in arguments.items():
+        if value is not None:
+            values[name], places[name] = value, f"--{_FLAGS.get(name, name).replace('_', '-')}"
     try:
-        return ServeSettings(**given, from_file=listed)  # pyright: ignore[reportCallIssue]
+        return ServeSettings(**values)
     except ValidationError as error:
-        raise BadSettings("; ".join(_mistake_text(one, given, listed, path) for one in error.errors())) from error
-
-
-def _mistake_text(mistake: Any, given: Mapping[str, Any], listed: Mapping[str, Any], path: Path) -> str:
-    name = str(mistake["loc"][0]) if mistake["loc"] else ""
-    if name in given:
-        where = f"--{_FLAGS.get(name, name).replace('_', '-')}"
-    else:
-        where = f"{str(path)!r}: {name}" if name in listed else f"{_PREFIX}{name.upper()}"
-    return f"{where}: {mistake['msg']}, not {mistake['input']!r}"
+        mistakes = [(places[str(one["loc"][0])], one["msg"], one["input"]) for one in error.errors()]
+        raise BadSettings("; ".join(f"{place}: {why}, not {value!r}" for place, why, value in mistakes)) from error
 
 
 def _read_file(path: Path) -> Mapping[str, Any]:
