@@ -6,7 +6,7 @@ import sys
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.loading import TARGET_HELP, load_server
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from roundtrip.serving.settings import ServeSettings
 
 __all__ = ["COMMAND"]
-
-_WORKER: Final = "roundtrip.cli.serve_worker"
 
 _DESCRIPTION: Final = """\
 Serve a server over Streamable HTTP, with one process or several. Several processes share a port and the calls, so they
@@ -50,67 +48,46 @@ exit codes:
   0  stopped by a signal        1  running requests were aborted        2  not started; standard error has the reason"""
 
 
+_FLAGS: Final = {
+    "--config FILE": "settings; default: roundtrip.toml, if there is one",
+    "--host HOST": "the address to listen on; default: 127.0.0.1",
+    "--port N": "the port to listen on, 0 for one that is free; default: 8000",
+    "--workers N": "processes that serve; default: 1",
+    "--path PATH": "where MCP is served; default: /mcp",
+    "--sessions": "keep sessions for clients on 2025-11-25 and before, which can then be asked; one worker only; "
+    "default: yes with one worker, no with several",
+    "--json-response WHEN": "auto, always or never; see below; default: auto",
+    "--allowed-host NAME ...": "a name that requests may come in with (Host, and Origin), besides this machine's own "
+    "where the host is a loopback address; may be repeated; '*' for any; default: those, and elsewhere any, with a "
+    "warning",
+    "--allowed-origin ORIGIN ...": "an origin that pages in browsers may call from, such as https://app.example.com; "
+    "may be repeated; once there is one, the origins of all pages are checked, whatever hosts are allowed; '*' for any",
+    "--show-errors": "send clients the texts of uncaught exceptions, unless the server decides itself "
+    "(mask_error_details=); default: no",
+    "--limit-connections N": "connections at a time, of each worker; beyond them those that wait are closed, or "
+    "requests turned away, except for those of health; default: 1000, or as many as open files allow",
+    "--max-body BYTES": "how large a request may be; default: 4194304",
+    "--timeout-request SECONDS": "how long a client may take to send a request, to its last byte; default: 30",
+    "--drain SECONDS": "how long to serve on after SIGTERM while not ready; default: 1",
+    "--timeout-graceful-shutdown SECONDS": "how long running requests may take to finish after that; default: 30",
+    "--timeout-keep-alive SECONDS": "how long an idle connection is kept open; default: 75",
+    "--timeout-start SECONDS": "how long a worker may take to start; default: 60",
+    "--access-log": "log every request; default: no",
+    "--log-level LEVEL": "debug, info, warning or error; default: info",
+}
+"""Flags with their help. Those without a value can be negated; `...` marks lists, whose settings are plurals."""
+
+
 def _configure(parser: ArgumentParser) -> None:
     parser.formatter_class = RawDescriptionHelpFormatter
     parser.epilog = _MORE
     parser.add_argument("target", metavar="MODULE:SERVER", help=TARGET_HELP)
-    add = parser.add_argument
-    add("--config", metavar="FILE", help="settings; default: roundtrip.toml, if there is one")
-    add("--host", help="the address to listen on; default: 127.0.0.1")
-    add("--port", metavar="N", help="the port to listen on, 0 for one that is free; default: 8000")
-    add("--workers", metavar="N", help="processes that serve; default: 1")
-    add("--path", help="where MCP is served; default: /mcp")
-    add(
-        "--sessions",
-        action=BooleanOptionalAction,
-        help="keep sessions for clients on 2025-11-25 and before, which can then be asked; one worker only; "
-        "default: yes with one worker, no with several",
-    )
-    add("--json-response", metavar="WHEN", help="auto, always or never; see below; default: auto")
-    add(
-        "--allowed-host",
-        dest="allowed_hosts",
-        action="append",
-        metavar="NAME",
-        help="a name that requests may come in with (Host, and Origin), besides this machine's own where the host is "
-        "a loopback address; may be repeated; '*' for any; default: those, and elsewhere any, with a warning",
-    )
-    add(
-        "--allowed-origin",
-        dest="allowed_origins",
-        action="append",
-        metavar="ORIGIN",
-        help="an origin that pages in browsers may call from, such as https://app.example.com; may be repeated; once "
-        "there is one, the origins of all pages are checked, whatever hosts are allowed; '*' for any",
-    )
-    add(
-        "--show-errors",
-        action=BooleanOptionalAction,
-        help="send clients the texts of uncaught exceptions, unless the server decides itself (mask_error_details=); "
-        "default: no",
-    )
-    add(
-        "--limit-connections",
-        metavar="N",
-        help="connections at a time, of each worker; beyond them those that wait are closed, or requests turned away, "
-        "except for those of health; default: 1000, or as many as open files allow",
-    )
-    add("--max-body", metavar="BYTES", help="how large a request may be; default: 4194304")
-    add(
-        "--timeout-request",
-        metavar="SECONDS",
-        help="how long a client may take to send a request, to its last byte; default: 30",
-    )
-    add("--drain", metavar="SECONDS", help="how long to serve on after SIGTERM while not ready; default: 1")
-    add(
-        "--timeout-graceful-shutdown",
-        metavar="SECONDS",
-        help="how long running requests may take to finish after that; default: 30",
-    )
-    add("--timeout-keep-alive", metavar="SECONDS", help="how long an idle connection is kept open; default: 75")
-    add("--timeout-start", metavar="SECONDS", help="how long a worker may take to start; default: 60")
-    add("--access-log", action=BooleanOptionalAction, help="log every request; default: no")
-    add("--log-level", metavar="LEVEL", help="debug, info, warning or error; default: info")
+    for usage, text in _FLAGS.items():
+        flag, *value = usage.split()
+        options: dict[str, Any] = {"metavar": value[0]} if value else {"action": BooleanOptionalAction}
+        if value[1:]:
+            options |= {"action": "append", "dest": f"{flag[2:].replace('-', '_')}s"}
+        parser.add_argument(flag, help=text, **options)
 
 
 def _run(arguments: Namespace) -> int:
@@ -178,7 +155,7 @@ def _serve(target: str, settings: "ServeSettings") -> int:
         raise CommandFailed("several workers need a system with descriptors that processes inherit; use --workers 1")
     set_up_logging(settings)
     listening = _listen(settings)
-    command = [sys.executable, "-m", _WORKER, target, settings.model_dump_json()]
+    command = [sys.executable, "-m", "roundtrip.cli.serve", target, settings.model_dump_json()]
 
     async def supervise() -> bool:
         supervisor = Supervisor(
@@ -223,8 +200,23 @@ def _older_clients(settings: "ServeSettings") -> str:
     )
 
 
-COMMAND = Command(
-    description=_DESCRIPTION,
-    configure=_configure,
-    run=_run,
-)
+def _work() -> int:
+    """Serve as a worker. Its arguments are the target, the settings, and descriptors of its channel and the socket."""
+    import socket
+
+    from roundtrip.serving.process import work
+    from roundtrip.serving.settings import ServeSettings
+
+    target, settings, channel, listening = sys.argv[1:]
+    return work(
+        lambda: load_server(target),
+        ServeSettings.model_validate_json(settings),
+        listening=socket.socket(fileno=int(listening)),
+        channel=socket.socket(fileno=int(channel)),
+    )
+
+
+COMMAND = Command(_DESCRIPTION, _configure, _run)
+
+if __name__ == "__main__":
+    sys.exit(_work())

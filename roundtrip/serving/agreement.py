@@ -1,6 +1,7 @@
 """Check that the workers of one service agree on keys, build, audience and ledger before they serve."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from roundtrip.ledger.contract import Reach
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
@@ -13,28 +14,25 @@ _GIVE_KEYS = (
     "(roundtrip keys new FILE)"
 )
 
+_DIFFERENCES: Final = {
+    "audience": "the workers are of different services, {0.audience!r} and {1.audience!r}, and would reject each "
+    "other's calls. Give the server one name, or audience=, that does not depend on the process",
+    "keys": "the workers have different keys, and would reject each other's calls. Take the keys from one place that "
+    f"all workers read: {KEYS_VARIABLE} or {KEY_FILE_VARIABLE}",
+    "build": "the workers have different tools: their source, names or schemas differ. Register tools by nothing that "
+    "differs between processes, and do not change the source while they start",
+}
+
 
 def objection(identities: Sequence[Identity]) -> str | None:
     """Return the reason why these workers must not serve together, with the fix; None if they may."""
-    first = identities[0]
-    if len(identities) > 1 and (alone := _alone(first)) is not None:
+    first, *others = identities
+    if others and (alone := _alone(first)) is not None:
         return alone
-    for other in identities[1:]:
-        if other.audience != first.audience:
-            return (
-                f"the workers are of different services, {first.audience!r} and {other.audience!r}, and would reject "
-                "each other's calls. Give the server one name, or audience=, that does not depend on the process"
-            )
-        if other.keys != first.keys:
-            return (
-                "the workers have different keys, and would reject each other's calls. Take the keys from one place "
-                f"that all workers read: {KEYS_VARIABLE} or {KEY_FILE_VARIABLE}"
-            )
-        if other.build != first.build:
-            return (
-                "the workers have different tools: their source, names or schemas differ. Register tools by nothing "
-                "that differs between processes, and do not change the source while they start"
-            )
+    for other in others:
+        for attribute, text in _DIFFERENCES.items():
+            if getattr(other, attribute) != getattr(first, attribute):
+                return text.format(first, other)
     return None
 
 

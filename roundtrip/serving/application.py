@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.server.server import Server
 from roundtrip.serving.health import LIVE_PATH, READY_PATH, Health, ProcessState
+from roundtrip.serving.intake import closing
 from roundtrip.serving.names import Names
 from roundtrip.serving.responses import ResponseChooser, choose_per_request
 from roundtrip.serving.settings import ServeSettings
@@ -19,8 +20,7 @@ __all__ = ["Orderly", "application_of"]
 _CHECKED_BY_NAMES: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 logger = logging.getLogger("roundtrip")
 
-_LISTENS: Final = b"subscriptions/listen"
-_CLOSE: Final = (b"connection", b"close")
+_LISTENS: Final = (b"mcp-method", b"subscriptions/listen")
 
 
 def application_of(server: Server[Any], settings: ServeSettings, state: ProcessState) -> ASGIApp:
@@ -70,15 +70,12 @@ class Orderly:
             return
 
         async def send_and_close(message: Message) -> None:
-            if message["type"] == "http.response.start" and self._state.stopping:
-                headers = [(name, value) for name, value in message.get("headers", ()) if name.lower() != b"connection"]
-                message = {**message, "headers": [*headers, _CLOSE]}
-            await send(message)
+            await (closing(send) if self._state.stopping else send)(message)
 
         try:
             if scope["path"] in (LIVE_PATH, READY_PATH):
                 await self._health(scope, receive, send_and_close)
-            elif scope["path"] == self._path and _listens(scope):
+            elif scope["path"] == self._path and (scope["method"] == "GET" or _LISTENS in scope["headers"]):
                 await self._serve_listener(scope, receive, send_and_close)
             else:
                 self._state.requests[id(scope)] = scope
@@ -112,9 +109,3 @@ class Orderly:
         if streaming:
             # Finish the stream: an aborted one looks like a failure, to the client and in the log.
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-def _listens(scope: Scope) -> bool:
-    return scope["method"] == "GET" or any(
-        name == b"mcp-method" and value == _LISTENS for name, value in scope["headers"]
-    )

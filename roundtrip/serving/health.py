@@ -1,10 +1,11 @@
 """Health checks of one process: `/health/live` and `/health/ready`, and the state that they report."""
 
-import json
 import logging
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
+from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from roundtrip.ledger.contract import Ledger, LedgerDown
@@ -23,34 +24,28 @@ _FRESH: Final = 1.0
 """Seconds for which an answer of the ledger is reused, as any client may ask often."""
 _PROBE: Final = "health"
 _OK: Final = 200
+_NOT_ALLOWED: Final = 405
 _UNAVAILABLE: Final = 503
 
 
+@dataclass(slots=True)
 class ProcessState:
     """State of one serving process: changed by signal handlers, read by requests."""
 
-    def __init__(self) -> None:
-        self.started = False
-        self.stopping = False
-        self.broken_off = False
-        """True if a request was still running when the time to finish was over."""
-        self.requests: dict[int, Scope] = {}
-        """Scopes of the running requests by `id`."""
-        self._ended: anyio.Event | None = None
+    started: bool = False
+    stopping: bool = False
+    broken_off: bool = False
+    """True if a request was still running when the time to finish was over."""
+    requests: dict[int, Scope] = field(default_factory=dict[int, Scope])
+    """Scopes of the running requests by `id`."""
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    """Event that ends listening streams and live questions."""
 
     def end(self) -> None:
         """End the streams that only listen, and the live questions, whose answers could no longer arrive."""
         self.ended.set()
         for scope in self.requests.values():
             take_no_answers(scope)
-
-    @property
-    def ended(self) -> anyio.Event:
-        """Event that ends listening streams and live questions."""
-        if self._ended is None:
-            # An event must be created inside the event loop.
-            self._ended = anyio.Event()
-        return self._ended
 
 
 class Health:
@@ -66,19 +61,11 @@ class Health:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        del receive
-        ready = scope["path"] == READY_PATH
-        status, report = await self._ready() if ready else (_OK, {"status": "live"})
-        body = json.dumps(report).encode()
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"cache-control", b"no-store"),
-            (b"content-length", str(len(body)).encode()),
-        ]
+        status, report = await self._ready() if scope["path"] == READY_PATH else (_OK, {"status": "live"})
+        headers = {"cache-control": "no-store"}
         if scope["method"] not in ("GET", "HEAD"):
-            status, headers = 405, [*headers, (b"allow", b"GET, HEAD")]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+            status, headers["allow"] = _NOT_ALLOWED, "GET, HEAD"
+        await JSONResponse(report, status, headers)(scope, receive, send)
 
     async def _ready(self) -> tuple[int, dict[str, str]]:
         if self._state.stopping:

@@ -12,13 +12,14 @@ from functools import partial
 from typing import Any, Final
 
 import h11
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.serving.health import LIVE_PATH, READY_PATH
 
-__all__ = ["Intake", "connections_for"]
+__all__ = ["Intake", "closing", "connections_for"]
 
 _SURPLUS_CONNECTIONS: Final = 32
 _UNREAD_SECONDS: Final = 60.0
@@ -47,6 +48,18 @@ def connections_for(wanted: int) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
     spare = min(_SPARE_FILES, max(_LEAST_SPARE_FILES, allowed // 2))
     return min(wanted, max(_LEAST_CONNECTIONS, allowed - _SURPLUS_CONNECTIONS - spare))
+
+
+def closing(send: Send) -> Send:
+    """Return `send` of a response that closes its connection."""
+
+    async def send_and_close(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = [(name, value) for name, value in message.get("headers", ()) if name.lower() != b"connection"]
+            message = {**message, "headers": [*headers, (b"connection", b"close")]}
+        await send(message)
+
+    return send_and_close
 
 
 class Intake:
@@ -116,23 +129,14 @@ class Intake:
         oldest.transport.abort()
 
     async def _turn_away(self, scope: Scope, receive: Receive, send: Send) -> None:
-        close = (b"connection", b"close")
-        if scope["path"] in (LIVE_PATH, READY_PATH):
-
-            async def send_and_close(message: Any) -> None:
-                if message["type"] == "http.response.start":
-                    message = {**message, "headers": [*message["headers"], close]}
-                await send(message)
-
-            await self._app(scope, receive, send_and_close)
-            return
-        _log.warning(
-            "turned a request away, as %d connections are being served, the limit of --limit-connections", self._limit
-        )
-        body = b"Service Unavailable"
-        headers = [(b"content-length", str(len(body)).encode()), (b"retry-after", b"1"), close]
-        await send({"type": "http.response.start", "status": _UNAVAILABLE, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        app = self._app
+        if scope["path"] not in (LIVE_PATH, READY_PATH):
+            _log.warning(
+                "turned a request away, as %d connections are being served, the limit of --limit-connections",
+                self._limit,
+            )
+            app = PlainTextResponse("Service Unavailable", _UNAVAILABLE, {"retry-after": "1"})
+        await app(scope, receive, closing(send))
 
 
 class _BoundedConnection(H11Protocol):

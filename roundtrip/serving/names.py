@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from roundtrip.server.limited_logs import LimitedLog
@@ -112,20 +113,19 @@ class Names:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or reject it."""
+        app = self._app
         if scope["type"] == "http":
             if self._checks_host and not self._knows_host(_values(scope, b"host")):
                 _log.warning(
                     "rejected a request whose Host is not this server's; name the server's own with --allowed-host"
                 )
-                await _reject(send, _MISDIRECTED, b"Invalid Host header")
-                return
-            if self._checks_origin and not self._knows_origins(_values(scope, b"origin")):
+                app = PlainTextResponse("Invalid Host header", _MISDIRECTED)
+            elif self._checks_origin and not self._knows_origins(_values(scope, b"origin")):
                 _log.warning(
                     "rejected a request of a page whose Origin is not allowed; allow one with --allowed-origin"
                 )
-                await _reject(send, _FORBIDDEN, b"Invalid Origin header")
-                return
-        await self._app(scope, receive, send)
+                app = PlainTextResponse("Invalid Origin header", _FORBIDDEN)
+        await app(scope, receive, send)
 
     def _knows_host(self, values: list[str]) -> bool:
         try:
@@ -149,9 +149,3 @@ class Names:
 
 def _values(scope: Scope, name: bytes) -> list[str]:
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
-
-
-async def _reject(send: Send, status: int, body: bytes) -> None:
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

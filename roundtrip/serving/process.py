@@ -1,5 +1,10 @@
-"""Serve from one process: socket, logging, uvicorn, and an orderly end."""
+"""Serve from one process, alone or as a worker: socket, logging, uvicorn, and an orderly end.
 
+A worker sends its supervisor its identity, waits for the start command, and serves.
+"""
+
+import hashlib
+import json
 import logging
 import os
 import signal
@@ -13,19 +18,42 @@ from typing import Any, Final
 
 import anyio
 import uvicorn
+from pydantic import TypeAdapter
 from sse_starlette.sse import AppStatus
 
 from roundtrip.questions.wire import TICKET
+from roundtrip.safe_text import printable
 from roundtrip.server.limited_logs import LimitedFilter
+from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
 from roundtrip.serving.application import application_of
 from roundtrip.serving.health import ProcessState
 from roundtrip.serving.intake import Intake, connections_for
 from roundtrip.serving.settings import ServeSettings
 
-__all__ = ["Ended", "listen", "logger", "serve", "set_up_logging"]
+__all__ = [
+    "FAILED",
+    "IDENTITY",
+    "IDENTITY_FORMAT",
+    "READY",
+    "SERVE",
+    "Ended",
+    "listen",
+    "logger",
+    "serve",
+    "set_up_logging",
+    "work",
+]
 
 logger = logging.getLogger("roundtrip")
+
+IDENTITY: Final = "identity"
+READY: Final = "ready"
+FAILED: Final = "failed"
+SERVE: Final = b"serve\n"
+IDENTITY_FORMAT: Final = TypeAdapter(Identity)
+_GROUP_CHARS: Final = 12
+_MAX_FAILURE_CHARS: Final = 2000
 
 _QUIET: Final = ("mcp.server.streamable_http", "mcp.server.streamable_http_manager", "httpx")
 """Loggers with a line for every request, silenced unless --log-level is debug."""
@@ -152,6 +180,42 @@ def serve(
     if not process.started:
         return Ended.NOT_BEGUN
     return Ended.BROKEN_OFF if state.broken_off else Ended.IN_TIME
+
+
+def work(
+    load: Callable[[], Server[Any]], settings: ServeSettings, *, listening: socket.socket, channel: socket.socket
+) -> int:
+    """Load the server, report to the supervisor, serve on its command, and return the exit code."""
+    # The supervisor handles interrupts.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A SIGHUP to all processes of a service is meant for the supervisor.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+    try:
+        server = load()
+        set_up_logging(settings)
+        identity = server.identity()
+        supervisor = f"{socket.gethostname()} {os.getppid()}"
+        server.is_one_of(settings.workers, group=hashlib.sha256(supervisor.encode()).hexdigest()[:_GROUP_CHARS])
+    except Exception as error:  # noqa: BLE001 - the supervisor reports any failure of the author's module
+        _tell(channel, FAILED, printable(str(error)[:_MAX_FAILURE_CHARS] or type(error).__name__))
+        return 1
+    _tell(channel, IDENTITY, IDENTITY_FORMAT.dump_python(identity, mode="json"))
+    if channel.recv(len(SERVE), socket.MSG_WAITALL) != SERVE:
+        return 0
+    threading.Thread(target=_end_with_supervisor, args=(channel,), daemon=True).start()
+    ended = serve(server, settings, listening, on_ready=lambda: _tell(channel, READY, None))
+    return 0 if ended is Ended.IN_TIME else 1
+
+
+def _tell(channel: socket.socket, kind: str, value: Any) -> None:
+    channel.sendall(json.dumps({kind: value}).encode() + b"\n")
+
+
+def _end_with_supervisor(channel: socket.socket) -> None:
+    # The supervisor sends nothing more: this returns when it has ended.
+    channel.recv(1)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:

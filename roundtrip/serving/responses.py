@@ -11,6 +11,8 @@ import json
 import logging
 import math
 from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Literal, cast
 
@@ -107,60 +109,46 @@ class ResponseChooser:
         if kept[-1]["type"] == "http.disconnect":
             return
         if body is None or not _wants_one_body(body):
-            await self._app(scope, _Replayed(kept, receive), send)
+            await self._app(scope, _replayed(kept, receive), send)
             return
         _ANSWERS_JSON.set(True)
-        await self._watched(scope, kept, receive, send)
-
-    async def _watched(self, scope: Scope, kept: deque[Message], receive: Receive, send: Send) -> None:
-        with anyio.CancelScope() as request:
-            watch = _DisconnectWatch(receive, request)
-            try:
-                await self._app(scope, _Replayed(kept, None), send)
-            finally:
-                watch.stop()
+        with anyio.CancelScope() as request, _watched(receive, request):
+            await self._app(scope, _replayed(kept, _never), send)
 
 
-class _DisconnectWatch:
-    """Canceller of a request whose client leaves; a timer starts it, as most requests are answered sooner."""
+@contextmanager
+def _watched(receive: Receive, request: anyio.CancelScope) -> Generator[None]:
+    """Cancel a request when its client leaves; a timer starts the watch, as most requests are answered sooner."""
 
-    __slots__ = ("_receive", "_request", "_task", "_timer")
-
-    def __init__(self, receive: Receive, request: anyio.CancelScope) -> None:
-        self._receive = receive
-        self._request = request
-        self._task: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(_UNWATCHED, self._begin)
-
-    def stop(self) -> None:
-        """Stop watching."""
-        self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
-
-    def _begin(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._watch())
-
-    async def _watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
             pass
-        self._request.cancel()
+        request.cancel()
+
+    loop = asyncio.get_running_loop()
+    tasks: list[asyncio.Task[None]] = []
+    timer = loop.call_later(_UNWATCHED, lambda: tasks.append(loop.create_task(watch())))
+    try:
+        yield
+    finally:
+        timer.cancel()
+        for task in tasks:
+            task.cancel()
 
 
-class _Replayed:
-    """`receive` that replays the messages read so far, and then continues with the rest."""
+def _replayed(kept: deque[Message], rest: Receive) -> Receive:
+    """Return a `receive` that replays the messages read so far, and then continues with the rest."""
 
-    def __init__(self, kept: deque[Message], rest: Receive | None) -> None:
-        self._kept = kept
-        self._rest = rest
+    async def receive() -> Message:
+        return kept.popleft() if kept else await rest()
 
-    async def __call__(self) -> Message:
-        if self._kept:
-            return self._kept.popleft()
-        if self._rest is not None:
-            return await self._rest()
-        while True:  # _DisconnectWatch reads on
-            await anyio.sleep_forever()
+    return receive
+
+
+async def _never() -> Message:
+    # `_watched` reads on.
+    while True:
+        await anyio.sleep_forever()
 
 
 async def _read(receive: Receive, max_body: int) -> tuple[deque[Message], bytes | None]:

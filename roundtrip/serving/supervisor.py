@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from roundtrip.server.probe import Identity
 from roundtrip.serving.agreement import objection, objection_to_newcomer
+from roundtrip.serving.process import FAILED, IDENTITY, IDENTITY_FORMAT, READY, SERVE
 from roundtrip.serving.settings import ServeSettings
-from roundtrip.serving.worker import FAILED, IDENTITY, READY, SERVE, identity_from
 
 __all__ = ["Supervisor", "WorkerFailed"]
 
@@ -39,13 +39,7 @@ class _Worker:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     since: float
-    identity: Identity | None = None
-    ended: asyncio.Task[int] = field(init=False)
-    replaced: asyncio.Future[None] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.ended = asyncio.ensure_future(self.process.wait())
-        self.replaced = asyncio.get_running_loop().create_future()
+    identity: Identity = field(init=False)
 
     @property
     def lives(self) -> bool:
@@ -83,9 +77,7 @@ class Supervisor:
         self._leaving: set[_Worker] = set()
         self._changing = asyncio.Lock()
         self._stop = asyncio.Event()
-        self._rolling: asyncio.Task[None] | None = None
-        self._roll_again = False
-        self._started = False
+        self._hung_up = asyncio.Event()
 
     async def run(self) -> bool:
         """Serve until a signal arrives; return True if every worker finished its requests.
@@ -94,28 +86,19 @@ class Supervisor:
             WorkerFailed: Workers cannot start, or must not serve together.
         """
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, self._on_hang_up)
+        loop.add_signal_handler(signal.SIGHUP, self._hung_up.set)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_stop, number)
-        starting = asyncio.ensure_future(self._start())
+        serving = asyncio.ensure_future(self._serve())
         stopped = asyncio.ensure_future(self._stop.wait())
-        keepers: list[asyncio.Task[None]] = []
         try:
-            await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
-            if starting.done():
-                starting.result()
-                self._started = True
-                if self._roll_again:
-                    self._on_hang_up()
-                keepers = [asyncio.ensure_future(self._keep(slot)) for slot in range(len(self._slots))]
-                await self._stop.wait()
+            await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()
         finally:
-            tasks: list[asyncio.Task[Any]] = [starting, stopped, *keepers]
-            if self._rolling is not None:
-                tasks.append(self._rolling)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            serving.cancel()
+            stopped.cancel()
+            await asyncio.gather(serving, stopped, return_exceptions=True)
             # The workers keep their own descriptors of it.
             self._listening.close()
             in_time = all(await asyncio.gather(*(self._retire(one) for one in {*self._slots, *self._leaving})))
@@ -129,11 +112,15 @@ class Supervisor:
             if again or number == signal.SIGINT:
                 worker.signal(number)
 
-    def _on_hang_up(self) -> None:
-        if not self._started or (self._rolling is not None and not self._rolling.done()):
-            self._roll_again = True
-        else:
-            self._rolling = asyncio.ensure_future(self._roll())
+    async def _serve(self) -> None:
+        await self._start()
+        async with asyncio.TaskGroup() as tasks:
+            for slot, worker in enumerate(self._slots):
+                self._employ(tasks, slot, worker)
+            while True:
+                await self._hung_up.wait()
+                self._hung_up.clear()
+                await self._roll(tasks)
 
     # Starting.
 
@@ -141,34 +128,44 @@ class Supervisor:
         started = await asyncio.gather(
             *(self._introduced() for _ in range(self._settings.workers)), return_exceptions=True
         )
-        workers = [one for one in started if isinstance(one, _Worker)]
-        self._slots = workers
-        for one in started:
-            if isinstance(one, BaseException):
-                await self._discard(workers)
-                raise one
-        identities = [worker.identity for worker in workers if worker.identity is not None]
-        if (why := objection(identities)) is not None:
-            await self._discard(workers)
-            raise WorkerFailed(why)
+        self._slots = [one for one in started if isinstance(one, _Worker)]
         try:
-            await asyncio.gather(*(self._set_to_work(worker) for worker in workers))
+            for one in started:
+                if isinstance(one, BaseException):
+                    raise one
+            identities = [worker.identity for worker in self._slots]
+            if (why := objection(identities)) is not None:
+                raise WorkerFailed(why)
+            await asyncio.gather(*map(self._set_to_work, self._slots))
         except WorkerFailed:
-            await self._discard(workers)
+            await self._discard(self._slots)
             raise
         self._on_ready(identities[0])
 
     async def _introduced(self) -> _Worker:
         """Start a worker, and wait until it has sent its identity."""
+        with contextlib.ExitStack() as channel:
+            try:
+                mine, its = map(channel.enter_context, socket.socketpair())
+                process = await self._spawned([its.fileno(), self._listening.fileno()])
+            except OSError as error:
+                raise WorkerFailed(f"no worker can be started: {error.strerror}") from error
+            its.close()
+            channel.pop_all()
+        reader, writer = await asyncio.open_connection(sock=mine)
+        worker = _Worker(process, reader, writer, asyncio.get_running_loop().time())
         try:
-            mine, its = socket.socketpair()
-        except OSError as error:
-            raise WorkerFailed(f"no worker can be started: {error.strerror}") from error
+            worker.identity = IDENTITY_FORMAT.validate_python(await self._heard(worker, IDENTITY))
+        except BaseException:
+            await self._discard([worker])
+            raise
+        return worker
+
+    async def _spawned(self, descriptors: Sequence[int]) -> asyncio.subprocess.Process:
         # Block SIGHUP until the worker ignores it: before, the signal would end it.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         try:
-            descriptors = [its.fileno(), self._listening.fileno()]
-            process = await asyncio.create_subprocess_exec(
+            return await asyncio.create_subprocess_exec(
                 *self._command,
                 *map(str, descriptors),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -176,23 +173,8 @@ class Supervisor:
                 # Signals from the terminal are for the supervisor alone.
                 start_new_session=True,
             )
-        except OSError as error:
-            mine.close()
-            raise WorkerFailed(f"no worker can be started: {error.strerror}") from error
-        except BaseException:
-            mine.close()
-            raise
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
-            its.close()
-        reader, writer = await asyncio.open_connection(sock=mine)
-        worker = _Worker(process, reader, writer, asyncio.get_running_loop().time())
-        try:
-            worker.identity = identity_from(await self._heard(worker, IDENTITY))
-        except BaseException:
-            await self._discard([worker])
-            raise
-        return worker
 
     async def _set_to_work(self, worker: _Worker) -> None:
         worker.writer.write(SERVE)
@@ -205,30 +187,24 @@ class Supervisor:
             WorkerFailed: The worker reports a failure, or ends.
         """
         try:
-            line = await asyncio.wait_for(worker.reader.readline(), self._settings.timeout_start)
+            told = json.loads(await asyncio.wait_for(worker.reader.readline(), self._settings.timeout_start))
         except TimeoutError:
             raise WorkerFailed(f"a worker was not ready within {self._settings.timeout_start:g} s") from None
         except (OSError, ValueError):
-            line = b""
-        if not line:
-            raise WorkerFailed("a worker ended before it served; what it logged is above")
-        told = json.loads(line)
+            raise WorkerFailed("a worker ended before it served; what it logged is above") from None
         if FAILED in told:
             raise WorkerFailed(told[FAILED])
         return told[kind]
 
     async def _brought_up(self) -> _Worker:
-        """A worker that serves, in addition to those that do.
+        """Start a worker that serves, in addition to those that do.
 
         Raises:
             WorkerFailed: It cannot, or must not.
         """
         worker = await self._introduced()
         try:
-            running = [one.identity for one in self._slots if one.lives and one.identity is not None]
-            if worker.identity is None:
-                raise WorkerFailed("a worker sent no identity")
-            if (why := objection_to_newcomer(worker.identity, running)) is not None:
+            if why := objection_to_newcomer(worker.identity, [one.identity for one in self._slots if one.lives]):
                 raise WorkerFailed(why)
             await self._set_to_work(worker)
         except BaseException:
@@ -238,46 +214,41 @@ class Supervisor:
 
     # Keeping up.
 
-    async def _keep(self, slot: int) -> None:
-        """Replace the worker of a slot each time it dies."""
-        pause = 0.0
-        loop = asyncio.get_running_loop()
-        while True:
-            worker = self._slots[slot]
-            await asyncio.wait([worker.ended, worker.replaced], return_when=asyncio.FIRST_COMPLETED)
-            lived = loop.time() - worker.since
-            pause = min(max(1.0, pause * 2), _LONGEST_PAUSE) if lived < _SHORT_LIFE else 0.0
-            while self._slots[slot] is worker:
-                await asyncio.sleep(pause)
-                async with self._changing:
-                    if self._slots[slot] is not worker:
-                        break
-                    logger.warning("worker %d ended (%s), and is replaced", worker.process.pid, _end_text(worker))
-                    try:
-                        self._slots[slot] = await self._brought_up()
-                    except WorkerFailed as error:
-                        pause = min(max(1.0, pause * 2), _LONGEST_PAUSE)
-                        logger.error("a worker cannot be replaced, and is tried again in %g s: %s", pause, error)
-                worker.writer.close()
+    def _employ(self, tasks: asyncio.TaskGroup, slot: int, worker: _Worker, pause: float = 0.0) -> None:
+        self._slots[slot] = worker
+        tasks.create_task(self._keep(tasks, slot, worker, pause))
 
-    async def _roll(self) -> None:
+    async def _keep(self, tasks: asyncio.TaskGroup, slot: int, worker: _Worker, pause: float) -> None:
+        """Replace the worker of a slot when it dies; wait longer each time that its successor does not live long."""
+        await worker.process.wait()
+        lived = asyncio.get_running_loop().time() - worker.since
+        pause = _longer(pause) if lived < _SHORT_LIFE else 0.0
+        while self._slots[slot] is worker:
+            await asyncio.sleep(pause)
+            async with self._changing:
+                if self._slots[slot] is not worker:
+                    break
+                logger.warning("worker %d ended (%s), and is replaced", worker.process.pid, _end_text(worker))
+                try:
+                    self._employ(tasks, slot, await self._brought_up(), pause)
+                except WorkerFailed as error:
+                    pause = _longer(pause)
+                    logger.error("a worker cannot be replaced, and is tried again in %g s: %s", pause, error)
+            worker.writer.close()
+
+    async def _roll(self, tasks: asyncio.TaskGroup) -> None:
         """Replace all workers one after another, each once its successor serves."""
-        while True:
-            self._roll_again = False
-            logger.info("replacing %d workers, one after another", len(self._slots))
-            for slot in range(len(self._slots)):
-                async with self._changing:
-                    old = self._slots[slot]
-                    try:
-                        self._slots[slot] = await self._brought_up()
-                    except WorkerFailed as error:
-                        logger.error("stopped replacing workers; the remaining ones serve on unchanged: %s", error)
-                        return
-                    old.replaced.set_result(None)
-                await self._retire(old)
-            logger.info("replaced all workers")
-            if not self._roll_again:
-                return
+        logger.info("replacing %d workers, one after another", len(self._slots))
+        for slot in range(len(self._slots)):
+            async with self._changing:
+                old = self._slots[slot]
+                try:
+                    self._employ(tasks, slot, await self._brought_up())
+                except WorkerFailed as error:
+                    logger.error("stopped replacing workers; the remaining ones serve on unchanged: %s", error)
+                    return
+            await self._retire(old)
+        logger.info("replaced all workers")
 
     # Ending.
 
@@ -289,7 +260,7 @@ class Supervisor:
         worker.signal(signal.SIGTERM)
         patience = self._settings.drain + self._settings.timeout_graceful_shutdown + _MARGIN
         try:
-            await asyncio.wait_for(asyncio.shield(worker.ended), patience)
+            await asyncio.wait_for(worker.process.wait(), patience)
         except TimeoutError:
             logger.error("worker %d did not end within %g s, and is killed", worker.process.pid, patience)
             await self._discard([worker])
@@ -307,7 +278,11 @@ class Supervisor:
         for worker in workers:
             worker.signal(signal.SIGKILL)
             worker.writer.close()
-        await asyncio.gather(*(asyncio.shield(worker.ended) for worker in workers))
+        await asyncio.gather(*(worker.process.wait() for worker in workers))
+
+
+def _longer(pause: float) -> float:
+    return min(max(1.0, pause * 2), _LONGEST_PAUSE)
 
 
 def _end_text(worker: _Worker) -> str:
