@@ -145,8 +145,8 @@ class Place:
     """The server's message, or the error."""
     revisions: Sequence[str] = ()
     """The protocol revisions that it names."""
-    live: Live = Live.UNTRIED
-    live_detail: str = ""
+    older_clients: Live = Live.UNTRIED
+    older_clients_detail: str = ""
     probes: int = 0
     """Requests sent to find instances."""
     quiet: int = 0

@@ -370,15 +370,15 @@ def _reason(seen: Observed, journey: ProbedCall) -> str:
 
 
 def _older_clients(seen: Observed) -> Iterator[Finding]:
-    can = [place.url for place in seen.places if place.live is Live.YES]
-    cannot = [place for place in seen.places if place.live is Live.NO]
+    can = [place.url for place in seen.places if place.older_clients is Live.YES]
+    cannot = [place for place in seen.places if place.older_clients is Live.NO]
     if can:
         where = f" at {', '.join(can)}" if cannot else ""
         yield Finding(Level.OK, "older clients", f"clients of 2025-11-25 and before can be asked{where}")
     if cannot:
         where = f" at {', '.join(place.url for place in cannot)}" if can else ""
-        details = sorted({place.live_detail for place in cannot if _NO_WAY_BACK not in place.live_detail})
-        more = f" ({'; '.join(details)})" if details else ""
+        details = {place.older_clients_detail for place in cannot if _NO_WAY_BACK not in place.older_clients_detail}
+        more = f" ({'; '.join(sorted(details))})" if details else ""
         advice = (
             "If there are such clients: serve with stateless_http=False and json_response=False (roundtrip serve with "
             "one worker), and let the balancer keep each client on its instance."

@@ -4,11 +4,11 @@ Every request has a connection of its own, so that a balancer may choose an inst
 once: otherwise instances that share a socket would leave all the work to one of them.
 """
 
+import asyncio
 import re
 import ssl
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain, repeat
 from typing import Any, Final, TypeVar
@@ -67,6 +67,7 @@ _QUIET_REQUESTS_PER_INSTANCE: Final = 8
 _QUIET_REQUESTS_WHILE_MISSING: Final = 128
 _JOURNEYS_PER_INSTANCE: Final = 6
 _MAX_RESPONSE_BYTES: Final = 8 * 1024 * 1024
+_FIRST_BAD_STATUS: Final = 300
 _MARK_SECONDS: Final = 40.0
 """The age at which a mark is no longer looked for; the ledger keeps it a little longer."""
 _MAX_ROUNDS: Final = 3
@@ -114,21 +115,20 @@ class _Observer:
         self._seen = Observed([Place(target.url or "") for target in targets], expected=expected)
         # Made once: reading all certificate authorities for each client takes longer than the requests.
         self._tls = httpx2.create_ssl_context()
-        self._status: dict[int, int] = {}
         self._mark: str | None = None
         self._marked_at = 0.0
 
     async def observe(self) -> Observed:
         places = range(len(self._targets))
-        await _all(partial(self._greet, place) for place in places)
+        await asyncio.gather(*map(self._greet, places))
         await self._set_mark()
-        await _all(partial(self._look_around, place) for place in self._answering)
+        await asyncio.gather(*map(self._look_around, self._answering))
         # In the order of the places, not of the answers.
         self._seen.instances = dict(sorted(self._seen.instances.items(), key=lambda item: min(item[1].places)))
         await self._travel()
         if self._strangers:
-            await _all(partial(self._look_around, place) for place in self._answering)
-        await _all(partial(self._ask_live, place) for place in self._answering)
+            await asyncio.gather(*map(self._look_around, self._answering))
+        await asyncio.gather(*map(self._ask_live, self._answering))
         return self._seen
 
     @property
@@ -171,7 +171,8 @@ class _Observer:
         at_once = _REQUESTS_AT_ONCE
         while quiet < self._quiet_requests(number) and sent < _MAX_REQUESTS:
             before = len(self._seen.behind(number))
-            failures = await _all(partial(self._look, number) for _ in range(at_once))
+            ends = await asyncio.gather(*(self._look(number) for _ in range(at_once)))
+            failures = [end for end in ends if end is not None]
             place.failures += failures
             sent += at_once
             quiet = quiet + at_once if len(self._seen.behind(number)) == before else 0
@@ -192,16 +193,14 @@ class _Observer:
         return max(least, _QUIET_REQUESTS_PER_INSTANCE * met if met > 1 else 0)
 
     async def _look(self, number: int) -> str | None:
-        fresh = anyio.current_time() - self._marked_at < _MARK_SECONDS
+        fresh = self._mark is not None and anyio.current_time() - self._marked_at < _MARK_SECONDS
         try:
-            await self._facts(number, look=self._mark if fresh else None)
+            await self._facts(number, **({"look": self._mark} if fresh else {}))
         except _Failed as failure:
             return f"{failure.trouble}: {failure.detail}" if failure.detail else failure.trouble.value
         return None
 
-    async def _facts(self, number: int, *, claim: bool = False, look: str | None = None) -> Said:
-        arguments: dict[str, Any] = {"claim": True} if claim else {} if look is None else {"look": look}
-
+    async def _facts(self, number: int, **arguments: Any) -> Said:
         async def ask(session: ClientSession) -> tuple[Said, float, float]:
             sent_at, started = time.time(), time.perf_counter()
             result = await _send(session, LegRequest(PROBE_TOOL, arguments))
@@ -209,10 +208,8 @@ class _Observer:
             return _read(Said, result), sent_at + took / 2, took / 2
 
         said, midpoint, uncertainty = await self._on(number, Era.RETRY, ask)
-        known = self._seen.instances.get(said.instance)
         offset = said.clock - midpoint
-        if known is None:
-            known = self._seen.instances[said.instance] = ProbedInstance(said, set(), offset, uncertainty)
+        known = self._seen.instances.setdefault(said.instance, ProbedInstance(said, set(), offset, uncertainty))
         known.places.add(number)
         if uncertainty < known.uncertainty:
             known.offset, known.uncertainty = offset, uncertainty
@@ -239,7 +236,9 @@ class _Observer:
         left = min(_JOURNEYS_PER_INSTANCE * len(met), _MAX_REQUESTS)
         while left > 0 and not met <= self._travelled():
             left -= _REQUESTS_AT_ONCE
-            self._seen.journeys += await _all(partial(self._journey, place, place) for _ in range(_REQUESTS_AT_ONCE))
+            self._seen.journeys += await asyncio.gather(
+                *(self._journey(place, place) for _ in range(_REQUESTS_AT_ONCE))
+            )
 
     def _travelled(self) -> set[str]:
         return {
@@ -274,24 +273,23 @@ class _Observer:
             result = await self._on(number, Era.LIVE, partial(_send, leg=_JOURNEY))
             _read(Began, result)
         except _Failed as failure:
-            place.live, place.live_detail = Live.NO, failure.detail or failure.trouble.value
+            place.older_clients, place.older_clients_detail = Live.NO, failure.detail or failure.trouble.value
         else:
-            place.live = Live.YES
+            place.older_clients = Live.YES
 
     async def _readiness(self, number: int) -> int | None:
         url = urljoin(self._seen.places[number].url, "/health/ready")
         try:
             with anyio.fail_after(self._timeout):
-                async with self._carrier(number) as carrier, carrier.stream("GET", url) as response:
+                async with self._carrier(number, []) as carrier, carrier.stream("GET", url) as response:
                     status = response.status_code
         except (httpx2.HTTPError, TooLarge, TimeoutError):
             return None
         return status if status in (200, 503) else None
 
-    def _carrier(self, number: int) -> httpx2.AsyncClient:
+    def _carrier(self, number: int, statuses: list[int]) -> httpx2.AsyncClient:
         async def note(response: httpx2.Response) -> None:
-            if response.status_code >= 300:
-                self._status[number] = response.status_code
+            statuses.append(response.status_code)
             limit_size(response, max_bytes=_MAX_RESPONSE_BYTES)
 
         return httpx2.AsyncClient(
@@ -302,20 +300,6 @@ class _Observer:
             event_hooks={"response": [note]},
         )
 
-    @asynccontextmanager
-    async def _session(self, number: int, era: Era) -> AsyncGenerator[ClientSession]:
-        url = self._seen.places[number].url
-        async with (
-            self._carrier(number) as carrier,
-            Client(
-                streamable_http_client(url, http_client=carrier),
-                mode=era.value,
-                cache=None,
-                **callbacks(_agree_live, sample=False, list_roots=False).options,
-            ) as client,
-        ):
-            yield client.session
-
     async def _on(self, number: int, era: Era, work: Callable[[ClientSession], Awaitable[T]]) -> T:
         """Run some work on a session with a place.
 
@@ -323,22 +307,29 @@ class _Observer:
             _Failed: The work failed.
             _TokenRejected: An instance rejected a token.
         """
-        self._status.pop(number, None)
         done: list[T] = []
+        statuses: list[int] = []
 
-        async def run(session: ClientSession) -> None:
-            done.append(await work(session))
+        async def run(client: Client) -> None:
+            done.append(await work(client.session))
 
         try:
-            await within(self._session(number, era), run, scope=anyio.fail_after(self._timeout))
+            async with self._carrier(number, statuses) as carrier:
+                client = Client(
+                    streamable_http_client(self._seen.places[number].url, http_client=carrier),
+                    mode=era.value,
+                    cache=None,
+                    **callbacks(_agree_live, sample=False, list_roots=False).options,
+                )
+                await within(client, run, scope=anyio.fail_after(self._timeout))
         except Exception as error:
             # A result counts, even if the connection could not be closed.
             if not done:
-                raise self._failed(number, innermost(error)) from error
+                bad = [status for status in statuses if status >= _FIRST_BAD_STATUS]
+                raise self._failed(innermost(error), bad[-1] if bad else None) from error
         return done[0]
 
-    def _failed(self, number: int, error: Exception) -> _Failed:
-        status = self._status.get(number)
+    def _failed(self, error: Exception, status: int | None) -> _Failed:
         said = f"HTTP status {status}" if status is not None else ""
         match error:
             case _Failed():
@@ -408,26 +399,7 @@ def _read(model: type[ModelT], result: CallToolResult | InputRequiredResult) -> 
         raise _Failed(Trouble.STRANGE, "its answer is not the probe's") from error
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _is_tls(error: Exception) -> bool:
-    return any(isinstance(cause, ssl.SSLError) or "SSL" in str(cause) for cause in _causes(error))
-
-
-async def _all(works: Iterator[Callable[[], Awaitable[T | None]]]) -> list[T]:
-    """Run all at once; return their results without the Nones."""
-    done: list[T] = []
-
-    async def do(work: Callable[[], Awaitable[T | None]]) -> None:
-        result = await work()
-        if result is not None:
-            done.append(result)
-
-    async with anyio.create_task_group() as group:
-        for work in works:
-            group.start_soon(do, work)
-    return done
+def _is_tls(error: BaseException | None) -> bool:
+    if error is None:
+        return False
+    return isinstance(error, ssl.SSLError) or "SSL" in str(error) or _is_tls(error.__cause__ or error.__context__)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from roundtrip.doctor.facts import Observed
+from roundtrip.doctor.facts import Facts, Observed
 from roundtrip.doctor.findings import Finding, Level, builds_text
 
 __all__ = ["as_data", "as_lines"]
@@ -54,29 +54,14 @@ def as_data(seen: Observed, findings: Sequence[Finding]) -> dict[str, Any]:
     return {
         "met": len(seen.instances),
         "sought": seen.sought,
-        "places": [
-            {
-                "url": place.url,
-                "trouble": place.trouble.value if place.trouble is not None else None,
-                "detail": place.detail,
-                "instances": seen.behind(number),
-                "revisions": list(place.revisions),
-                "probes": place.probes,
-                "quiet": place.quiet,
-                "failures": place.failures,
-                "ready": place.ready,
-                "older_clients": place.live.value,
-                "older_clients_detail": place.live_detail,
-            }
-            for number, place in enumerate(seen.places)
-        ],
+        "places": [{**asdict(place), "instances": seen.behind(number)} for number, place in enumerate(seen.places)],
         "instances": [
             {
                 "label": seen.label(instance.facts.instance),
-                **instance.facts.model_dump(mode="json", exclude={"clock", "mark", "marked", "saw", "looked"}),
+                **instance.facts.model_dump(mode="json", include=set(Facts.model_fields)),
                 "offset": round(instance.offset, 3),
                 "uncertainty": round(instance.uncertainty, 3),
-                "ledger_seen": instance.look.value if instance.look is not None else None,
+                "ledger_seen": instance.look,
             }
             for instance in seen.instances.values()
         ],

@@ -162,7 +162,7 @@ def test_intermittent_instance_behind_a_balancer_is_a_problem() -> None:
 
 def test_unknown_older_client_is_quoted() -> None:
     observed = seen(facts(1))
-    observed.places[0].live, observed.places[0].live_detail = Live.NO, "Session not found"
+    observed.places[0].older_clients, observed.places[0].older_clients_detail = Live.NO, "Session not found"
     assert "(Session not found)" in only("older clients", observed).text
 
 
