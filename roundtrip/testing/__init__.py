@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from roundtrip.client.legs import Era, LegRequest
     from roundtrip.testing.clocks import Clock
-    from roundtrip.testing.comparing import assert_same_on_both_eras
     from roundtrip.testing.conversations import AskedQuestion, Conversation
     from roundtrip.testing.exploration.explored import Coverage, Explored, Path, PathAction, PathOutcome
     from roundtrip.testing.exploration.exploring import paths
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from roundtrip.testing.networks.network import Network, Route
     from roundtrip.testing.scripts import ACCEPT, CANCEL, DECLINE, IGNORE, LEAVE, Answers, Reply
     from roundtrip.testing.steps import Steps
-    from roundtrip.testing.users import Unanswered, Unused, User
+    from roundtrip.testing.users import Unanswered, Unused, User, assert_same_on_both_eras
     from roundtrip.testing.visits import PageUnfinished, Visit
 
 __all__ = [
@@ -75,7 +74,6 @@ if not TYPE_CHECKING:
     _HOMES: Final = {
         "roundtrip.client.legs": ["Era", "LegRequest"],
         "roundtrip.testing.clocks": ["Clock"],
-        "roundtrip.testing.comparing": ["assert_same_on_both_eras"],
         "roundtrip.testing.conversations": ["AskedQuestion", "Conversation"],
         "roundtrip.testing.exploration.explored": ["Coverage", "Explored", "Path", "PathAction", "PathOutcome"],
         "roundtrip.testing.exploration.exploring": ["paths"],
@@ -96,7 +94,7 @@ if not TYPE_CHECKING:
         "roundtrip.testing.networks.network": ["Network", "Route"],
         "roundtrip.testing.scripts": ["ACCEPT", "CANCEL", "DECLINE", "IGNORE", "LEAVE", "Answers", "Reply"],
         "roundtrip.testing.steps": ["Steps"],
-        "roundtrip.testing.users": ["Unanswered", "Unused", "User"],
+        "roundtrip.testing.users": ["Unanswered", "Unused", "User", "assert_same_on_both_eras"],
         "roundtrip.testing.visits": ["PageUnfinished", "Visit"],
     }
 

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from mcp_types import (
     CreateMessageRequestParams,
@@ -28,14 +30,12 @@ __all__ = [
     "AnswersBy",
     "Matcher",
     "MatcherT",
-    "Replies",
+    "Prepared",
     "Reply",
     "Script",
     "Silence",
     "UserAction",
-    "fits",
-    "is_sequence",
-    "matcher_text",
+    "prepared",
     "response_to",
 ]
 
@@ -90,6 +90,8 @@ Matcher = str | re.Pattern[str] | Callable[[AskedQuestion], bool]
 # against a union of the two.
 MatcherT = TypeVar("MatcherT", str, Matcher)
 
+ValueT = TypeVar("ValueT")
+
 AnswersBy: TypeAlias = Mapping[MatcherT, Reply | Sequence[Any]]
 """The type of `answers=`."""
 
@@ -97,27 +99,57 @@ Answers: TypeAlias = Mapping[Any, Reply | Sequence[Any]]
 """Replies by a question's name, by a pattern of its message, or by a function; a list is used up in order."""
 
 
-def is_sequence(reply: object) -> bool:
-    """Return True for replies that are used up in order."""
-    return isinstance(reply, list | tuple)
+@dataclass(slots=True)
+class Prepared(Generic[ValueT]):
+    """Prepared values for the questions that a matcher selects: one for all of them, or a list to use up in order."""
 
-
-class Replies(Protocol):
-    """Answers the questions of a call."""
-
-    def reply(self, question: AskedQuestion) -> InputResponse | Silence | None:
-        """Return the answer to a question; None without one."""
-        ...
-
-    @property
-    def unused(self) -> list[str]:
-        """Return the answers that were not asked for."""
-        ...
+    matcher: Any
+    left: list[ValueT]
+    in_order: bool
+    round: int | None = None
+    """The only round that the values are for."""
+    used: bool = False
+    """True after a single value was taken, or all of a list."""
 
     @property
     def listed(self) -> bool:
-        """Return True if the last answer came from a list, and so was meant for that one time."""
-        ...
+        """Return True if each value is meant for one time."""
+        return self.in_order or self.round is not None
+
+    def fits(self, question: AskedQuestion) -> bool:
+        """Return True if there is a value for a question."""
+        if not self.left or self.round not in (None, question.round):
+            return False
+        if isinstance(self.matcher, str):
+            return question.key == self.matcher
+        if isinstance(self.matcher, re.Pattern):
+            return cast("re.Pattern[str]", self.matcher).search(question.message) is not None
+        return bool(self.matcher(question))
+
+    def take(self) -> ValueT:
+        """Return the next value."""
+        value = self.left.pop(0) if self.in_order else self.left[0]
+        self.used = not self.in_order or not self.left
+        return value
+
+    def __str__(self) -> str:
+        if isinstance(self.matcher, re.Pattern):
+            return f"/{cast('re.Pattern[str]', self.matcher).pattern}/"
+        return (
+            repr(self.matcher)
+            if isinstance(self.matcher, str)
+            else getattr(self.matcher, "__name__", repr(self.matcher))
+        )
+
+
+def prepared(values: Mapping[Any, Any], *, round: int | None = None) -> list[Prepared[Any]]:
+    """Return the values of a mapping by matchers; lists and tuples are used up in order."""
+    return [
+        Prepared(matcher, list(cast("Sequence[Any]", value)), True, round)
+        if isinstance(value, list | tuple)
+        else Prepared(matcher, [value], False, round)
+        for matcher, value in values.items()
+    ]
 
 
 class Script:
@@ -127,60 +159,31 @@ class Script:
         answers: The answers; a list has those of each round.
     """
 
-    def __init__(self, answers: Answers | Sequence[Answers]) -> None:
+    def __init__(self, answers: Answers | Sequence[Answers] = MappingProxyType({})) -> None:
         rounds = [(None, answers)] if isinstance(answers, Mapping) else enumerate(answers, 1)
-        self._entries: list[tuple[int | None, Any, list[Reply] | Reply]] = [
-            (number, matcher, list(cast("Sequence[Reply]", reply)) if is_sequence(reply) else cast("Reply", reply))
-            for number, round_ in rounds
-            for matcher, reply in round_.items()
-        ]
-        self._used: set[int] = set()
+        self._replies = [one for number, replies in rounds for one in prepared(replies, round=number)]
         self.listed = False
+        """True if the last answer came from a list, and so was meant for that one time."""
 
     def reply(self, question: AskedQuestion) -> InputResponse | Silence | None:
         """Return the answer to a question; None without one, or if a list is used up."""
-        for place, (number, matcher, reply) in enumerate(self._entries):
-            if number not in (None, question.round) or not fits(matcher, question):
-                continue
-            self.listed = isinstance(reply, list) or number is not None
-            if isinstance(reply, list):
-                if not reply:
-                    continue
-                given = reply.pop(0)
-                if not reply:
-                    self._used.add(place)
-            else:
-                given = reply
-                self._used.add(place)
-            return given if isinstance(given, Silence) else response_to(question, given)
+        for one in self._replies:
+            if one.fits(question):
+                self.listed = one.listed
+                given = one.take()
+                return given if isinstance(given, Silence) else response_to(question, given)
         return None
 
     @property
     def unused(self) -> list[str]:
         """Return the answers that were not asked for."""
         return [
-            matcher_text(matcher)
-            + (f" ({len(reply)} left)" if isinstance(reply, list) else "")
-            + (f" in round {number}" if number is not None else "")
-            for place, (number, matcher, reply) in enumerate(self._entries)
-            if place not in self._used
+            str(one)
+            + (f" ({len(one.left)} left)" if one.in_order else "")
+            + (f" in round {one.round}" if one.round is not None else "")
+            for one in self._replies
+            if not one.used
         ]
-
-
-def fits(matcher: Any, question: AskedQuestion) -> bool:
-    """Return True if a matcher selects a question."""
-    if isinstance(matcher, str):
-        return question.key == matcher
-    if isinstance(matcher, re.Pattern):
-        return cast("re.Pattern[str]", matcher).search(question.message) is not None
-    return bool(matcher(question))
-
-
-def matcher_text(matcher: Any) -> str:
-    """Return the name of a matcher for messages."""
-    if isinstance(matcher, re.Pattern):
-        return f"/{cast('re.Pattern[str]', matcher).pattern}/"
-    return repr(matcher) if isinstance(matcher, str) else getattr(matcher, "__name__", repr(matcher))
 
 
 def response_to(question: AskedQuestion, reply: Reply) -> InputResponse:

@@ -1,9 +1,9 @@
 """`User`: a scripted person in front of a real client."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar
 
 import anyio
@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult, InputRequest, InputRequiredResult, InputResponse, ListRootsResult, Root
 
 from roundtrip.client.driver import callbacks, drive, within
-from roundtrip.client.legs import Era, LegRequest, LegResult, asking
+from roundtrip.client.legs import ERAS, Era, LegRequest, LegResult, asking
 from roundtrip.machine.call import Transition
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET
@@ -23,10 +23,21 @@ from roundtrip.testing.conversations import AskedQuestion, Conversation
 from roundtrip.testing.networks.choosing import stack_of
 from roundtrip.testing.networks.fleet import Instances, NetworkFleet, Target, acting_as
 from roundtrip.testing.networks.network import Carry, Network, stacked
-from roundtrip.testing.scripts import LEAVE, Answers, AnswersBy, Matcher, MatcherT, Replies, Script, Silence
-from roundtrip.testing.visits import PageUnfinished, Visits, VisitsBy, pay_visit
+from roundtrip.testing.scripts import (
+    LEAVE,
+    Answers,
+    AnswersBy,
+    Matcher,
+    MatcherT,
+    Prepared,
+    Script,
+    Silence,
+    prepared,
+)
+from roundtrip.testing.visits import PageUnfinished, VisitFn, VisitsBy, pay_visit
+from roundtrip.tracing import Tracer
 
-__all__ = ["Unanswered", "Unused", "User"]
+__all__ = ["Unanswered", "Unused", "User", "assert_same_on_both_eras"]
 
 # A failing test shows where the test failed, and no frame of this module.
 __tracebackhide__ = True
@@ -127,17 +138,17 @@ class User:
             raise TypeError(f"answers= must map the name of a question to its answer, got {answers!r}")
         if patience <= 0:
             raise ValueError(f"patience= must be a number of seconds greater than 0, got {patience!r}")
+        if max_rounds < 1:
+            raise ValueError(f"max_rounds= must be at least 1, got {max_rounds}")
         self._instances = Instances(server)
+        self._answers: Answers | Sequence[Answers] = answers or {}
         self._visits: Mapping[Any, Any] = visits or {}
         self._patience = patience
-        self._answers: Answers | Sequence[Answers] = answers or {}
         self._era = era
         self._network = None if network is None else stack_of(network)
         self._over: Literal["memory", "http"] | None = over
         self._principal = principal
         self._roots = roots
-        if max_rounds < 1:
-            raise ValueError(f"max_rounds= must be at least 1, got {max_rounds}")
         self._max_rounds = max_rounds
         self._lacks = frozenset(lacks)
         self._wired = wired
@@ -147,7 +158,7 @@ class User:
     @property
     def era(self) -> Era:
         """Return the era that the user speaks."""
-        return self._era if self._era is not None else CHOSEN.get().era
+        return self._era or CHOSEN.get().era
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None, /, **more: Any) -> Conversation:
         """Call a tool, answer its questions, and return the conversation.
@@ -170,28 +181,21 @@ class User:
 
     async def begin(self, leg: LegRequest) -> Conversation:
         """Send the first request of a call, and go on as `call`."""
-        visits = Visits(self._visits)
-        return await self._play(leg, Script(self._answers), visits, unused=lambda: visits.unused)
+        return await self.play(leg, Script(self._answers))
 
-    async def play(self, leg: LegRequest, script: Replies) -> Conversation:
-        """Begin a call with other answers than the user's own; visits may be left over."""
-        return await self._play(leg, script, Visits(self._visits))
-
-    async def _play(
-        self, leg: LegRequest, script: Replies, visits: Visits, *, unused: Callable[[], list[str]] = list
-    ) -> Conversation:
+    async def play(self, leg: LegRequest, script: Script, *, tracers: Sequence[Tracer] = ()) -> Conversation:
+        """Begin a call with other answers than the user's own, watched by tracers of roundtrip's servers."""
         run = _UserCall(
-            leg,
+            Conversation(leg, self.era),
             script,
-            visits,
-            era=self.era,
-            roots=self._roots,
+            visits=prepared(self._visits),
+            roots=self._roots or (),
             patience=self._patience,
             max_rounds=self._max_rounds,
         )
 
         async def work(stack: AsyncExitStack) -> None:
-            await run.legs(await self._connect(run, stack))
+            await run.legs(await self._connect(run, stack, tracers))
 
         failed: Exception | None = None
         try:
@@ -204,14 +208,13 @@ class User:
         error = run.conversation.error
         if error is not None and not self._allow_error:
             raise error
-        left_over = [*script.unused, *unused()]
-        if left_over and not self._allow_unused:
-            raise Unused(left_over, run.conversation.questions, ended=run.conversation.told) from error
+        if not self._allow_unused and (unused := [*script.unused, *run.unused_visits]):
+            raise Unused(unused, run.conversation.questions, ended=run.conversation.told) from error
         return run.conversation
 
-    async def _connect(self, run: "_UserCall", stack: AsyncExitStack) -> Carry:
-        chosen = CHOSEN.get()
-        fleet = NetworkFleet(
+    async def _connect(self, run: "_UserCall", stack: AsyncExitStack, tracers: Sequence[Tracer]) -> Carry:
+        chosen, conversation = CHOSEN.get(), run.conversation
+        fleet = run.fleet = NetworkFleet(
             self._instances,
             callbacks(
                 run.answer_live,
@@ -219,54 +222,62 @@ class User:
                 sample="sampling" not in self._lacks,
                 list_roots=self._roots is not None,
             ),
-            era=self.era,
+            era=conversation.era,
             stack=stack,
-            wired=self._wired if self._wired is not None else chosen.wired,
+            wired=chosen.wired if self._wired is None else self._wired,
             over=self._over or chosen.over,
             listen=run.listen,
             principal=self._principal,
-            tracers=() if chosen.recorder is None else (chosen.recorder,),
+            tracers=tracers if chosen.recorder is None else (*tracers, chosen.recorder),
             page_wait=self._patience,
         )
-        run.server = lambda: fleet.at
-        run.conversation.messages = fleet.messages
+        conversation.messages = fleet.messages
         await fleet.start()
         if isinstance(fleet.at, Server):
-            run.conversation.states = [State.RECEIVED]
-        if self.era is Era.LIVE:
+            conversation.states = [State.RECEIVED]
+        if conversation.era is Era.LIVE:
             return fleet.send
         if self._network is not None:
             return stacked(self._network, fleet)
-        chosen.carried.append(run.conversation.first.name)
+        chosen.carried.append(conversation.first.name)
         return stacked(chosen.network, fleet)
 
 
+@dataclass(slots=True)
+class _AgreedPage:
+    """A page that the user agreed to visit."""
+
+    question: AskedQuestion
+    """The question as asked last."""
+    since: float
+    visits: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class _UserCall:
     """One running call."""
 
-    def __init__(
-        self,
-        leg: LegRequest,
-        script: Replies,
-        visits: Visits,
-        *,
-        era: Era,
-        roots: Sequence[Root] | None,
-        patience: float,
-        max_rounds: int,
-    ) -> None:
-        self._max_rounds = max_rounds
-        self.conversation = Conversation(leg, era)
-        self.failure: Exception | None = None
-        self._script = script
-        self._roots = roots
-        self._live_keys: list[str] = []
-        self._waiting = anyio.CancelScope()
-        self.server: Callable[[], object] = _no_server
-        """Returns the server that receives requests now."""
-        self._visits = visits
-        self._patience = patience
-        self._pages: dict[tuple[str | None, str, str], _Agreed] = {}
+    conversation: Conversation
+    script: Script
+    visits: list[Prepared[VisitFn]]
+    roots: Sequence[Root]
+    patience: float
+    max_rounds: int
+    failure: Exception | None = None
+    fleet: NetworkFleet = field(init=False)
+    live_keys: list[str] = field(default_factory=list[str])
+    """The names of the live round's questions that have not been asked yet."""
+    pages: dict[tuple[str | None, str, str], _AgreedPage] = field(default_factory=dict[Any, _AgreedPage])
+    waiting: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    @property
+    def unused_visits(self) -> list[str]:
+        """Return the pages that no question sent the user to."""
+        return [
+            f"the page {one}" + (f" ({len(one.left)} visits left)" if one.in_order else "")
+            for one in self.visits
+            if not one.used
+        ]
 
     def listen(self, step: Transition) -> None:
         """Record the states, and the names of questions, of the live era."""
@@ -275,15 +286,15 @@ class _UserCall:
         if self.conversation.states is not None:
             self.conversation.states.append(step.target)
         if step.event is Event.ASK:
-            self._live_keys = list(step.detail.get("keys", ()))
+            self.live_keys = list(step.detail.get("keys", ()))
             self.conversation.rounds.append([])
 
     async def legs(self, carry: Carry) -> None:
         """Send legs until the final result, or until the user leaves."""
-        with self._waiting:
+        with self.waiting:
             await self._legs(carry)
-        if self._waiting.cancelled_caught and not self.conversation.left:
-            patience = self._patience * _ELSEWHERE_FACTOR
+        if self.waiting.cancelled_caught and not self.conversation.left:
+            patience = self.patience * _ELSEWHERE_FACTOR
             waited = f"the server, in another process, has not answered for {patience:g} s since the user agreed"
             self.failure = self.failure or self._unfinished(waited)
 
@@ -303,7 +314,7 @@ class _UserCall:
             return delivery.result
 
         try:
-            result = await drive(conversation.first, send=send_leg, answer=self._round, max_rounds=self._max_rounds)
+            result = await drive(conversation.first, send=send_leg, answer=self._round, max_rounds=self.max_rounds)
         except MCPError as error:
             if error is not conversation.error:
                 raise
@@ -314,16 +325,16 @@ class _UserCall:
             raise self._endless()
 
     def _endless(self) -> AssertionError:
-        waited = f"done= has not found it finished in {self._max_rounds} rounds"
+        waited = f"done= has not found it finished in {self.max_rounds} rounds"
         return self._unfinished(waited) or AssertionError(
-            f"the call still asks after {self._max_rounds} rounds: {self.conversation.keys[-3:]}; clients on "
+            f"the call still asks after {self.max_rounds} rounds: {self.conversation.keys[-3:]}; clients on "
             f"{FIRST_OF_RETRY_ERA} stop after {CLIENTS_STOP_AFTER_ROUNDS}. Ask in fewer rounds (ctx.ask_all, or a form "
             "with more fields), or give User a higher max_rounds="
         )
 
     def _unfinished(self, waited: str) -> PageUnfinished | None:
         """Return the error for a page that the user agreed to visit and that the call still waits for."""
-        for agreed in self._pages.values():
+        for agreed in self.pages.values():
             if agreed.question in self.conversation.rounds[-1]:
                 return PageUnfinished(agreed.question, visits=agreed.visits, waited=waited)
         return None
@@ -343,28 +354,28 @@ class _UserCall:
 
     async def answer_live(self, request: InputRequest) -> InputResponse | None:
         """Answer a question over the open connection."""
-        if not self._live_keys:
+        if not self.live_keys:
             self.conversation.rounds.append([])
-        key = self._live_keys.pop(0) if self._live_keys else None
+        key = self.live_keys.pop(0) if self.live_keys else None
         answer = await self._answer(AskedQuestion(key, asking(request)))
         if self.conversation.left:
-            self._waiting.cancel()
+            self.waiting.cancel()
             await anyio.sleep_forever()
         return answer
 
     async def _answer(self, question: AskedQuestion) -> InputResponse | None:
-        self._waiting.deadline = math.inf
+        self.waiting.deadline = math.inf
         question.round = len(self.conversation.rounds)
         self.conversation.rounds[-1].append(question)
         try:
-            reply = self._script.reply(question)
+            reply = self.script.reply(question)
             if question.url is not None and (reply is None or _agrees(reply)):
                 reply = await self._go_to_page(question, reply)
         except Exception as error:  # noqa: BLE001  # raised here it would be taken for the client's
             self.failure = self.failure or error
             return None
         if reply is None and question.params is None:
-            reply = ListRootsResult(roots=list(self._roots or ()))
+            reply = ListRootsResult(roots=list(self.roots))
         if reply is None and self.failure is None:
             self.failure = Unanswered(question, self.conversation.questions)
         if reply is LEAVE:
@@ -375,40 +386,63 @@ class _UserCall:
     async def _go_to_page(self, question: AskedQuestion, reply: InputResponse | Silence | None) -> Any:
         """Visit the page of a question, and accept; None if the script has neither a visit nor an answer."""
         name = (question.key, question.message, TICKET.sub("", question.url or ""))
-        agreed, listed = self._pages.get(name), reply is not None and self._script.listed
-        if agreed is None or agreed.question.round < question.round - 1:
+        listed = reply is not None and self.script.listed
+        agreed = self.pages.get(name)
+        if agreed is not None and agreed.question.round < question.round - 1:
             agreed = None
-        visit = self._visits.visit_for(question, again=agreed is not None and agreed.visits > 0)
-        if visit is None and reply is None and (agreed is None or not agreed.visits):
+        visited = agreed is not None and agreed.visits > 0
+        due = next((one for one in self.visits if one.fits(question)), None)
+        visit = due.take() if due is not None and (due.in_order or not visited) else None
+        if visit is None and reply is None and not visited:
             return None
         now = anyio.current_time()
         if agreed is None:
-            agreed = self._pages[name] = _Agreed(question, now)
-        elif visit is None and not listed and now - agreed.since >= self._patience:
-            waited = f"done= has not found it finished within {self._patience:g} s"
+            agreed = self.pages[name] = _AgreedPage(question, now)
+        elif visit is None and not listed and now - agreed.since >= self.patience:
+            waited = f"done= has not found it finished within {self.patience:g} s"
             raise PageUnfinished(question, visits=agreed.visits, waited=waited)
         agreed.question = question
         if visit is not None:
-            await pay_visit(visit, question, server=self.server())
+            await pay_visit(visit, question, server=self.fleet.at)
             agreed.visits, agreed.since = agreed.visits + 1, anyio.current_time()
-        if not listed and not isinstance(self.server(), Server):
-            self._waiting.deadline = anyio.current_time() + self._patience * _ELSEWHERE_FACTOR
+        if not listed and not isinstance(self.fleet.at, Server):
+            self.waiting.deadline = anyio.current_time() + self.patience * _ELSEWHERE_FACTOR
         return ElicitResult(action="accept") if reply is None else reply
-
-
-@dataclass(slots=True)
-class _Agreed:
-    """A page that the user agreed to visit."""
-
-    question: AskedQuestion
-    """The question as asked last."""
-    since: float
-    visits: int = 0
 
 
 def _agrees(reply: InputResponse | Silence) -> bool:
     return isinstance(reply, ElicitResult) and reply.action == "accept"
 
 
-def _no_server() -> object:
-    raise RuntimeError("the user is not connected")
+async def assert_same_on_both_eras(
+    server: Target,
+    tool: str,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    answers: AnswersBy[MatcherT] | None = None,
+    visits: VisitsBy[PageT] | None = None,
+    roots: Sequence[Root] | None = None,
+) -> Conversation:
+    """Make a call on each era, and compare the results, the questions and the states.
+
+    With a function that makes the server, as `User` takes it, each call has a server of its own.
+
+    Raises:
+        AssertionError: They differ.
+    """
+    retry, live = [
+        await User(server, answers, visits=visits, era=era, roots=roots).call(tool, arguments) for era in ERAS
+    ]
+    pairs: dict[str, tuple[Any, Any]] = {
+        "results": (retry.returned, live.returned),
+        "questions": (retry.asked, live.asked),
+        "contents of questions": (
+            [question.shown for question in retry.questions],
+            [question.shown for question in live.questions],
+        ),
+        "states": (retry.states, live.states),
+    }
+    for name, (one, other) in pairs.items():
+        if one != other:
+            raise AssertionError(f"the {name} differ\n  retry era: {one}\n  live era:  {other}")
+    return retry

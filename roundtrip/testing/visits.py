@@ -14,9 +14,9 @@ from starlette.applications import Starlette
 from roundtrip.questions.wire import TICKET
 from roundtrip.server.server import Server
 from roundtrip.testing.conversations import AskedQuestion
-from roundtrip.testing.scripts import MatcherT, fits, is_sequence, matcher_text
+from roundtrip.testing.scripts import MatcherT
 
-__all__ = ["PageUnfinished", "Visit", "VisitFn", "Visits", "VisitsBy", "pay_visit"]
+__all__ = ["PageUnfinished", "Visit", "VisitFn", "VisitsBy", "pay_visit"]
 
 # A failing test shows its own frames only.
 __tracebackhide__ = True
@@ -84,43 +84,6 @@ VisitFn = Callable[[Visit], Awaitable[object]] | Callable[[Visit], object]
 
 VisitsBy: TypeAlias = Mapping[MatcherT, VisitFn | Sequence[VisitFn]]
 """Visits by a question's name, a pattern of its message, or a function; the visits of a list are used in order."""
-
-
-class Visits:
-    """The visits of one call, made or not."""
-
-    def __init__(self, visits: Mapping[Any, VisitFn | Sequence[VisitFn]]) -> None:
-        self._entries: list[tuple[Any, list[VisitFn], bool]] = [
-            (
-                matcher,
-                list(cast("Sequence[VisitFn]", one)) if is_sequence(one) else [cast("VisitFn", one)],
-                is_sequence(one),
-            )
-            for matcher, one in visits.items()
-        ]
-        self._used: set[int] = set()
-
-    def visit_for(self, question: AskedQuestion, *, again: bool) -> VisitFn | None:
-        """Return the next visit of a page, if one is due. Only a list has a page visited again."""
-        for place, (matcher, visits, in_order) in enumerate(self._entries):
-            if visits and fits(matcher, question):
-                if in_order:
-                    visit = visits.pop(0)
-                    if not visits:
-                        self._used.add(place)
-                    return visit
-                self._used.add(place)
-                return None if again else visits[0]
-        return None
-
-    @property
-    def unused(self) -> list[str]:
-        """The pages that no question sent the user to."""
-        return [
-            f"the page {matcher_text(matcher)}" + (f" ({len(visits)} visits left)" if in_order else "")
-            for place, (matcher, visits, in_order) in enumerate(self._entries)
-            if place not in self._used
-        ]
 
 
 async def pay_visit(visit: VisitFn, question: AskedQuestion, *, server: object) -> None:

@@ -11,9 +11,8 @@ from mcp_types import ElicitRequestFormParams, Root
 
 from roundtrip.client.legs import Era, LegRequest
 from roundtrip.machine.table import CallArrow, State
-from roundtrip.testing.conversations import Conversation
 from roundtrip.testing.exploration.explored import Coverage, Explored, Path, PathAction, PathOutcome
-from roundtrip.testing.exploration.guides import Contents, Guide, Met, Watching, Way
+from roundtrip.testing.exploration.guides import Contents, Guide, Met, Way
 from roundtrip.testing.networks.deliveries import Breach, is_bare_failure, is_internal
 from roundtrip.testing.networks.fleet import Target
 from roundtrip.testing.scripts import AnswersBy, MatcherT
@@ -88,7 +87,7 @@ async def paths(
         exploration.contents.check_all_used(exploration.gone)
     return Explored(
         name=leg.name,
-        era=exploration.user_of(server).era,
+        era=exploration.user().era,
         depth=depth,
         limit=limit,
         paths=tuple(sorted(exploration.gone, key=lambda path: [_ORDER.index(action) for _, action in path.choices])),
@@ -116,37 +115,29 @@ class _Exploration:
     arrows: set[CallArrow] = field(default_factory=set[CallArrow])
     told: bool = False
 
-    def user_of(self, target: Target) -> User:
-        """Return the user that plays the paths."""
-        return User(target, visits=self.visits, era=self.era, roots=self.roots)
+    def user(self) -> User:
+        """Return the user of one path; of a function that makes servers, each user makes its own."""
+        return User(
+            self.server, visits=self.visits, era=self.era, roots=self.roots, allow_error=True, allow_unused=True
+        )
 
     async def go(self, way: Way) -> list[Way]:
         """Play one path, and return the paths that branch off it."""
-        watching = Watching()
-        conversation: Conversation | None = None
-        error: MCPError | AssertionError | None = None
-        with watching.of(self.server) as target:
-            user = self.user_of(target)
-            guide = Guide(
-                way,
-                self.contents,
-                watching,
-                era=user.era,
-                roots=self.roots or (),
-                depth=self.depth,
-                questions=self.questions,
-            )
-            with anyio.move_on_after(self.patience), guide.scope:
-                try:
-                    conversation = await user.play(self.leg, guide)
-                except (MCPError, AssertionError) as raised:
-                    error = raised
+        user = self.user()
+        guide = Guide(way, self.contents, user.era, self.roots or (), self.depth, self.questions)
+        with anyio.move_on_after(self.patience), guide.scope:
+            try:
+                call = await user.play(self.leg, guide, tracers=[guide])
+                guide.told = guide.told or call.states is not None
+                guide.conversation, guide.error = (call, None) if call.error is None else (None, call.error)
+            except (MCPError, AssertionError) as raised:
+                guide.error = raised
         if guide.mistake is not None:
             raise guide.mistake
-        self.told = self.told or watching.told
+        self.told = self.told or guide.told
         self.strayed += guide.strayed
-        self.arrows |= {CallArrow(step.source, step.event, step.target) for step in watching.steps}
-        self.gone.append(self._path(watching, guide, conversation, error))
+        self.arrows |= {CallArrow(step.source, step.event, step.target) for step in guide.steps}
+        self.gone.append(self._path(guide))
         before = tuple(met.choice for met in guide.met)
         return [
             (*before[:place], (before[place][0], other))
@@ -154,41 +145,29 @@ class _Exploration:
             for other in guide.met[place].others
         ]
 
-    def _path(
-        self,
-        watching: Watching,
-        guide: Guide,
-        conversation: Conversation | None,
-        error: MCPError | AssertionError | None,
-    ) -> Path:
-        states = conversation.states if conversation is not None else None
-        if states is None and watching.told:
-            states = [State.RECEIVED, *(step.target for step in watching.steps)]
-            if watching.rejected:
+    def _path(self, guide: Guide) -> Path:
+        states = guide.conversation.states if guide.conversation is not None else None
+        if states is None and guide.told:
+            states = [State.RECEIVED, *(step.target for step in guide.steps)]
+            if guide.rejected:
                 states.append(State.REJECTED)
-        outcome, text = self._outcome(watching, guide, conversation, error, states)
+        outcome, text = self._outcome(guide, states)
         return Path(
             choices=tuple(met.choice for met in guide.met),
             outcome=outcome,
             text=text,
             states=tuple(states) if states is not None else None,
             questions=tuple(met.question for met in guide.met),
-            conversation=conversation,
-            error=watching.crash or error,
+            conversation=guide.conversation,
+            error=guide.crash or guide.error,
         )
 
-    def _outcome(
-        self,
-        watching: Watching,
-        guide: Guide,
-        conversation: Conversation | None,
-        error: MCPError | AssertionError | None,
-        states: Sequence[State] | None,
-    ) -> tuple[PathOutcome, str]:
+    def _outcome(self, guide: Guide, states: Sequence[State] | None) -> tuple[PathOutcome, str]:
+        conversation, error, crash = guide.conversation, guide.error, guide.crash
         if guide.endless:
             return PathOutcome.UNFINISHED, _endless(guide.met)
-        if watching.crash is not None:
-            return PathOutcome.CRASHED, f"{type(watching.crash).__name__}: {watching.crash}"
+        if crash is not None:
+            return PathOutcome.CRASHED, f"{type(crash).__name__}: {crash}"
         if isinstance(error, AssertionError):
             # A user also gives up if the server has it try again without end.
             if isinstance(error, Breach):

@@ -1,12 +1,11 @@
 """Answer the questions of one path, and watch the instances that serve it."""
 
-import functools
-from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CreateMessageRequestParams,
     ElicitRequestFormParams,
@@ -19,81 +18,15 @@ from mcp_types import (
 from roundtrip.client.legs import Era
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import Watch
-from roundtrip.server.server import Server
-from roundtrip.testing.conversations import AskedQuestion
+from roundtrip.testing.conversations import AskedQuestion, Conversation
 from roundtrip.testing.exploration.explored import Path, PathAction
 from roundtrip.testing.forms import invalid_answers, valid_answer
-from roundtrip.testing.networks.fleet import Target, is_crash, makes_servers
+from roundtrip.testing.networks.fleet import is_crash
 from roundtrip.testing.scripts import ACCEPT, IGNORE, LEAVE, Answers, Script, Silence, response_to
 from roundtrip.testing.users import Unused
 from roundtrip.tracing import Beginning, Raised, TokenRejection
 
-__all__ = ["Contents", "Guide", "Met", "Watching", "Way"]
-
-
-class Watching:
-    """A tracer of all instances that a path reaches, including those made for it."""
-
-    def __init__(self) -> None:
-        self.told = False
-        """True if an instance reports facts, as roundtrip's servers do."""
-        self.over = False
-        """True after the path was stopped: later facts are ignored."""
-        self.steps: list[Transition] = []
-        self.rejected = False
-        """True after a server rejected the call's token."""
-        self.crash: BaseException | None = None
-        """The unexpected exception that ended the call."""
-        self._stack = ExitStack()
-
-    @contextmanager
-    def of(self, target: Target) -> Generator[Target]:
-        """Watch the instances of a target inside a `with` block."""
-        with self._stack:
-            if isinstance(target, Sequence) and not isinstance(target, str):
-                for instance in cast("Sequence[object]", target):
-                    self._watch(instance)
-                yield cast("Target", target)
-            elif makes_servers(target):
-                yield self._making(target)
-            else:
-                self._watch(cast("object", target))
-                yield cast("Target", target)
-
-    def _making(self, make: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(make)
-        def made(*args: Any, **kwargs: Any) -> Any:
-            instance = make(*args, **kwargs)
-            self._watch(instance)
-            return instance
-
-        return made
-
-    def _watch(self, instance: object) -> None:
-        if isinstance(instance, Server):
-            self.told = True
-            self._stack.enter_context(cast("Server[Any]", instance).watched_by(self))
-
-    def begin(self, beginning: Beginning) -> Watch:
-        """Watch the call, and not the calls within it."""
-        return self._note if beginning.within is None else _ignore
-
-    def reject(self, rejection: TokenRejection) -> None:
-        """Note that a server rejected the call's token."""
-        del rejection
-        self.rejected = True
-
-    def _note(self, fact: object) -> None:
-        if self.over:
-            return
-        if isinstance(fact, Transition):
-            self.steps.append(fact)
-        elif isinstance(fact, Raised) and is_crash(fact.error):
-            self.crash = fact.error
-
-
-def _ignore(fact: object) -> None:
-    del fact
+__all__ = ["Contents", "Guide", "Met", "Way"]
 
 
 Way = tuple[tuple[str, PathAction], ...]
@@ -180,81 +113,87 @@ class Met:
         return (self.question.message if name is None else name), self.action
 
 
-class Guide:
-    """The user of one path: follows its way, and accepts the questions after that."""
+@dataclass(eq=False)
+class Guide(Script):
+    """The user of one path, who follows its way and accepts the questions after that; also a tracer of the servers."""
 
-    def __init__(
-        self,
-        way: Way,
-        contents: Contents,
-        watching: Watching,
-        *,
-        era: Era,
-        roots: Sequence[Root],
-        depth: int,
-        questions: int,
-    ) -> None:
-        self.met: list[Met] = []
-        self.strayed = False
-        self.endless = False
-        self.mistake: Exception | None = None
-        """A mistake in the author's answers."""
-        self.scope = anyio.CancelScope()
-        """The scope of the call, which the guide may cancel."""
-        self._way = way
-        self._contents = contents
-        self._watching = watching
-        self._scripts = contents.scripts()
-        self._era = era
-        self._roots = roots
-        self._depth = depth
-        self._questions = questions
+    way: Way
+    contents: Contents
+    era: Era
+    roots: Sequence[Root]
+    depth: int
+    questions: int
+    met: list[Met] = field(default_factory=list[Met])
+    strayed: bool = False
+    endless: bool = False
+    mistake: Exception | None = None
+    """A mistake in the author's answers."""
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    """The scope of the call, which the guide may cancel."""
+    conversation: Conversation | None = None
+    """The call, if it has a result."""
+    error: MCPError | AssertionError | None = None
+    """The error that the client received or the user raised."""
+    told: bool = False
+    """True if a server reports facts, as roundtrip's servers do."""
+    steps: list[Transition] = field(default_factory=list[Transition])
+    rejected: bool = False
+    """True after a server rejected the call's token."""
+    crash: BaseException | None = None
+    """The unexpected exception that ended the call."""
+    _scripts: list[Script] = field(init=False)
 
-    @property
-    def listed(self) -> bool:
-        """Return False: every answer may serve again."""
-        return False
+    def __post_init__(self) -> None:
+        super().__init__()
+        self._scripts = self.contents.scripts()
 
-    @property
-    def unused(self) -> list[str]:
-        """Return nothing: another path may need what this one does not."""
-        return []
+    def begin(self, beginning: Beginning) -> Watch:
+        """Watch the call, and not the calls within it."""
+        self.told = True
+        return self._note if beginning.within is None else _ignore
+
+    def reject(self, rejection: TokenRejection) -> None:
+        """Note that a server rejected the call's token."""
+        del rejection
+        self.told = self.rejected = True
+
+    def _note(self, fact: object) -> None:
+        if self.scope.cancel_called:
+            # Until the server notices the cancellation, it reports facts that are not the tool's.
+            return
+        if isinstance(fact, Transition):
+            self.steps.append(fact)
+        elif isinstance(fact, Raised) and is_crash(fact.error):
+            self.crash = fact.error
 
     def reply(self, question: AskedQuestion) -> InputResponse | Silence:
         """Return the answer to a question."""
         place = len(self.met)
-        if place >= self._questions:
-            self.endless = True
-            self._break_off()
-            return LEAVE
         try:
-            return self._reply(question, place)
+            if place < self.questions:
+                return self._reply(question, place)
+            self.endless = True
         except Exception as error:  # noqa: BLE001  # raised here it would look like the server's
             self.mistake = self.mistake or error
-            self._break_off()
-            return LEAVE
-
-    def _break_off(self) -> None:
-        # Until the server notices the cancellation, it reports facts that are not the tool's.
-        self._watching.over = True
         self.scope.cancel()
+        return LEAVE
 
     def _reply(self, question: AskedQuestion, place: int) -> InputResponse | Silence:
-        possible = self._possible(question) if place < self._depth else [PathAction.ACCEPT]
+        possible = self._possible(question) if place < self.depth else [PathAction.ACCEPT]
         action = PathAction.ACCEPT
-        if place < len(self._way):
-            name, action = self._way[place]
+        if place < len(self.way):
+            name, action = self.way[place]
             if action not in possible or name not in (question.key, question.message):
                 self.strayed = True
                 action = action if action in possible else PathAction.ACCEPT
         self.met.append(Met(question, action, [other for other in possible if other is not action]))
         match action:
             case PathAction.ACCEPT if question.params is None:
-                return ListRootsResult(roots=list(self._roots))
+                return ListRootsResult(roots=list(self.roots))
             case PathAction.ACCEPT:
-                return self._contents.accepting(question, self._scripts)
+                return self.contents.accepting(question, self._scripts)
             case PathAction.INVALID:
-                return self._contents.invalid(question) or IGNORE
+                return self.contents.invalid(question) or IGNORE
             case PathAction.MISSING:
                 return IGNORE
             case PathAction.DECLINE | PathAction.CANCEL:
@@ -264,9 +203,13 @@ class Guide:
         possible = [PathAction.ACCEPT]
         if question.params is not None and not isinstance(question.params, CreateMessageRequestParams):
             possible += [PathAction.DECLINE, PathAction.CANCEL]
-        if isinstance(question.params, ElicitRequestFormParams) and self._contents.invalid(question) is not None:
+        if isinstance(question.params, ElicitRequestFormParams) and self.contents.invalid(question) is not None:
             possible.append(PathAction.INVALID)
         # On the live era the SDK's client answers every request.
-        if self._era is not Era.LIVE:
+        if self.era is not Era.LIVE:
             possible.append(PathAction.MISSING)
         return possible
+
+
+def _ignore(fact: object) -> None:
+    del fact
