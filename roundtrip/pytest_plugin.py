@@ -11,9 +11,8 @@ import pytest
 
 if TYPE_CHECKING:
     from roundtrip.client.legs import Era
-    from roundtrip.testing.chosen import UserDefaults
+    from roundtrip.testing.chosen import Override, Traces, UserDefaults
     from roundtrip.testing.clocks import Clock
-    from roundtrip.testing.fixtures import Override, Traces
     from roundtrip.testing.snapshots.extension import CallSnapshot
 
 __all__ = [
@@ -76,8 +75,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         returned = yield
     except Exception as error:
         # The class exists only if a test has imported its module.
-        deliveries = sys.modules.get("roundtrip.testing.networks.deliveries")
-        if deliveries is not None and isinstance(error, deliveries.Inapplicable):
+        network = sys.modules.get("roundtrip.testing.networks.network")
+        if network is not None and isinstance(error, network.Inapplicable):
             pytest.skip(str(error))
         raise
     choice: UserDefaults | None = cast("Any", pyfuncitem.funcargs.get("roundtrip_choice"))
@@ -125,7 +124,7 @@ def clock() -> "Generator[Clock]":
 @pytest.fixture
 def overrides() -> "Generator[Override]":
     """Replaces resolvers, dependencies and gates for this test: `overrides(server, {fetch_price: lambda: 10})`."""
-    from roundtrip.testing.fixtures import overriding
+    from roundtrip.testing.chosen import overriding
 
     with overriding() as override:
         yield override
@@ -136,7 +135,7 @@ def trace(roundtrip_choice: "UserDefaults | None") -> "Traces":
     """Records the calls of the test's users on roundtrip's servers in this process, as `Server(trace=...)` would."""
     if roundtrip_choice is None or roundtrip_choice.recorder is None:
         pytest.fail("`trace` was asked for too late: take it as an argument of the test, or of a fixture of it")
-    from roundtrip.testing.fixtures import Traces
+    from roundtrip.testing.chosen import Traces
 
     return Traces(roundtrip_choice.recorder.path)
 

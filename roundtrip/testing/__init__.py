@@ -5,17 +5,15 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from roundtrip.client.legs import Era, LegRequest
     from roundtrip.testing.clocks import Clock
-    from roundtrip.testing.conversations import AskedQuestion, Conversation
+    from roundtrip.testing.conversations import AskedQuestion, Conversation, Steps
     from roundtrip.testing.exploration.explored import Coverage, Explored, Path, PathAction, PathOutcome
     from roundtrip.testing.exploration.exploring import paths
     from roundtrip.testing.hosting import served
     from roundtrip.testing.leg_by_leg import LegByLeg
     from roundtrip.testing.networks.attacks import Delay, Eavesdrop, Garble, Interleave, Invent, Strip, Swap, Tamper
     from roundtrip.testing.networks.carrying import Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
-    from roundtrip.testing.networks.deliveries import Breach, Inapplicable, LegDelivery
-    from roundtrip.testing.networks.network import Network, Route
+    from roundtrip.testing.networks.network import Breach, Inapplicable, LegDelivery, Network, Route
     from roundtrip.testing.scripts import ACCEPT, CANCEL, DECLINE, IGNORE, LEAVE, Answers, Reply
-    from roundtrip.testing.steps import Steps
     from roundtrip.testing.users import Unanswered, Unused, User, assert_same_on_both_eras
     from roundtrip.testing.visits import PageUnfinished, Visit
 
@@ -74,7 +72,7 @@ if not TYPE_CHECKING:
     _HOMES: Final = {
         "roundtrip.client.legs": ["Era", "LegRequest"],
         "roundtrip.testing.clocks": ["Clock"],
-        "roundtrip.testing.conversations": ["AskedQuestion", "Conversation"],
+        "roundtrip.testing.conversations": ["AskedQuestion", "Conversation", "Steps"],
         "roundtrip.testing.exploration.explored": ["Coverage", "Explored", "Path", "PathAction", "PathOutcome"],
         "roundtrip.testing.exploration.exploring": ["paths"],
         "roundtrip.testing.hosting": ["served"],
@@ -90,10 +88,8 @@ if not TYPE_CHECKING:
             "Tamper",
         ],
         "roundtrip.testing.networks.carrying": ["Deploy", "Drop", "Duplicate", "Hop", "Reorder", "Restart", "Rotate"],
-        "roundtrip.testing.networks.deliveries": ["Breach", "Inapplicable", "LegDelivery"],
-        "roundtrip.testing.networks.network": ["Network", "Route"],
+        "roundtrip.testing.networks.network": ["Breach", "Inapplicable", "LegDelivery", "Network", "Route"],
         "roundtrip.testing.scripts": ["ACCEPT", "CANCEL", "DECLINE", "IGNORE", "LEAVE", "Answers", "Reply"],
-        "roundtrip.testing.steps": ["Steps"],
         "roundtrip.testing.users": ["Unanswered", "Unused", "User", "assert_same_on_both_eras"],
         "roundtrip.testing.visits": ["PageUnfinished", "Visit"],
     }

@@ -1,4 +1,4 @@
-"""Conversations: the result of a call, its questions, and its states."""
+"""Conversations: the result of a call, its questions, and its states; also an observer of states."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,10 +18,12 @@ from mcp_types import (
 )
 
 from roundtrip.client.legs import Asking, Era, FinalResult, LegRequest
-from roundtrip.machine.table import State
+from roundtrip.machine.call import Transition
+from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET
+from roundtrip.tracing import TokenRejection
 
-__all__ = ["AskedQuestion", "Conversation", "Message"]
+__all__ = ["AskedQuestion", "Conversation", "Message", "Steps"]
 
 Message = tuple[Literal["client", "server"], dict[str, Any]]
 """The sender, and a JSON-RPC message as sent."""
@@ -181,3 +183,42 @@ class Conversation:
             return self.text
         # The SDK wraps values that are not objects.
         return structured["result"] if set(structured) == {"result"} else structured
+
+
+class Steps:
+    """Keeps every transition of a server's calls; give it to the server as `trace=`.
+
+    Example:
+        ```python
+        trace = Steps()
+        await User(Server("cinema", trace=trace), answers).call("book", film="Solaris")
+        assert trace.states[-1] is State.COMPLETED
+        ```
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[Transition] = []
+        self.rejections: list[TokenRejection] = []
+        """The tokens that the server rejected."""
+
+    def __call__(self, fact: Transition | TokenRejection) -> None:
+        """Keep a transition, or a rejected token."""
+        if isinstance(fact, Transition):
+            self.steps.append(fact)
+        else:
+            self.rejections.append(fact)
+
+    @property
+    def events(self) -> list[Event]:
+        """Return the event of each transition."""
+        return [step.event for step in self.steps]
+
+    @property
+    def states(self) -> list[State]:
+        """Return the states of the calls, the source of the first transition first."""
+        return [self.steps[0].source, *(step.target for step in self.steps)] if self.steps else []
+
+    @property
+    def asked(self) -> list[dict[str, str]]:
+        """Return the questions of each round, by name, with the reason for each."""
+        return [dict(step.detail["reasons"]) for step in self.steps if "reasons" in step.detail]

@@ -120,11 +120,12 @@ class Prepared(Generic[ValueT]):
         """Return True if there is a value for a question."""
         if not self.left or self.round not in (None, question.round):
             return False
-        if isinstance(self.matcher, str):
-            return question.key == self.matcher
-        if isinstance(self.matcher, re.Pattern):
-            return cast("re.Pattern[str]", self.matcher).search(question.message) is not None
-        return bool(self.matcher(question))
+        matcher: Any = self.matcher
+        if isinstance(matcher, str):
+            return question.key == matcher
+        if isinstance(matcher, re.Pattern):
+            return cast("re.Pattern[str]", matcher).search(question.message) is not None
+        return bool(matcher(question))
 
     def take(self) -> ValueT:
         """Return the next value."""
@@ -133,13 +134,10 @@ class Prepared(Generic[ValueT]):
         return value
 
     def __str__(self) -> str:
-        if isinstance(self.matcher, re.Pattern):
-            return f"/{cast('re.Pattern[str]', self.matcher).pattern}/"
-        return (
-            repr(self.matcher)
-            if isinstance(self.matcher, str)
-            else getattr(self.matcher, "__name__", repr(self.matcher))
-        )
+        matcher: object = self.matcher
+        if isinstance(matcher, re.Pattern):
+            return f"/{cast('re.Pattern[str]', matcher).pattern}/"
+        return repr(matcher) if isinstance(matcher, str) else getattr(matcher, "__name__", repr(matcher))
 
 
 def prepared(values: Mapping[Any, Any], *, round: int | None = None) -> list[Prepared[Any]]:

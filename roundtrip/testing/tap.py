@@ -3,16 +3,17 @@
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from mcp.shared.message import SessionMessage
 from mcp_types.jsonrpc import jsonrpc_message_adapter
 from pydantic import BaseModel
 
-__all__ = ["Json", "Message", "Tap"]
+from roundtrip.testing.conversations import Message
+
+__all__ = ["Json", "Tap"]
 
 Json = dict[str, Any]
-Message = tuple[Literal["client", "server"], Json]
 
 
 class Tap:
@@ -36,10 +37,11 @@ class Tap:
     async def __aexit__(self, *exc_info: Any) -> bool | None:
         return await self._transport.__aexit__(*exc_info)
 
-    def incoming(self, message: SessionMessage | Exception) -> None:
-        """Keep a message of the server."""
+    def incoming(self, message: SessionMessage | Exception) -> SessionMessage | Exception:
+        """Keep a message of the server, and return it."""
         if isinstance(message, SessionMessage):
             self.messages.append(("server", as_json(message.message)))
+        return message
 
     def outgoing(self, message: SessionMessage) -> SessionMessage:
         """Change a message of the client, if a change is given, and keep it."""
@@ -56,7 +58,9 @@ def as_json(message: BaseModel) -> Json:
     return message.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-class _Incoming:
+class _Tapped:
+    """One of a transport's two streams, behind a tap."""
+
     def __init__(self, stream: Any, tap: Tap) -> None:
         self._stream = stream
         self._tap = tap
@@ -64,41 +68,25 @@ class _Incoming:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: Any) -> bool | None:
+        return await self._stream.__aexit__(*exc_info)
+
+
+class _Incoming(_Tapped):
     async def receive(self) -> SessionMessage | Exception:
-        message = await self._stream.receive()
-        self._tap.incoming(message)
-        return message
+        return self._tap.incoming(await self._stream.receive())
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        message = await self._stream.__anext__()
-        self._tap.incoming(message)
-        return message
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *exc_info: Any) -> bool | None:
-        return await self._stream.__aexit__(*exc_info)
+        return self._tap.incoming(await self._stream.__anext__())
 
 
-class _Outgoing:
-    def __init__(self, stream: Any, tap: Tap) -> None:
-        self._stream = stream
-        self._tap = tap
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
+class _Outgoing(_Tapped):
     async def send(self, message: SessionMessage) -> None:
         await self._stream.send(self._tap.outgoing(message))
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *exc_info: Any) -> bool | None:
-        return await self._stream.__aexit__(*exc_info)

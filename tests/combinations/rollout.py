@@ -4,9 +4,8 @@ from typing import Final
 
 from roundtrip.client.legs import LegRequest
 from roundtrip.testing.clocks import Clock
-from roundtrip.testing.networks.deliveries import Breach, LegDelivery
 from roundtrip.testing.networks.fleet import Make
-from roundtrip.testing.networks.network import Route
+from roundtrip.testing.networks.network import Breach, LegDelivery, Route
 
 __all__ = ["SHORT", "Rollout"]
 

@@ -13,8 +13,8 @@ from roundtrip.client.legs import Era, LegRequest
 from roundtrip.machine.table import CallArrow, State
 from roundtrip.testing.exploration.explored import Coverage, Explored, Path, PathAction, PathOutcome
 from roundtrip.testing.exploration.guides import Contents, Guide, Met, Way
-from roundtrip.testing.networks.deliveries import Breach, is_bare_failure, is_internal
 from roundtrip.testing.networks.fleet import Target
+from roundtrip.testing.networks.network import Breach, is_bare_failure, is_internal
 from roundtrip.testing.scripts import AnswersBy, MatcherT
 from roundtrip.testing.users import PageT, User
 from roundtrip.testing.visits import VisitsBy

@@ -20,6 +20,7 @@ from mcp_types import (
     ListRootsRequest,
     ListRootsResult,
 )
+from pydantic_core import to_jsonable_python
 
 from roundtrip.client.legs import LegRequest, asking
 from roundtrip.errors import TokenRejected
@@ -27,9 +28,8 @@ from roundtrip.machine.journal import to_json
 from roundtrip.machine.journal_bytes import unpack_open
 from roundtrip.testing.clocks import Clock
 from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_answer
-from roundtrip.testing.networks.deliveries import Breach, Inapplicable, LegDelivery
 from roundtrip.testing.networks.fleet import acting_as
-from roundtrip.testing.networks.network import Route
+from roundtrip.testing.networks.network import Breach, Inapplicable, LegDelivery, Route
 from roundtrip.tokens.binding import read_binding
 from roundtrip.tokens.token import read_unverified
 
@@ -74,16 +74,13 @@ class Delay:
             raise Inapplicable("the clock can be turned for servers in this process only: User(server), not User(url)")
         # Concurrent legs share one clock.
         async with route.notes.setdefault("turning", anyio.Lock()):
-            return await self._late_and_in_time(leg, route)
-
-    async def _late_and_in_time(self, leg: LegRequest, route: Route) -> LegDelivery:
-        if leg.state is not None:
-            clock = Clock()
-            clock.advance(self._seconds)
-            with clock.set():
-                late = await route.aside(leg)
-            _require_rejection(late, f"a token arrived {self._seconds:g} s late", _CLOCK_HINT)
-        return await route.onward(leg)
+            if leg.state is not None:
+                clock = Clock()
+                clock.advance(self._seconds)
+                with clock.set():
+                    late = await route.aside(leg)
+                _require_rejection(late, f"a token arrived {self._seconds:g} s late", _CLOCK_HINT)
+            return await route.onward(leg)
 
 
 class Tamper:
@@ -119,17 +116,14 @@ class Swap:
             for name, others in _other_arguments(leg.arguments, tools.get(leg.name, {})):
                 for value in others:
                     delivery = await route.aside(replace(leg, arguments={**leg.arguments, name: value}))
-                    _require_no_use(delivery, f"a token arrived with another {name!r}")
+                    _require_rejection(delivery, f"a token arrived with another {name!r}", may_fail=True)
                     if delivery.is_rejected:
                         break
                     # The tool failed for its own reason, such as an unknown value. Try the next value.
-            if leg.method == "tools/call":
-                for name in [name for name in tools if name != leg.name][:_MAX_OTHER_TOOLS]:
-                    delivery = await route.aside(replace(leg, name=name))
-                    _require_no_use(delivery, f"a token of {leg.name!r} arrived at {name!r}")
-            if leg.method == "resources/read":
-                other = replace(leg, name=f"{leg.name}x")
-                _require_no_use(await route.aside(other), f"a token of {leg.name!r} arrived at {other.name!r}")
+            names = [name for name in tools if name != leg.name][:_MAX_OTHER_TOOLS]
+            for name in [f"{leg.name}x"] if leg.method == "resources/read" else names:
+                delivery = await route.aside(replace(leg, name=name))
+                _require_rejection(delivery, f"a token of {leg.name!r} arrived at {name!r}", may_fail=True)
             if route.fleet.principal is not None:
                 with acting_as("roundtrip.testing: another user"):
                     delivery = await route.aside(leg)
@@ -145,13 +139,13 @@ class Strip:
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send the leg without one answer, and that answer when the server asks again."""
         before = route.before(leg)
-        expected = _keys(before) if before is not None else set[str]()
+        expected = before.keys if before is not None else set[str]()
         lost = next((key for key in leg.answers or {} if key in expected), None)
         if leg.answers is None or lost is None:
             return await route.onward(leg)
         answers: Mapping[str, InputResponse] = {key: value for key, value in leg.answers.items() if key != lost}
         delivery = await route.onward(replace(leg, answers=answers))
-        asked = _keys(delivery)
+        asked = delivery.keys
         if lost not in asked:
             raise Breach(
                 f"the answer to {lost!r} was lost; it was not asked for again, but answered with {delivery.told}"
@@ -161,7 +155,7 @@ class Strip:
         answers = {key: leg.answers[key] for key in leg.answers if key in asked}
         again = await route.onward(replace(leg, state=delivery.asks.request_state, answers=answers))
         # The server rightly repeats questions whose answers were invalid.
-        forgotten = (asked & answers.keys()) - {lost} - _keys(again)
+        forgotten = (asked & answers.keys()) - {lost} - again.keys
         if forgotten and not again.is_rejected:
             raise Breach(
                 f"the answer to {lost!r} was lost, and {_names(sorted(forgotten))} asked for again, "
@@ -188,15 +182,15 @@ class Invent:
             known.update(leg.answers)
             known.pop(_NOT_ASKED, None)
             delivery = await route.aside(replace(past[0].leg, answers=known))
-            what = f"answers to {_names(known)} came without a token, where {_names(_keys(past[0]))} should be asked"
-            _require_no_trust(delivery, _keys(past[0]), what)
-            early = leg.answers.keys() - _keys(past[-2]) if len(past) > 1 else None
+            what = f"answers to {_names(known)} came without a token, where {_names(past[0].keys)} should be asked"
+            _require_no_trust(delivery, past[0].keys, what)
+            early = leg.answers.keys() - past[-2].keys if len(past) > 1 else None
             if early:
                 before = past[-1].leg
                 answers = {**{key: leg.answers[key] for key in sorted(early)}, **(before.answers or {})}
                 delivery = await route.aside(replace(before, answers=answers))
                 what = f"answers to {_names(sorted(early))} came before they were asked for"
-                _require_no_trust(delivery, _keys(past[-1]), what)
+                _require_no_trust(delivery, past[-1].keys, what)
         extra = ElicitResult(action="accept", content={"value": _NOT_ASKED})
         delivery = await route.onward(replace(leg, answers={**(leg.answers or {}), _NOT_ASKED: extra}))
         if delivery.error is not None and (honest := await route.onward(leg)).error is None:
@@ -237,7 +231,7 @@ class Interleave:
         past = [one.leg for one in history]
         if past:
             other = await route.aside(past[0])
-            begun, genuine = _keys(other), _keys(history[0])
+            begun, genuine = other.keys, history[0].keys
             if not other.is_rejected and begun != genuine:
                 raise Breach(
                     f"another call of {leg.name!r} was begun meanwhile, and asked {_names(sorted(begun)) or 'nothing'} "
@@ -273,7 +267,9 @@ class Eavesdrop:
         if token is not None:
             if delivery.steps is None and not self._secrets:
                 raise Inapplicable("this server does not report computed values: name them, as in secrets=['4711']")
-            said = json.dumps(_plain([leg.arguments, leg.answers, *[past.leg.answers for past in route.carried]]))
+            said = json.dumps(
+                to_jsonable_python([leg.arguments, leg.answers, *[past.leg.answers for past in route.carried]])
+            )
             texts = (text for text in _texts(delivery.computed) if len(text) >= _MIN_SECRET_CHARS and text not in said)
             readable = list(_readings(token))
             for secret in (*self._secrets, *texts):
@@ -283,34 +279,23 @@ class Eavesdrop:
         return delivery
 
 
-def _require_rejection(delivery: LegDelivery, what: str, hint: str = "") -> None:
-    if not delivery.is_rejected:
+def _require_rejection(delivery: LegDelivery, what: str, hint: str = "", *, may_fail: bool = False) -> None:
+    """Require that the server rejects the leg; with `may_fail`, the tool may fail instead."""
+    failed = isinstance(delivery.result, CallToolResult) and delivery.result.is_error
+    if not delivery.is_rejected and not (may_fail and failed):
         raise Breach(f"{what}, and was answered with {delivery.told}: the server must reject it{hint}")
-
-
-def _require_no_use(delivery: LegDelivery, what: str) -> None:
-    """Require that the server rejects a token of another request, or that the tool fails."""
-    final = delivery.final
-    if not delivery.is_rejected and not (isinstance(final, CallToolResult) and final.is_error):
-        raise Breach(f"{what}, and was answered with {delivery.told}: the server must reject it")
 
 
 def _require_no_trust(delivery: LegDelivery, keys: Iterable[str], what: str) -> None:
     """Require that the server asks the questions again, or rejects the leg."""
     if delivery.crashed:
         raise Breach(f"{what}, and the server crashed: {delivery.told}")
-    asks = delivery.asks
-    passed_over = asks is not None and bool(asks.input_requests) and not set(keys) <= (asks.input_requests or {}).keys()
+    passed_over = bool(delivery.keys) and not set(keys) <= delivery.keys
     if delivery.done is not None or passed_over:
         raise Breach(
             f"{what}, and it went on with {delivery.told}. Either it takes answers that it has not asked for, or it "
             "keeps something from one call to the next (a global, a cache)"
         )
-
-
-def _keys(delivery: LegDelivery) -> set[str]:
-    asks = delivery.asks
-    return set(asks.input_requests or {}) if asks is not None else set()
 
 
 def _names(answers: Iterable[str]) -> str:
@@ -454,7 +439,8 @@ def _unpacked(packed: bytes) -> Iterator[bytes]:
         for start in range(4):
             text = run[start:]
             try:
-                yield base64.urlsafe_b64decode(text[: len(text) // 4 * 4] if len(text) % 4 == 1 else _padded(text))
+                # Excess padding is ignored, and a single character of the last four has no meaning.
+                yield base64.urlsafe_b64decode((text[:-1] if len(text) % 4 == 1 else text) + b"===")
             except binascii.Error:
                 continue
     for run in _HEXADECIMAL.findall(packed):
@@ -465,15 +451,3 @@ def _unpacked(packed: bytes) -> Iterator[bytes]:
                 yield zlib.decompressobj(bits).decompress(packed[start:], _MAX_INFLATED_BYTES)
             except zlib.error:
                 continue
-
-
-def _padded(text: bytes) -> bytes:
-    return text + b"=" * (-len(text) % 4)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in cast("Mapping[str, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in cast("Sequence[Any]", value)]
-    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value

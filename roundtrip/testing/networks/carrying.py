@@ -6,10 +6,9 @@ from typing import Final
 
 import anyio
 
-from roundtrip.client.legs import FinalResult, LegRequest
-from roundtrip.testing.networks.deliveries import Breach, LegDelivery
+from roundtrip.client.legs import LegRequest
 from roundtrip.testing.networks.fleet import KEYS, Make
-from roundtrip.testing.networks.network import Route
+from roundtrip.testing.networks.network import Breach, LegDelivery, Route
 
 __all__ = ["Deploy", "Drop", "Duplicate", "Hop", "Reorder", "Restart", "Rotate"]
 
@@ -174,16 +173,11 @@ def _require_agreement(answered: Sequence[LegDelivery], what: str) -> None:
             raise Breach(f"{what}, and answered with {one.told}")
     if first.result is None or second.result is None:
         return
-    if first.asks is not None and second.asks is not None:
-        if (first.asks.input_requests or {}).keys() != (second.asks.input_requests or {}).keys():
-            raise Breach(f"{what}, and answered with {first.told} and with {second.told}")
-    elif first.final is None or second.final is None:
-        raise Breach(f"{what}, and answered with {first.told} and with {second.told}")
-    elif _plain(first.final) != _plain(second.final):
-        raise Breach(
-            f"{what}, and answered with {first.told} and with {second.told}; what it does, it has probably done twice"
-        )
-
-
-def _plain(result: FinalResult) -> object:
-    return result.model_dump(mode="json", by_alias=True, exclude={"meta"})
+    told = f"{what}, and answered with {first.told} and with {second.told}"
+    if (first.final is None) != (second.final is None) or first.keys != second.keys:
+        raise Breach(told)
+    finals = [
+        one.final.model_dump(mode="json", by_alias=True, exclude={"meta"}) for one in answered if one.final is not None
+    ]
+    if finals and finals[0] != finals[1]:
+        raise Breach(f"{told}; what it does, it has probably done twice")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from contextvars import ContextVar
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, Literal, TypeGuard, cast
 
 import anyio
@@ -27,8 +28,9 @@ from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import BodyBegan, Watch
 from roundtrip.server.failures import tool_failure
 from roundtrip.server.server import Server
+from roundtrip.testing.conversations import Message
 from roundtrip.testing.hosting import served
-from roundtrip.testing.networks.deliveries import Inapplicable, LegDelivery
+from roundtrip.testing.networks.network import Inapplicable, LegDelivery
 from roundtrip.testing.tap import Tap
 from roundtrip.tracing import Beginning, Raised, TokenRejection, Tracer, Wrote
 
@@ -133,45 +135,37 @@ def _takes_keys(make: Make) -> bool:
         return False
 
 
+def _ignore(fact: object) -> None:
+    del fact
+
+
+@dataclass(eq=False)
 class NetworkFleet:
     """The instances of one call, and the client's connection to each; also a tracer of the instances.
 
     Each connection is held by a task of its own, which opens and closes it. The caller's stack closes everything.
     """
 
-    def __init__(
-        self,
-        instances: Instances,
-        callbacks: ClientCallbacks,
-        *,
-        era: Era,
-        stack: AsyncExitStack,
-        wired: bool = False,
-        over: Literal["memory", "http"] = "memory",
-        listen: Callable[[Transition], None] | None = None,
-        principal: AccessToken | str | None = None,
-        tracers: Sequence[Tracer] = (),
-        page_wait: float = math.inf,
-    ) -> None:
-        self.instances = instances
-        self.principal = principal
-        """The authenticated user, if there is one."""
-        self.messages: list[tuple[Literal["client", "server"], dict[str, Any]]] = []
-        """The JSON-RPC messages, if the fleet keeps them."""
-        self._callbacks = callbacks
-        self._era = era
-        self._stack = stack
-        self._wired = wired
-        self._over = over
-        self._listen = listen
-        self._tracers = tracers
-        self._page_wait = page_wait
-        self._clients: list[tuple[Instance, Client]] = []
-        self._open: list[LegDelivery] = []
-        self._deployed: dict[Make, Instance] = {}
-        self._at: Instance | None = None
-        self._group: TaskGroup | None = None
-        self._closing = anyio.Event()
+    instances: Instances
+    callbacks: ClientCallbacks
+    _: KW_ONLY
+    era: Era
+    stack: AsyncExitStack
+    wired: bool = False
+    over: Literal["memory", "http"] = "memory"
+    listen: Callable[[Transition], None] = _ignore
+    principal: AccessToken | str | None = None
+    """The authenticated user, if there is one."""
+    tracers: Sequence[Tracer] = ()
+    page_wait: float = math.inf
+    messages: list[Message] = field(default_factory=list[Message])
+    """The JSON-RPC messages, if the fleet keeps them."""
+    _clients: list[tuple[Instance, Client]] = field(default_factory=list[tuple[Instance, Client]])
+    _open: list[LegDelivery] = field(default_factory=list[LegDelivery])
+    _deployed: dict[Make, Instance] = field(default_factory=dict[Make, Instance])
+    _at: Instance | None = None
+    _group: TaskGroup | None = None
+    _closing: anyio.Event = field(default_factory=anyio.Event)
 
     @property
     def at(self) -> Instance:
@@ -188,13 +182,13 @@ class NetworkFleet:
     @property
     def is_in_memory(self) -> bool:
         """True if requests reach the instances in memory, with the sender's authentication."""
-        return self.is_in_this_process and self._over == "memory" and not self._wired
+        return self.is_in_this_process and self.over == "memory" and not self.wired
 
     async def start(self) -> None:
         """Connect to the first instance."""
         if self._group is None:
-            self._group = await self._stack.enter_async_context(anyio.create_task_group())
-            self._stack.callback(self._closing.set)
+            self._group = await self.stack.enter_async_context(anyio.create_task_group())
+            self.stack.callback(self._closing.set)
         await self.go_to(self.instances.first())
 
     async def hop(self) -> None:
@@ -237,8 +231,11 @@ class NetworkFleet:
 
     async def go_to(self, instance: Instance) -> None:
         """Change to an instance, and connect to it if necessary."""
+        if self._group is None:
+            raise RuntimeError("the fleet has not been started")
         if all(one is not instance for one, _ in self._clients):
-            self._clients.append((instance, await self._connect(instance)))
+            # Concurrent legs may connect, and a leg must not close a connection that another leg uses.
+            self._clients.append((instance, await self._group.start(self._hold, instance)))
         self._at = instance
 
     async def send(self, leg: LegRequest) -> LegDelivery:
@@ -266,31 +263,20 @@ class NetworkFleet:
     def _client(self) -> Client:
         return next(client for instance, client in self._clients if instance is self.at)
 
-    async def _connect(self, instance: Instance) -> Client:
-        if self._group is None:
-            raise RuntimeError("the fleet has not been started")
-        # Concurrent legs may connect, and a leg must not close a connection that another leg uses.
-        return cast("Client", await self._group.start(self._hold, instance))
-
     async def _hold(self, instance: Instance, *, task_status: TaskStatus[Client]) -> None:
         async with AsyncExitStack() as stack:
             target: Any = instance
             if isinstance(instance, Server):
-                stack.enter_context(instance.hurried(page_wait=self._page_wait))
-                for tracer in (self, *self._tracers):
+                stack.enter_context(instance.hurried(page_wait=self.page_wait))
+                for tracer in (self, *self.tracers):
                     stack.enter_context(instance.watched_by(tracer))
-            if isinstance(instance, MCPServer | LowLevelServer) and (self._wired or self._over == "http"):
+            if isinstance(instance, MCPServer | LowLevelServer) and (self.wired or self.over == "http"):
                 target = await stack.enter_async_context(served(instance))
-            if self._wired:
+            if self.wired:
                 if not isinstance(target, str):
                     raise Inapplicable("messages are kept of what goes over HTTP: give a server object or a URL")
                 target = Tap(streamable_http_client(target), keep=self.messages)
-            client = Client(
-                target,
-                mode=self._era.value,
-                cache=None,
-                **self._callbacks.options,
-            )
+            client = Client(target, mode=self.era.value, cache=None, **self.callbacks.options)
             task_status.started(await stack.enter_async_context(client))
             await self._closing.wait()
 
@@ -307,8 +293,7 @@ class NetworkFleet:
         def watch(fact: object) -> None:
             if isinstance(fact, Transition):
                 steps.append(fact)
-                if self._listen is not None:
-                    self._listen(fact)
+                self.listen(fact)
             elif isinstance(fact, BodyBegan):
                 noted.bodies += 1
             elif isinstance(fact, Raised) and is_crash(fact.error):
@@ -320,10 +305,6 @@ class NetworkFleet:
 
     def reject(self, rejection: TokenRejection) -> None:
         """Do nothing: the client receives an error."""
-
-
-def _ignore(fact: object) -> None:
-    del fact
 
 
 def is_crash(error: BaseException) -> bool:

@@ -15,7 +15,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp_types import PROTOCOL_VERSION_META_KEY, ErrorData
 
-from roundtrip.testing import tap
+from roundtrip.testing.conversations import Message
 from roundtrip.testing.hosting import served
 from roundtrip.testing.recordings.document import (
     PASSING,
@@ -27,6 +27,7 @@ from roundtrip.testing.recordings.document import (
     Recording,
     Reply,
 )
+from roundtrip.testing.tap import Tap
 
 __all__ = ["Pairs", "Recorded", "Unrecordable", "paired", "record"]
 
@@ -42,13 +43,13 @@ class Recorded(AbstractAsyncContextManager[Any]):
 
     def __init__(self, target: Transport | StdioServerParameters | str) -> None:
         self._target = target
-        self._conversations: list[list[tap.Message]] = []
-        self._open: tap.Tap | None = None
+        self._conversations: list[list[Message]] = []
+        self._open: Tap | None = None
 
     async def __aenter__(self) -> Any:
         if self._open is not None:
             raise Unrecordable("one client is recorded at a time: close the first one before the next connects")
-        tapped = tap.Tap(self._connected())
+        tapped = Tap(self._connected())
         self._conversations.append(tapped.messages)
         streams = await tapped.__aenter__()
         self._open = tapped
@@ -219,7 +220,7 @@ class Pairs:
         return exchanges[-1]
 
 
-def paired(messages: Iterable[tap.Message]) -> Pairs:
+def paired(messages: Iterable[Message]) -> Pairs:
     """Match the messages of one connection.
 
     Raises:

@@ -10,9 +10,8 @@ from mcp_types import InputRequiredResult
 
 from roundtrip import Elicit, Resolve, Server
 from roundtrip.testing import Clock, Era, Hop, LegRequest, User
-from roundtrip.testing.fixtures import Override, Traces
-from roundtrip.testing.networks.deliveries import LegDelivery
-from roundtrip.testing.networks.network import Route
+from roundtrip.testing.chosen import Override, Traces
+from roundtrip.testing.networks.network import LegDelivery, Route
 from roundtrip.trace.explaining.stories import story
 
 pytestmark = pytest.mark.anyio
