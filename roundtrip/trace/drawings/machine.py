@@ -1,15 +1,14 @@
 """Draw the state machines of roundtrip in every format, from their tables."""
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Any, Final
 
-from roundtrip.machine.table import CALL_MACHINE, CallArrow, Event, MachineTable, State
+from roundtrip.machine.table import CALL_MACHINE, Event, MachineTable, State
 from roundtrip.trace.drawings.machine_svg import machine_svg
 from roundtrip.trace.drawings.page import page
 
-__all__ = ["CallPath", "Format", "draw_machine", "mermaid"]
+__all__ = ["Format", "draw_machine", "mermaid"]
 
 
 class Format(StrEnum):
@@ -22,44 +21,37 @@ class Format(StrEnum):
     HTML = "html"
 
 
-@dataclass(frozen=True, slots=True)
-class CallPath:
-    """Path of a call through the machine: the arrows it took, and its state."""
+Visited = Collection[tuple[StrEnum, StrEnum]]
+"""The arrows that a call took, each by its source and event."""
 
-    visited: Collection[tuple[State, Event]] = ()
-    current: State | None = None
-
-    def took(self, arrow: CallArrow) -> bool:
-        """Return True if the call took an arrow."""
-        return (arrow.source, arrow.event) in self.visited
-
-
-_NO_PATH: Final = CallPath()
 # No colors: a page may be light or dark.
 _MERMAID_STYLES: Final = {
     "node": {"active": {"font-weight": "bold", "stroke-width": "4px"}, "default": {"stroke-width": "1px"}}
 }
 
 
-def draw_machine(format: Format, path: CallPath = _NO_PATH, *, title: str = "The machine of a call") -> str:
-    """Draw the machine of a call with a path marked, without a newline at the end."""
-    visited, current = path.visited, path.current
-    drawers: dict[Format, Callable[[], str]] = {
-        Format.MERMAID: lambda: mermaid(CALL_MACHINE, visited=visited, current=current),
-        Format.DOT: lambda: _dot(path),
-        Format.TEXT: lambda: _text(path),
-        Format.SVG: lambda: machine_svg(visited=visited, current=current, standalone=True),
-        Format.HTML: lambda: page(title, machine_svg(visited=visited, current=current)),
-    }
-    return drawers[format]()
-
-
-def mermaid(
-    table: MachineTable[Any, Any],
+def draw_machine(
+    format: Format,
     *,
-    visited: Collection[tuple[StrEnum, StrEnum]] = (),
-    current: StrEnum | None = None,
+    visited: Visited = (),
+    current: State | None = None,
+    title: str = "The machine of a call",
 ) -> str:
+    """Draw the machine of a call with its path and its state marked, without a newline at the end."""
+    match format:
+        case Format.MERMAID:
+            return mermaid(CALL_MACHINE, visited=visited, current=current)
+        case Format.DOT:
+            return _dot(visited, current)
+        case Format.TEXT:
+            return _text(visited, current)
+        case Format.SVG:
+            return machine_svg(visited=visited, current=current, standalone=True)
+        case Format.HTML:
+            return page(title, machine_svg(visited=visited, current=current))
+
+
+def mermaid(table: MachineTable[Any, Any], *, visited: Visited = (), current: StrEnum | None = None) -> str:
     """Draw a machine as the Mermaid diagram of `transitions`, without a newline at the end."""
     # Not at the top: only this format needs it.
     from transitions.extensions.diagrams import GraphMachine
@@ -78,32 +70,31 @@ def mermaid(
     return "\n".join([*drawn, *ends])
 
 
-def _dot(path: CallPath) -> str:
+def _dot(visited: Visited, current: State | None) -> str:
     """Draw the machine for Graphviz; `transitions` needs a package for it, and leaves out paths and final states."""
     lines = ["digraph machine {", "    rankdir=LR;", "    node [shape=box, style=rounded];"]
     lines += [f"    {state} [peripheries=2];" for state in State if state in CALL_MACHINE.final]
-    lines += [
-        f'    {arrow.source} -> {arrow.target} [label="{arrow.event}"{", penwidth=3" if path.took(arrow) else ""}];'
-        for arrow in CALL_MACHINE.arrows
-    ]
-    if path.current is not None:
-        lines.append(f'    {path.current} [style="rounded,bold", penwidth=3];')
+    for source, event, target in CALL_MACHINE.arrows:
+        width = ", penwidth=3" if (source, event) in visited else ""
+        lines.append(f'    {source} -> {target} [label="{event}"{width}];')
+    if current is not None:
+        lines.append(f'    {current} [style="rounded,bold", penwidth=3];')
     return "\n".join([*lines, "}"])
 
 
-def _text(path: CallPath) -> str:
+def _text(visited: Visited, current: State | None) -> str:
     """Draw the machine as a list of the events and targets of each state; `*` marks the path of a call."""
-    state_width = max(len(state) for state in State)
-    event_width = max(len(arrow.event) for arrow in CALL_MACHINE.arrows)
+    state_width = max(map(len, State))
+    event_width = max(map(len, Event))
     lines: list[str] = []
     for state in State:
         rows = [
-            f"{arrow.event:<{event_width}} -> {arrow.target}{' *' if path.took(arrow) else ''}"
-            for arrow in CALL_MACHINE.arrows
-            if arrow.source is state
-        ]
-        if state is path.current:
-            rows = [*(rows or ["(final)"]), "* the call is here"]
-        names = [state.value, *[""] * len(rows)]
-        lines += [f"{name:<{state_width}}  {row}" for name, row in zip(names, rows or ["(final)"], strict=False)]
+            f"{event:<{event_width}} -> {target}{' *' if (source, event) in visited else ''}"
+            for source, event, target in CALL_MACHINE.arrows
+            if source is state
+        ] or ["(final)"]
+        if state is current:
+            rows.append("* the call is here")
+        for place, row in enumerate(rows):
+            lines.append(f"{'' if place else state:<{state_width}}  {row}")
     return "\n".join(lines)

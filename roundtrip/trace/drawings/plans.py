@@ -3,7 +3,7 @@
 Several tools make one drawing, with a frame around each, so that what is printed is always one valid document.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from roundtrip.resolvers.plan import Plan
 from roundtrip.trace.drawings.graphs import Box, BoxKind, Graph, Line, graphs_of
@@ -16,14 +16,18 @@ __all__ = ["draw_plans"]
 
 def draw_plans(plans: Mapping[str, Plan], format: Format) -> str:
     """The graphs of some tools by their names, as one drawing without a newline at its end."""
-    drawers: dict[Format, Callable[[list[Graph]], str]] = {
-        Format.MERMAID: _mermaid,
-        Format.DOT: _dot,
-        Format.TEXT: _text,
-        Format.SVG: lambda graphs: plans_svg(graphs, standalone=True),
-        Format.HTML: lambda graphs: page("What tools depend on", plans_svg(graphs)),
-    }
-    return drawers[format](graphs_of(plans))
+    graphs = graphs_of(plans)
+    match format:
+        case Format.MERMAID:
+            return _mermaid(graphs)
+        case Format.DOT:
+            return _dot(graphs)
+        case Format.TEXT:
+            return "\n\n".join(map(_text, graphs))
+        case Format.SVG:
+            return plans_svg(graphs, standalone=True)
+        case Format.HTML:
+            return page("What tools depend on", plans_svg(graphs))
 
 
 # Mermaid.
@@ -105,11 +109,7 @@ def _dot_quote(text: str) -> str:
 # Text.
 
 
-def _text(graphs: list[Graph]) -> str:
-    return "\n\n".join(_text_of(graph) for graph in graphs)
-
-
-def _text_of(graph: Graph) -> str:
+def _text(graph: Graph) -> str:
     """The tool first, then what it stands on: each with its parameters and what fills them."""
     boxes = {box.id: box for box in graph.boxes}
     width = max((len(line.parameter) for line in graph.lines), default=0)

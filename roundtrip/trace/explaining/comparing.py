@@ -88,7 +88,7 @@ def _ends(a: TracedCall, b: TracedCall) -> Iterator[Difference]:
     yield from _unequal("path", _path(a), _path(b))
     yield from _unequal("state", a.state.value, b.state.value)
     if _same_era(a, b):
-        yield from _unequal("runs of the body", str(_bodies(a)), str(_bodies(b)))
+        yield from _unequal("runs of the body", _bodies(a), _bodies(b))
     one, other = a.ended, b.ended
     if one is not None and other is not None:
         yield from _values("result", one.result, other.result)
@@ -109,12 +109,11 @@ def _rounds_of(call: TracedCall) -> list[Round]:
 
 
 def _path(call: TracedCall) -> str:
-    lines = [line for serving in call.chain for line in serving.happened]
-    return " → ".join(state.value for line in lines for _, state, _ in line.moves)
+    return " → ".join(state for serving in call.chain for _, state, _ in serving.moves)
 
 
-def _bodies(call: TracedCall) -> int:
-    return sum(line.bodies for serving in call.chain for line in serving.happened)
+def _bodies(call: TracedCall) -> str:
+    return str(sum(serving.bodies for serving in call.chain))
 
 
 def _find(round_: Round | None, key: str) -> ShownQuestion | None:

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -16,7 +16,7 @@ from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.failures import Advice, explain_failure, explain_lateness, failures_of
 from roundtrip.trace.explaining.wording import count_text, duration_text, quoted, size_text
 from roundtrip.trace.reading.calls import Round, Serving, TracedCall
-from roundtrip.trace.writing.lines import AskedLine, EndedLine, Recorded, RejectedLine, Revealed, ShownQuestion
+from roundtrip.trace.writing.lines import Line, Recorded, RejectedLine, Revealed, ShownQuestion
 
 __all__ = [
     "QUESTIONS",
@@ -187,14 +187,12 @@ def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
 
 def explain_question(call: TracedCall, round_: Round, question: ShownQuestion) -> str:
     """Explain why a round asked a question."""
-    advice = QUESTIONS[question.reason]
+    advice = _advice_on(call, round_, question)
     is_again = call.is_asked_again(round_, question)
+    asked = f"Question {quoted(question.key)} was {'asked again' if is_again else 'asked'} in round {round_.number}"
     if question.reason is Reason.NEW and not is_again:
-        return f"Question {quoted(question.key)} was asked in round {round_.number}, as {advice.cause}."
-    explain = _EXPLAINERS.get(question.reason)
-    cause, cure = explain(_Asked(call, round_, question, advice)) if explain is not None else advice.both
-    asked = "asked again" if is_again else "asked"
-    return f"Question {quoted(question.key)} was {asked} in round {round_.number}, because {cause}; {cure}."
+        return f"{asked}, as {advice.cause}."
+    return f"{asked}, because {advice.cause}; {advice.cure}."
 
 
 def explain_rejection(line: RejectedLine, call: TracedCall | None = None) -> str:
@@ -219,17 +217,16 @@ def explain_rejection(line: RejectedLine, call: TracedCall | None = None) -> str
 
 def explain_replay(call: TracedCall, serving: Serving, first: Serving) -> str:
     """Explain why a leg was served more than once."""
-    last = first.lines[-1]
     later = duration_text(max(0.0, serving.started_at - first.started_at) * 1000)
     if first.is_over:
         cause = f"its request came again {later} after {quoted(first.instance)} received it"
         if first.brought and serving.brought and _said(serving) != _said(first):
             cause += ", and with other answers"
-        elif first.brought and not serving.brought and not serving.is_recall and _asks(serving):
+        elif first.brought and not serving.brought and not serving.is_recall and serving.has_asked:
             cause += ", but without its answers"
     else:
         cause = f"its request came again {later} after {quoted(first.instance)} received it and did not answer"
-        cause += ", perhaps because that instance crashed or was stopped" if last is first.began else ""
+        cause += ", perhaps because that instance crashed or was stopped" if not first.happened else ""
     return f"Leg {serving.leg} was served again, by {quoted(serving.instance)}, because {cause}; {_effect_of(serving)}."
 
 
@@ -237,16 +234,12 @@ def _effect_of(serving: Serving) -> str:
     """Return the consequence of serving a leg again."""
     if serving.is_recall:
         return "the ledger returned the recorded result, and its body did not run again"
-    end = serving.lines[-1]
-    if isinstance(end, EndedLine) and end.error is not None and end.error.type == CallHasEnded.__name__:
+    error = serving.ended.error if serving.ended is not None else None
+    if error is not None and error.type == CallHasEnded.__name__:
         return "the call had ended with other answers, so it was rejected, and its body did not run again"
-    if serving.is_over and not serving.has_run:
+    if serving.is_over and not serving.bodies:
         return "its body did not run again"
     return "a client may retry, so everything a body does must be safe to do twice"
-
-
-def _asks(serving: Serving) -> bool:
-    return isinstance(serving.lines[-1], AskedLine)
 
 
 def _said(serving: Serving) -> dict[str, object]:
@@ -256,47 +249,38 @@ def _said(serving: Serving) -> dict[str, object]:
 def _questions(call: TracedCall) -> Iterator[Explanation]:
     for round_ in call.rounds:
         for question in round_.asked.questions:
-            yield Explanation(
-                ExplainedSubject.QUESTION,
-                round_.asked.at,
-                round_.asked.instance,
-                round_.asked.leg,
-                round_.number,
-                question.key,
-                question.reason,
-                explain_question(call, round_, question),
-                is_plain=question.reason is Reason.NEW and not call.is_asked_again(round_, question),
-            )
+            is_plain = question.reason is Reason.NEW and not call.is_asked_again(round_, question)
+            text = explain_question(call, round_, question)
+            explanation = _about(round_.asked, ExplainedSubject.QUESTION, text, question.reason)
+            yield replace(explanation, key=question.key, is_plain=is_plain)
 
 
 def _rejections(call: TracedCall) -> Iterator[Explanation]:
     for line in call.rejections:
-        text = explain_rejection(line, call)
-        yield Explanation(
-            ExplainedSubject.REJECTION, line.at, line.instance, line.leg, line.round, None, line.reason, text
-        )
+        yield _about(line, ExplainedSubject.REJECTION, explain_rejection(line, call), line.reason)
 
 
 def _replays(call: TracedCall) -> Iterator[Explanation]:
     for serving, first in call.replays:
-        text = explain_replay(call, serving, first)
-        yield Explanation(
-            ExplainedSubject.REPLAY, serving.started_at, serving.instance, serving.leg, None, None, None, text
-        )
+        explanation = _about(serving.lines[0], ExplainedSubject.REPLAY, explain_replay(call, serving, first))
+        yield replace(explanation, at=serving.started_at, round=None)
 
 
 def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:
     for serving, ended in failures_of(call):
+        explanation = _about(ended, ExplainedSubject.FAILURE, explain_failure(serving, ended))
         error = ended.error.type if ended.error is not None else None
-        text = explain_failure(serving, ended)
-        yield Explanation(
-            ExplainedSubject.FAILURE, ended.at, ended.instance, ended.leg, ended.round or None, None, None, text, error
-        )
+        yield replace(explanation, round=ended.round or None, error=error)
     text = explain_lateness(call, now) if now is not None else None
     if text is not None:
         asked = call.rounds[-1].asked
-        at = asked.until or asked.at
-        yield Explanation(ExplainedSubject.FAILURE, at, asked.instance, asked.leg, asked.round, None, None, text)
+        yield replace(_about(asked, ExplainedSubject.FAILURE, text), at=asked.until or asked.at)
+
+
+def _about(
+    line: Line, subject: ExplainedSubject, text: str, reason: Reason | RejectionReason | None = None
+) -> Explanation:
+    return Explanation(subject, line.at, line.instance, line.leg, line.round, None, reason, text)
 
 
 def _late_ms(line: RejectedLine, call: TracedCall) -> float | None:
@@ -308,137 +292,78 @@ def _late_ms(line: RejectedLine, call: TracedCall) -> float | None:
     return max(0.0, line.at - ends[-1]) * 1000 if ends and ends[-1] <= line.at else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """Question of a round whose reason is explained."""
-
-    call: TracedCall
-    round: Round
-    question: ShownQuestion
-    advice: Advice
-
-    @property
-    def before(self) -> tuple[Round, ShownQuestion] | None:
-        return self.call.shown_before(self.round, self.question)
-
-    @property
-    def new_message(self) -> tuple[str, str] | None:
-        """Return the messages of the question before and now, if both were revealed and differ."""
-        before = self.before
-        return _change_of(before[1].message, self.question.message) if before is not None else None
-
-    @property
-    def new_fields(self) -> str | None:
-        """Return the changes of the form's fields, if both forms were revealed."""
-        before = self.before
-        return _field_changes(before[1].form, self.question.form) if before is not None else None
-
-
-def _new(asked: _Asked) -> tuple[str, str]:
-    before = asked.before
-    if before is None:
-        return asked.advice.both
-    return (
-        f"it was asked in round {before[0].number}, and the call went on without an answer to it",
-        "nothing needs to be fixed if its body gave it up; else ask it on each leg until it is answered",
-    )
-
-
-def _reworded(asked: _Asked) -> tuple[str, str]:
-    texts = asked.new_message
-    builds = _between_builds(asked)
-    cause = f"its message changed{f' from {texts[0]} to {texts[1]}' if texts else ' after it was shown'}{builds}"
-    return cause, _cure_of_change(asked, builds, QUESTIONS[Reason.REWORDED])
+def _advice_on(call: TracedCall, round_: Round, question: ShownQuestion) -> Advice:
+    """Return the advice on a question, with the names and texts that the transcript has."""
+    advice = QUESTIONS[question.reason]
+    before = call.shown_before(round_, question)
+    cause, cure = advice
+    match question.reason:
+        case Reason.NEW if before is not None:
+            cause = f"it was asked in round {before[0].number}, and the call went on without an answer to it"
+            cure = "nothing needs to be fixed if its body gave it up; else ask it on each leg until it is answered"
+        case Reason.REWORDED | Reason.SCHEMA_CHANGED | Reason.KEY_GONE | Reason.VOLATILE if before is not None:
+            return _advice_on_change(round_, question, *before)
+        case Reason.REWORDED:
+            cause = "its message changed after it was shown"
+        case Reason.SCHEMA_CHANGED:
+            message = ", and its message" if "message" in question.changed else ""
+            cause = f"its form changed after it was shown{message}"
+        case Reason.RENAMED if question.former is not None:
+            return _advice_on_renaming(round_, question, quoted(question.former))
+        case Reason.INVALID:
+            complaint = question.complaint
+            error = f" ({quoted(complaint.value)})" if isinstance(complaint, Revealed) else ""
+            cause += f"{error}, which makes this attempt {question.attempt}"
+        case Reason.MISSING if round_.asked.ignored:
+            cause += f", but with {count_text(round_.asked.ignored, 'answer')} to questions that were not asked"
+        case Reason.OTHER_BUILD:
+            now, earlier = _builds(call, round_)
+            if now is not None and earlier is not None:
+                cause = f"build {earlier} served an earlier leg, and build {now}, which asks something else, this one"
+        case Reason.REVISED if round_.asked.token is not None:
+            names = [part.removeprefix("answer:") for part in round_.asked.token.changed if part.startswith("answer:")]
+            if names:
+                cause = f"the user changed their answer to {', '.join(map(quoted, names))}, on which it may depend"
+        case _:
+            pass
+    return Advice(cause, cure)
 
 
-def _schema_changed(asked: _Asked) -> tuple[str, str]:
-    builds = _between_builds(asked)
-    fields = asked.new_fields
-    cause = (f"its form changed ({fields})" if fields else "its form changed after it was shown") + builds
-    if "message" in asked.question.changed:
-        texts = asked.new_message
-        cause += ", and its message" + (f" from {texts[0]} to {texts[1]}" if texts else "")
-    return cause, _cure_of_change(asked, builds, QUESTIONS[Reason.SCHEMA_CHANGED])
+def _advice_on_change(round_: Round, question: ShownQuestion, before: Round, former: ShownQuestion) -> Advice:
+    """Return the advice on a question that was asked before in another wording."""
+    reason = question.reason
+    texts = _change_of(former.message, question.message)
+    fields = _field_changes(former.form, question.form)
+    if reason is Reason.VOLATILE:
+        change = f" (it was {texts[0]}, and now is {texts[1]})" if texts else ""
+        return Advice(QUESTIONS[reason].cause + change, QUESTIONS[reason].cure)
+    if reason is Reason.KEY_GONE:
+        # In two of 256 cases the token knows only that something changed; the transcript may know more.
+        if not texts and not fields:
+            return QUESTIONS[reason]
+        reason = Reason.REWORDED if texts else Reason.SCHEMA_CHANGED
+    builds = _between_builds(round_, before)
+    change = f" from {texts[0]} to {texts[1]}" if texts else ""
+    if reason is Reason.REWORDED:
+        cause = f"its message changed{change or ' after it was shown'}{builds}"
+    else:
+        message = f", and its message{change}" if "message" in question.changed else ""
+        cause = f"its form changed{f' ({fields})' if fields else ' after it was shown'}{builds}{message}"
+    # If one build asked both, careful deploys do not help.
+    return Advice(cause, QUESTIONS[reason if builds else Reason.VOLATILE].cure)
 
 
-def _cure_of_change(asked: _Asked, builds: str, advice: Advice) -> str:
-    """Return the cure for another wording; if one build asked both, careful deploys do not help."""
-    return advice.cure if builds or asked.before is None else QUESTIONS[Reason.VOLATILE].cure
-
-
-def _key_gone(asked: _Asked) -> tuple[str, str]:
-    # In two of 256 cases the token knows only that something changed; the transcript may know more.
-    if asked.new_message is not None:
-        return _reworded(asked)
-    return _schema_changed(asked) if asked.new_fields else asked.advice.both
-
-
-def _renamed(asked: _Asked) -> tuple[str, str]:
-    question = asked.question
-    if question.former is None:
-        return asked.advice.both
-    former = quoted(question.former)
-    if asked.round.asked.by == "resolvers":
+def _advice_on_renaming(round_: Round, question: ShownQuestion, former: str) -> Advice:
+    """Return the advice on a question whose answer is known under a former name."""
+    if round_.asked.by == "resolvers":
         cause = f"its answer is known as {former}, a name that nothing asks for any more"
-        return cause, f"say was=({former},) where it is resolved, as in Resolve(fn, was=({former},))"
+        return Advice(cause, f"say was=({former},) where it is resolved, as in Resolve(fn, was=({former},))")
     # The body may still ask by that name later.
     cause = f"an answer to this very question is known as {former}, a name that the body has not asked for until then"
     if question.key.startswith(UNNAMED):
-        return cause, f"give it its name back, as in key={former}"
+        return Advice(cause, f"give it its name back, as in key={former}")
     cure = f"say was=({former},) where it is asked, as in ctx.ask({quoted(question.key)}, ..., was=({former},))"
-    return cause, f"{cure}, unless the body still asks by that name"
-
-
-def _volatile(asked: _Asked) -> tuple[str, str]:
-    texts = asked.new_message
-    change = f" (it was {texts[0]}, and now is {texts[1]})" if texts else ""
-    return asked.advice.cause + change, asked.advice.cure
-
-
-def _invalid(asked: _Asked) -> tuple[str, str]:
-    complaint = asked.question.complaint
-    error = f" ({quoted(complaint.value)})" if isinstance(complaint, Revealed) else ""
-    return f"{asked.advice.cause}{error}, which makes this attempt {asked.question.attempt}", asked.advice.cure
-
-
-def _missing(asked: _Asked) -> tuple[str, str]:
-    ignored = asked.round.asked.ignored
-    brought = f", but with {count_text(ignored, 'answer')} to questions that were not asked" if ignored else ""
-    return asked.advice.cause + brought, asked.advice.cure
-
-
-def _other_build(asked: _Asked) -> tuple[str, str]:
-    now, before = _builds(asked.call, asked.round)
-    if now is None or before is None:
-        return asked.advice.both
-    cause = f"build {before} served an earlier leg, and build {now}, which asks something else, this one"
-    return cause, asked.advice.cure
-
-
-def _revised(asked: _Asked) -> tuple[str, str]:
-    token = asked.round.asked.token
-    parts = token.changed if token is not None else ()
-    names = [quoted(part.removeprefix("answer:")) for part in parts if part.startswith("answer:")]
-    if not names:
-        return asked.advice.both
-    return f"the user changed their answer to {', '.join(names)}, on which it may depend", asked.advice.cure
-
-
-_EXPLAINERS: Final = MappingProxyType(
-    {
-        Reason.NEW: _new,
-        Reason.MISSING: _missing,
-        Reason.INVALID: _invalid,
-        Reason.REWORDED: _reworded,
-        Reason.SCHEMA_CHANGED: _schema_changed,
-        Reason.KEY_GONE: _key_gone,
-        Reason.RENAMED: _renamed,
-        Reason.VOLATILE: _volatile,
-        Reason.OTHER_BUILD: _other_build,
-        Reason.REVISED: _revised,
-    }
-)
-"""Functions that return cause and cure; for other reasons the general advice is exact."""
+    return Advice(cause, f"{cure}, unless the body still asks by that name")
 
 
 def _builds(call: TracedCall, round_: Round) -> tuple[str | None, str | None]:
@@ -453,11 +378,9 @@ def _builds(call: TracedCall, round_: Round) -> tuple[str | None, str | None]:
     return build_text(began.build), build_text(others[-1]) if others else None
 
 
-def _between_builds(asked: _Asked) -> str:
-    """Return a phrase with the builds that asked a question, empty if they are the same."""
-    before = asked.before
-    began = asked.round.serving.began
-    earlier = before[0].serving.began if before is not None else None
+def _between_builds(now: Round, before: Round) -> str:
+    """Return a phrase with the builds that asked two rounds, empty if they are the same."""
+    began, earlier = now.serving.began, before.serving.began
     if began is None or earlier is None or began.build == earlier.build:
         return ""
     return f" between build {build_text(earlier.build)} and build {build_text(began.build)}"

@@ -1,9 +1,8 @@
 """Explain why a leg ended without its result: the error or limit, its place, and the cure."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from roundtrip import errors
 from roundtrip.machine.table import State
@@ -14,17 +13,11 @@ from roundtrip.trace.writing.lines import EndedLine, Revealed
 __all__ = ["FAILURES", "Advice", "explain_failure", "explain_lateness", "failures_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(NamedTuple):
     """Cause of an event, and the cure."""
 
     cause: str
     cure: str
-
-    @property
-    def both(self) -> tuple[str, str]:
-        """Return cause and cure."""
-        return self.cause, self.cure
 
 
 _ASK_LIVE: Final = (
@@ -149,7 +142,7 @@ _OTHER: Final = Advice(
     "its traceback is in the log of instance {} at that time; raise ToolError for errors that callers should see",
 )
 _DECLINED: Final = FAILURES["DeclinedByUser"]
-_PLACES: Final[Mapping[State, str]] = MappingProxyType(
+_PLACES: Final[Mapping[State | None, str]] = MappingProxyType(
     {
         State.RECEIVED: "before anything ran",
         State.RESOLVING: "while it filled its parameters",
@@ -235,15 +228,11 @@ def _place(serving: Serving, ended: EndedLine) -> str:
     if steps:
         return f", in its step {quoted(steps[-1])}"
     before = _state_before_end(serving)
-    return f", {_PLACES[before]}" if before is not None and before in _PLACES else ""
+    return f", {_PLACES[before]}" if before in _PLACES else ""
 
 
 def _state_before_end(serving: Serving) -> State | None:
-    moves = [move for line in serving.happened for move in line.moves]
-    if not moves:
-        return None
-    first = State.RECEIVED if serving.leg == 1 else State.AWAITING_INPUT
-    return moves[-2][1] if len(moves) > 1 else first
+    return serving.arrows[-1][0] if serving.arrows else None
 
 
 def _cure_of_decline(serving: Serving) -> str:

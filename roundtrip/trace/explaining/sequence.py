@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Final
 
 from roundtrip.trace.explaining.wording import count_text, duration_text, size_text
-from roundtrip.trace.reading.calls import Serving, TracedCall
-from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, BeganLine, EndedLine, ReadAnswer, RejectedLine
+from roundtrip.trace.reading.calls import HappenedLine, Serving, TracedCall
+from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, EndedLine, RejectedLine
 
 __all__ = ["CLIENT", "MessageKind", "MessageSequence", "SequenceMessage", "exchange_of", "mermaid"]
 
@@ -54,26 +54,22 @@ def exchange_of(call: TracedCall) -> MessageSequence:
     instances = dict.fromkeys([*call.instances, *(rejection.instance for rejection in call.rejections)])
     places = {name: place for place, name in enumerate(instances, start=1)}
     messages: list[SequenceMessage] = []
-    rejections = sorted(call.rejections, key=lambda rejection: rejection.at)
     step = 0
     before: AskedLine | None = None
-    for serving in call.servings:
-        while rejections and rejections[0].at < serving.started_at:
-            messages += _rejected(rejections.pop(0), places, step)
-        place = places[serving.instance]
-        messages.append(SequenceMessage(MessageKind.REQUEST, CLIENT, place, _request(call, serving, before), step))
-        for line in serving.lines:
-            if not isinstance(line, BeganLine):
-                messages += _messages_of(line, place, step, live=_is_live(serving))
+    for request in call.requests:
+        place = places[request.instance]
+        if isinstance(request, RejectedLine):
+            messages += _rejected(request, place, step)
+            continue
+        messages.append(SequenceMessage(MessageKind.REQUEST, CLIENT, place, _request(call, request, before), step))
+        for line in request.happened:
+            messages.append(_message_of(line, place, step, live=_is_live(request)))
             if isinstance(line, AskedLine):
                 step += 1
                 before = line
-        if not serving.is_over:
-            messages.append(
-                SequenceMessage(MessageKind.NOTE, place, place, "no end of this request was recorded", step)
-            )
-    for rejection in rejections:
-        messages += _rejected(rejection, places, step)
+        if not request.is_over:
+            note = "no end of this request was recorded"
+            messages.append(SequenceMessage(MessageKind.NOTE, place, place, note, step))
     caller = "Caller" if call.began is not None and call.began.era == "direct" else "Client"
     return MessageSequence((caller, *places), tuple(messages))
 
@@ -90,7 +86,10 @@ def _request(call: TracedCall, serving: Serving, before: AskedLine | None) -> st
         return f"leg {serving.leg} (its beginning was not recorded)"
     if serving.leg == 1 or before is None:
         return f"{began.method} {_short(began.tool)}" if call.servings[0] is serving else f"leg {serving.leg} again"
-    answers = [f"{_short(answer.key)}: {_action(answer)}" for answer in serving.brought]
+    answers = [
+        f"{_short(answer.key)}: {answer.action or 'malformed' if answer.how == 'taken' else answer.how}"
+        for answer in serving.brought
+    ]
     parts = [f"retry with {_listed(answers)}" if answers else "retry"]
     if began.token_bytes is not None:
         parts.append(f"token of {size_text(began.token_bytes)}")
@@ -99,31 +98,21 @@ def _request(call: TracedCall, serving: Serving, before: AskedLine | None) -> st
     return ", ".join(parts)
 
 
-def _action(answer: ReadAnswer) -> str:
-    if answer.how != "taken":
-        return answer.how
-    return answer.action or "malformed"
-
-
-def _messages_of(
-    line: AskedLine | AnsweredLine | EndedLine, place: int, step: int, *, live: bool
-) -> Iterator[SequenceMessage]:
+def _message_of(line: HappenedLine, place: int, step: int, *, live: bool) -> SequenceMessage:
     if isinstance(line, AskedLine):
         asked = [
             _short(question.key) if question.reason == "new" else f"{_short(question.key)} ({question.reason})"
             for question in line.questions
         ]
         kind = MessageKind.REQUEST if live else MessageKind.RESPONSE
-        yield SequenceMessage(kind, place, CLIENT, f"asks {_listed(asked)}" if asked else "asks nothing", step)
-    elif isinstance(line, AnsweredLine) and not line.keys:
-        yield SequenceMessage(
-            MessageKind.NOTE, place, place, f"stops waiting, after {duration_text(line.waited)}", step
-        )
-    elif isinstance(line, AnsweredLine):
-        text = f"answers {_listed([_short(key) for key in line.keys])}, after {duration_text(line.waited)}"
-        yield SequenceMessage(MessageKind.RESPONSE, CLIENT, place, text, step)
-    else:
-        yield SequenceMessage(MessageKind.RESPONSE, place, CLIENT, _end(line), step)
+        return SequenceMessage(kind, place, CLIENT, f"asks {_listed(asked)}" if asked else "asks nothing", step)
+    if isinstance(line, EndedLine):
+        return SequenceMessage(MessageKind.RESPONSE, place, CLIENT, _end(line), step)
+    waited = f", after {duration_text(line.waited)}"
+    if not line.keys:
+        return SequenceMessage(MessageKind.NOTE, place, place, f"stops waiting{waited}", step)
+    keys = _listed([_short(key) for key in line.keys])
+    return SequenceMessage(MessageKind.RESPONSE, CLIENT, place, f"answers {keys}{waited}", step)
 
 
 def _end(line: EndedLine) -> str:
@@ -134,8 +123,7 @@ def _end(line: EndedLine) -> str:
     return f"{line.state}, with an error as its result" if line.is_error else line.state
 
 
-def _rejected(line: RejectedLine, places: dict[str, int], step: int) -> Iterator[SequenceMessage]:
-    place = places[line.instance]
+def _rejected(line: RejectedLine, place: int, step: int) -> Iterator[SequenceMessage]:
     leg = f" (leg {line.leg})" if line.leg is not None else ""
     size = f", token of {size_text(line.token_bytes)}" if line.token_bytes is not None else ""
     yield SequenceMessage(MessageKind.REQUEST, CLIENT, place, f"retry{leg}{size}", step)
@@ -180,10 +168,8 @@ def _label(name: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return _SPECIAL.sub(lambda found: _entity(found[0]), text).strip()
-
-
-def _entity(char: str) -> str:
-    code = ord(char)
     # Mermaid writes a character by its number. Surrogates and control characters become U+FFFD.
-    return f"#{code};" if char.isprintable() else "#65533;"
+    def entity(found: re.Match[str]) -> str:
+        return f"#{ord(found[0])};" if found[0].isprintable() else "#65533;"
+
+    return _SPECIAL.sub(entity, text).strip()

@@ -1,8 +1,9 @@
 """Collect the content of a call's page as data: plain texts, which the page inserts as text only."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from roundtrip.machine.table import Event, State
@@ -24,7 +25,6 @@ from roundtrip.trace.writing.lines import (
     RejectedLine,
     Revealed,
     ShownQuestion,
-    TokenWritten,
 )
 
 __all__ = ["MARKS", "Data", "data_of", "summary_of"]
@@ -56,21 +56,36 @@ _MAX_LISTED_NAMES: Final = 12
 class _Step:
     """Events between two rounds of questions: the requests that led to the second round, and that round."""
 
+    place: int
     lines: list[tuple[Serving | None, Line]] = field(default_factory=list[tuple[Serving | None, Line]])
     moves: list[tuple[State, Event, State]] = field(default_factory=list[tuple[State, Event, State]])
+    before: Round | None = None
     round: Round | None = None
+    is_again: bool = False
+    """True if another serving asked a round of the same number before."""
 
     @property
-    def happened(self) -> Iterator[HappenedLine]:
-        for _, line in self.lines:
-            if isinstance(line, AskedLine | AnsweredLine | EndedLine):
-                yield line
+    def servings(self) -> list[Serving]:
+        return list(dict.fromkeys(serving for serving, _ in self.lines if serving is not None))
+
+    @property
+    def began(self) -> list[BeganLine]:
+        return [line for _, line in self.lines if isinstance(line, BeganLine)]
+
+    @property
+    def happened(self) -> list[HappenedLine]:
+        return [line for _, line in self.lines if isinstance(line, AskedLine | AnsweredLine | EndedLine)]
+
+    @property
+    def rejections(self) -> list[RejectedLine]:
+        return [line for _, line in self.lines if isinstance(line, RejectedLine)]
 
 
 def data_of(call: TracedCall) -> Data:
     """Return the content of a call's page."""
     steps = _steps(call)
     exchange = exchange_of(call)
+    replays = dict(call.replays)
     return {
         **summary_of(call),
         "failure": _failure(call, steps),
@@ -78,7 +93,7 @@ def data_of(call: TracedCall) -> Data:
         "share": _share(call),
         "legend": [[mark.value, symbol] for mark, symbol in MARKS.items()],
         "rows": _rows(call, len(steps)),
-        "steps": list(_steps_data(call, steps)),
+        "steps": [_step_data(call, step, replays, is_last=step is steps[-1]) for step in steps],
         "participants": exchange.participants,
         "messages": [
             [message.kind, message.source, message.target, message.text, message.step] for message in exchange.messages
@@ -107,10 +122,10 @@ def _failure(call: TracedCall, steps: Sequence[_Step]) -> Data | None:
     ended = call.ended
     if ended is None or (ended.state == "completed" and not ended.is_error):
         return None
-    for place, step in enumerate(steps):
-        for serving, line in step.lines:
-            if line is ended and serving is not None:
-                return {"step": place, "why": explain_failure(serving, ended)}
+    for step in steps:
+        for serving in step.servings:
+            if serving.ended is ended and ended in step.happened:
+                return {"step": step.place, "why": explain_failure(serving, ended)}
     return None
 
 
@@ -157,104 +172,74 @@ def _rows(call: TracedCall, columns: int) -> list[Data]:
 
 
 def _steps(call: TracedCall) -> list[_Step]:
-    steps = [_Step()]
+    step = _Step(0)
+    steps = [step]
     rounds = iter(call.rounds)
-    rejections = sorted(call.rejections, key=lambda rejection: rejection.at)
-    for serving in call.servings:
-        while rejections and rejections[0].at < serving.started_at:
-            steps[-1].lines.append((None, rejections.pop(0)))
-        state = State.RECEIVED if serving.leg == 1 else State.AWAITING_INPUT
-        for line in serving.lines:
-            step = steps[-1]
-            step.lines.append((serving, line))
+    numbers: set[int] = set()
+    for request in call.requests:
+        if isinstance(request, RejectedLine):
+            step.lines.append((None, request))
+            continue
+        arrows = iter(request.arrows)
+        for line in request.lines:
+            step.lines.append((request, line))
             if isinstance(line, BeganLine):
                 continue
-            for event, target, _ in line.moves:
-                step.moves.append((state, event, target))
-                state = target
+            step.moves += islice(arrows, len(line.moves))
             if isinstance(line, AskedLine):
                 step.round = next(rounds)
-                steps.append(_Step())
-    steps[-1].lines += [(None, rejection) for rejection in rejections]
-    if len(steps) > 1 and not steps[-1].lines:
-        steps.pop()
-    return steps
+                step.is_again = line.round in numbers
+                numbers.add(line.round)
+                step = _Step(len(steps), before=step.round)
+                steps.append(step)
+    return steps if step.lines or len(steps) == 1 else steps[:-1]
 
 
-def _steps_data(call: TracedCall, steps: Sequence[_Step]) -> Iterator[Data]:
-    replays = call.replays
-    state = call.state
-    numbers: set[int] = set()
-    before: Round | None = None
-    for step in steps:
-        is_last = step is steps[-1]
-        name = _name(call, step, numbers)
-        moved = step.moves[-1][2] if step.moves and not is_last else state
-        yield {"name": name, "state": moved, **_step_data(call, step, before, replays)}
-        if step.round is not None:
-            numbers.add(step.round.number)
-            before = step.round
-
-
-def _step_data(call: TracedCall, step: _Step, before: Round | None, replays: Sequence[tuple[Serving, Serving]]) -> Data:
-    servings = {id(serving) for serving, _ in step.lines if serving is not None}
+def _step_data(call: TracedCall, step: _Step, replays: Mapping[Serving, Serving], *, is_last: bool) -> Data:
+    round_ = step.round
     return {
-        "column": str(step.round.number) if step.round is not None else ("■" if call.ended is not None else "now"),
+        "name": _name(call, step),
+        "state": step.moves[-1][2] if step.moves and not is_last else call.state,
+        "column": str(round_.number) if round_ is not None else ("■" if call.ended is not None else "now"),
         "moves": [[source, event] for source, event, _ in step.moves],
         "facts": _facts(step),
-        "arguments": _arguments(step),
-        "questions": [_question(call, step.round, question) for question in step.round.asked.questions]
-        if step.round is not None
-        else [],
-        "lost": [_answer(answer) for answer in _unmatched(step.round)],
-        "rejections": [{"reason": line.reason, "why": explain_rejection(line, call)} for line in _rejections(step)],
-        "replays": [explain_replay(call, serving, first) for serving, first in replays if id(serving) in servings],
-        "token": _token(step.round, before),
+        "arguments": next((_shown(line.arguments) for line in step.began if line.leg == 1), None),
+        "questions": [_question(call, round_, question) for question in round_.asked.questions] if round_ else [],
+        "lost": _unmatched(round_),
+        "rejections": [{"reason": line.reason, "why": explain_rejection(line, call)} for line in step.rejections],
+        "replays": [explain_replay(call, one, replays[one]) for one in step.servings if one in replays],
+        "token": _token(round_, step.before),
         "runs": list(_runs(step)),
-        "end": _end(step),
+        "end": next((_end(line) for line in step.happened if isinstance(line, EndedLine)), None),
         "lines": [_raw(line) for _, line in step.lines],
     }
 
 
-def _name(call: TracedCall, step: _Step, earlier: Collection[int]) -> str:
-    """Return the name of a step; `earlier` has the numbers of the rounds before."""
+def _name(call: TracedCall, step: _Step) -> str:
     if step.round is None:
         return f"End: {call.state}" if call.ended is not None else f"Now: {call.state}"
-    number = step.round.number
-    return f"Round {number}, asked again by another serving" if number in earlier else f"Round {number}"
-
-
-def _rejections(step: _Step) -> Iterator[RejectedLine]:
-    for _, line in step.lines:
-        if isinstance(line, RejectedLine):
-            yield line
+    return f"Round {step.round.number}{', asked again by another serving' if step.is_again else ''}"
 
 
 def _facts(step: _Step) -> list[list[str]]:
-    servings = list(dict.fromkeys(serving for serving, _ in step.lines if serving is not None))
-    facts = [["Served by", f"{serving.instance}, leg {serving.leg}"] for serving in servings]
+    facts = [["Served by", f"{serving.instance}, leg {serving.leg}"] for serving in step.servings]
     if step.round is not None:
         asked = step.round.asked
         facts.append(["Asked by", f"the {asked.by}" if asked.by != "resolvers" else "resolvers"])
         waited = step.round.waited_ms
         until = f", until {clock_text(asked.until)}" if asked.until is not None else ""
         facts.append(["Answered", f"after {duration_text(waited)}" if waited is not None else f"not yet{until}"])
-    for _, line in step.lines:
-        if isinstance(line, BeganLine) and line.previous_build is not None:
-            facts.append(["Build", f"{build_text(line.previous_build)} before, now {build_text(line.build)}"])
+    facts += [
+        ["Build", f"{build_text(line.previous_build)} before, now {build_text(line.build)}"]
+        for line in step.began
+        if line.previous_build is not None
+    ]
     reused = list(dict.fromkeys(key for line in step.happened for key in line.reused))
     if reused:
         more = len(reused) - _MAX_LISTED_NAMES
         names = ", ".join(reused[:_MAX_LISTED_NAMES]) + (f" and {more} more" if more > 0 else "")
         facts.append(["Reused answers", names])
     return facts
-
-
-def _arguments(step: _Step) -> Data | None:
-    for serving, line in step.lines:
-        if isinstance(line, BeganLine) and serving is not None and serving.leg == 1:
-            return _shown(line.arguments)
-    return None
 
 
 def _runs(step: _Step) -> Iterator[list[str]]:
@@ -274,34 +259,28 @@ def _token(round_: Round | None, before: Round | None) -> Data | None:
     if written is None:
         return None
     earlier = before.asked.token if before is not None else None
+    grown = "the first of this call"
+    if earlier is not None:
+        more = written.bytes - earlier.bytes
+        grown = f"{'+' if more >= 0 else '−'}{size_text(abs(more))} since the round before"  # noqa: RUF001 - a minus
     return {
         "size": size_text(written.bytes),
-        "grown": _growth(written, earlier),
+        "grown": grown,
         "added": written.added,
         "dropped": written.dropped,
         "changed": written.changed,
     }
 
 
-def _growth(written: TokenWritten, earlier: TokenWritten | None) -> str:
-    if earlier is None:
-        return "the first of this call"
-    more = written.bytes - earlier.bytes
-    return f"{'+' if more >= 0 else '−'}{size_text(abs(more))} since the round before"  # noqa: RUF001 - a minus sign
-
-
-def _end(step: _Step) -> Data | None:
-    for line in step.happened:
-        if isinstance(line, EndedLine):
-            return {
-                "state": line.state,
-                "decline": line.decline or "",
-                "result": _shown(line.result),
-                "is_error": line.is_error,
-                "error": line.error.type if line.error is not None else "",
-                "text": _shown(line.error.text) if line.error is not None else None,
-            }
-    return None
+def _end(line: EndedLine) -> Data:
+    return {
+        "state": line.state,
+        "decline": line.decline or "",
+        "result": _shown(line.result),
+        "is_error": line.is_error,
+        "error": line.error.type if line.error is not None else "",
+        "text": _shown(line.error.text) if line.error is not None else None,
+    }
 
 
 # Questions.
@@ -337,12 +316,12 @@ def _answer(answer: ReadAnswer) -> Data:
     }
 
 
-def _unmatched(round_: Round | None) -> list[ReadAnswer]:
+def _unmatched(round_: Round | None) -> list[Data]:
     """Return answers that were read in a round that did not ask their question."""
     if round_ is None:
         return []
     keys = {question.key for question in round_.asked.questions}
-    return [answer for answer in round_.answers if answer.key not in keys]
+    return [_answer(answer) for answer in round_.answers if answer.key not in keys]
 
 
 def _shown(recorded: Recorded | None) -> Data | None:

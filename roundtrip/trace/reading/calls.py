@@ -13,6 +13,7 @@ from roundtrip.trace.writing.lines import (
     BeganLine,
     EndedLine,
     Line,
+    Move,
     ReadAnswer,
     RejectedLine,
     ShownQuestion,
@@ -67,26 +68,51 @@ class Serving:
         return [line for line in self.lines if not isinstance(line, BeganLine)]
 
     @property
+    def ended(self) -> EndedLine | None:
+        """Return the line that ended the call, if this serving did."""
+        last = self.lines[-1]
+        return last if isinstance(last, EndedLine) else None
+
+    @property
+    def has_asked(self) -> bool:
+        """Return True if it left questions open."""
+        return isinstance(self.lines[-1], AskedLine)
+
+    @property
     def is_over(self) -> bool:
         """Return True if the client got a response: questions, in the retry era, or the end of the call."""
-        last = self.lines[-1]
         live = self.began is not None and self.began.era == "live"
-        return isinstance(last, EndedLine) or (isinstance(last, AskedLine) and not live)
+        return self.ended is not None or (self.has_asked and not live)
 
     @property
     def brought(self) -> tuple[ReadAnswer, ...]:
         """Return the answers that came with the request."""
-        return next((line.answers for line in self.lines if not isinstance(line, BeganLine)), ())
+        return next((line.answers for line in self.happened), ())
+
+    @property
+    def moves(self) -> list[Move]:
+        """Return the transitions of the machine, in order."""
+        return [move for line in self.happened for move in line.moves]
+
+    @property
+    def arrows(self) -> list[tuple[State, Event, State]]:
+        """Return the source, event and target of each transition."""
+        found: list[tuple[State, Event, State]] = []
+        state = State.RECEIVED if self.leg == 1 else State.AWAITING_INPUT
+        for event, target, _ in self.moves:
+            found.append((state, event, target))
+            state = target
+        return found
 
     @property
     def is_recall(self) -> bool:
         """Return True if the ledger answered it with the result of an earlier serving; the function did not run."""
-        return any(event is Event.RECALL for line in self.happened for event, _, _ in line.moves)
+        return any(event is Event.RECALL for event, _, _ in self.moves)
 
     @property
-    def has_run(self) -> bool:
-        """Return True if the body began."""
-        return any(line.bodies for line in self.happened)
+    def bodies(self) -> int:
+        """Return how often the body began."""
+        return sum(line.bodies for line in self.happened)
 
     @property
     def waited_ms(self) -> float:
@@ -147,6 +173,17 @@ class TracedCall:
         return self.began.tool if self.began is not None else "?"
 
     @property
+    def requests(self) -> list[Serving | RejectedLine]:
+        """Return all servings in order, each after the rejections that were earlier."""
+        rejections = sorted(self.rejections, key=lambda rejection: rejection.at)
+        requests: list[Serving | RejectedLine] = []
+        for serving in self.servings:
+            while rejections and rejections[0].at < serving.started_at:
+                requests.append(rejections.pop(0))
+            requests.append(serving)
+        return [*requests, *rejections]
+
+    @property
     def chain(self) -> list[Serving]:
         """Return one serving of each leg: if there were several, the one that the client continued with.
 
@@ -167,12 +204,9 @@ class TracedCall:
         """Return the line that ended the call; None if it has not ended, or a failed leg was retried."""
         if not self.servings:
             return None
-        serving = self.chain[-1]
-        last = serving.lines[-1]
-        if not isinstance(last, EndedLine):
-            return None
-        is_retried = last.state in _RETRIABLE and not self.servings[-1].is_over
-        return None if is_retried else last
+        ended = self.chain[-1].ended
+        is_retried = ended is not None and ended.state in _RETRIABLE and not self.servings[-1].is_over
+        return None if is_retried else ended
 
     @property
     def state(self) -> State:
@@ -182,11 +216,10 @@ class TracedCall:
         if not self.servings:
             return State.REJECTED
         latest = self.chain[-1] if self.servings[-1].is_over else self.servings[-1]
-        if isinstance(latest.lines[-1], AskedLine):
+        if latest.has_asked:
             return State.AWAITING_INPUT
-        moved = [move for line in latest.happened for move in line.moves]
-        if moved:
-            return moved[-1][1]
+        if latest.moves:
+            return latest.moves[-1][1]
         return State.RECEIVED if latest.leg == 1 else State.AWAITING_INPUT
 
     @property
@@ -237,7 +270,7 @@ class TracedCall:
     @property
     def bodies(self) -> int:
         """Return how often its body began."""
-        return sum(line.bodies for serving in self.servings for line in serving.happened)
+        return sum(serving.bodies for serving in self.servings)
 
     @property
     def instances(self) -> list[str]:
@@ -251,22 +284,9 @@ class TracedCall:
         return frozenset(asked | {rejection.reason.value for rejection in self.rejections})
 
     @property
-    def path(self) -> list[tuple[Event, State]]:
-        """Return every transition of the machine, in order."""
-        lines = [line for serving in self.servings for line in serving.happened]
-        return [(event, state) for line in lines for event, state, _ in line.moves]
-
-    @property
-    def visited(self) -> frozenset[tuple[State, Event]]:
-        """Return the source and event of every transition."""
-        arrows: set[tuple[State, Event]] = set()
-        for serving in self.servings:
-            state = State.RECEIVED if serving.leg == 1 else State.AWAITING_INPUT
-            for line in serving.happened:
-                for event, target, _ in line.moves:
-                    arrows.add((state, event))
-                    state = target
-        return frozenset(arrows)
+    def arrows(self) -> list[tuple[State, Event, State]]:
+        """Return the source, event and target of every transition of the machine, in order."""
+        return [arrow for serving in self.servings for arrow in serving.arrows]
 
     def shown_before(self, round_: Round, question: ShownQuestion) -> tuple[Round, ShownQuestion] | None:
         """Return the last earlier round that asked a question, under its name or the former one."""
@@ -371,10 +391,9 @@ def _counting(servings: Sequence[Serving], *, before: float | None) -> Serving:
 
 def _weight(serving: Serving, *, goes_on: bool) -> tuple[bool, ...]:
     """Return the rank of a serving among several of one leg; of equal ranks the last counts."""
-    last = serving.lines[-1]
-    has_asked = isinstance(last, AskedLine)
-    was_stopped = isinstance(last, EndedLine) and last.state in _RETRIABLE and not serving.has_run
-    return (has_asked or not goes_on, serving.is_over and not was_stopped, bool(serving.brought), not serving.is_recall)
+    was_stopped = serving.ended is not None and serving.ended.state in _RETRIABLE and not serving.bodies
+    is_answered = serving.is_over and not was_stopped
+    return (serving.has_asked or not goes_on, is_answered, bool(serving.brought), not serving.is_recall)
 
 
 def _question_round(rounds: Sequence[Round], serving: Serving) -> Round | None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from roundtrip.machine.table import State
 from roundtrip.trace.reading.calls import HappenedLine, Serving, TracedCall
 from roundtrip.trace.writing import names
-from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, BeganLine, EndedLine, RejectedLine
+from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, EndedLine, RejectedLine
 
 __all__ = ["otlp", "otlp_document"]
 
@@ -57,53 +57,44 @@ def otlp_document(call: TracedCall) -> dict[str, Any]:
 
 
 def _leg_span(call: TracedCall, serving: Serving) -> dict[str, Any]:
-    began = serving.began
+    began, happened, last = serving.began, serving.happened, serving.lines[-1]
     start = serving.started_at
-    end = max([start, *(_time(serving, line) for line in serving.happened)])
-    state = _state(serving)
-    ended = next((line for line in serving.happened if isinstance(line, EndedLine)), None)
+    error = _error_of(serving.ended)
     attributes: dict[str, Attribute] = {
         names.CALL: call.id,
         names.LEG: serving.leg,
-        names.ROUND: serving.lines[-1].round,
-        names.STATE: state.value if state is not None else None,
+        names.ROUND: last.round,
+        names.STATE: _state(serving),
         names.TOOL: call.tool,
     }
     if began is not None:
-        attributes |= _beginning(began)
-    asked = serving.lines[-1]
-    if isinstance(asked, AskedLine):
-        attributes[names.PENDING] = [question.key for question in asked.questions]
-        attributes[names.TOKEN_OUT] = asked.token.bytes if asked.token is not None else None
-    attributes[names.BODIES] = sum(line.bodies for line in serving.happened)
-    attributes[names.ERROR_TYPE] = _error_of(ended)
+        attributes |= {
+            names.ERA: began.era,
+            names.METHOD: began.method,
+            names.PROTOCOL: began.protocol,
+            names.BUILD: began.build,
+            names.WITHIN: began.within,
+            names.TOKEN_IN: began.token_bytes,
+        }
+    if isinstance(last, AskedLine):
+        attributes[names.PENDING] = [question.key for question in last.questions]
+        attributes[names.TOKEN_OUT] = last.token.bytes if last.token is not None else None
+    attributes |= {names.BODIES: serving.bodies, names.ERROR_TYPE: error}
     return {
         "traceId": _trace_id(call),
         "spanId": _span_id(call, serving),
         "name": f"{names.LEG_SPAN} {_clean(call.tool)}",
         "kind": _SERVER,
         "startTimeUnixNano": _nanoseconds(start),
-        "endTimeUnixNano": _nanoseconds(end),
+        "endTimeUnixNano": _nanoseconds(max([start, *(_time(serving, line) for line in happened)])),
         "attributes": _attributes(attributes),
-        "events": _arrival(call, serving) + [event for line in serving.happened for event in _events(serving, line)],
-        "links": _links(call, _before(call, serving.leg, serving.started_at)),
-        "status": {"code": _ERROR} if _error_of(ended) is not None else {},
-    }
-
-
-def _beginning(began: BeganLine) -> dict[str, Attribute]:
-    return {
-        names.ERA: began.era,
-        names.METHOD: began.method,
-        names.PROTOCOL: began.protocol,
-        names.BUILD: began.build,
-        names.WITHIN: began.within,
-        names.TOKEN_IN: began.token_bytes,
+        "events": _arrival(call, serving) + [event for line in happened for event in _events(serving, line)],
+        "links": _links(call, serving.leg, start),
+        "status": {"code": _ERROR} if error is not None else {},
     }
 
 
 def _rejected_span(call: TracedCall, rejection: RejectedLine, place: int) -> dict[str, Any]:
-    before = _before(call, rejection.leg, rejection.at) if rejection.leg is not None else None
     attributes: dict[str, Attribute] = {
         names.CALL: call.id,
         names.LEG: rejection.leg,
@@ -125,31 +116,20 @@ def _rejected_span(call: TracedCall, rejection: RejectedLine, place: int) -> dic
         "endTimeUnixNano": _nanoseconds(rejection.at),
         "attributes": _attributes(attributes),
         "events": [],
-        "links": _links(call, before),
+        "links": _links(call, rejection.leg, rejection.at),
         "status": {"code": _ERROR},
     }
 
 
-def _before(call: TracedCall, leg: int, at: float) -> Serving | None:
-    """Return the serving that issued the token of a leg: by time, the last serving of the leg before."""
-    earlier = [serving for serving in call.servings if serving.leg < leg]
+def _links(call: TracedCall, leg: int | None, at: float) -> list[dict[str, Any]]:
+    """Return a link to the serving that issued the token of a leg: by time, the last serving of the leg before."""
+    earlier = [serving for serving in call.servings if leg is not None and serving.leg < leg]
     if not earlier:
-        return None
-    last = max(serving.leg for serving in earlier)
-    of_leg = [serving for serving in earlier if serving.leg == last]
-    return next((serving for serving in reversed(of_leg) if serving.started_at <= at), of_leg[0])
-
-
-def _links(call: TracedCall, before: Serving | None) -> list[dict[str, Any]]:
-    if before is None:
         return []
-    return [
-        {
-            "traceId": _trace_id(call),
-            "spanId": _span_id(call, before),
-            "attributes": _attributes({names.LEG: before.leg}),
-        }
-    ]
+    of_leg = [serving for serving in earlier if serving.leg == earlier[-1].leg]
+    before = next((serving for serving in reversed(of_leg) if serving.started_at <= at), of_leg[0])
+    attributes = _attributes({names.LEG: before.leg})
+    return [{"traceId": _trace_id(call), "spanId": _span_id(call, before), "attributes": attributes}]
 
 
 def _arrival(call: TracedCall, serving: Serving) -> list[dict[str, Any]]:
@@ -168,19 +148,14 @@ def _events(serving: Serving, line: HappenedLine) -> list[dict[str, Any]]:
     ]
     at = _time(serving, line)
     if isinstance(line, AskedLine):
-        events += [
-            _event(
-                names.ASKED,
-                at,
-                {
-                    names.KEY: question.key,
-                    names.REASON: question.reason.value,
-                    names.ROUND: line.round,
-                    names.ATTEMPT: question.attempt if question.attempt > 1 else None,
-                },
-            )
-            for question in line.questions
-        ]
+        for question in line.questions:
+            asked: dict[str, Attribute] = {
+                names.KEY: question.key,
+                names.REASON: question.reason.value,
+                names.ROUND: line.round,
+                names.ATTEMPT: question.attempt if question.attempt > 1 else None,
+            }
+            events.append(_event(names.ASKED, at, asked))
     elif isinstance(line, AnsweredLine) and line.keys:
         events.append(_event(names.ANSWERED, at, {names.KEYS: line.keys, names.WAITED: line.waited / 1000}))
     return events
@@ -194,13 +169,11 @@ def _time(serving: Serving, line: HappenedLine) -> float:
     return serving.started_at + line.ms / 1000
 
 
-def _state(serving: Serving) -> State | None:
+def _state(serving: Serving) -> str | None:
     """Return the state in which the serving left its call; None if the transcript does not have it."""
-    last = serving.lines[-1]
-    if isinstance(last, EndedLine):
-        return State(last.state)
-    moves = [move for line in serving.happened for move in line.moves]
-    return moves[-1][1] if moves else None
+    if serving.ended is not None:
+        return serving.ended.state
+    return serving.moves[-1][1].value if serving.moves else None
 
 
 def _error_of(ended: EndedLine | None) -> str | None:

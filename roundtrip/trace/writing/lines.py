@@ -24,6 +24,7 @@ __all__ = [
     "Digested",
     "EndedLine",
     "Line",
+    "Move",
     "NodeRun",
     "ReadAnswer",
     "Recorded",

@@ -140,7 +140,7 @@ async def test_equal_states_are_recorded_on_both_eras(tmp_path: Path) -> None:
         path = tmp_path / f"{era.name}.jsonl"
         await User(shop(path), ANSWERS, era=era).call("order", title="Dune")
         (traced,) = calls_of(path)
-        paths.append([state for _, state in traced.path])
+        paths.append([state for _, _, state in traced.arrows])
     assert paths[0] == paths[1]
 
 

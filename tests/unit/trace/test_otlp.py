@@ -129,7 +129,9 @@ async def test_span_events_are_the_transitions_of_the_machine(tmp_path: Path, er
     spans = spans_of(otlp_document(traced))
     assert len(spans) == (3 if era is Era.RETRY else 1)
     moves = [plain(event["attributes"]) for span in spans for event in span["events"] if "moved" in event["name"]]
-    assert [(move["roundtrip.event"], move["roundtrip.state"]) for move in moves] == traced.path
+    assert [(move["roundtrip.event"], move["roundtrip.state"]) for move in moves] == [
+        (event, state) for _, event, state in traced.arrows
+    ]
 
 
 async def test_live_leg_records_when_it_asked_and_was_answered(tmp_path: Path) -> None:
