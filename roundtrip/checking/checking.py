@@ -7,6 +7,7 @@ call goes on in another way; that way must be the recorded one.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from roundtrip.checking.recorded import (
@@ -18,10 +19,10 @@ from roundtrip.checking.recorded import (
     SeenQuestion,
     recorded_call,
 )
+from roundtrip.checking.reports import AskedAgain, Cause, Checked, Divergence, Turn
 from roundtrip.checking.stage import Stage, open_stage
-from roundtrip.checking.verdicts import AskedAgain, Cause, Checked, Divergence, Turn
 from roundtrip.machine.facts import Reason
-from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal
+from roundtrip.machine.journal import Asked, Computed, Entry, Journal
 from roundtrip.questions.wire import PendingQuestion
 from roundtrip.server.rehearsal import End, Rehearsed
 from roundtrip.server.server import Server
@@ -109,30 +110,36 @@ class _Check:
         for done in range(len(rounds) + 1):
             if done == len(rounds) and call.asked_by_body is None and call.ending is RoundEnding.WAITS:
                 await self._check_waiting(rounds[-1])
+            elif done:
+                # The answers to the last of them arrive.
+                last = rounds[done - 1]
+                await self._check_after(done, self._journal(last, done - 1), [*last.answers.values()])
             else:
-                await self._check_after(done)
+                await self._check_after(0, None, ())
         by_body = call.asked_by_body
         if by_body is None:
             return
         if rounds:
-            journal = self._journal(by_body, asked={}, entries=self._entries(rounds))
-            await self._compare(len(rounds), await self._go_on(len(rounds), journal, ()))
+            await self._check_after(len(rounds), self._journal(by_body, len(rounds)), ())
         self._note(f"from round {by_body.number} on the body asks, which is not run: only its parameters were checked")
 
-    async def _check_after(self, done: int) -> None:
-        """Check the call after some rounds, when the answers to the last of them arrive."""
-        if not done:
-            await self._compare(0, await self._go_on(0, None, ()))
+    async def _check_after(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> None:
+        """Compare the way that the call goes on after some rounds with the recorded way."""
+        played = await self._go_on(done, journal, answers)
+        if played is None:
             return
-        round_ = self._rounds[done - 1]
-        asked = {key: self._asked(question) for key, question in round_.questions.items()}
-        journal = self._journal(round_, asked=asked, entries=self._entries(self._rounds[: done - 1]))
-        await self._compare(done, await self._go_on(done, journal, [*round_.answers.values()]))
+        number = (self._rounds[done - 1].number if done else 0) + 1
+        if done < len(self._rounds):
+            round_ = self._rounds[done]
+            self._diverge(round_.number, Turn("asks", tuple(round_.questions.values())), played)
+        elif self._call.reached_body:
+            self._diverge(number, _RAN, played)
+        elif self._call.ending in _ENDINGS:
+            self._diverge(number, Turn(_ENDS[_ENDINGS[self._call.ending]]), played)
 
     async def _check_waiting(self, round_: RecordedRound) -> None:
         """Check that the answers of the open round would count."""
-        asked = {key: self._asked(question) for key, question in round_.questions.items()}
-        journal = self._journal(round_, asked=asked, entries=self._entries(self._rounds[:-1]))
+        journal = self._journal(round_, len(self._rounds) - 1)
         played = await self._go_on(len(self._rounds), journal, ())
         if played is None:
             return
@@ -144,7 +151,7 @@ class _Check:
 
     async def _go_on(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> Rehearsed | None:
         """Play legs until no answered question comes back; None if one comes back in spite of its answer."""
-        known = self._answers(self._rounds[:done])
+        known = self._answers(done)
         expected = frozenset[str](self._rounds[done].questions if done < len(self._rounds) else ())
         given: set[str] = set()
         named = False
@@ -173,7 +180,7 @@ class _Check:
                     )
                     return None
             fresh = [
-                Answer(SeenQuestion(waiting.key, answer.question.kind, answer.question.message), *_said(answer))
+                replace(answer, question=replace(answer.question, key=waiting.key))
                 for waiting, answer in back
                 if waiting.key not in given
             ]
@@ -185,19 +192,6 @@ class _Check:
                 return None
             given |= {answer.question.key for answer in fresh}
             journal, answers = played.journal, fresh
-
-    async def _compare(self, done: int, played: Rehearsed | None) -> None:
-        """Compare the way the call goes on with the recorded way."""
-        if played is None:
-            return
-        number = (self._rounds[done - 1].number if done else 0) + 1
-        if done < len(self._rounds):
-            round_ = self._rounds[done]
-            self._diverge(round_.number, Turn("asks", tuple(round_.questions.values())), played)
-        elif self._call.reached_body:
-            self._diverge(number, _RAN, played)
-        elif self._call.ending in _ENDINGS:
-            self._diverge(number, Turn(_ENDS[_ENDINGS[self._call.ending]]), played)
 
     def _diverge(self, number: int, expected: Turn, played: Rehearsed) -> None:
         actual = _turn(played)
@@ -248,27 +242,17 @@ class _Check:
         names = (*self._stage.names_of(self._call, waiting.key), *former)
         return next((recorded[name] for name in names if name in recorded), None)
 
-    def _answers(self, rounds: Sequence[RecordedRound]) -> dict[str, Answer]:
-        """Return the answers that counted."""
+    def _answers(self, done: int) -> dict[str, Answer]:
+        """Return the answers of some rounds that counted."""
+        rounds = self._rounds[:done]
         return {key: answer for round_ in rounds for key, answer in round_.answers.items() if answer.how == "taken"}
-
-    def _entries(self, rounds: Sequence[RecordedRound]) -> dict[str, Entry]:
-        """Return the journal's entries of the answers that counted."""
-        return {
-            key: Entry(answer.action, self._pin(answer.question), answer.data)
-            for key, answer in self._answers(rounds).items()
-            if answer.action is not None
-        }
-
-    def _asked(self, question: SeenQuestion) -> Asked:
-        return Asked(self._pin(question), attempts=question.attempt - 1)
 
     def _pin(self, question: SeenQuestion) -> bytes:
         """Make the pin with this server's key, as it has none of the recorded keys."""
         return self._stage.pinner.pin(self._call.id, *question.digests)
 
-    def _journal(self, round_: RecordedRound, *, asked: Mapping[str, Asked], entries: Mapping[str, Entry]) -> Journal:
-        """Rebuild the journal of a round of questions."""
+    def _journal(self, round_: RecordedRound, done: int) -> Journal:
+        """Rebuild the journal of a round of questions, with the answers of the rounds done before."""
         return Journal(
             call_id=self._call.id,
             born=self._now,
@@ -279,18 +263,21 @@ class _Check:
             # Never the name of the present build, which did not ask.
             build=f"{self._call.build}, recorded",
             version=self._call.version,
-            entries=entries,
-            asked=asked,
+            entries={
+                key: Entry(answer.action, self._pin(answer.question), answer.data)
+                for key, answer in self._answers(done).items()
+                if answer.action is not None
+            },
+            asked={
+                key: Asked(self._pin(question), attempts=question.attempt - 1)
+                for key, question in round_.questions.items()
+            },
             computed={key: Computed(value) for key, value in round_.computed.items()},
         )
 
 
 def _digests(waiting: PendingQuestion) -> tuple[bytes, bytes]:
     return waiting.question.message, waiting.question.schema
-
-
-def _said(answer: Answer) -> tuple[Action | None, Any, Any]:
-    return answer.action, answer.how, answer.data
 
 
 def _turn(played: Rehearsed) -> Turn:

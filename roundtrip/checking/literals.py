@@ -11,7 +11,6 @@ WIDTH: Final = 120
 """Columns of a line."""
 
 _STEP: Final = "    "
-_SHORT: Final = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class Name(str):
@@ -102,14 +101,9 @@ def _flat(value: object) -> str:
 
 
 def _text(text: str) -> str:
-    quote = "'" if text.count('"') > text.count("'") else '"'
-    return quote + "".join(_character(char, quote) for char in text) + quote
-
-
-def _character(char: str, quote: str) -> str:
-    if char == quote:
-        return f"\\{char}"
-    if char in _SHORT:
-        return _SHORT[char]
-    # Control and format characters, separators of lines, and halves of a pair.
-    return char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+    # After a double quote, repr() quotes with single ones. It escapes whatever is not printable.
+    inner = repr('"' + text)[2:-1]
+    if text.count('"') > text.count("'"):
+        return f"'{inner}'"
+    inner = inner.replace("\\'", "'").replace('"', '\\"')
+    return f'"{inner}"'

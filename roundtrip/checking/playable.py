@@ -66,13 +66,13 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
         # On the live era the second question is not sent before the first is answered.
         eras = ("retry",)
     _require_playable(call, eras)
-    ending = _Ending(call, with_result=with_result)
     answers = list(_answers(call, eras))
-    constants, statements = _calling(call, may_fail=ending.may_fail)
+    constants, statements = _calling(call)
     if call.rounds:
         constants.append(assignment("ASKED: list[dict[str, Any]]", list(_asked(call, eras))))
         constants.append(assignment("ANSWERS: list[dict[str, Any]]", answers))
-    constants += ending.constants
+    ending, expected = _ending(call, with_result=with_result)
+    constants += ending
     names = {str(said) for round_ in answers for said in round_.values() if isinstance(said, Name)}
     names |= {"User", "LegRequest"} if call.version else {"User"}
     head = [
@@ -82,8 +82,8 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
         server.source,
         "\n".join([f"# The call {literal(call.id)}, as it was recorded.", *constants]),
     ]
-    expected = [f"assert call.shown == {'ASKED' if call.rounds else '[]'}", *ending.expected]
-    test = _test(call, eras, [*statements, *(f"{_INDENT}{line}" for line in expected)])
+    asked = f"assert call.shown == {'ASKED' if call.rounds else '[]'}"
+    test = _test(call, eras, [*statements, _INDENT + asked, _INDENT + expected])
     return "\n\n\n".join(["\n\n".join(head), _BACKEND, test]) + "\n"
 
 
@@ -110,37 +110,26 @@ def _require_playable(call: RecordedCall, eras: tuple[Era, ...]) -> None:
                 raise NotReplayable(f"round {round_.number} of it goes differently in the other era; leave out --both")
 
 
-class _Ending:
-    """The source of the assertions about the end of a call."""
-
-    def __init__(self, call: RecordedCall, *, with_result: bool) -> None:
-        self.constants: list[str] = []
-        self.expected: list[str] = []
-        self.may_fail = False
-        """True if the call may end with an error of the protocol."""
-        ended = call.ended
-        if ended is None:
-            self.expected = ["assert call.left"]
-        elif ended.state == "completed" and with_result:
-            shown = revealed(ended.result) if ended.result is not None else None
-            if not isinstance(shown, dict):
-                raise NotReplayable("its result is not in the transcript; --no-result leaves it out")
-            parts = {name: shown[name] for name in ("content", "structuredContent") if name in shown}
-            result = {"content": [], **parts, "isError": ended.is_error}
-            self.constants = [assignment("RETURNED: dict[str, Any]", cast("object", result))]
-            self.expected = ["assert call.returned == RETURNED"]
-        elif ended.state == "completed":
-            self.expected = [f"assert call.is_error is {ended.is_error}"]
-        else:
-            self.may_fail = ended.state != "declined"
-            reason: JsonValue = ended.decline
-            if reason is None and ended.error is not None and ended.error.type in _SHOWN_ERRORS:
-                reason = revealed(ended.error.text)
-            if isinstance(reason, str) and reason:
-                self.constants = [assignment("REASON", reason)]
-                self.expected = ["assert REASON in call.failure"]
-            else:
-                self.expected = ["assert call.failure"]
+def _ending(call: RecordedCall, *, with_result: bool) -> tuple[list[str], str]:
+    """Return the constants and the assertion about the end of a call."""
+    ended = call.ended
+    if ended is None:
+        return [], "assert call.left"
+    if ended.state != "completed":
+        reason: JsonValue = ended.decline
+        if reason is None and ended.error is not None and ended.error.type in _SHOWN_ERRORS:
+            reason = revealed(ended.error.text)
+        if isinstance(reason, str) and reason:
+            return [assignment("REASON", reason)], "assert REASON in call.failure"
+        return [], "assert call.failure"
+    if not with_result:
+        return [], f"assert call.is_error is {ended.is_error}"
+    shown = revealed(ended.result)
+    if not isinstance(shown, dict):
+        raise NotReplayable("its result is not in the transcript; --no-result leaves it out")
+    parts = {name: shown[name] for name in ("content", "structuredContent") if name in shown}
+    result = {"content": [], **parts, "isError": ended.is_error}
+    return [assignment("RETURNED: dict[str, Any]", cast("object", result))], "assert call.returned == RETURNED"
 
 
 def _asked(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]]:
@@ -203,7 +192,7 @@ def _said(answer: Answer | None) -> JsonValue:
             return answer.data if isinstance(answer.data, dict) else Name("ACCEPT")
 
 
-def _calling(call: RecordedCall, *, may_fail: bool) -> tuple[list[str], list[str]]:
+def _calling(call: RecordedCall) -> tuple[list[str], list[str]]:
     """Return the constants and the statements that make the call."""
     user = ["server", *(["ANSWERS"] if call.rounds else [])]
     # Declare nothing more: the server might ask more.
@@ -211,7 +200,8 @@ def _calling(call: RecordedCall, *, may_fail: bool) -> tuple[list[str], list[str
     lacks = [literal(name) for name, asking in kinds.items() if not asking & call.kinds]
     user += [f"lacks={{{', '.join(lacks)}}}"] if lacks else []
     user += ["roots=[]"] if "roots" in call.kinds else []
-    user += ["allow_error=True"] if may_fail else []
+    # The call may end with an error of the protocol.
+    user += ["allow_error=True"] if call.ended and call.ended.state in ("failed", "rejected") else []
     making = f"User({', '.join(user)})"
     named = [literal(call.name), *(["ARGUMENTS"] if call.arguments else [])]
     meta = [] if call.version is None else [f"meta={literal({'roundtrip/version': call.version})}"]

@@ -4,10 +4,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import count, islice
-from typing import Any, Final, Literal, cast
+from itertools import count, islice, takewhile
+from typing import Any, Final, Literal, TypeVar, get_origin
 
-from mcp_types import ListRootsRequest
 from pydantic import JsonValue
 
 from roundtrip.errors import CapabilityMissing, QuestionVolatile, ToolTimedOut
@@ -16,7 +15,15 @@ from roundtrip.machine.journal import ACTIONS, Action
 from roundtrip.machine.pins import PAGE, SAMPLE, SAMPLE_WITH_TOOLS, digest
 from roundtrip.questions.forms import digest_of_form
 from roundtrip.questions.markers import ListRoots
-from roundtrip.questions.wire import TICKET_SHOWN, PendingQuestion, digest_of_page, question_of
+from roundtrip.questions.wire import (
+    TICKET_SHOWN,
+    FormQuestion,
+    PendingQuestion,
+    RootsQuestion,
+    SampleQuestion,
+    UrlQuestion,
+    digest_of_page,
+)
 from roundtrip.trace.reading.calls import Serving, TracedCall
 from roundtrip.trace.writing.lines import AskedLine, Digested, EndedLine, ReadAnswer, Recorded, Revealed, ShownQuestion
 
@@ -32,9 +39,11 @@ __all__ = [
     "revealed",
 ]
 
+T = TypeVar("T")
+
 Kind = Literal["form", "page", "sample", "roots"]
 
-HOW_TO_REVEAL: Final = (
+_HOW_TO_REVEAL: Final = (
     'record with Server(trace=Recorder(path, reveal="all")), or with ROUNDTRIP_TRACE_REVEAL=all in the environment'
 )
 
@@ -73,7 +82,7 @@ class SeenQuestion:
             # A page is pinned by its address without the ticket.
             return digest_of_page(str(self.message), (self.url or "").replace(TICKET_SHOWN, "rt1")), PAGE
         if self.kind == "roots":
-            roots = question_of(ListRoots())
+            roots = RootsQuestion(ListRoots())
             return roots.message, roots.schema
         text = json.dumps(self.message, sort_keys=True, separators=(",", ":"))
         return digest(text), SAMPLE_WITH_TOOLS if self.with_tools else SAMPLE
@@ -87,16 +96,16 @@ class SeenQuestion:
     @classmethod
     def of(cls, waiting: PendingQuestion) -> "SeenQuestion":
         """Describe a question that the present code asks."""
-        request = waiting.question.request()
-        if isinstance(request, ListRootsRequest):
-            return cls(waiting.key, "roots", reason=waiting.reason)
-        params = request.params.model_dump(mode="json", by_alias=True, exclude_none=True)
-        if request.method != "elicitation/create":
-            return cls(waiting.key, "sample", params, reason=waiting.reason)
-        if "url" in params:
-            return cls(waiting.key, "page", params["message"], url=params["url"], reason=waiting.reason)
-        form = params["requestedSchema"]
-        return cls(waiting.key, "form", params["message"], form=form, reason=waiting.reason)
+        key, reason, question = waiting.key, waiting.reason, waiting.question
+        match question:
+            case FormQuestion():
+                return cls(key, "form", question.text, form=question.form.schema, reason=reason)
+            case UrlQuestion():
+                return cls(key, "page", question.text, url=question.url, reason=reason)
+            case SampleQuestion():
+                return cls(key, "sample", question.plain(question.params), reason=reason)
+            case _:
+                return cls(key, "roots", reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +130,6 @@ class RecordedRound:
     computed: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The values that the server had fixed by then, if recorded."""
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
-
-    def add(self, key: str, answer: Answer) -> None:
-        """Add an answer; of several to one question, keep the one that counted."""
-        if key not in self.answers or answer.how == "taken":
-            self.answers[key] = answer
 
 
 class RoundEnding(Enum):
@@ -159,13 +163,12 @@ class RecordedCall:
     @property
     def resolver_rounds(self) -> tuple[RecordedRound, ...]:
         """Return the rounds before the body first asked."""
-        by_body = next((place for place, round_ in enumerate(self.rounds) if round_.by != "resolvers"), None)
-        return self.rounds[:by_body]
+        return tuple(takewhile(lambda round_: round_.by == "resolvers", self.rounds))
 
     @property
     def asked_by_body(self) -> RecordedRound | None:
         """Return the first round of the body."""
-        return next((round_ for round_ in self.rounds if round_.by != "resolvers"), None)
+        return next(iter(self.rounds[len(self.resolver_rounds) :]), None)
 
     @property
     def reached_body(self) -> bool:
@@ -194,9 +197,10 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
         raise NotReplayable("its beginning is not in these transcripts; name the older files too")
     if began.within is not None or began.era == "direct":
         raise NotReplayable("the server itself called it, from another call")
+    if began.arguments is None:
+        raise NotReplayable("the transcript has no arguments")
     chain = _chain(call, whole=whole)
     rounds = _rounds(chain, whole=whole)
-    arguments = revealed(began.arguments)
     last = chain[-1].lines[-1]
     return RecordedCall(
         id=call.id,
@@ -205,7 +209,7 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
         version=began.version,
         era=began.era,
         build=began.build,
-        arguments=cast("Mapping[str, Any]", arguments) if isinstance(arguments, dict) else {},
+        arguments=_revealed_as(dict[str, Any], began.arguments) or {},
         rounds=tuple(rounds),
         ending=_ending(chain[-1], rounds),
         ended=last if isinstance(last, EndedLine) else None,
@@ -264,25 +268,29 @@ def _take_answers(round_: RecordedRound, answers: tuple[ReadAnswer, ...], *, kno
         if question is None:
             continue
         action = ACTIONS[read.action] if read.action is not None else None
-        data = revealed(read.data) if read.data is not None else None
-        round_.add(question.key, Answer(question, action, read.how, data))
+        # Of several answers to one question, keep the one that counted.
+        if question.key not in round_.answers or read.how == "taken":
+            round_.answers[question.key] = Answer(question, action, read.how, revealed(read.data))
 
 
 def _question(shown: ShownQuestion, *, whole: bool) -> SeenQuestion:
-    complaint = revealed(shown.complaint) if whole and shown.complaint is not None else None
-    filled = revealed(shown.filled) if whole and shown.filled is not None else None
-    form, url = (None if kept is None else revealed(kept) for kept in (shown.form, shown.url))
     return SeenQuestion(
         shown.key,
         shown.kind,
-        None if shown.message is None else revealed(shown.message),
-        form=cast("Mapping[str, Any]", form) if isinstance(form, dict) else None,
-        filled=cast("Mapping[str, Any]", filled) if isinstance(filled, dict) else None,
-        url=url if isinstance(url, str) else None,
+        revealed(shown.message),
+        form=_revealed_as(dict[str, Any], shown.form),
+        filled=_revealed_as(dict[str, Any], shown.filled if whole else None),
+        url=_revealed_as(str, shown.url),
         reason=shown.reason,
         attempt=shown.attempt,
-        complaint=complaint if isinstance(complaint, str) else None,
+        complaint=_revealed_as(str, shown.complaint if whole else None),
     )
+
+
+def _revealed_as(kind: type[T], kept: Recorded | None) -> T | None:
+    """Return a value of a transcript; None if there is none of this type."""
+    value: Any = revealed(kept)
+    return value if isinstance(value, get_origin(kind) or kind) else None
 
 
 def _ending(last: Serving, rounds: list[RecordedRound]) -> RoundEnding:
@@ -302,13 +310,11 @@ def _ending(last: Serving, rounds: list[RecordedRound]) -> RoundEnding:
 
 
 def revealed(kept: Recorded | None) -> JsonValue:
-    """Return a value of a transcript.
+    """Return a value of a transcript; None if there is none.
 
     Raises:
         NotReplayable: The value was not revealed.
     """
-    if isinstance(kept, Revealed):
-        return kept.value
     if isinstance(kept, Digested):
-        raise NotReplayable(f"recorded without reveal; {HOW_TO_REVEAL}")
-    raise NotReplayable("the transcript has no arguments")
+        raise NotReplayable(f"recorded without reveal; {_HOW_TO_REVEAL}")
+    return kept.value if kept is not None else None

@@ -12,7 +12,7 @@ from roundtrip.cli.parsing import add_json, positive_seconds
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 if TYPE_CHECKING:
-    from roundtrip.checking.verdicts import Checked
+    from roundtrip.checking.reports import Checked
     from roundtrip.server.server import Server
 
 __all__ = ["COMMAND"]
@@ -53,8 +53,7 @@ def _run(arguments: Namespace) -> int:
     import anyio
 
     from roundtrip.checking.checking import check_calls
-    from roundtrip.checking.telling import as_data, as_text, summary
-    from roundtrip.checking.verdicts import Verdict
+    from roundtrip.checking.reports import Verdict, as_data, as_text, summary
     from roundtrip.cli.trace.sources import json_text, load
     from roundtrip.client.failures import innermost
     from roundtrip.safe_text import printable

@@ -13,8 +13,7 @@ from roundtrip import Context, Resolve, Server
 from roundtrip.checking.checking import check_calls
 from roundtrip.checking.playable import ServerName, write_test
 from roundtrip.checking.recorded import NotReplayable, recorded_call
-from roundtrip.checking.telling import as_text
-from roundtrip.checking.verdicts import Checked
+from roundtrip.checking.reports import Checked, as_text
 from roundtrip.ledger import SqliteLedger
 from roundtrip.testing import Era, LegByLeg, User
 from roundtrip.trace.reading.calls import TracedCall

@@ -1,16 +1,122 @@
-"""The report of a check, for people and for programs; control characters are escaped."""
+"""The results of checking recorded calls, as text for people and as data for programs."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final, cast
 
 from roundtrip.checking.recorded import SeenQuestion
-from roundtrip.checking.verdicts import AskedAgain, Cause, Checked, Divergence, Turn, Verdict
 from roundtrip.safe_text import printable
 
-__all__ = ["as_data", "as_text", "summary"]
+__all__ = ["AskedAgain", "Cause", "Checked", "Divergence", "Turn", "Verdict", "as_data", "as_text", "summary"]
 
 _MAX_TEXT_CHARS: Final = 500
+
+
+class Verdict(StrEnum):
+    """The result of a check of one call."""
+
+    COMPATIBLE = "compatible"
+    ASKS_AGAIN = "asks again"
+    """It goes on as recorded, but some answers no longer count."""
+    DIVERGES = "diverges"
+    NOT_REPLAYED = "not replayed"
+
+
+class Cause(StrEnum):
+    """The reason that an answer no longer counts."""
+
+    REWORDED = "reworded"
+    SCHEMA_CHANGED = "schema changed"
+    RENAMED = "renamed without was="
+    INVALID = "its answer is no longer valid"
+    UNKNOWN = "its answer is no longer found"
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAgain:
+    """A question whose answer no longer counts."""
+
+    cause: Cause
+    before: SeenQuestion
+    now: SeenQuestion
+    complaint: str | None = None
+    """The error in the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The next step of a call: its questions, or a text that describes another end."""
+
+    text: str
+    questions: tuple[SeenQuestion, ...] = ()
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Return the names of its questions."""
+        return frozenset(question.key for question in self.questions)
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """A round after which a call goes on in another way."""
+
+    round: int
+    """The round that differs, or would have followed."""
+    expected: Turn
+    actual: Turn
+
+    @property
+    def gist(self) -> tuple[object, ...]:
+        """Return the parts that are the same if it shows on several legs."""
+        expected, actual = self.expected.keys, self.actual.keys
+        return expected - actual, actual - expected, "" if actual else self.actual.text
+
+
+@dataclass(slots=True)
+class Checked:
+    """One recorded call, and its result."""
+
+    call: str
+    method: str
+    name: str
+    again: list[AskedAgain] = field(default_factory=list[AskedAgain])
+    divergences: list[Divergence] = field(default_factory=list[Divergence])
+    notes: list[str] = field(default_factory=list[str])
+    """Limits of the check, if it did not reach the end."""
+    not_replayed: str | None = None
+    """The reason that nothing was checked."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the worst result."""
+        if self.not_replayed is not None:
+            return Verdict.NOT_REPLAYED
+        if self.divergences:
+            return Verdict.DIVERGES
+        return Verdict.ASKS_AGAIN if self.again else Verdict.COMPATIBLE
+
+    @property
+    def headline(self) -> str:
+        """Describe the verdict in a few words."""
+        verdict = self.verdict
+        if verdict is Verdict.ASKS_AGAIN:
+            return f"asks {len(self.again)} again"
+        if verdict is Verdict.DIVERGES:
+            return f"diverges at round {min(divergence.round for divergence in self.divergences)}"
+        return verdict.value
+
+    def note_again(self, found: AskedAgain) -> None:
+        """Add a question that is asked again, once per question."""
+        if all(other.before.key != found.before.key for other in self.again):
+            self.again.append(found)
+
+    def note_divergence(self, found: Divergence) -> None:
+        """Add a divergence, once even if it shows on several legs."""
+        if all(other.gist != found.gist for other in self.divergences):
+            self.divergences.append(found)
+
 
 _WORDS: Final = {Verdict.COMPATIBLE: "compatible", Verdict.ASKS_AGAIN: "asking again", Verdict.DIVERGES: "diverging"}
 
@@ -82,9 +188,8 @@ def _divergence_lines(divergence: Divergence) -> Iterator[str]:
     yield f"  round {divergence.round}"
     yield f"    recorded: {_turn(divergence.expected)}"
     yield f"    now:      {_turn(divergence.actual)}"
-    known = {question.key for question in divergence.expected.questions}
     for question in divergence.actual.questions:
-        if question.key not in known:
+        if question.key not in divergence.expected.keys:
             yield f"    {printable(question.key)!r} says {_quoted(_words(question))}"
 
 
@@ -123,14 +228,9 @@ def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[s
     old, new = dict(_leaves(before)), dict(_leaves(now))
     for path in dict.fromkeys([*old, *new]):
         if old.get(path) != new.get(path):
-            yield from (f"{sign} {printable(path)}: {_cut(side[path])}" for sign, side in _sides(old, new, path))
-
-
-def _sides(old: dict[str, str], new: dict[str, str], path: str) -> Iterator[tuple[str, dict[str, str]]]:
-    if path in old:
-        yield "-", old
-    if path in new:
-        yield "+", new
+            for sign, side in (("-", old), ("+", new)):
+                if path in side:
+                    yield f"{sign} {printable(path)}: {_cut(side[path])}"
 
 
 def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
