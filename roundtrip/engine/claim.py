@@ -65,35 +65,19 @@ class Claim(Protocol):
         ...
 
     def holding(self) -> AbstractContextManager[None]:
-        """Surround the work of the leg, and end it when another leg has taken the call over.
-
-        Raises:
-            CallTakenOver: Another leg has.
-        """
+        """Surround the work of the leg, and end it with CallTakenOver when another leg has taken the call over."""
         ...
 
     async def require_held(self) -> None:
-        """Check that this leg still holds the call, before it does anything that must not be done twice.
-
-        Raises:
-            CallTakenOver: Another leg has taken it over.
-        """
+        """Raise CallTakenOver unless this leg holds the call, before it does anything that must not be done twice."""
         ...
 
     async def start_body(self) -> None:
-        """Report that the body begins. If this process dies from here on, the outcome is unknown.
-
-        Raises:
-            RoundtripError: It must not begin: another leg has taken the call over, ...
-        """
+        """Report that the body begins, or raise CallTakenOver. If this process now dies, the outcome is unknown."""
         ...
 
     async def note(self, noted: NotedValue) -> None:
-        """Keep a computed value, in case this leg is served again.
-
-        Raises:
-            CallTakenOver: Another leg has taken the call over.
-        """
+        """Keep a computed value, in case this leg is served again. Raise CallTakenOver if another leg has the call."""
         ...
 
     async def settle(self, value: Any) -> None:

@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 
 from roundtrip.errors import QuestionDeclined, ToolTimedOut
-from roundtrip.resolvers.cancelling import cancel_requests
+from roundtrip.resolvers.scheduler import cancel_requests
 
 __all__ = [
     "CancellationShield",

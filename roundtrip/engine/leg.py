@@ -127,14 +127,6 @@ CountGuess = Callable[[str, Any, int], Awaitable[bool]]
 """Counts an answer to a question; False if it is one more than the call may be sent."""
 
 
-def _report_nothing(label: str, error: BaseException) -> None:
-    del label, error
-
-
-def _offer_nothing(context: Callable[[], Any]) -> None:
-    del context
-
-
 @dataclass(slots=True)
 class Leg:
     """One request of a call, with everything that serving it needs. The clock and the ids come from outside."""
@@ -158,8 +150,8 @@ class Leg:
     """The dependencies entered for the request before the leg began. They are exited with those of the leg."""
     known: Mapping[Hashable, Outcome] | None = None
     """The outcomes of nodes that ran for the request before the leg began."""
-    report: Report = _report_nothing
-    offer: Callable[[Callable[[], Any]], object] = _offer_nothing
+    report: Report = lambda label, error: None
+    offer: Callable[[Callable[[], Any]], object] = lambda context: None
     """Lets the author's code find the context without a parameter."""
     version: str | None = None
     """The version of the tool, which the call stays on."""

@@ -8,6 +8,7 @@ ends at `ask` and the next one starts with `resume`; a live leg waits there and 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -30,12 +31,19 @@ from roundtrip.engine.teardown import TeardownStack
 from roundtrip.errors import BodyMistake, CannotAsk, QuestionDeclined, RoundtripError, ToolTimedOut
 from roundtrip.machine.call import Call
 from roundtrip.machine.facts import BodyBegan
+from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.markers import Marker
-from roundtrip.questions.outcomes import Outcome
-from roundtrip.resolvers.cancelling import cancel_requests, is_cancelled, strayed
-from roundtrip.resolvers.plan import Node, Plan
-from roundtrip.resolvers.scheduler import Enter, NodeOutcomes, Scheduler, enter_nothing
+from roundtrip.resolvers.plan import Plan
+from roundtrip.resolvers.scheduler import (
+    Enter,
+    NodeOutcomes,
+    Scheduler,
+    cancel_requests,
+    enter_nothing,
+    is_cancelled,
+    strayed,
+)
 from roundtrip.revisions import is_retry_era
 
 __all__ = ["serve"]
@@ -74,59 +82,29 @@ async def serve(
     return await run.serve()
 
 
-class _NoQuestions(NodeOutcomes):
-    """Outcomes of the nodes behind a `done` function, which must not ask."""
-
-    def settle(self, node: Node, marker: Marker) -> Outcome | None:
-        """Reject a question.
-
-        Raises:
-            BodyMistake: Always.
-        """
-        del marker
-        raise BodyMistake(f"{node.label} decides whether a page is done with, and cannot ask a question of its own")
-
-
+@dataclass(slots=True, eq=False)
 class LegRun:
     """One leg while it is served, with one run of its body at a time."""
 
-    __slots__ = (
-        "_arguments",
-        "_body",
-        "_body_cannot_ask",
-        "_cancelled",
-        "_context",
-        "_done_plans",
-        "_execute",
-        "_make_context",
-        "answers",
-        "call",
-        "leg",
-        "rounds",
-        "shield",
-    )
+    leg: Leg
+    arguments: Mapping[str, Any]
+    make_context: Callable[[Body], Any]
+    body_cannot_ask: bool
+    execute: Execute
+    answers: Answers = field(init=False)
+    rounds: Rounds = field(init=False)
+    shield: CancellationShield | None = field(default=None, init=False)
+    _body: Body | None = field(default=None, init=False)
+    _context: Any = field(default=None, init=False)
+    _cancelled: int = field(default_factory=cancel_requests, init=False)
+    _done_plans: dict[int, Plan] = field(default_factory=dict[int, Plan], init=False)
 
-    def __init__(
-        self,
-        leg: Leg,
-        arguments: Mapping[str, Any],
-        make_context: Callable[[Body], Any],
-        body_cannot_ask: bool,
-        execute: Execute,
-    ) -> None:
-        self.leg = leg
-        self.call = leg.call
+    def __post_init__(self) -> None:
+        leg = self.leg
         self.answers = Answers(leg)
         self.rounds = Rounds(leg, self.answers, self._call_done, is_retry_era(leg.client.protocol_version))
-        self.shield = CancellationShield(has_timeout=leg.timeout is not None) if leg.claim is not None else None
-        self._arguments = arguments
-        self._make_context = make_context
-        self._body_cannot_ask = body_cannot_ask
-        self._execute = execute
-        self._cancelled = cancel_requests()
-        self._body: Body | None = None
-        self._context: Any = None
-        self._done_plans: dict[int, Plan] = {}
+        if leg.claim is not None:
+            self.shield = CancellationShield(has_timeout=leg.timeout is not None)
 
     def body(self) -> Body:
         """Return the asking side of the body's current run."""
@@ -137,17 +115,16 @@ class LegRun:
     def context(self) -> Any:
         """Return the value of parameters annotated as context."""
         if self._context is None:
-            self._context = self._make_context(self.body())
+            self._context = self.make_context(self.body())
         return self._context
 
     async def serve(self) -> LegEnd:
         """Serve the leg: see `serve` of this module."""
-        leg, call, rounds = self.leg, self.call, self.rounds
+        leg, call, rounds = self.leg, self.leg.call, self.rounds
         try:
             call.begin_leg()
-            claim = leg.claim if leg.journal is not None else None
-            if claim is not None:
-                recalled = await self._begin_claim(claim)
+            if leg.claim is not None and leg.journal is not None:
+                recalled = await self._begin_claim(leg.claim, leg.journal)
                 if recalled is not None:
                     return recalled
             work = self._resolve_and_execute()
@@ -156,8 +133,9 @@ class LegRun:
             if leg.entered is not None:
                 # Entered before the timeout began, so exited outside of it.
                 work = leg.entered.around(work, ended_by=_exception_of, outlive=leg.outlive)
-            if claim is not None and self.shield is not None:
-                work = record_outcome(claim, call, work, result_of=_result_of, computed=self.answers.computed.unnoted)
+            if leg.claim is not None and leg.journal is not None and self.shield is not None:
+                computed = self.answers.computed.unnoted
+                work = record_outcome(leg.claim, call, work, result_of=_result_of, computed=computed)
                 work = self.shield.around(work)
             end = await work
             if isinstance(end, Declined):
@@ -169,9 +147,7 @@ class LegRun:
                 return self.end_authored(end.value)
             call.apply(Event.FINISH)
             return end
-        except Suspension:
-            return self._suspend()
-        except (QuestionDeclined, BaseExceptionGroup) as raised:
+        except (Suspension, BaseExceptionGroup, anyio.get_cancelled_exc_class(), Exception) as raised:
             verdict = verdict_on(raised)
             if isinstance(verdict, Suspension):
                 return self._suspend()
@@ -179,31 +155,21 @@ class LegRun:
                 rounds.end_abandoned()
                 call.apply(Event.DECLINE, reason=str(verdict))
                 return Declined(str(verdict))
+            failure = verdict
             if isinstance(verdict, CannotAsk):
                 call.apply(Event.REJECT, error=str(verdict))
             else:
-                call.apply(Event.FAIL, error=_described(verdict))
-            if verdict is raised:
+                failure = _fail(call, verdict, self._cancelled)
+            if failure is raised:
                 raise
-            raise verdict from None
-        except CannotAsk as error:
-            call.apply(Event.REJECT, error=str(error))
-            raise
-        except (anyio.get_cancelled_exc_class(), Exception) as error:
-            failure = _fail(call, error, self._cancelled)
-            if failure is error:
-                raise
-            raise failure from error
+            raise failure from (None if failure is verdict else raised)
 
-    async def _begin_claim(self, claim: Claim) -> Finished | None:
+    async def _begin_claim(self, claim: Claim, journal: Journal) -> Finished | None:
         """Claim the call; a result that is recorded already ends the leg."""
-        leg = self.leg
-        if leg.journal is None:
-            return None
-        at_once = not leg.plan.nodes and leg.confirmation is None
-        recalled = await claim.begin(answers_digest(leg.journal, leg.responses), at_once=at_once)
+        at_once = not self.leg.plan.nodes and self.leg.confirmation is None
+        recalled = await claim.begin(answers_digest(journal, self.leg.responses), at_once=at_once)
         if recalled is not None:
-            self.call.apply(Event.RECALL)
+            self.leg.call.apply(Event.RECALL)
             return Finished(recalled.value)
         self.answers.computed.take_noted(claim.noted())
         return None
@@ -228,7 +194,7 @@ class LegRun:
                 if not isinstance(verdict_on(raised), Revision):
                     raise
                 self.rounds.end_abandoned()
-                self.call.apply(Event.REVISE)
+                self.leg.call.apply(Event.REVISE)
                 self._body = self._context = None
 
     async def _confirm(self, key: str, marker: Marker) -> None:
@@ -243,7 +209,7 @@ class LegRun:
 
     async def _run_once(self, enter: Enter) -> Finished | Declined:
         """Resolve, and run the body."""
-        leg, call = self.leg, self.call
+        leg, call = self.leg, self.leg.call
         values: dict[str, Any] = {}
         if leg.plan.nodes:
             declined = await self._resolve(values, enter)
@@ -261,23 +227,23 @@ class LegRun:
         call.apply(Event.EXECUTE)
         if call.watch is not None:
             call.watch(BodyBegan(is_unclaimed))
-        if self._body_cannot_ask and self._context is None:
-            return Finished(await self._execute(values, None))
+        if self.body_cannot_ask and self._context is None:
+            return Finished(await self.execute(values, None))
         with self.body().running(), cancellations_restored():
-            return Finished(await self._execute(values, self.context()))
+            return Finished(await self.execute(values, self.context()))
 
     async def _resolve(self, values: dict[str, Any], enter: Enter) -> Declined | None:
         """Fill `values`, and ask what has to be asked."""
         leg, answers = self.leg, self.answers
         scheduler = Scheduler(
             leg.plan,
-            arguments=self._arguments,
+            arguments=self.arguments,
             context=self.context,
             outcomes=answers,
             run_in_thread=leg.run_in_thread,
             enter=enter,
             known=leg.known,
-            watch=self.call.watch,
+            watch=self.leg.call.watch,
             cancelled=self._cancelled,
         )
         await scheduler.advance()
@@ -296,21 +262,22 @@ class LegRun:
         plan = self._done_plans.get(id(done))
         if plan is None:
             plan = self._done_plans[id(done)] = self.leg.plan_for(done)
-        if not plan.enters:
-            return await self._run_done(plan, enter_nothing)
         entered = TeardownStack(self.leg.report)
         return await entered.around(self._run_done(plan, entered.enter), ended_by=lambda value: None)
 
     async def _run_done(self, plan: Plan, enter: Enter) -> Any:
         scheduler = Scheduler(
             plan,
-            arguments=self._arguments,
+            arguments=self.arguments,
             context=self.context,
-            outcomes=_NoQuestions(),
+            outcomes=NodeOutcomes(),
             run_in_thread=self.leg.run_in_thread,
             enter=enter,
         )
         await scheduler.advance()
+        if scheduler.waiting:
+            label = scheduler.waiting_nodes()[0].label
+            raise BodyMistake(f"{label} decides whether a page is done with, and cannot ask a question of its own")
         values: dict[str, Any] = {}
         scheduler.fill(values)
         return values[DONE]
@@ -320,10 +287,10 @@ class LegRun:
         leg = self.leg
         if leg.client.protocol_version is not None and not self.rounds.is_retry:
             # The SDK answers such a client with an internal error, as on its own server.
-            self.call.apply(Event.FAIL, error="returned an InputRequiredResult, which its client does not know")
+            self.leg.call.apply(Event.FAIL, error="returned an InputRequiredResult, which its client does not know")
         else:
             requests = result.input_requests or {}
-            self.call.apply(Event.ASK, keys=tuple(requests), authored=True, requests=requests)
+            self.leg.call.apply(Event.ASK, keys=tuple(requests), authored=True, requests=requests)
         state = result.request_state
         if state is None and leg.claim is not None:
             # Without a token the next leg would be another call, without a claim.
@@ -341,7 +308,7 @@ class LegRun:
             return self.rounds.suspend()
         except RoundtripError as error:
             error.words = self.answers.words
-            self.call.apply(Event.FAIL, error=_described(error))
+            self.leg.call.apply(Event.FAIL, error=_described(error))
             raise
 
 

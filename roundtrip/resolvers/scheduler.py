@@ -8,12 +8,14 @@ scheduler learns which those are by watching coroutines, so a wrong guess costs 
 changes its task: cancel scopes and context variables in it hold.
 """
 
+import asyncio
 import functools
 import heapq
 import inspect
+import math
 import types
 from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import anyio
@@ -25,10 +27,38 @@ from roundtrip.machine.facts import NodeBegan, NodeEnded, NodeHow, Watch
 from roundtrip.machine.journal import Action
 from roundtrip.questions.markers import Marker, is_marker
 from roundtrip.questions.outcomes import Outcome
-from roundtrip.resolvers.cancelling import cancel_requests, is_cancelled, strayed
 from roundtrip.resolvers.plan import Input, Node, Plan, Source
 
-__all__ = ["DeclinedParameter", "Enter", "NodeOutcomes", "RunInThread", "Scheduler", "enter_nothing"]
+__all__ = [
+    "DeclinedParameter",
+    "Enter",
+    "NodeOutcomes",
+    "RunInThread",
+    "Scheduler",
+    "cancel_requests",
+    "enter_nothing",
+    "is_cancelled",
+    "strayed",
+]
+
+
+def cancel_requests() -> int:
+    """Count the cancellation requests of the running task that were not taken back; 0 outside of asyncio."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return 0
+    return task.cancelling() if task is not None else 0
+
+
+def is_cancelled(before: int) -> bool:
+    """Return True if the running code has been cancelled since `cancel_requests` was `before`."""
+    return cancel_requests() > before or anyio.current_effective_deadline() == -math.inf
+
+
+def strayed() -> RuntimeError:
+    """Return the error for a cancellation in a call that was not cancelled: a failure of its code like any other."""
+    return RuntimeError("it came upon a cancellation that was not its own: what it awaited had been cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,82 +110,50 @@ async def enter_nothing(label: str, made: Any) -> Any:
     raise InvalidSignature(f"{label!r} must not make a context manager here, got {type(made).__name__}")
 
 
+@dataclass(slots=True, eq=False)
 class Scheduler:
-    """Nodes of one leg. Call `advance` until it is quiet; then `waiting` has the questions.
+    """Nodes of one leg. Call `advance` until it is quiet; then `waiting` has the questions."""
 
-    Args:
-        plan: The plan.
-        arguments: The tool's arguments, by name.
-        context: Makes the value of parameters annotated as context.
-        outcomes: Knows the answers to questions, and the kept values of `once` nodes.
-        run_in_thread: As its type says.
-        enter: As its type says.
-        known: Outcomes of nodes that ran for this request already, in another plan.
-        is_isolated: Returns True for an error that ends only its node and those that need it. It is kept in `failed`.
-            By default none is.
-        watch: Takes the facts about nodes that run.
-        cancelled: The number of cancellation requests when the leg began, if the caller has counted them.
-    """
+    plan: Plan
+    _: KW_ONLY
+    arguments: Mapping[str, Any]
+    """The tool's arguments, by name."""
+    context: Callable[[], Any]
+    """Makes the value of parameters annotated as context."""
+    outcomes: NodeOutcomes
+    """Knows the answers to questions, and the kept values of `once` nodes."""
+    run_in_thread: RunInThread = anyio.to_thread.run_sync
+    enter: Enter = enter_nothing
+    known: Mapping[Hashable, Outcome] | None = None
+    """Outcomes of nodes that ran for this request already, in another plan."""
+    is_isolated: Callable[[BaseException], bool] | None = None
+    """Returns True for an error that ends only its node and those that need it. It is kept in `failed`."""
+    watch: Watch | None = None
+    """Takes the facts about nodes that run."""
+    cancelled: int = field(default_factory=cancel_requests)
+    """The number of cancellation requests when the leg began."""
+    failed: dict[int, BaseException] = field(default_factory=dict[int, BaseException], init=False)
+    waiting: dict[int, Marker] = field(default_factory=dict[int, Marker], init=False)
+    declined: DeclinedParameter | None = field(default=None, init=False)
+    _failure: BaseException | None = field(default=None, init=False)
+    _settled: list[Outcome | None] = field(init=False)
+    _missing: list[int] = field(init=False)
+    """How many of the nodes that each node needs are not settled."""
+    # Heaps, so that the first in plan order runs. Context managers are entered one at a time: that must happen in
+    # the leg's own task, and not in one that is over when the body begins.
+    _ready: list[int] = field(default_factory=list[int], init=False)
+    _entering: list[int] = field(default_factory=list[int], init=False)
 
-    __slots__ = (
-        "_arguments",
-        "_cancelled",
-        "_context",
-        "_enter",
-        "_entering",
-        "_failure",
-        "_is_isolated",
-        "_known",
-        "_missing",
-        "_outcomes",
-        "_plan",
-        "_ready",
-        "_run_in_thread",
-        "_watch",
-        "declined",
-        "failed",
-        "waiting",
-    )
-
-    def __init__(
-        self,
-        plan: Plan,
-        *,
-        arguments: Mapping[str, Any],
-        context: Callable[[], Any],
-        outcomes: NodeOutcomes,
-        run_in_thread: RunInThread = anyio.to_thread.run_sync,
-        enter: Enter = enter_nothing,
-        known: Mapping[Hashable, Outcome] | None = None,
-        is_isolated: Callable[[BaseException], bool] | None = None,
-        watch: Watch | None = None,
-        cancelled: int | None = None,
-    ) -> None:
-        self._plan = plan
-        self._arguments = arguments
-        self._context = context
-        self._known = outcomes
-        self._run_in_thread = run_in_thread
-        self._enter = enter
-        self._is_isolated = is_isolated
-        self._watch = watch
-        self._cancelled = cancel_requests() if cancelled is None else cancelled
-        self._failure: BaseException | None = None
-        self._outcomes: list[Outcome | None] = [None] * len(plan.nodes)
+    def __post_init__(self) -> None:
+        plan = self.plan
+        self._settled = [None] * len(plan.nodes)
         self._missing = [len(node.needs) for node in plan.nodes]
-        # Heaps, so that the first in plan order runs. Context managers are entered one at a time: that must happen in
-        # the leg's own task, and not in one that is over when the body begins.
-        self._ready: list[int] = []
-        self._entering: list[int] = []
-        self.failed: dict[int, BaseException] = {}
-        self.waiting: dict[int, Marker] = {}
-        self.declined: DeclinedParameter | None = None
-        if known:
-            self._accept(known)
+        if self.known:
+            self._accept(self.known)
         elif plan.may_carry_secrets:
             self._skip_unneeded()
         for node in plan.nodes:
-            if not self._missing[node.index] and self._outcomes[node.index] is None:
+            if not self._missing[node.index] and self._settled[node.index] is None:
                 self._push(node.index)
 
     async def advance(self) -> None:
@@ -172,26 +170,26 @@ class Scheduler:
             else:
                 # It can hold up no other node, so it needs no task of its own.
                 heap = self._ready or self._entering
-                await self._run(self._plan.nodes[heapq.heappop(heap)])
+                await self._run(self.plan.nodes[heapq.heappop(heap)])
 
     def settle_waiting(self) -> None:
         """Look again for the answers to the questions, without running any function twice."""
         for index, marker in sorted(self.waiting.items()):
-            node = self._plan.nodes[index]
-            outcome = self._known.settle(node, marker)
+            node = self.plan.nodes[index]
+            outcome = self.outcomes.settle(node, marker)
             if outcome is not None:
                 del self.waiting[index]
-                self._settled(node, outcome)
+                self._settle(node, outcome)
 
     def fill(self, values: dict[str, Any]) -> None:
         """Add the value of each of the tool's filled parameters; sets `declined` if the user declined one."""
-        for root in self._plan.roots:
+        for root in self.plan.roots:
             if not self._take(root, values):
                 return
 
     def is_blocked(self, index: int) -> bool:
         """Return True for a node that needs one which waits."""
-        return self._outcomes[index] is None and index not in self.waiting
+        return self._settled[index] is None and index not in self.waiting
 
     def failure_of(self, index: int) -> BaseException | None:
         """Return the error for which an isolated node has no value: its own, or that of a node it needs."""
@@ -200,22 +198,22 @@ class Scheduler:
             place = below.pop()
             if place in self.failed:
                 return self.failed[place]
-            if self._outcomes[place] is None:
-                below.extend(self._plan.nodes[place].needs)
+            if self._settled[place] is None:
+                below.extend(self.plan.nodes[place].needs)
         return None
 
-    def outcomes(self) -> dict[Hashable, Outcome]:
+    def shared_outcomes(self) -> dict[Hashable, Outcome]:
         """Return the outcomes so far, by the identities of the nodes."""
-        found = zip(self._plan.nodes, self._outcomes, strict=True)
+        found = zip(self.plan.nodes, self._settled, strict=True)
         return {node.shared_as: outcome for node, outcome in found if outcome is not None}
 
     def waiting_nodes(self) -> list[Node]:
         """Return the nodes whose questions wait for an answer, in the plan's order."""
-        return [self._plan.nodes[index] for index in sorted(self.waiting)]
+        return [self.plan.nodes[index] for index in sorted(self.waiting)]
 
     def _accept(self, known: Mapping[Hashable, Outcome]) -> None:
         """Take known outcomes, and do not run nodes that only those would need."""
-        nodes = self._plan.nodes
+        nodes = self.plan.nodes
         # A node that takes the call's arguments, or is kept for the call, has another value here than outside of it.
         of_call: set[int] = set()
         for node in nodes:
@@ -223,44 +221,42 @@ class Scheduler:
             if takes or not of_call.isdisjoint(node.needs):
                 of_call.add(node.index)
         needed: set[int] = set()
-        open_ = [root.node for root in self._plan.roots]
+        open_ = [root.node for root in self.plan.roots]
         while open_:
             index = open_.pop()
             if index not in needed:
                 needed.add(index)
                 if index not in of_call:
-                    self._outcomes[index] = known.get(nodes[index].shared_as)
-                if self._outcomes[index] is None:
+                    self._settled[index] = known.get(nodes[index].shared_as)
+                if self._settled[index] is None:
                     open_.extend(nodes[index].needs)
-        for node in nodes:
-            self._missing[node.index] = sum(self._outcomes[need] is None for need in node.needs)
-            if node.index not in needed:
-                # One more than will ever be settled.
-                self._missing[node.index] += 1
+        self._skip({node.index for node in nodes if node.index not in needed})
 
     def _skip_unneeded(self) -> None:
         """Restore only those kept values that a node which still has to run needs."""
-        nodes = self._plan.nodes
-        kept = {node.index for node in nodes if node.once and self._known.keeps(node)}
-        roots = {root.node for root in self._plan.roots}
+        nodes = self.plan.nodes
+        kept = {node.index for node in nodes if node.once and self.outcomes.keeps(node)}
+        roots = {root.node for root in self.plan.roots}
         skipped = {index for index in kept - roots if kept.issuperset(nodes[index].dependents)}
         if not skipped:
             return
-        recalled = {index: self._known.recall(nodes[index]) for index in sorted(kept - skipped)}
+        recalled = {index: self.outcomes.recall(nodes[index]) for index in sorted(kept - skipped)}
         if None in recalled.values():
             # It has to run after all, and may need the skipped ones.
             return
         for index, outcome in recalled.items():
-            self._outcomes[index] = outcome
-            if self._watch is not None:
-                self._watch(NodeBegan(nodes[index].key))
-                self._watch(NodeEnded(nodes[index].key, "recalled"))
-        for node in nodes:
-            if node.index in skipped:
-                # One more than will ever be settled.
-                self._missing[node.index] += 1
-            elif node.index not in recalled:
-                self._missing[node.index] = sum(self._outcomes[need] is None for need in node.needs)
+            self._settled[index] = outcome
+            if self.watch is not None:
+                self.watch(NodeBegan(nodes[index].key))
+                self.watch(NodeEnded(nodes[index].key, "recalled"))
+        self._skip(skipped)
+
+    def _skip(self, skipped: set[int]) -> None:
+        """Never run some nodes, and count again which outcomes the others need."""
+        for node in self.plan.nodes:
+            # For a skipped node, one more than will ever be settled.
+            needed = sum(self._settled[need] is None for need in node.needs)
+            self._missing[node.index] = needed + (node.index in skipped)
 
     async def _run_together(self) -> None:
         async with anyio.create_task_group() as group:
@@ -274,8 +270,8 @@ class Scheduler:
             if node is not None:
                 await self._run(node)
             while self._ready and self.declined is None:
-                node = self._plan.nodes[heapq.heappop(self._ready)]
-                if self._plan.never_suspended[node.index]:
+                node = self.plan.nodes[heapq.heappop(self._ready)]
+                if self.plan.never_suspended[node.index]:
                     # If it suspends all the same, another task goes on with the rest: it may be waiting for those.
                     await self._run(node, beside=group)
                 else:
@@ -288,18 +284,18 @@ class Scheduler:
             group.cancel_scope.cancel()
 
     async def _run(self, node: Node, beside: TaskGroup | None = None) -> None:
-        if self._watch is None:
+        if self.watch is None:
             await self._run_node(node, beside)
             return
-        self._watch(NodeBegan(node.key))
+        self.watch(NodeBegan(node.key))
         how: NodeHow = "failed"
         try:
             how = await self._run_node(node, beside)
         finally:
-            self._watch(NodeEnded(node.key, how))
+            self.watch(NodeEnded(node.key, how))
 
     async def _run_node(self, node: Node, beside: TaskGroup | None) -> NodeHow:
-        outcome = self._known.recall(node) if node.once else None
+        outcome = self.outcomes.recall(node) if node.once else None
         how: NodeHow = "recalled"
         if outcome is None:
             named: dict[str, Any] = {}
@@ -315,14 +311,14 @@ class Scheduler:
                 else:
                     value = await self._invoke(node, placed, named)
             except BaseException as error:
-                if self._is_isolated is None or not self._is_isolated(error):
-                    if isinstance(error, anyio.get_cancelled_exc_class()) and not is_cancelled(self._cancelled):
+                if self.is_isolated is None or not self.is_isolated(error):
+                    if isinstance(error, anyio.get_cancelled_exc_class()) and not is_cancelled(self.cancelled):
                         raise strayed() from error
                     raise
                 self.failed[node.index] = error
                 return "failed"
             if is_marker(value):
-                outcome = self._known.settle(node, value)
+                outcome = self.outcomes.settle(node, value)
                 if outcome is None:
                     self.waiting[node.index] = value
                     return "asked"
@@ -334,10 +330,10 @@ class Scheduler:
                         "return it: `return Elicit(...)`"
                     )
                 if node.once:
-                    self._known.remember(node, value)
+                    self.outcomes.remember(node, value)
                 outcome = Outcome(value)
                 how = "entered" if node.enters else "computed"
-        self._settled(node, outcome)
+        self._settle(node, outcome)
         return how
 
     @types.coroutine
@@ -345,7 +341,7 @@ class Scheduler:
         self, awaitable: Awaitable[Any], node: Node, beside: TaskGroup | None
     ) -> Generator[Any, Any, Any]:
         """Await a coroutine in this very task. When it first suspends, note that, and let the other nodes go on."""
-        never_suspended = self._plan.never_suspended
+        never_suspended = self.plan.never_suspended
         steps = awaitable.__await__()
         try:
             pending = next(steps)
@@ -375,26 +371,26 @@ class Scheduler:
     async def _invoke(self, node: Node, placed: list[Any], named: dict[str, Any]) -> Any:
         if node.enters:
             made = node.fn(*placed, **named)
-            value = await self._enter(node.label, await made if inspect.isawaitable(made) else made)
+            value = await self.enter(node.label, await made if inspect.isawaitable(made) else made)
             if is_marker(value):
                 raise InvalidSignature(
                     f"{node.label!r} is a context manager, and must not ask; ask in a function that it takes"
                 )
             return value
-        value = await self._run_in_thread(functools.partial(node.fn, *placed, **named))
+        value = await self.run_in_thread(functools.partial(node.fn, *placed, **named))
         # A plain function may return a coroutine: a lambda around an async function does.
         return await value if inspect.isawaitable(value) else value
 
     def _take(self, entry: Input, into: dict[str, Any]) -> bool:
         """Add an input's value; False (and `declined` set) if the user declined it."""
         if entry.source is Source.CONTEXT:
-            into[entry.parameter] = self._context()
+            into[entry.parameter] = self.context()
         elif entry.source is Source.ARGUMENT:
-            into[entry.parameter] = self._arguments[entry.name]
+            into[entry.parameter] = self.arguments[entry.name]
         else:
-            outcome = self._outcomes[entry.node]
+            outcome = self._settled[entry.node]
             if outcome is None:
-                raise RuntimeError(f"{self._plan.nodes[entry.node].label} was needed before it was settled")
+                raise RuntimeError(f"{self.plan.nodes[entry.node].label} was needed before it was settled")
             if entry.outcome:
                 into[entry.parameter] = outcome.as_result()
             elif outcome.action is Action.ACCEPT:
@@ -404,15 +400,15 @@ class Scheduler:
                 return False
         return True
 
-    def _settled(self, node: Node, outcome: Outcome) -> None:
-        self._outcomes[node.index] = outcome
+    def _settle(self, node: Node, outcome: Outcome) -> None:
+        self._settled[node.index] = outcome
         if outcome.action is not Action.ACCEPT and node.consumer is not None:
             self.declined = self.declined or DeclinedParameter(node.consumer, outcome)
             return
         for index in node.dependents:
             self._missing[index] -= 1
-            if not self._missing[index] and self._outcomes[index] is None:
+            if not self._missing[index] and self._settled[index] is None:
                 self._push(index)
 
     def _push(self, index: int) -> None:
-        heapq.heappush(self._entering if self._plan.nodes[index].enters else self._ready, index)
+        heapq.heappush(self._entering if self.plan.nodes[index].enters else self._ready, index)

@@ -31,11 +31,10 @@ from roundtrip.engine.teardown import Report, TeardownStack
 from roundtrip.errors import BodyMistake, InvalidSignature
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.annotations import asking_arms
-from roundtrip.resolvers.cancelling import cancel_requests, is_cancelled
 from roundtrip.resolvers.markers import Dependency, Marker, SdkResolve
 from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.planner import Replacements, make_plan
-from roundtrip.resolvers.scheduler import NodeOutcomes, Scheduler
+from roundtrip.resolvers.scheduler import NodeOutcomes, Scheduler, cancel_requests, is_cancelled
 from roundtrip.resolvers.signatures import hints_of, returns_input_required
 from roundtrip.revisions import is_retry_era
 from roundtrip.server.context import Context
@@ -310,7 +309,7 @@ class GateEvaluator:
             take_back(offered)
         # The context of a gate cannot ask, so that no body may get it.
         outcomes = {
-            who: found for who, found in scheduler.outcomes().items() if not isinstance(found.value, GateContext)
+            who: found for who, found in scheduler.shared_outcomes().items() if not isinstance(found.value, GateContext)
         }
         opened: set[VisibilityGate] = set()
         failures: dict[int, tuple[BaseException, list[VisibilityGate]]] = {}

@@ -12,7 +12,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from roundtrip import Depends, Event, Server
-from roundtrip.resolvers.cancelling import innermost_scope
+from roundtrip.engine.teardown import innermost_scope
 from roundtrip.testing import Era, Steps
 from tests.hosts import WAIT
 from tests.interaction.test_timeouts import Held, held, until

@@ -56,7 +56,7 @@ async def test_known_node_and_its_exclusive_requirements_do_not_run() -> None:
 
     gate = start(plan_of(tool_of(account)))
     await gate.advance()
-    found = gate.outcomes()
+    found = gate.shared_outcomes()
     assert [outcome.value for outcome in found.values()] == ["s", "sa"]
     runs.clear()
     assert await values_of(start(plan_of(tool_of(account)), found)) == {"p0": "sa"}
@@ -89,7 +89,7 @@ async def test_node_needed_only_by_known_nodes_does_not_run() -> None:
 
     gate = start(plan_of(tool_of(account)))
     await gate.advance()
-    known = dict(list(gate.outcomes().items())[-1:])
+    known = dict(list(gate.shared_outcomes().items())[-1:])
     assert runs == ["session", "between", "account"]
     runs.clear()
     assert await values_of(start(plan_of(tool_of(account, session)), known)) == {"p0": "s", "p1": "s"}
@@ -144,7 +144,7 @@ async def test_parameterized_or_fixed_node_differs_from_the_known_one() -> None:
     before = start(plan_of(tool))
     await before.advance()
     runs.clear()
-    walk = start(plan_of(tool, "title"), before.outcomes(), arguments={"title": "Dune"})
+    walk = start(plan_of(tool, "title"), before.shared_outcomes(), arguments={"title": "Dune"})
     assert await values_of(walk) == {"above": "Dune", "kept": "k", "plain": "p"}
     assert sorted(runs) == ["above", "kept", "of_call"]
 
@@ -174,7 +174,7 @@ async def test_node_failure_affects_only_its_consumers() -> None:
     assert walk.failed == {places["fails"]: boom}
     assert [walk.failure_of(places[name]) for name in ("fails", "needs", "far")] == [boom, boom, boom]
     assert walk.failure_of(places["beside"]) is None
-    assert [outcome.value for outcome in walk.outcomes().values()] == [0, 7]
+    assert [outcome.value for outcome in walk.shared_outcomes().values()] == [0, 7]
 
 
 async def test_foreign_failure_ends_the_scheduler() -> None:
@@ -199,7 +199,7 @@ async def test_waiting_node_has_not_failed() -> None:
     await walk.advance()
     assert keys(plan) == ["ask", "n0"]
     assert walk.failure_of(1) is None
-    assert walk.outcomes() == {}
+    assert walk.shared_outcomes() == {}
 
 
 async def test_scoped_dependency_is_rejected_where_nothing_exits_it() -> None:

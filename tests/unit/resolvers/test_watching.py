@@ -173,7 +173,7 @@ async def test_coroutine_making_a_generator_is_awaited_first() -> None:
 
     walk = watched(plan_of(tool), [], enter=enter)
     await walk.advance()
-    assert [outcome.value for outcome in walk.outcomes().values()] == [7]
+    assert [outcome.value for outcome in walk.shared_outcomes().values()] == [7]
 
 
 async def test_entered_value_cannot_be_a_question() -> None:
