@@ -27,21 +27,21 @@ from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import IO, Any, Final
 
-__all__ = ["FORKS", "Piped", "Program", "Started", "command_of", "piped", "start"]
+__all__ = ["FORKS", "Piped", "Program", "Started", "command_of", "commands_with", "piped", "start"]
+
+_COMMANDS: Final = ["roundtrip.client.call", "roundtrip.cli", "roundtrip.demo.tour", "roundtrip.trace.page.serving"]
+"""Modules of the `roundtrip` command that take long to import."""
 
 FORKS: Final = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
+        *_COMMANDS,
         "redis.asyncio",
-        "roundtrip.client.call",
-        "roundtrip.cli",
-        "roundtrip.demo.tour",
         "roundtrip.ledger",
         "roundtrip.serving.application",
         "roundtrip.serving.supervisor",
         "roundtrip.testing.exploration.exploring",
         "roundtrip.testing.users",
-        "roundtrip.trace.page.serving",
         "tests.hosts",
     ]
 )
@@ -199,9 +199,10 @@ with socket.socket(socket.AF_UNIX) as broker:
     broker.sendall(request)
     for stream in (0, 1, 2):
         os.close(stream)
-    broker.recv(1)
+    code = broker.recv(1)
+os._exit(code[0] if code else 1)
 """
-"""A program that imports nothing heavy: it passes its streams on, and ends with the process that uses them."""
+"""A program that imports nothing heavy: it passes its streams on, and ends as the process that uses them."""
 
 
 def command_of(program: Program, *arguments: str) -> list[str]:
@@ -209,8 +210,12 @@ def command_of(program: Program, *arguments: str) -> list[str]:
 
     The forked process ends when the command is killed, and the command ends when the forked process does.
     """
+    return _relayed(_broker(), program, *arguments)
+
+
+def _relayed(path: str, program: Program, *arguments: str) -> list[str]:
     name = f"{program.__module__}:{program.__qualname__}"
-    return [sys.executable, "-I", "-S", "-c", _RELAY, _broker(), name, *arguments]
+    return [sys.executable, "-I", "-S", "-c", _RELAY, path, name, *arguments]
 
 
 @functools.cache
@@ -218,21 +223,53 @@ def _broker() -> str:
     """Start the process that serves commands, and return the path of its socket."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = f"{folder}/broker"
+    with _listening(f"{folder}/broker") as listening:
+        FORKS.Process(target=_serve_until_parent_ends, args=(_Descriptor(listening.fileno()),), daemon=True).start()
+    return f"{folder}/broker"
+
+
+@contextmanager
+def commands_with(env: Mapping[str, str], folder: Path) -> Generator[Callable[..., list[str]]]:
+    """Yield a function like `command_of` for processes that have imported everything in another environment.
+
+    The environment may hide modules, for example.
+    """
+    program = f"import sys, {', '.join(_COMMANDS)}; from tests.forks import serve_commands; serve_commands(sys.argv[1])"
+    path = str(folder / "broker")
+    with _listening(path) as listening:
+        number = listening.fileno()
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, str(number)], env=env, stdin=subprocess.PIPE, pass_fds=[number]
+        )
+    with process:
+        yield functools.partial(_relayed, path)
+
+
+@contextmanager
+def _listening(path: str) -> Generator[socket.socket]:
     with socket.socket(socket.AF_UNIX) as listening:
-        # Bound before the process starts, so that no command comes too early.
+        # Bound before a process serves it, so that no command comes too early.
         listening.bind(path)
         listening.listen(64)
-        FORKS.Process(target=_serve_commands, args=(_Descriptor(listening.fileno()),), daemon=True).start()
-    return path
+        yield listening
 
 
-def _serve_commands(descriptor: int) -> None:
+def serve_commands(descriptor: str) -> None:
+    """Serve the commands of a socket until the end of the standard input."""
+    _serve_commands(int(descriptor), 0)
+
+
+def _serve_until_parent_ends(descriptor: int) -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        _serve_commands(descriptor, parent.sentinel)
+
+
+def _serve_commands(descriptor: int, sentinel: int) -> None:
     # The kernel reaps the forked processes.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
     with socket.socket(fileno=descriptor) as listening:
-        while parent is not None and parent.sentinel not in wait([listening, parent.sentinel]):
+        while sentinel not in wait([listening, sentinel]):
             command, _ = listening.accept()
             if os.fork() == 0:
                 listening.close()
@@ -253,4 +290,9 @@ def _serve_command(command: socket.socket) -> None:
     threading.Thread(target=die_with_the_command, daemon=True).start()
     module, _, function = name.partition(":")
     os.environ.update(environment)
-    _run(getattr(import_module(module), function), arguments, folder, environment, streams)
+    try:
+        _run(getattr(import_module(module), function), arguments, folder, environment, streams)
+    except SystemExit as ended:
+        sys.stdout.flush()
+        command.sendall(bytes([ended.code if isinstance(ended.code, int) else ended.code is not None]))
+        raise

@@ -6,6 +6,7 @@ The modules of all extras are hidden, as after a plain `pip install -e .`.
 import os
 import pty
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -18,8 +19,10 @@ from typing import Final
 import pytest
 from packaging.requirements import Requirement
 
+from roundtrip.cli import main
 from roundtrip.serving.health import READY_PATH
 from tests.docs.pages import ROOT, Block, blocks, pages
+from tests.forks import commands_with
 
 README: Final = ROOT / "README.md"
 TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
@@ -69,33 +72,52 @@ def hidden_modules() -> list[str]:
     )
 
 
+@pytest.fixture(scope="module")
+def without_extras(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return an environment without extras, whose `roundtrip` is the installed one."""
+    site = tmp_path_factory.mktemp("site")
+    (site / "sitecustomize.py").write_text(HIDING.format(hidden=hidden_modules()))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ROUNDTRIP_", "PYTEST_"))}
+    return {
+        **kept,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": f"{site}{os.pathsep}{ROOT}",
+        "HOME": str(site.parent),
+    }
+
+
+@pytest.fixture(scope="module")
+def forking(without_extras: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
+    """Yield a folder with a `roundtrip` that forks a process which has imported everything, without extras."""
+    folder = tmp_path_factory.mktemp("forking")
+    with commands_with(without_extras, folder) as command_of:
+        script = folder / "roundtrip"
+        script.write_text(f'#!/bin/sh\nexec {shlex.join(command_of(main))} "$@"\n')
+        script.chmod(0o700)
+        yield folder
+
+
 @pytest.fixture
-def shell(tmp_path: Path) -> "Shell":
-    return Shell(tmp_path)
+def shell(tmp_path: Path, without_extras: dict[str, str], forking: Path) -> "Shell":
+    return Shell(tmp_path, without_extras, forking)
 
 
 class Shell:
-    """An empty folder, and an environment without extras."""
+    """An empty folder, and an environment without extras.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "clone"
-        self.folder.mkdir()
-        site = folder / "site"
-        site.mkdir()
-        (site / "sitecustomize.py").write_text(HIDING.format(hidden=hidden_modules()))
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("ROUNDTRIP_", "PYTEST_"))}
-        self.environment = {
-            **kept,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": f"{site}{os.pathsep}{ROOT}",
-            "HOME": str(folder),
-        }
+    Commands at a terminal and services are started as readers start them; the others are forked, which is faster.
+    """
+
+    def __init__(self, folder: Path, environment: dict[str, str], forking: Path) -> None:
+        self.folder = folder
+        self.environment = environment
+        self._forking = {**environment, "PATH": f"{forking}{os.pathsep}{environment['PATH']}"}
 
     def run(self, line: str) -> str:
         ran = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", line],
             cwd=self.folder,
-            env=self.environment,
+            env=self._forking,
             capture_output=True,
             text=True,
             timeout=SECONDS,

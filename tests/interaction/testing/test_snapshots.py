@@ -20,10 +20,11 @@ from roundtrip.testing.snapshots import call_text, wire_text
 from roundtrip.testing.snapshots.extension import CallSnapshot
 from tests.hosts import ROOT
 from tests.interaction.testing.keepsakes import CALLS, booking, cinema, ordering, tell, tell_wire
+from tests.nightly import examples
 
 pytestmark = [pytest.mark.anyio]
 
-_RUNS: Final = 20
+_RUNS: Final = examples(4)
 _WAIT: Final = 60
 
 
@@ -62,17 +63,17 @@ async def test_all_messages_of_a_call_can_be_recorded(wire_snapshot: CallSnapsho
     assert await booking() == wire_snapshot
 
 
-async def test_twenty_runs_are_identical_in_memory_and_over_http() -> None:
-    texts = {await tell("memory") for _ in range(_RUNS - 2)} | {await tell("http") for _ in range(2)}
+async def test_all_runs_are_identical_in_memory_and_over_http() -> None:
+    texts = {await tell("memory") for _ in range(_RUNS)} | {await tell("http")}
     assert len(texts) == 1
     assert len({await tell_wire() for _ in range(3)}) == 1
 
 
 @pytest.mark.parametrize("python", pythons())
 async def test_other_process_reports_equal_values(python: str) -> None:
-    told = await asyncio.gather(*(asyncio.to_thread(told_by, python, seed=seed) for seed in (0, 1)))
     text = await tell("memory") + await tell_wire()
-    assert told == [[text, text]] * 2
+    # The hashes of this process have another seed.
+    assert await asyncio.to_thread(told_by, python, seed=0) == [text, text]
 
 
 def differences(one: str, other: str) -> list[str]:

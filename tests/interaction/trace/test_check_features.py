@@ -14,6 +14,7 @@ from roundtrip.checking.checking import check_calls
 from roundtrip.checking.playable import ServerName, write_test
 from roundtrip.checking.recorded import NotReplayable, recorded_call
 from roundtrip.checking.reports import Checked, as_text
+from roundtrip.client.legs import ERAS
 from roundtrip.ledger import SqliteLedger
 from roundtrip.testing import Era, LegByLeg, User
 from roundtrip.trace.reading.calls import TracedCall
@@ -211,21 +212,25 @@ server = serve(MemoryLedger(), Effect(), principal=lambda ctx: "ada")
 """
 
 
-def test_a_test_of_each_feature_passes(site: Site, era: Era, tmp_path_factory: pytest.TempPathFactory) -> None:
-    project = Project(tmp_path_factory.mktemp("tests") / "project")
+def test_a_test_of_each_feature_passes(tmp_path: Path) -> None:
+    project = Project(tmp_path / "project")
     project.serve((Path(__file__).parent / "features.py").read_text(encoding="utf-8"), "features")
     expected: dict[str, set[str]] = {}
-    anyio.run(site.record, era)
-    for (name, feature), call in zip(FEATURES.items(), calls_of(site.calls), strict=True):
-        module = name if name.startswith("once") else "shop"
-        if feature.replayable is not None:
-            with pytest.raises(NotReplayable, match=feature.replayable):
-                to_test(call, era, module)
-            continue
-        project.serve(SHOP, module)
-        source = to_test(call, era, module)
-        assert ("give User visits=" in source) is name.startswith("page")
-        (project.folder / f"test_{name}.py").write_text(source, encoding="utf-8")
-        expected[name] = {"passed"}
+    for era in ERAS:
+        short = era.name.lower()
+        (folder := tmp_path / short).mkdir()
+        site = Site(folder)
+        anyio.run(site.record, era)
+        for (name, feature), call in zip(FEATURES.items(), calls_of(site.calls), strict=True):
+            module = f"{name if name.startswith('once') else 'shop'}_{short}"
+            if feature.replayable is not None:
+                with pytest.raises(NotReplayable, match=feature.replayable):
+                    to_test(call, era, module)
+                continue
+            project.serve(SHOP, module)
+            source = to_test(call, era, module)
+            assert ("give User visits=" in source) is name.startswith("page")
+            (project.folder / f"test_{name}_{short}.py").write_text(source, encoding="utf-8")
+            expected[f"{name}_{short}"] = {"passed"}
     ended, out = project.run()
     assert ended == expected, out
