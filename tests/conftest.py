@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 
 from roundtrip.testing import Era
+from tests.held_threads import Held
 from tests.nightly import VARIABLE
 
 _NIGHTLY_SECONDS: Final = 1800
@@ -44,6 +45,14 @@ def anyio_backend() -> str:
 def era(roundtrip_era: Era) -> Era:
     """Run the test once on the retry era and once on the live era."""
     return roundtrip_era
+
+
+@pytest.fixture
+def held() -> Generator[Held]:
+    """Yield a function that holds its threads until the test, or its end, lets them go."""
+    held = Held()
+    yield held
+    held.release.set()
 
 
 @pytest.fixture(scope="session", autouse=True)

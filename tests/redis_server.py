@@ -7,6 +7,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
@@ -69,11 +70,13 @@ class RedisServer:
 
 
 @contextmanager
-def redis_server(folder: Path, *options: str) -> Generator[RedisServer]:
-    server = RedisServer(folder)
-    server.start(*options)
-    try:
-        yield server
-    finally:
-        server.go_on()
-        server.kill()
+def redis_server(*options: str) -> Generator[RedisServer]:
+    # A socket's path must be short, shorter than pytest's own folders are.
+    with TemporaryDirectory(prefix="rt") as folder:
+        server = RedisServer(Path(folder))
+        server.start(*options)
+        try:
+            yield server
+        finally:
+            server.go_on()
+            server.kill()

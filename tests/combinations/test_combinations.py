@@ -34,8 +34,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Generator[RedisServer]:
-    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+def redis() -> Generator[RedisServer]:
+    with redis_server() as server:
         yield server
 
 

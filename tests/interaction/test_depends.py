@@ -26,6 +26,7 @@ from roundtrip import (
 from roundtrip.testing import DECLINE, Era, Steps, User
 from roundtrip.testing.scripts import UserAction
 from tests.hosts import WAIT
+from tests.interaction.held import server_of
 from tests.players import connect, text_of
 
 pytestmark = pytest.mark.anyio
@@ -63,13 +64,6 @@ class Choice(BaseModel):
 async def sure() -> Elicit[bool]:
     RUNS["sure"] += 1
     return Elicit("Sure?", bool)
-
-
-def server_of(tool: Callable[..., Any]) -> Server[Any]:
-    """Make a server with one tool."""
-    server = Server[Any]("shop")
-    server.add_tool(tool)
-    return server
 
 
 # Where it may stand.

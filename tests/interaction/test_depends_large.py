@@ -8,9 +8,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from roundtrip import Depends, Server
+from roundtrip import Depends
 from roundtrip.testing import Era, User
 from tests.hosts import WAIT
+from tests.interaction.held import server_of
 
 pytestmark = pytest.mark.anyio
 
@@ -20,13 +21,6 @@ RUNS: Counter[str] = Counter()
 @pytest.fixture(autouse=True)
 def no_runs() -> None:
     RUNS.clear()
-
-
-def server_of(tool: Callable[..., Any]) -> Server[Any]:
-    """Make a server with one tool."""
-    server = Server[Any]("shop")
-    server.add_tool(tool)
-    return server
 
 
 LARGE = 1000

@@ -5,7 +5,8 @@ from typing import Annotated, Any, cast
 
 import pytest
 
-from roundtrip import Depends, Elicit, InvalidSignature, Resolve, Server
+from roundtrip import Depends, Elicit, InvalidSignature, Resolve
+from tests.interaction.held import server_of
 from tests.names import case
 
 
@@ -15,13 +16,6 @@ def current_account() -> str:
 
 def same(value: Any) -> Any:
     return value
-
-
-def server_of(tool: Callable[..., Any]) -> Server[Any]:
-    """A server with one tool."""
-    server = Server[Any]("shop")
-    server.add_tool(tool)
-    return server
 
 
 def cyclic() -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:

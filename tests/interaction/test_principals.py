@@ -1,14 +1,10 @@
 """Owners of tokens: real bearer tokens over HTTP, and one user's call in another user's hands."""
 
 import re
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 import pytest
-from mcp.client.streamable_http import streamable_http_client
-from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
@@ -17,8 +13,8 @@ from pydantic import AnyHttpUrl
 
 from roundtrip import Event, Server
 from roundtrip.testing import Era, LegByLeg, Steps, User, served
-from roundtrip.testing.tap import Tap
 from tests.interaction.bookshop import bookshop
+from tests.interaction.pages.web import Badges, as_user
 from tests.interaction.test_refusals import FROZEN
 from tests.players import text_of
 
@@ -26,24 +22,9 @@ pytestmark = pytest.mark.anyio
 ORDER = {"title": "Dune"}
 
 
-class Badges:
-    """Verifier that trusts a bearer token `client/subject`."""
-
-    async def verify_token(self, token: str) -> AccessToken | None:
-        client, slash, subject = token.partition("/")
-        return AccessToken(token=token, client_id=client, scopes=[], subject=subject) if slash else None
-
-
 def guarded(trace: Steps | None = None, **options: Any) -> Server[Any]:
     auth = AuthSettings(issuer_url=AnyHttpUrl("https://login.example"), resource_server_url=None)
     return bookshop(auth=auth, token_verifier=Badges(), trace=trace, **options)
-
-
-@asynccontextmanager
-async def as_user(url: str, badge: str) -> AsyncGenerator[Tap]:
-    """Return a connection with a bearer token."""
-    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {badge}"}) as client:
-        yield Tap(streamable_http_client(url, http_client=client))
 
 
 async def begin(url: str, badge: str) -> str:

@@ -1,7 +1,5 @@
 """A slow plain function takes no threads that others need: bodies, resolvers, steps and visibility gates."""
 
-import threading
-from collections.abc import Generator
 from typing import Annotated, Any, Final
 
 import anyio
@@ -10,29 +8,12 @@ import pytest
 from roundtrip import Context, Resolve, Server
 from roundtrip.server.threads import SHARED
 from roundtrip.testing import Era
+from tests.held_threads import Held
 from tests.players import connect, text_of
 
 pytestmark = pytest.mark.anyio
 WAIT: Final = 20.0
 CALLS: Final = 45
-
-
-class Held:
-    """Plain function that returns when the test lets it."""
-
-    def __init__(self) -> None:
-        self.release = threading.Event()
-
-    def __call__(self) -> str:
-        self.release.wait(WAIT)
-        return "done"
-
-
-@pytest.fixture
-def held() -> Generator[Held]:
-    held = Held()
-    yield held
-    held.release.set()
 
 
 def shop(held: Held) -> Server[Any]:

@@ -1,7 +1,8 @@
 """Code after the `yield` of a dependency: it runs when the leg ends, and receives the error that ended it."""
 
 import threading
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
 import anyio
@@ -73,29 +74,21 @@ async def test_result_of_a_wrong_type_is_not_a_success(era: Era) -> None:
     assert len(LOG) == 4
 
 
-async def test_resolver_question_exits_dependencies_and_its_answer_reenters_them(era: Era) -> None:
-    async def order(certain: Annotated[bool, Resolve(sure)], session: str = Depends(session)) -> str:
-        return f"{session} {certain}"
-
-    assert await play(server_of(order), era, {"sure": True}) == "session on connection True"
-    retried = ended_by("Suspension") if era is Era.RETRY else []
-    assert [*retried, *OPENED, *CLOSED] == LOG
+async def asks_in_a_resolver(certain: Annotated[bool, Resolve(sure)], session: str = Depends(session)) -> str:
+    return f"{session} {certain}"
 
 
-async def test_body_question_exits_dependencies_and_its_answer_reenters_them(era: Era) -> None:
-    async def order(ctx: Context, session: str = Depends(session)) -> str:
-        return f"{session} {await ctx.ask('sure', 'Sure?', bool)}"
-
-    assert await play(server_of(order), era, {"sure": True}) == "session on connection True"
-    retried = ended_by("Suspension") if era is Era.RETRY else []
-    assert [*retried, *OPENED, *CLOSED] == LOG
+async def asks_in_the_body(ctx: Context, session: str = Depends(session)) -> str:
+    return f"{session} {await ctx.ask('sure', 'Sure?', bool)}"
 
 
-async def test_question_in_a_body_thread_exits_dependencies(era: Era) -> None:
-    def order(ctx: Context, session: str = Depends(session)) -> str:
-        return f"{session} {ctx.blocking.ask('sure', 'Sure?', bool)}"
+def asks_in_a_thread(ctx: Context, session: str = Depends(session)) -> str:
+    return f"{session} {ctx.blocking.ask('sure', 'Sure?', bool)}"
 
-    assert await play(server_of(order), era, {"sure": True}) == "session on connection True"
+
+@pytest.mark.parametrize("tool", [asks_in_a_resolver, asks_in_the_body, asks_in_a_thread])
+async def test_question_exits_dependencies_and_its_answer_reenters_them(era: Era, tool: Callable[..., Any]) -> None:
+    assert await play(server_of(tool), era, {"sure": True}) == "session on connection True"
     retried = ended_by("Suspension") if era is Era.RETRY else []
     assert [*retried, *OPENED, *CLOSED] == LOG
 
@@ -218,80 +211,59 @@ async def test_slow_dependency_exit_times_out(era: Era) -> None:
     assert ["open slow", *OPENED, *CLOSED, "slow: CancelledError"] == LOG
 
 
-async def test_a_call_that_its_client_cancels_has_its_dependencies_cancelled(era: Era) -> None:
-    trace, entered, over = Steps(), anyio.Event(), anyio.Event()
+class Leaving:
+    """Dependency with an event for its end, and an event that a test sets when the client may leave."""
 
-    async def told() -> AsyncGenerator[None]:
+    def __init__(self) -> None:
+        self.begun, self.over = anyio.Event(), anyio.Event()
+
+    async def __call__(self) -> AsyncGenerator[None]:
         try:
             yield
         finally:
-            over.set()
+            self.over.set()
 
-    async def order(told: None = Depends(told), session: str = Depends(session)) -> str:
-        entered.set()
+    async def call(self, server: Any, era: Era, person: Person | None = None) -> None:
+        """Call, and cancel the call once it has begun."""
+        async with connect(server, era, person) as client, anyio.create_task_group() as group:
+            group.start_soon(client.call_tool, "order")
+            await self.begun.wait()
+            group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("over_http", [False, True])
+async def test_departing_client_cancels_its_dependencies(era: Era, over_http: bool) -> None:
+    leaving, trace = Leaving(), Steps()
+
+    async def order(told: None = Depends(leaving), session: str = Depends(session)) -> str:
+        leaving.begun.set()
         await anyio.sleep_forever()
         return "never"
 
+    server = server_of(order, trace=trace)
     with anyio.fail_after(WAIT):
-        async with connect(server_of(order, trace=trace), era) as client:
-            async with anyio.create_task_group() as group:
-                group.start_soon(client.call_tool, "order")
-                await entered.wait()
-                group.cancel_scope.cancel()
-            await over.wait()
+        async with AsyncExitStack() as stack:
+            await leaving.call(await stack.enter_async_context(served(server)) if over_http else server, era)
+            await leaving.over.wait()
     assert ended_by("CancelledError") == LOG
     assert trace.steps[-1].detail == {"error": "cancelled"}
 
 
-async def test_departing_http_client_cancels_its_dependencies(era: Era) -> None:
-    entered, over = anyio.Event(), anyio.Event()
-
-    async def told() -> AsyncGenerator[None]:
-        try:
-            yield
-        finally:
-            over.set()
-
-    async def order(told: None = Depends(told), session: str = Depends(session)) -> str:
-        entered.set()
-        await anyio.sleep_forever()
-        return "never"
-
-    with anyio.fail_after(WAIT):
-        async with served(server_of(order)) as url:
-            async with connect(url, era) as client, anyio.create_task_group() as group:
-                group.start_soon(client.call_tool, "order")
-                await entered.wait()
-                group.cancel_scope.cancel()
-            await over.wait()
-    assert ended_by("CancelledError") == LOG
-
-
 async def test_client_leaving_during_a_question_cancels_its_dependencies() -> None:
-    asked, over = anyio.Event(), anyio.Event()
+    leaving = Leaving()
 
     class Away(Person):
         async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-            asked.set()
+            leaving.begun.set()
             await anyio.sleep_forever()
             raise AssertionError
 
-    async def told() -> AsyncGenerator[None]:
-        try:
-            yield
-        finally:
-            over.set()
-
-    async def order(ctx: Context, told: None = Depends(told), session: str = Depends(session)) -> str:
+    async def order(ctx: Context, told: None = Depends(leaving), session: str = Depends(session)) -> str:
         return str(await ctx.ask_outcome("sure", "Sure?", bool))
 
     with anyio.fail_after(WAIT):
-        async with connect(server_of(order), Era.LIVE, Away()) as client:
-            async with anyio.create_task_group() as group:
-                group.start_soon(client.call_tool, "order")
-                await asked.wait()
-                group.cancel_scope.cancel()
-            await over.wait()
+        await leaving.call(server_of(order), Era.LIVE, Away())
+        await leaving.over.wait()
     assert ended_by("CancelledError") == LOG
 
 
@@ -325,24 +297,19 @@ async def test_hand_asking_body_suspends_gate_dependencies() -> None:
     assert LOG[body - 2 : body + 3] == [*OPENED, "body", *CLOSED]
 
 
-async def test_failing_dependency_exits_those_entered_before(era: Era) -> None:
-    async def fails(session: str = Depends(session)) -> str:
+async def fails(session: str = Depends(session)) -> str:
+    raise ValueError("no")
+
+
+def fails_before_its_yield(session: str = Depends(session)) -> Generator[str]:
+    if session:
         raise ValueError("no")
-
-    async def order(value: str = Depends(fails)) -> str:
-        raise AssertionError("the body must not run")
-
-    assert await play(server_of(order), era) == "Error executing tool order: no"
-    assert ended_by("ValueError") == LOG
+    yield "never"
 
 
-async def test_generator_failing_before_yield_exits_those_entered_before(era: Era) -> None:
-    def fails(session: str = Depends(session)) -> Generator[str]:
-        if session:
-            raise ValueError("no")
-        yield "never"
-
-    async def order(value: str = Depends(fails)) -> str:
+@pytest.mark.parametrize("dependency", [fails, fails_before_its_yield])
+async def test_failing_dependency_exits_those_entered_before(era: Era, dependency: Callable[..., Any]) -> None:
+    async def order(value: str = Depends(dependency)) -> str:
         raise AssertionError("the body must not run")
 
     assert await play(server_of(order), era) == "Error executing tool order: no"

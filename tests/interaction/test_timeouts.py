@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ from mcp_types import ElicitRequestParams, ElicitResult
 from roundtrip import Context, Elicit, ElicitUrl, Event, Resolve, Server
 from roundtrip.server.threads import SHARED
 from roundtrip.testing import Era, Steps
+from tests.held_threads import Held
 from tests.hosts import WAIT
 from tests.interaction.pages.visitors import Visitor, visiting
 from tests.players import Person, connect, text_of
@@ -37,32 +38,6 @@ class Slow(Person):
     async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         await anyio.sleep(LONG * 1.5)
         return await super().__call__(context, params)
-
-
-class Held:
-    """Plain function that runs until the test lets it go."""
-
-    def __init__(self) -> None:
-        self.release = threading.Event()
-        self.started = 0
-        self.ended = 0
-        self._lock = threading.Lock()
-
-    def __call__(self) -> str:
-        with self._lock:
-            self.started += 1
-        if not self.release.wait(WAIT):
-            raise TimeoutError
-        with self._lock:
-            self.ended += 1
-        return "done"
-
-
-@pytest.fixture
-def held() -> Generator[Held]:
-    held = Held()
-    yield held
-    held.release.set()
 
 
 @asynccontextmanager

@@ -164,15 +164,14 @@ def opened(kind: str, folder: Path) -> Generator[Ledger]:
     elif kind == "sqlite":
         yield SqliteLedger(folder / "ledger.db", durable=False)
     else:
-        with redis_server(folder) as server:
+        with redis_server() as server:
             yield RedisLedger(server.url)
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "redis"])
 def test_a_ledger_moves_its_entries_as_the_table_says(kind: str) -> None:
     with (
-        # A socket's path must be short.
-        TemporaryDirectory(prefix="rt") as folder,
+        TemporaryDirectory() as folder,
         opened(kind, Path(folder)) as ledger,
         anyio.from_thread.start_blocking_portal() as portal,
     ):

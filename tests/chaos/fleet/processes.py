@@ -119,9 +119,8 @@ def fleet(size: int, *options: str, skews: Sequence[float] = (0.0,)) -> Generato
         skews: By how much their clocks are wrong, in turn.
     """
     with ExitStack() as stack:
-        # A socket's path must be short.
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix="rt")))
-        redis = stack.enter_context(redis_server(folder)).url
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        redis = stack.enter_context(redis_server()).url
         common = ["--redis", redis, "--file", str(folder / "ledger.db"), *options]
         instances: list[Instance] = []
         for at in range(size):

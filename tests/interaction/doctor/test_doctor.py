@@ -34,7 +34,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Generator[Town]:
         patch.setenv(shops.FOLDER, str(folder))
         redis = True
         try:
-            patch.setenv(shops.REDIS, stack.enter_context(redis_server(folder)).url)
+            patch.setenv(shops.REDIS, stack.enter_context(redis_server()).url)
         except pytest.skip.Exception:
             redis = False
         processes = [stack.enter_context(HttpProcess()) for _ in range(2)]
@@ -170,18 +170,13 @@ def test_a_readiness_route_that_says_no_is_passed_on(town: Town, doctor: Any) ->
     assert "not ready" in report.said("reach")
 
 
-def test_file_shared_by_two_processes_counts_as_one_ledger(town: Town, doctor: Any) -> None:
-    report = doctor(town.at(0, "paying"), town.at(1, "paying"))
-    assert report.code == 0
-    assert "#1 and #2 share one ledger (SqliteLedger)" in report.said("ledger")
-
-
-def test_redis_shared_by_two_processes_counts_as_one_ledger(town: Town, doctor: Any) -> None:
-    if not town.has_redis:
+@pytest.mark.parametrize(("shop", "ledger"), [("paying", "SqliteLedger"), ("paying-in-redis", "RedisLedger")])
+def test_ledger_shared_by_two_processes_counts_as_one(town: Town, doctor: Any, shop: str, ledger: str) -> None:
+    if ledger == "RedisLedger" and not town.has_redis:
         pytest.skip("neither redis-server nor valkey-server is installed")
-    report = doctor(town.at(0, "paying-in-redis"), town.at(1, "paying-in-redis"))
+    report = doctor(town.at(0, shop), town.at(1, shop))
     assert report.code == 0
-    assert "#1 and #2 share one ledger (RedisLedger)" in report.said("ledger")
+    assert f"#1 and #2 share one ledger ({ledger})" in report.said("ledger")
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,8 @@ def _instance(folder: Path, environment: dict[str, str]) -> Instance:
 @pytest.fixture(scope="module")
 def fleet() -> Generator[Fleet]:
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix="rt")))
-        redis = stack.enter_context(redis_server(folder))
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        redis = stack.enter_context(redis_server())
         environment = {"SHOP_REDIS": redis.url, "ROUNDTRIP_KEYS": os.urandom(32).hex()}
         instances = [stack.enter_context(_instance(folder / str(at), environment)) for at in range(4)]
         upstreams = [instance.address for instance in instances]
@@ -232,7 +232,7 @@ def adapted(text: str, *, door: int, ports: list[int]) -> str:
 @pytest.fixture
 def example(fleet: Fleet) -> Iterator[str]:
     ports = [instance.port for instance in fleet.instances[:3]]
-    with TemporaryDirectory(prefix="rt") as name, listening() as door:
+    with TemporaryDirectory() as name, listening() as door:
         port: int = door.getsockname()[1]
         configuration = Path(name) / "nginx.conf"
         text = adapted((FLEET / "nginx.conf").read_text(encoding="utf-8"), door=port, ports=ports)

@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -37,8 +36,7 @@ SHORT = 0.05
 
 @pytest.fixture(scope="module")
 def redis() -> Generator[RedisServer]:
-    # A socket's path must be short, shorter than pytest's own folders are.
-    with TemporaryDirectory(prefix="rt") as folder, redis_server(Path(folder)) as server:
+    with redis_server() as server:
         yield server
 
 
@@ -52,8 +50,7 @@ def cluster() -> Generator[str]:
     port, bus = ports
     options = ["--cluster-enabled", "yes", "--port", port, "--cluster-port", bus, "--bind", "127.0.0.1"]
     with (
-        TemporaryDirectory(prefix="rt") as folder,
-        redis_server(Path(folder), *options, "--cluster-announce-ip", "127.0.0.1") as server,
+        redis_server(*options, "--cluster-announce-ip", "127.0.0.1") as server,
     ):
         assert server.command("cluster", "addslotsrange", "0", "16383") == "OK"
         ends = time.monotonic() + 10

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -34,8 +33,7 @@ YES: Any = {"paid": True}
 
 @pytest.fixture
 def redis() -> Generator[RedisServer]:
-    # A socket's path must be short, shorter than pytest's own folders are.
-    with TemporaryDirectory(prefix="rt") as folder, redis_server(Path(folder)) as server:
+    with redis_server() as server:
         yield server
 
 

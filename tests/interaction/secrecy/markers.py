@@ -101,18 +101,18 @@ def everything_logged() -> Generator[list[str]]:
 
 
 class Spans:
-    """Spans that one process would send to a collector."""
+    """Spans and metrics that one process would send to a collector."""
 
     def __init__(self) -> None:
-        self._exporter = InMemorySpanExporter()
+        self.exporter = InMemorySpanExporter()
         self.tracers = TracerProvider()
-        self.tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self._reader = InMemoryMetricReader()
-        self.telemetry = Telemetry(tracer_provider=self.tracers, meter_provider=MeterProvider([self._reader]))
+        self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.reader = InMemoryMetricReader()
+        self.telemetry = Telemetry(tracer_provider=self.tracers, meter_provider=MeterProvider([self.reader]))
 
     def text(self) -> str:
-        spans = [span.to_json(indent=None) for span in self._exporter.get_finished_spans()]
-        metrics: Any = self._reader.get_metrics_data()
+        spans = [span.to_json(indent=None) for span in self.exporter.get_finished_spans()]
+        metrics: Any = self.reader.get_metrics_data()
         return "\n".join([*spans, metrics.to_json(indent=None) if metrics is not None else ""])
 
 

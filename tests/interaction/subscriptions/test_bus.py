@@ -6,8 +6,6 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import anyio
@@ -35,8 +33,7 @@ LISTS: Final = {ToolsListChanged(), PromptsListChanged(), ResourcesListChanged()
 
 @pytest.fixture(scope="module")
 def redis() -> Generator[RedisServer]:
-    # A socket's path must be short, shorter than pytest's own folders are.
-    with TemporaryDirectory(prefix="rt") as folder, redis_server(Path(folder), "--appendonly", "no") as server:
+    with redis_server("--appendonly", "no") as server:
         yield server
 
 

@@ -4,8 +4,6 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import anyio
@@ -33,8 +31,7 @@ FIRST: Final = {"tools", "prompts", "resources"}
 
 @pytest.fixture
 def redis() -> Generator[RedisServer]:
-    # A socket's path must be short, shorter than pytest's own folders are.
-    with TemporaryDirectory(prefix="rt") as folder, redis_server(Path(folder)) as server:
+    with redis_server() as server:
         yield server
 
 

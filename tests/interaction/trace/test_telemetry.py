@@ -15,11 +15,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, TextContent
 from opentelemetry import context as otel_context
 from opentelemetry import trace
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader, NumberDataPoint
+from opentelemetry.sdk.metrics.export import HistogramDataPoint, NumberDataPoint
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -34,6 +31,7 @@ from roundtrip.tokens.binding import read_binding
 from roundtrip.tokens.token import read_unverified
 from tests.hosts import ROOT, WAIT
 from tests.interaction.bookshop import Copies, bookshop
+from tests.interaction.secrecy.markers import Spans
 from tests.players import text_of
 
 pytestmark = pytest.mark.anyio
@@ -45,20 +43,13 @@ ROUNDS: Final[list[dict[str, dict[str, Any]]]] = [
 ]
 
 
-class Collected:
-    """Spans and metrics that one process would send to a collector."""
-
-    def __init__(self) -> None:
-        self._exporter = InMemorySpanExporter()
-        self.tracers = TracerProvider()
-        self.tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self._reader = InMemoryMetricReader()
-        self.telemetry = Telemetry(tracer_provider=self.tracers, meter_provider=MeterProvider([self._reader]))
+class Collected(Spans):
+    """Spans and metrics of one process, as OpenTelemetry's objects."""
 
     @property
     def all_spans(self) -> Sequence[ReadableSpan]:
         """Return every span in the order of their ends."""
-        return self._exporter.get_finished_spans()
+        return self.exporter.get_finished_spans()
 
     def become_the_provider_of_the_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Become the provider for requests; a process can set its real provider only once."""
@@ -73,7 +64,7 @@ class Collected:
     @property
     def points(self) -> dict[str, list[NumberDataPoint | HistogramDataPoint]]:
         """Return the points of the metrics so far, by the metric's name."""
-        data = self._reader.get_metrics_data()
+        data = self.reader.get_metrics_data()
         if data is None:
             return {}
         metrics = [

@@ -91,18 +91,16 @@ def test_outdated_fixed_value_is_computed_again() -> None:
     assert newer.answers.recall(newer.node("quote")) is None
 
 
-def test_once_answer_is_not_asked_again_for_any_change() -> None:
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [(yes(ok=True), Outcome(Choice(ok=True))), (DECLINE, Outcome(action=Action.DECLINE))],
+    ids=["accepted", "declined"],
+)
+def test_once_answer_is_not_asked_again_for_any_change(answer: Any, outcome: Any) -> None:
     rounds = Rounds(alone(confirm, once=True))
     rounds.round({"confirm": transfer(10)})
-    rounds.round({"confirm": transfer(10)}, {"confirm": yes(ok=True)})
-    assert rounds.round({"confirm": transfer(99)}) == {"confirm": Outcome(Choice(ok=True))}
-
-
-def test_a_declined_once_question_stays_declined() -> None:
-    rounds = Rounds(alone(confirm, once=True))
-    rounds.round({"confirm": transfer(10)})
-    rounds.round({"confirm": transfer(10)}, {"confirm": DECLINE})
-    assert rounds.round({"confirm": transfer(99)}) == {"confirm": Outcome(action=Action.DECLINE)}
+    rounds.round({"confirm": transfer(10)}, {"confirm": answer})
+    assert rounds.round({"confirm": transfer(99)}) == {"confirm": outcome}
 
 
 def test_discarded_answer_never_becomes_the_once_answer() -> None:

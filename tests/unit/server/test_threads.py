@@ -4,13 +4,13 @@ import gc
 import logging
 import threading
 import weakref
-from collections.abc import Generator
 
 import anyio
 import pytest
 
 from roundtrip.errors import ThreadsExhausted
 from roundtrip.server.threads import SHARED, LeavingThreads, Pool, RunInPool, run_in_thread
+from tests.held_threads import Held
 from tests.hosts import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -18,37 +18,17 @@ pytestmark = pytest.mark.anyio
 runners = pytest.mark.parametrize("run", [run_in_thread, LeavingThreads().run], ids=["staying", "leaving"])
 
 
-class Hang:
-    """Function that runs until the test lets it go."""
-
-    def __init__(self) -> None:
-        self.started = threading.Event()
-        self.release = threading.Event()
-
-    def __call__(self) -> str:
-        self.started.set()
-        self.release.wait(WAIT)
-        return "done"
-
-
-@pytest.fixture
-def hang() -> Generator[Hang]:
-    hang = Hang()
-    yield hang
-    hang.release.set()
-
-
-async def leave(hang: Hang, pool: Pool) -> LeavingThreads:
+async def leave(held: Held, pool: Pool) -> LeavingThreads:
     """Leave a thread of a pool behind."""
     threads = LeavingThreads()
     with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
 
             async def run() -> None:
-                await threads.run(hang, pool=pool)
+                await threads.run(held, pool=pool)
 
             group.start_soon(run)
-            while not hang.started.is_set():  # noqa: ASYNC110 - set by a thread
+            while not held.started:  # noqa: ASYNC110 - set by a thread
                 await anyio.sleep(0.001)
             group.cancel_scope.cancel()
     assert threads.left == 1
@@ -88,38 +68,38 @@ async def test_function_exception_is_returned(run: RunInPool) -> None:
 
 
 @runners
-async def test_pool_rejects_work_while_all_threads_are_lost(run: RunInPool, hang: Hang) -> None:
+async def test_pool_rejects_work_while_all_threads_are_lost(run: RunInPool, held: Held) -> None:
     pool = Pool(1)
-    await leave(hang, pool)
+    await leave(held, pool)
     with pytest.raises(ThreadsExhausted, match="all 1 are held") as caught:
         await run(lambda: 1, pool=pool)
     assert caught.value.threads == 1
     # Another pool has threads of its own.
     assert await run(lambda: 1) == 1
-    hang.release.set()
+    held.release.set()
     await runs_again(run, pool)
 
 
 @runners
-async def test_a_pool_may_be_made_larger_while_threads_are_lost(run: RunInPool, hang: Hang) -> None:
+async def test_a_pool_may_be_made_larger_while_threads_are_lost(run: RunInPool, held: Held) -> None:
     limiter = SHARED.slots().limiter
     limiter.total_tokens = 1
-    await leave(hang, SHARED)
+    await leave(held, SHARED)
     with pytest.raises(ThreadsExhausted):
         await run(lambda: 1)
     limiter.total_tokens = 2
     assert await run(lambda: 1) == 1
-    hang.release.set()
+    held.release.set()
     with anyio.fail_after(WAIT):
         while limiter.borrowed_tokens:  # noqa: ASYNC110 - given back from a thread
             await anyio.sleep(0.001)
 
 
 @runners
-async def test_waiting_function_runs_once_an_abandoned_thread_ends(run: RunInPool, hang: Hang) -> None:
+async def test_waiting_function_runs_once_an_abandoned_thread_ends(run: RunInPool, held: Held) -> None:
     pool = Pool(2)
-    await leave(hang, pool)
-    busy = Hang()
+    await leave(held, pool)
+    busy = Held()
     results: list[str] = []
 
     async def wait() -> None:
@@ -133,11 +113,11 @@ async def test_waiting_function_runs_once_an_abandoned_thread_ends(run: RunInPoo
                     await run_in_thread(busy, pool=pool)
 
                 group.start_soon(keep_busy)
-                while not busy.started.is_set():  # noqa: ASYNC110 - set by a thread
+                while not busy.started:  # noqa: ASYNC110 - set by a thread
                     await anyio.sleep(0.001)
                 group.start_soon(wait)
                 await anyio.sleep(0.01)
-                hang.release.set()
+                held.release.set()
                 while not results:  # noqa: ASYNC110 - comes of a thread's end
                     await anyio.sleep(0.001)
                 busy.release.set()
@@ -156,11 +136,11 @@ async def test_function_of_an_ended_call_never_runs() -> None:
     assert await threads.run(lambda: "free", pool=pool) == "free"
 
 
-async def test_exception_of_an_abandoned_thread_is_only_logged(caplog: pytest.LogCaptureFixture, hang: Hang) -> None:
+async def test_exception_of_an_abandoned_thread_is_only_logged(caplog: pytest.LogCaptureFixture, held: Held) -> None:
     caplog.set_level(logging.INFO, logger="roundtrip")
     pool = Pool(1)
 
-    class Crash(Hang):
+    class Crash(Held):
         def __call__(self) -> str:
             super().__call__()
             raise ValueError("too late")
@@ -184,12 +164,12 @@ async def test_unused_pool_leaves_nothing_behind() -> None:
     assert gone() is None
 
 
-def test_a_thread_may_end_after_its_event_loop(hang: Hang) -> None:
+def test_a_thread_may_end_after_its_event_loop(held: Held) -> None:
     pool = Pool(1)
     before = set(threading.enumerate())
 
     async def lose() -> None:
-        await leave(hang, pool)
+        await leave(held, pool)
         with pytest.raises(ThreadsExhausted):
             await run_in_thread(lambda: 1, pool=pool)
 
@@ -199,7 +179,7 @@ def test_a_thread_may_end_after_its_event_loop(hang: Hang) -> None:
     anyio.run(lose)
     # Another loop has the same number of threads, and does not wait for those of the first.
     assert anyio.run(use) == 1
-    hang.release.set()
+    held.release.set()
     started = set(threading.enumerate()) - before
     for thread in started:
         thread.join(WAIT)
@@ -250,29 +230,29 @@ async def test_owner_has_at_most_forty_threads() -> None:
             release.set()
 
 
-async def test_waiting_call_that_is_cancelled_takes_no_slot(hang: Hang) -> None:
+async def test_waiting_call_that_is_cancelled_takes_no_slot(held: Held) -> None:
     pool = Pool(1)
     with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
 
             async def keep_busy() -> None:
-                await run_in_thread(hang, pool=pool)
+                await run_in_thread(held, pool=pool)
 
             group.start_soon(keep_busy)
-            while not hang.started.is_set():  # noqa: ASYNC110 - set by a thread
+            while not held.started:  # noqa: ASYNC110 - set by a thread
                 await anyio.sleep(0.001)
             for _ in range(3):
                 with anyio.move_on_after(0.01):
                     await run_in_thread(lambda: 1, pool=pool)
-            hang.release.set()
+            held.release.set()
         assert await run_in_thread(lambda: "free", pool=pool) == "free"
 
 
-async def test_owner_whose_share_is_abandoned_is_rejected_alone(hang: Hang) -> None:
+async def test_owner_whose_share_is_abandoned_is_rejected_alone(held: Held) -> None:
     pool = Pool(3, fair=True)
     for _ in range(2):
-        hang.started.clear()
-        await leave(hang, pool)
+        held.started = 0
+        await leave(held, pool)
     with pytest.raises(ThreadsExhausted, match="all 2 are held"):
         await run_in_thread(lambda: 1, pool=pool)
     assert await run_in_thread(lambda: 1, pool=pool, owner="another") == 1
