@@ -20,12 +20,12 @@ REQUIREMENTS: Final = (
     Requirement(
         "S1",
         "Only `tools/call`, `prompts/get` and `resources/read` may answer that they need input.",
-        ("server/request_state.py", "server/server.py"),
+        ("server/request_state.py", "server/tool_server.py"),
     ),
     Requirement(
         "S2",
         'Such an answer says `resultType: "input_required"` and carries questions, a request state, or both.',
-        ("engine/leg.py", "server/server.py"),
+        ("engine/leg.py", "server/tool_server.py"),
     ),
     Requirement(
         "S3",
@@ -53,7 +53,7 @@ REQUIREMENTS: Final = (
     Requirement(
         "S9",
         "Malformed answers get a JSON-RPC error, and the server keeps running.",
-        ("engine/answers.py", "server/server.py"),
+        ("engine/answers.py", "server/tool_server.py"),
     ),
     Requirement("S10", "Do not rely on the client to come back.", ("engine/leg.py", "machine/journal.py")),
     Requirement("S11", "Forms never ask for secrets; pages do.", ("questions/forms.py", "questions/markers.py")),

@@ -1,7 +1,7 @@
 """Make the protection of a server's tokens: its keys and codecs, and the policy that the boundary enforces."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from mcp.server.auth.middleware.auth_context import get_access_token
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from roundtrip.server.key_files import EnvironmentKeys
     from roundtrip.tokens.tickets import TicketOffice
 
-__all__ = ["Keys", "Principal", "Protection", "TokenOptions", "limits_of", "protect"]
+__all__ = ["Keys", "Principal", "Protection", "limits_of", "protect"]
 
 Principal = Callable[[ServerRequestContext[Any, Any]], str | None]
 Keys = Sequence[bytes | bytearray | str]
@@ -150,32 +150,28 @@ def limits_of(given: RequestStateSecurity | None, *, ttl: float | None, max_age:
     return Limits(ttl=given.ttl, max_age=max(_MAX_AGE_SECONDS, given.ttl) if max_age is None else max_age)
 
 
-@dataclass(frozen=True, slots=True)
-class TokenOptions:
-    """Arguments of `Server` that decide about its tokens."""
-
-    name: str | None
-    ttl: float
-    keys: Keys | None = None
-    encrypt: bool = False
-    principal: Principal | Literal[False] | None = None
-    audience: str | None = None
-    seal_keys: Keys | None = None
-    max_token_bytes: int = MAX_TOKEN_BYTES
-    max_journal_bytes: int = MAX_JOURNAL_BYTES
-
-
 def protect(
-    given: RequestStateSecurity | None, options: TokenOptions, *, environment: Mapping[str, str], system: System
+    name: str | None,
+    *,
+    ttl: float,
+    environment: Mapping[str, str],
+    system: System,
+    given: RequestStateSecurity | None = None,
+    keys: Keys | None = None,
+    encrypt: bool = False,
+    principal: Principal | Literal[False] | None = None,
+    audience: str | None = None,
+    seal_keys: Keys | None = None,
+    max_token_bytes: int = MAX_TOKEN_BYTES,
+    max_journal_bytes: int = MAX_JOURNAL_BYTES,
 ) -> Protection:
     """Make the protection for a server's arguments, with keys of the environment if they have none.
 
     Raises:
         ValueError: A key is too short, or the arguments contradict each other.
     """
-    keys, seal_keys, audience, principal = options.keys, options.seal_keys, options.audience, options.principal
     if given is not None:
-        if keys is not None or options.encrypt or principal is not None or audience is not None:
+        if keys is not None or encrypt or principal is not None or audience is not None:
             raise ValueError(
                 "request_state_security= brings its own keys, principal and audience; give it alone (with "
                 "seal_keys= for values that the server computes), or leave it out and use keys="
@@ -188,12 +184,12 @@ def protect(
             bind_principal=given.bind_principal,
             audience=given.audience,
         )
-        protection = _with_ring(ring, policy, None, options, system)
+        protection = _with_ring(ring, policy, None, max_journal_bytes, system)
         return protection._replace(hints=(*_codec_hint(given.codec), *protection.hints))
     if seal_keys is not None:
         raise ValueError("seal_keys= goes with request_state_security=; keys= seals by itself")
     found = _keys_of(environment) if keys is None else None
-    if not options.name and audience is None:
+    if not name and audience is None:
         if keys is not None or found is not None:
             given_as = "keys=" if found is None else f"keys, as those of the environment's {found.variable},"
             raise ValueError(
@@ -207,31 +203,31 @@ def protect(
         if found is not None
         else KeyRing(keys if keys is not None else [system.entropy(_OWN_KEY_BYTES)])
     )
-    tokens = TokenCodec(ring, entropy=system.entropy, encrypt=options.encrypt, max_token_bytes=options.max_token_bytes)
+    tokens = TokenCodec(ring, entropy=system.entropy, encrypt=encrypt, max_token_bytes=max_token_bytes)
     if principal is not None and principal is not False and not callable(principal):
         raise TypeError(f"principal= must be a function of the request's context, or False, got {principal!r}")
     bind = None if principal is False else (principal or authenticated_principal)
-    policy = RequestStateSecurity(codec=tokens, ttl=options.ttl, bind_principal=bind, audience=audience)
-    return _with_ring(ring, policy, tokens, options, system)._replace(own_key=keys is None and found is None)
+    policy = RequestStateSecurity(codec=tokens, ttl=ttl, bind_principal=bind, audience=audience)
+    return _with_ring(ring, policy, tokens, max_journal_bytes, system)._replace(own_key=keys is None and found is None)
 
 
 def _with_ring(
     ring: KeyRing | None,
     policy: RequestStateSecurity,
     tokens: TokenCodec | None,
-    options: TokenOptions,
+    max_journal_bytes: int,
     system: System,
 ) -> Protection:
     """Derive all keys from one ring; without a ring nothing can be sealed, pinned or signed."""
     if ring is None:
-        journals = JournalCodec(None, pinner=Pinner(()), max_bytes=options.max_journal_bytes)
+        journals = JournalCodec(None, pinner=Pinner(()), max_bytes=max_journal_bytes)
         return Protection(policy, journals, tokens, None, None)
     return Protection(
         policy,
         JournalCodec(
             Sealer(ring, purpose=b"seal", entropy=system.entropy),
             pinner=Pinner(ring.derive(b"pin")),
-            max_bytes=options.max_journal_bytes,
+            max_bytes=max_journal_bytes,
         ),
         tokens,
         ring,

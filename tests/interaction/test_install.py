@@ -13,7 +13,7 @@ from roundtrip import Context, Elicit, Resolve
 from roundtrip.engine.leg import Limits
 from roundtrip.server.functions import read_signature
 from roundtrip.server.install import install, wrap
-from roundtrip.server.keys import TokenOptions, protect
+from roundtrip.server.keys import protect
 from roundtrip.server.leg_runner import Incoming, result_of
 from roundtrip.server.parts import Effects, Parts
 from roundtrip.server.requests import asking_request
@@ -44,8 +44,7 @@ async def book(restaurant: str, ctx: Context, party: Annotated[Party, Resolve(as
 def asking(mcp: FastMCP[Any]) -> Callable[[Callable[..., Any]], Callable[..., Awaitable[Any]]]:
     """Install roundtrip into a FastMCP server, and return the decorator that wraps functions that ask."""
     limits = Limits(ttl=60.0, max_age=600.0)
-    options = TokenOptions(name=mcp.name, ttl=limits.ttl, keys=["7f" * 32])
-    protection = protect(None, options, environment={}, system=SYSTEM)
+    protection = protect(mcp.name, ttl=limits.ttl, keys=["7f" * 32], environment={}, system=SYSTEM)
     parts = Parts(protection, Effects(None, Tracers(()), InMemorySubscriptionBus()), limits)
     legs = install(mcp._mcp_server, parts)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
 
