@@ -5,7 +5,8 @@
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from mcp_types import (
@@ -22,9 +23,9 @@ from roundtrip.engine.computed import ComputedValues, adapter_of, stand_in_name
 from roundtrip.engine.known import KEY_GONE, KnownAnswers, wording_reason
 from roundtrip.engine.leg import Leg
 from roundtrip.errors import AnswerRejected, QuestionVolatile, SchemaNotRenderable, ValueNotStorable
-from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored, Reason
+from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored, Reason, Watch
 from roundtrip.machine.journal import UNNAMED, Action, Asked, Entry, to_text
-from roundtrip.machine.pins import CallPins, Pinner, digest, is_page, may_use_tools
+from roundtrip.machine.pins import CallPins, digest, is_page, may_use_tools
 from roundtrip.questions.forms import AnswerInvalid, Form, form_of
 from roundtrip.questions.markers import NOTHING, Marker, SdkElicit, SdkListRoots, SdkSample
 from roundtrip.questions.outcomes import Outcome
@@ -39,54 +40,40 @@ _VOLATILE_AFTER_LEGS: Final = 2
 """Legs in a row on which an answer may be lost to a changed wording before the question counts as volatile."""
 
 _ELICITATION_ID_BYTES: Final = 12
+_NOT_PINNED: Final = Asked(b"")
+"""The pin of a question that may yet be settled, and so is not pinned."""
 
 
+@dataclass(slots=True, eq=False)
 class Answers(NodeOutcomes):
     """Answers of one call on one leg, and the questions that are still open."""
 
-    __slots__ = (
-        "_counted",
-        "_fresh",
-        "_leg",
-        "_pins",
-        "_watch",
-        "computed",
-        "entries",
-        "forms",
-        "guarded",
-        "known",
-        "open",
-        "words",
-    )
+    leg: Leg
+    known: KnownAnswers = field(init=False)
+    entries: dict[str, Entry] = field(init=False)
+    """The answers that have been read, by the names of their questions."""
+    computed: ComputedValues = field(init=False)
+    guarded: set[str] = field(default_factory=set[str], init=False)
+    """The names of questions whose answers are counted."""
+    open: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion], init=False)
+    words: dict[str, str] = field(default_factory=dict[str, str], init=False)
+    """The words of this leg's questions that have no name of their own."""
+    forms: dict[str, Form] = field(default_factory=dict[str, Form], init=False)
+    """The forms of the questions that came up on this leg, for a review of their answers."""
+    _pins: CallPins = field(init=False)
+    _watch: Watch | None = field(init=False)
+    _fresh: set[str] = field(default_factory=set[str], init=False)
+    """The names of the answers that were read on this leg."""
+    _counted: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]], init=False)
+    """The answers that the ledger has counted, each with the name of its question."""
 
-    def __init__(self, leg: Leg) -> None:
-        journal, plan, watch = leg.journal, leg.plan, leg.call.watch
-        self._leg = leg
-        self._watch = watch
-        self._pins = CallPins(leg.pinner or Pinner(), leg.origin or leg.call.id)
-        self._fresh: set[str] = set()
-        """The names of the answers that were read on this leg."""
-        self._counted: set[tuple[str, str]] = set()
-        """The answers that the ledger has counted, each with the name of its question."""
-        self.entries: dict[str, Entry] = {} if journal is None else dict(journal.entries)
+    def __post_init__(self) -> None:
+        journal = self.leg.journal
         computed = {} if journal is None else dict(journal.computed)
-        self.computed = ComputedValues(computed, set(computed), watch)
-        self.known = KnownAnswers(
-            plan,
-            self._pins,
-            self.entries,
-            (leg.seeds if journal is None else journal.seeds) or {},
-            same_build=journal is not None and journal.build == leg.build,
-            other_build=journal is not None and journal.build != leg.build,
-            other_plan=journal is not None and journal.build != leg.build and journal.fingerprint != plan.fingerprint,
-        )
-        self.guarded: set[str] = set()
-        """The names of questions whose answers are counted."""
-        self.open: dict[str, PendingQuestion] = {}
-        self.words: dict[str, str] = {}
-        """The words of this leg's questions that have no name of their own."""
-        self.forms: dict[str, Form] = {}
-        """The forms of the questions that came up on this leg, for a review of their answers."""
+        self._watch = self.leg.call.watch
+        self.known = KnownAnswers(self.leg)
+        self.entries, self._pins = self.known.entries, self.known.pins
+        self.computed = ComputedValues(computed, set(computed), self._watch)
 
     # The answers of a round.
 
@@ -121,67 +108,53 @@ class Answers(NodeOutcomes):
     def settle_question(
         self, names: tuple[str, ...], marker: Marker | Review, *, decisive: bool = False
     ) -> Outcome | None:
-        """Return the outcome of a question known by its key and its former keys; None leaves it in `open`.
-
-        Raises:
-            AnswerRejected: It was answered invalidly too often.
-            SchemaNotRenderable: The protocol cannot show it.
-        """
+        """Return the outcome of a question known by its key and its former keys: see `settle`."""
         key, known = names[0], self.known
         known.seen.update(names)
         try:
             question = question_of(marker)
         except SchemaNotRenderable as error:
             raise SchemaNotRenderable(f"question {key!r}: {error}", field=error.field) from error
+        waiting = PendingQuestion(key, question, _NOT_PINNED, decisive=decisive)
         if isinstance(question, FormQuestion):
             if isinstance(question.form, Form):
                 self.forms[key] = question.form
             if question.guesses is not None:
                 self.guarded.add(key)
-                guess = self._uncounted(names, question)
-                if guess is not NOTHING:
-                    asked = Asked(self._pins.pin(question))
-                    return self._leave_open(
-                        PendingQuestion(key, question, asked, Reason.MISSING, decisive=decisive, guess=guess)
-                    )
+                waiting.guess = self._uncounted(names, question)
+                if waiting.guess is not NOTHING:
+                    return self._leave_open(waiting, Reason.MISSING)
         elif isinstance(question, UrlQuestion):
             if not question.elicitation_id:
-                named = digest(f"{self._leg.call.id}/{key}")[:_ELICITATION_ID_BYTES]
+                named = digest(f"{self.leg.call.id}/{key}")[:_ELICITATION_ID_BYTES]
                 question.elicitation_id = to_text(named)
             if question.done is not None:
-                return self._settle_page(names, question, decisive=decisive)
+                return self._settle_page(names, question, waiting)
         if self.entries or self.computed.values:
             restored = self._restore(names, question)
             if restored is not None:
                 return self._reuse(key, restored)
         name = next((name for name in names if name in known.asked), None) if known.asked else None
         if name is None:
-            return self._leave_new(names, question, decisive=decisive)
+            return self._leave_new(names, waiting)
         asked, answered = known.asked[name], name in known.responses
         changed = self._pins.changes(asked.pin, question)
         if changed:
-            lost = answered and known.same_build and not question.volatile_ok and changed != KEY_GONE
+            waiting.changed = changed
             if answered:
                 self._tell_read(key, known.responses[name], "lost")
+                if known.same_build and not question.volatile_ok and changed != KEY_GONE:
+                    waiting.lost = changed
             return self._leave_open(
-                PendingQuestion(
-                    key,
-                    question,
-                    Asked(self._pins.pin(question), discards=asked.discards + 1 if lost else 0),
-                    wording_reason(changed),
-                    changed,
-                    decisive=decisive,
-                    lost=changed if lost else (),
-                )
+                waiting, wording_reason(changed), discards=asked.discards + 1 if waiting.lost else 0
             )
         if not answered:
-            again = asked._replace(pin=self._pins.pin(question), discards=0)
-            return self._leave_open(PendingQuestion(key, question, again, Reason.MISSING, decisive=decisive))
+            return self._leave_open(waiting, Reason.MISSING, attempts=asked.attempts)
         response = known.responses.pop(name)
         try:
             outcome, data = _read(question, response)
         except AnswerInvalid as error:
-            return self._leave_invalid(key, question, asked, response, error, decisive=decisive)
+            return self._leave_invalid(waiting, asked, response, error)
         self._take(names, response)
         self._fresh.add(key)
         self.entries[key] = Entry(outcome.action, asked.pin, data)
@@ -189,7 +162,7 @@ class Answers(NodeOutcomes):
         self.open.pop(key, None)
         return outcome
 
-    def _settle_page(self, names: tuple[str, ...], question: UrlQuestion, *, decisive: bool) -> Outcome | None:
+    def _settle_page(self, names: tuple[str, ...], question: UrlQuestion, waiting: PendingQuestion) -> Outcome | None:
         """Return the outcome of a question whose value comes from `done=`, once the user has agreed to the page."""
         key, known = names[0], self.known
         kept = self.computed.stand_in_for(names)
@@ -200,8 +173,9 @@ class Answers(NodeOutcomes):
                 # Another build's value does not fit this one's type: `done` is called again.
                 self.computed.forget_stand_in(names)
         name = next((name for name in names if name in known.asked), key)
-        asked = known.asked.get(name) or Asked(self._pins.pin(question))
-        changed = self._pins.changes(asked.pin, question)
+        asked = known.asked.get(name, _NOT_PINNED)
+        changed = self._pins.changes(asked.pin, question) if asked is not _NOT_PINNED else ()
+        answered = next((name for name in names if name in self.entries), key)
         if name in known.responses and changed:
             self._tell_read(key, known.responses[name], "lost")
         elif name in known.responses:
@@ -209,35 +183,28 @@ class Answers(NodeOutcomes):
             try:
                 outcome, _ = _read(question, response)
             except AnswerInvalid as error:
-                entry = next((self.entries[name] for name in names if name in self.entries), None)
-                consented = entry is not None and not self._pins.changes(entry.pin, question)
-                return self._leave_invalid(
-                    key, question, asked, response, error, consented=consented, decisive=decisive
-                )
+                entry = self.entries.get(answered)
+                waiting.consented = entry is not None and not self._pins.changes(entry.pin, question)
+                return self._leave_invalid(waiting, asked, response, error)
             self._take(names, response)
             # To agree a second time changes nothing: the page is still not done.
             if outcome.action is not Action.ACCEPT or key not in self.entries:
                 self._fresh.add(key)
             self.entries[key] = Entry(outcome.action, self._pins.pin(question))
-        answered = next((name for name in names if name in self.entries), key)
+            answered = key
         entry = self.entries.get(answered)
-        agreed = entry is not None and not self._pins.changes(entry.pin, question)
-        if entry is not None and agreed and entry.action is not Action.ACCEPT:
-            self.open.pop(key, None)
-            return Outcome(action=entry.action)
-        if name not in known.asked and not agreed:
-            return self._leave_new(names, question, decisive=decisive)
-        if agreed:
+        differences = self._pins.changes(entry.pin, question) if entry is not None else ()
+        if entry is not None and not differences:
+            if entry.action is not Action.ACCEPT:
+                self.open.pop(key, None)
+                return Outcome(action=entry.action)
             self._renew(answered, question)
-        elif entry is not None:
-            changed = changed or self._pins.changes(entry.pin, question)
-        reason = Reason.UNFINISHED if agreed else wording_reason(changed) if changed else Reason.MISSING
-        again = Asked(self._pins.pin(question))
-        return self._leave_open(
-            PendingQuestion(
-                key, question, again, reason, () if agreed else changed, consented=agreed, decisive=decisive
-            )
-        )
+            waiting.consented = True
+            return self._leave_open(waiting, Reason.UNFINISHED)
+        if name not in known.asked:
+            return self._leave_new(names, waiting)
+        waiting.changed = changed or differences
+        return self._leave_open(waiting, wording_reason(waiting.changed) if waiting.changed else Reason.MISSING)
 
     def _restore(self, names: tuple[str, ...], question: Question) -> Outcome | None:
         """Return the outcome that an earlier leg recorded for this wording."""
@@ -280,69 +247,44 @@ class Answers(NodeOutcomes):
 
     # Leaving a question open.
 
-    def _leave_new(self, names: tuple[str, ...], question: Question, *, decisive: bool) -> None:
-        key, known = names[0], self.known
-        discards = 0
-        if key.startswith(UNNAMED) and known.same_build and not question.volatile_ok:
+    def _leave_new(self, names: tuple[str, ...], waiting: PendingQuestion) -> None:
+        known, discards, reason = self.known, 0, Reason.NEW
+        if names[0].startswith(UNNAMED) and known.same_build and not waiting.question.volatile_ok:
             # Its wording is its name, so an answer lost to a change shows as one to a name that is no longer asked.
             lost = [name for name in known.responses if name.startswith(UNNAMED)]
             discards = max((known.asked[name].discards + 1 for name in lost), default=0)
-        pending = PendingQuestion(
-            key,
-            question,
-            Asked(self._pins.pin(question), discards=discards),
-            decisive=decisive,
-            lost=("message",) if discards else (),
-        )
+            waiting.lost = ("message",) if discards else ()
         if self.entries or known.asked or known.revised:
-            pending.reason, pending.changed, pending.former = known.reason_to_ask(names, question)
-        self._leave_open(pending)
+            reason, waiting.changed, waiting.former = known.reason_to_ask(names, waiting.question)
+        self._leave_open(waiting, reason, discards=discards)
 
     def _leave_invalid(
-        self,
-        key: str,
-        question: Question,
-        asked: Asked,
-        response: InputResponse | None,
-        error: AnswerInvalid,
-        *,
-        consented: bool = False,
-        decisive: bool,
+        self, waiting: PendingQuestion, asked: Asked, response: InputResponse | None, error: AnswerInvalid
     ) -> None:
         """Leave a question open whose answer was invalid, to be asked again with the reason.
 
         Raises:
             AnswerRejected: It was answered invalidly too often.
         """
-        self._tell_read(key, response if _is_of_kind(question, response) else None, "invalid")
+        is_of_kind = _is_of_kind(waiting.question, response)
+        self._tell_read(waiting.key, response if is_of_kind else None, "invalid")
         attempts = asked.attempts + 1
-        if attempts >= question.attempts:
-            raise AnswerRejected(key, attempts=attempts, reason=str(error)) from error
-        self._leave_open(
-            PendingQuestion(
-                key,
-                question,
-                Asked(self._pins.pin(question), attempts=attempts),
-                Reason.INVALID,
-                complaint=str(error),
-                consented=consented,
-                decisive=decisive,
-                seed=response.content if isinstance(response, ElicitResult) else None,
-            )
-        )
+        if attempts >= waiting.question.attempts:
+            raise AnswerRejected(waiting.key, attempts=attempts, reason=str(error)) from error
+        waiting.complaint = str(error)
+        waiting.seed = response.content if isinstance(response, ElicitResult) else None
+        self._leave_open(waiting, Reason.INVALID, attempts=attempts)
 
-    def _leave_open(self, pending: PendingQuestion) -> None:
-        self.open[pending.key] = pending
+    def _leave_open(self, waiting: PendingQuestion, reason: Reason, *, attempts: int = 0, discards: int = 0) -> None:
+        waiting.reason = reason
+        waiting.asked = Asked(self._pins.pin(waiting.question), attempts, discards)
+        self.open[waiting.key] = waiting
         # A form with counted guesses that shows the valid fields of the last answer would tell which are valid.
-        if self.known.seeds and pending.seed is None and pending.key not in self.guarded:
-            seed = self.known.seeds.get(pending.key)
+        if self.known.seeds and waiting.seed is None and waiting.key not in self.guarded:
+            seed = self.known.seeds.get(waiting.key)
             # Another wording may mean another thing by the same words.
-            if seed is not None and not self._pins.changes(seed.pin, pending.question):
-                pending.seed = seed.data
-
-    def adopt(self, is_blocked: Callable[[int], bool]) -> bool:
-        """Find answers that another build wrote under other names: see `KnownAnswers.adopt`."""
-        return bool(self.entries or self.known.asked) and self.known.adopt(self.open, is_blocked)
+            if seed is not None and not self._pins.changes(seed.pin, waiting.question):
+                waiting.seed = seed.data
 
     # Values in the place of an answer.
 
@@ -446,7 +388,7 @@ class Answers(NodeOutcomes):
     def form_of(self, key: str) -> Form | None:
         """Return the form that a question of this call was answered in, for a review of the answer."""
         form = self.forms.get(key)
-        plan = self._leg.plan
+        plan = self.leg.plan
         index = plan.names.get(key) if form is None else None
         if index is None or not plan.nodes[index].once:
             return form

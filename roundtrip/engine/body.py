@@ -8,13 +8,16 @@ import functools
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 from pydantic import TypeAdapter, ValidationError
 
+from roundtrip.engine.answers import Answers
 from roundtrip.engine.computed import NotedValue, storable
 from roundtrip.engine.interruptions import Revision, Suspension
+from roundtrip.engine.leg import Leg
 from roundtrip.engine.rounds import Rounds
 from roundtrip.errors import (
     AskedTooLate,
@@ -38,52 +41,34 @@ from roundtrip.resolvers.signatures import hints_of, is_async
 __all__ = ["Body"]
 
 
+@dataclass(slots=True, eq=False)
 class Body:
     """Asking side of one run of a body."""
 
-    __slots__ = (
-        "_answers",
-        "_ended_by",
-        "_former",
-        "_is_open",
-        "_is_over",
-        "_leg",
-        "_lock",
-        "_made",
-        "_names",
-        "_rounds",
-        "_unkeyed",
-    )
+    rounds: Rounds
+    is_running: bool = field(default=False, init=False)
+    """True while the body itself runs, and not its resolvers."""
+    is_over: bool = field(default=False, init=False)
+    """True once the body has ended."""
+    _leg: Leg = field(init=False)
+    _answers: Answers = field(init=False)
+    _names: dict[str, None] = field(default_factory=dict[str, None], init=False)
+    """The names used so far, in order: a later one may depend on a changed answer."""
+    _former: dict[str, str] = field(default_factory=dict[str, str], init=False)
+    """Names that questions had before, with the names that those have now."""
+    _made: dict[str, int] = field(default_factory=dict[str, int], init=False)
+    """How many questions of each name were made and not asked."""
+    _unkeyed: bool = field(default=False, init=False)
+    _ended_by: tuple[str, ...] = field(default=(), init=False)
+    _lock: anyio.Lock | None = field(default=None, init=False)
 
-    def __init__(self, rounds: Rounds) -> None:
-        self._rounds = rounds
-        self._leg = rounds.leg
-        self._answers = rounds.answers
-        self._names: dict[str, None] = {}
-        """The names used so far, in order: a later one may depend on a changed answer."""
-        self._former: dict[str, str] = {}
-        """Names that questions had before, with the names that those have now."""
-        self._made: dict[str, int] = {}
-        """How many questions of each name were made and not asked."""
-        self._unkeyed = False
-        self._is_open = self._is_over = False
-        self._ended_by: tuple[str, ...] = ()
-        self._lock: anyio.Lock | None = None
+    def __post_init__(self) -> None:
+        self._leg, self._answers = self.rounds.leg, self.rounds.answers
 
     @property
     def is_live(self) -> bool:
         """Return True if the client is asked over its open connection."""
-        return not self._rounds.is_retry
-
-    @property
-    def is_running(self) -> bool:
-        """Return True while the body itself runs, and not its resolvers."""
-        return self._is_open
-
-    @property
-    def is_over(self) -> bool:
-        """Return True once the body has ended."""
-        return self._is_over
+        return not self.rounds.is_retry
 
     @contextmanager
     def running(self) -> Generator[None]:
@@ -93,12 +78,12 @@ class Body:
             SuspensionSwallowed: The body returned although its leg had ended with questions.
             AskNotAwaited: It made a question and did not await it.
         """
-        self._is_open = True
+        self.is_running = True
         try:
             yield
         finally:
-            self._is_open = False
-            self._is_over = True
+            self.is_running = False
+            self.is_over = True
         if self._ended_by:
             swallowed = SuspensionSwallowed(self._ended_by)
             swallowed.words = self._answers.words
@@ -269,7 +254,7 @@ class Body:
             self._leg.call.watch(fact)
 
     def _enter(self, key: str) -> None:
-        if not self._is_open:
+        if not self.is_running:
             raise AskedTooLate(key)
         if not key:
             raise BodyMistake("a question or step needs a name that is not empty")
@@ -311,9 +296,9 @@ class Body:
                 # In the order of the questions: one that was asked again, or stood in for, was settled last.
                 return {key: outcomes[key] for key in questions}
             try:
-                await self._rounds.ask(waiting)
+                await self.rounds.ask(waiting)
             except Suspension:
-                self._ended_by = tuple(self._rounds.batch)
+                self._ended_by = tuple(self.rounds.batch)
                 raise
 
 

@@ -5,15 +5,16 @@ differ, `KnownAnswers.adopt` finds the answers that another build wrote under an
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from mcp_types import ElicitResult, InputResponse
 from pydantic import ValidationError
 
+from roundtrip.engine.leg import Leg
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import ACTIONS, Action, Asked, Entry, Journal
-from roundtrip.machine.pins import CallPins, has_form, is_by_software
+from roundtrip.machine.pins import CallPins, Pinner, has_form, is_by_software
 from roundtrip.questions.wire import PendingQuestion, Question
 from roundtrip.resolvers.plan import Plan
 
@@ -30,17 +31,18 @@ _UNANSWERED: Final = (Reason.NEW, Reason.RENAMED, Reason.OTHER_BUILD)
 class KnownAnswers:
     """Answers of one call, with the pins of the wordings they were given to."""
 
-    plan: Plan
-    pins: CallPins
-    entries: dict[str, Entry]
+    leg: InitVar[Leg]
+    plan: Plan = field(init=False)
+    pins: CallPins = field(init=False)
+    entries: dict[str, Entry] = field(init=False)
     """The answers that have been read, by the names of their questions."""
-    seeds: Mapping[str, Entry]
+    seeds: Mapping[str, Entry] = field(init=False)
     """The answers of an expired call, to be shown as defaults."""
-    same_build: bool
+    same_build: bool = False
     """True if this build wrote the journal."""
-    other_build: bool
+    other_build: bool = False
     """True if another build wrote the journal."""
-    other_plan: bool
+    other_plan: bool = False
     """True if that build had another plan."""
     asked: dict[str, Asked] = field(default_factory=dict[str, Asked])
     """The questions that this round was asked."""
@@ -50,6 +52,17 @@ class KnownAnswers:
     """The names, now and before, of the questions that came up on this leg."""
     revised: set[str] = field(default_factory=set[str])
     """The names of questions that may depend on an answer which a review has changed."""
+
+    def __post_init__(self, leg: Leg) -> None:
+        journal = leg.journal
+        self.plan = leg.plan
+        self.pins = CallPins(leg.pinner or Pinner(), leg.origin or leg.call.id)
+        self.seeds = (leg.seeds if journal is None else journal.seeds) or {}
+        self.entries = {} if journal is None else dict(journal.entries)
+        if journal is not None:
+            self.same_build = journal.build == leg.build
+            self.other_build = not self.same_build
+            self.other_plan = self.other_build and journal.fingerprint != leg.plan.fingerprint
 
     def adopt(self, pending: Mapping[str, PendingQuestion], is_blocked: Callable[[int], bool]) -> bool:
         """Give questions the answers that another build wrote for them under their bare name or another path.

@@ -248,7 +248,7 @@ class LegRun:
         )
         await scheduler.advance()
         while scheduler.declined is None and scheduler.waiting:
-            if leg.journal is None or not answers.adopt(scheduler.is_blocked):
+            if leg.journal is None or not answers.known.adopt(answers.open, scheduler.is_blocked):
                 await self.rounds.ask([answers.open[node.key] for node in scheduler.waiting_nodes()])
             scheduler.settle_waiting()
             await scheduler.advance()

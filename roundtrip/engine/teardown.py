@@ -83,11 +83,11 @@ class TeardownStack:
         return made
 
     def _keep_async(self, label: str, entered: AbstractAsyncContextManager[Any]) -> None:
-        self._entered.append((label, lambda error: entered.__aexit__(_type_of(error), error, _traceback_of(error))))
+        self._entered.append((label, lambda error: entered.__aexit__(*_exc_info(error))))
 
     def _keep(self, label: str, entered: AbstractContextManager[Any]) -> None:
         async def leave(error: BaseException | None) -> Any:
-            return entered.__exit__(_type_of(error), error, _traceback_of(error))
+            return entered.__exit__(*_exc_info(error))
 
         self._entered.append((label, leave))
 
@@ -207,9 +207,5 @@ def _only_wraps(raised: BaseException, error: BaseException) -> bool:
     return all(inner is error or _only_wraps(inner, error) for inner in group.exceptions)
 
 
-def _type_of(error: BaseException | None) -> type[BaseException] | None:
-    return None if error is None else type(error)
-
-
-def _traceback_of(error: BaseException | None) -> Any:
-    return None if error is None else error.__traceback__
+def _exc_info(error: BaseException | None) -> tuple[Any, Any, Any]:
+    return (None, None, None) if error is None else (type(error), error, error.__traceback__)

@@ -75,7 +75,7 @@ class Rounds:
         for key, marker in questions.items():
             node = self.node(key)
             outcomes[key] = (answers.recall(node) if node.once else None) or answers.settle(node, marker)
-        while answers.open and answers.adopt(lambda index: False):
+        while answers.open and answers.known.adopt(answers.open, lambda index: False):
             for key in list(answers.open):
                 outcomes[key] = answers.settle(self.node(key), questions[key])
         answers.check_volatile()

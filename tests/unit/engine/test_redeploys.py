@@ -115,8 +115,8 @@ def test_answer_is_not_adopted_while_another_candidate_is_unseen() -> None:
     answers = answers_of(rounds.plan, rounds.journal, build="b2")
     answers.deliver({"ask": yes(ok=True)}, rounds.journal.asked)
     answers.settle(rounds.node("ask@a"), RED())
-    assert not answers.adopt(lambda index: index == rounds.node("ask@b").index)
-    assert answers.adopt(lambda index: False)
+    assert not answers.known.adopt(answers.open, lambda index: index == rounds.node("ask@b").index)
+    assert answers.known.adopt(answers.open, lambda index: False)
     assert answers.settle(rounds.node("ask@a"), RED()) == YES
 
 
