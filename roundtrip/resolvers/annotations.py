@@ -3,19 +3,35 @@
 A marker that nothing would read is rejected, as a client could fill its parameter.
 """
 
+import functools
 import inspect
 from collections.abc import Callable
+from types import NoneType
 from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_origin
 
 from mcp_types import CreateMessageResult, CreateMessageResultWithTools, ListRootsResult
+from pydantic import PydanticUserError, TypeAdapter
+from pydantic.errors import PydanticInvalidForJsonSchema
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.questions.markers import MARKERS, SdkListRoots, SdkSample
+from roundtrip.questions.forms import form_of
+from roundtrip.questions.markers import MARKERS, ElicitUrl, SdkListRoots, SdkSample
 from roundtrip.questions.outcomes import AcceptedElicitation
 from roundtrip.resolvers.markers import Dependency, Marker, SdkResolve
 from roundtrip.resolvers.signatures import arms_of, display_name, hints_of, is_async, wants_outcome
 
-__all__ = ["asking_arms", "elicited", "marker_of", "misfit", "read_marker"]
+__all__ = [
+    "asked_type",
+    "asking_arms",
+    "check_asking",
+    "elicited",
+    "is_page",
+    "marker_of",
+    "misfit",
+    "must_ask",
+    "once_adapter",
+    "read_marker",
+]
 
 _TOWER: Final = ((bool, int), (int, float), (float, complex), (int, complex))
 """Pairs of types: a value of the first is good where the second is annotated, though it is not a subclass."""
@@ -133,6 +149,63 @@ def elicited(arm: Any) -> Any:
     parameters = get_args(arm)
     is_told = bool(parameters) and parameters[0] is not Any and not isinstance(parameters[0], TypeVar)
     return parameters[0] if is_told else None
+
+
+def check_asking(returns: Any, label: str, where: str) -> None:
+    """Reject a return annotation that names several questions, or a form that the protocol cannot show."""
+    asking = asking_arms(returns)
+    if len(asking) > 1:
+        raise InvalidSignature(
+            f"{where}: the return annotation of resolver {label!r} has {len(asking)} asking arms; a resolver asks one "
+            "question. Split it into one resolver per question"
+        )
+    schema = elicited(asking[0]) if asking and not is_page(asking[0]) else None
+    # A list may stand for a mapping of titles, which an annotation cannot spell: that is left to the call.
+    if isinstance(schema, type):
+        try:
+            form_of(schema)
+        except InvalidSignature as error:
+            raise InvalidSignature(f"{where}, resolver {label!r}: {error}") from error
+
+
+def is_page(arm: Any) -> bool:
+    """Return True for the annotation of a question that sends users to a page."""
+    return (get_origin(arm) or arm) is ElicitUrl
+
+
+def asked_type(arm: Any) -> Any:
+    """Return the schema or result type of a question's annotation."""
+    return elicited(arm) if get_args(arm) else arm
+
+
+def must_ask(returns: Any, filled: Any) -> bool:
+    """Return True if None can only be a question that its function forgot to return."""
+    arms = arms_of(returns)
+    return (
+        bool(arms)
+        and len(asking_arms(returns)) == len(arms)
+        and not wants_outcome(filled)
+        and not any(taken in (Any, object, None, NoneType) for taken in arms_of(filled))
+    )
+
+
+def once_adapter(returns: Any, filled: Any, subject: str) -> TypeAdapter[Any]:
+    """Return the adapter for keeping a resolver's value, by its return annotation, or else by its consumer's."""
+    asking = asking_arms(returns)
+    plain = [arm for arm in arms_of(returns) if arm not in asking]
+    if returns is Any or not plain:
+        plain = [Any] if wants_outcome(filled) else list(arms_of(filled))
+    kept: Any = functools.reduce(lambda union, arm: union | arm, plain)
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(kept)
+        if kept is not Any:
+            adapter.json_schema(mode="serialization")
+    except (PydanticUserError, PydanticInvalidForJsonSchema, TypeError) as error:
+        raise InvalidSignature(
+            f"{subject} keeps a value of type {kept!r} in the token, which has no JSON form; return a model, "
+            "a dataclass or plain data"
+        ) from error
+    return adapter
 
 
 def misfit(returns: Any, filled: Any) -> tuple[str, str] | None:

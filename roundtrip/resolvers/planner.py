@@ -1,20 +1,24 @@
 """Make plans: read the author's functions, name their nodes, and reject graphs that cannot work."""
 
-import functools
 import hashlib
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import NoneType
-from typing import Any, NamedTuple, get_args, get_origin
-
-from pydantic import PydanticUserError, TypeAdapter
-from pydantic.errors import PydanticInvalidForJsonSchema
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, get_origin
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.questions.forms import form_of
-from roundtrip.questions.markers import ElicitUrl, is_marker
-from roundtrip.resolvers.annotations import asking_arms, elicited, marker_of, misfit, read_marker
+from roundtrip.questions.markers import is_marker
+from roundtrip.resolvers.annotations import (
+    asked_type,
+    asking_arms,
+    check_asking,
+    is_page,
+    marker_of,
+    misfit,
+    must_ask,
+    once_adapter,
+    read_marker,
+)
 from roundtrip.resolvers.markers import Dependency, Marker, Resolve
 from roundtrip.resolvers.plan import EMPTY, Input, Node, Plan, Source
 from roundtrip.resolvers.signatures import (
@@ -72,7 +76,15 @@ class _Draft:
     inputs: list[Input] = field(default_factory=list[Input])
     mentions: dict[str, "_Mention"] = field(default_factory=dict[str, "_Mention"])
     """The nodes that this one needs, by the parameters they fill."""
+    index: int = -1
+    dependents: list[int] = field(default_factory=list[int])
+    full_key: str = ""
     consumer: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Its key without the path that may tell it from nodes of the same name."""
+        return self.key or self.label
 
 
 class _Mention(NamedTuple):
@@ -83,55 +95,47 @@ class _Mention(NamedTuple):
     filled: Any
 
 
+@dataclass(slots=True, eq=False)
 class _Planner:
-    def __init__(
-        self,
-        owner: str,
-        arguments: Mapping[str, str],
-        context_types: tuple[type, ...],
-        replacements: Replacements,
-    ) -> None:
-        self._owner = owner
-        self._replacements = replacements
-        self._functions: dict[Hashable, Callable[..., Any]] = {}
-        self._arguments = arguments
-        self._context_types = context_types
-        self._bases: dict[int, tuple[Marker, Hashable]] = {}
-        self._drafts: dict[Hashable, _Draft] = {}
-        self._order: list[Hashable] = []
+    owner: str
+    arguments: Mapping[str, str]
+    context_types: tuple[type, ...]
+    replacements: Replacements
+    functions: dict[Hashable, Callable[..., Any]] = field(default_factory=dict[Hashable, Callable[..., Any]])
+    bases: dict[int, tuple[Marker, Hashable]] = field(default_factory=dict[int, tuple[Marker, Hashable]])
+    drafts: dict[Hashable, _Draft] = field(default_factory=dict[Hashable, _Draft])
+    order: list[_Draft] = field(default_factory=list[_Draft])
+    """The nodes, each after those that it needs."""
 
     def plan(self, resolved: ResolvedParameters, filled: Mapping[str, Any]) -> Plan:
         roots = {
-            parameter: self._mention(marker, self._owner, parameter, filled.get(parameter, Any))
+            parameter: self._mention(marker, self.owner, parameter, filled.get(parameter, Any))
             for parameter, (marker, _) in resolved.items()
         }
         for parameter, mention in roots.items():
             self._visit(mention, (parameter,))
-        self._check_fit(roots, self._owner)
-        for draft in self._drafts.values():
-            self._check_fit(draft.mentions, f"{self._owner}: {draft.label!r}")
+        self._check_fit(roots, self.owner)
+        for draft in self.drafts.values():
+            self._check_fit(draft.mentions, f"{self.owner}: {draft.label!r}")
         self._shorten_paths(roots)
-        keys = self._name()
-        places = {who: index for index, who in enumerate(self._order)}
-        inputs = tuple(
-            Input(parameter, Source.NODE, node=places[roots[parameter].who], outcome=outcome)
-            for parameter, (_, outcome) in resolved.items()
-        )
+        self._name()
         self._note_consumers(resolved, roots)
-        dependents: dict[Hashable, list[int]] = {}
-        for who in self._order:
-            for child in self._needs(who):
-                dependents.setdefault(child, []).append(places[who])
-        nodes = tuple(self._finish(who, places, keys, dependents.get(who, [])) for who in self._order)
+        for draft in self.order:
+            for child in self._needs(draft):
+                child.dependents.append(draft.index)
+        nodes = tuple(self._finish(draft) for draft in self.order)
         return Plan(
-            owner=self._owner,
+            owner=self.owner,
             nodes=nodes,
-            roots=inputs,
+            roots=tuple(
+                Input(parameter, Source.NODE, node=self.drafts[roots[parameter].who].index, outcome=outcome)
+                for parameter, (_, outcome) in resolved.items()
+            ),
             fingerprint=_fingerprint(nodes),
             names=self._index_names(nodes),
             bare_names=_group(nodes),
             never_suspended=[False] * len(nodes),
-            functions=self._functions,
+            functions=self.functions,
             enters=any(node.enters for node in nodes),
             may_carry_secrets=any(node.once for node in nodes),
         )
@@ -146,20 +150,21 @@ class _Planner:
             who, marker, filled = mention
             if leaving:
                 open_.popitem()
-                self._order.append(who)
+                self.drafts[who].index = len(self.order)
+                self.order.append(self.drafts[who])
                 continue
             base = self._base_of(marker)
             if base in open_:
                 labels = list(open_.values())
                 cycle = labels[list(open_).index(base) :]
                 raise InvalidSignature(
-                    f"{self._owner}: a cycle of resolvers, {' -> '.join([*cycle, cycle[0]])}; "
+                    f"{self.owner}: a cycle of resolvers, {' -> '.join([*cycle, cycle[0]])}; "
                     "one of them must get its value another way"
                 )
-            if who in self._drafts:
-                self._merge(self._drafts[who], marker)
+            if who in self.drafts:
+                self._merge(self.drafts[who], marker)
                 continue
-            draft = self._drafts[who] = self._read(who, base, marker, path, filled)
+            draft = self.drafts[who] = self._read(who, base, marker, path, filled)
             open_[base] = draft.label
             stack.append((mention, path, True))
             stack.extend((child, (*path, name), False) for name, child in reversed(draft.mentions.items()))
@@ -175,27 +180,27 @@ class _Planner:
         while stack:
             last = stack[-1]
             subs = last.subs if isinstance(last, Dependency) else ()
-            unread = [sub for sub in subs if id(sub) not in self._bases]
+            unread = [sub for sub in subs if id(sub) not in self.bases]
             if unread:
                 stack += unread
                 continue
             stack.pop()
             who = identity(last.fn)
             # Kept with the marker, so that no other marker gets the same id.
-            base = (who, _digest([self._bases[id(sub)][1] for sub in subs])) if subs else who
-            self._bases[id(last)] = last, base
-        return self._bases[id(marker)][1]
+            base = (who, _digest([self.bases[id(sub)][1] for sub in subs])) if subs else who
+            self.bases[id(last)] = last, base
+        return self.bases[id(marker)][1]
 
-    def _needs(self, who: Hashable) -> dict[Hashable, None]:
+    def _needs(self, draft: _Draft) -> list[_Draft]:
         """Return the nodes that one needs, each once."""
-        return dict.fromkeys(mention.who for mention in self._drafts[who].mentions.values())
+        return [self.drafts[who] for who in dict.fromkeys(mention.who for mention in draft.mentions.values())]
 
     def _merge(self, draft: _Draft, marker: Marker) -> None:
         """Merge a second mention of a function into its node. It may repeat options, not change them."""
         key, was, once = _options(marker)
         if key is not None and draft.key is not None and key != draft.key:
             raise InvalidSignature(
-                f"{self._owner}: {draft.label!r} is named both {draft.key!r} and {key!r}; a function is one "
+                f"{self.owner}: {draft.label!r} is named both {draft.key!r} and {key!r}; a function is one "
                 "question per call. Use one key=, or two functions"
             )
         draft.key = draft.key or key
@@ -206,9 +211,9 @@ class _Planner:
     def _read(self, who: Hashable, base: Hashable, marker: Marker, path: tuple[str, ...], filled: Any) -> _Draft:
         label = display_name(marker.fn)
         who_asked = identity(marker.fn)
-        self._functions[who_asked] = marker.fn
+        self.functions[who_asked] = marker.fn
         # A replacement keeps the name, and with it the answers in flight.
-        fn = self._replacements.get(who_asked, marker.fn)
+        fn = self.replacements.get(who_asked, marker.fn)
         is_replaced = fn is not marker.fn
         # An author may give anything, whatever the annotation of `Resolve` says.
         given: object = fn
@@ -221,19 +226,19 @@ class _Planner:
                 else (f"the result of calling {label!r}", f"leave out its parentheses: Resolve({label})")
             )
             raise InvalidSignature(
-                f"{self._owner}: parameter {path[-1]!r} must be filled by a function, got {got}; {cure}"
+                f"{self.owner}: parameter {path[-1]!r} must be filled by a function, got {got}; {cure}"
             )
         try:
             signature = inspect.signature(fn)
         except (TypeError, ValueError) as error:
             raise InvalidSignature(
-                f"{self._owner}: {label!r}, which should fill {path[-1]!r}, has no signature to read ({error}); "
+                f"{self.owner}: {label!r}, which should fill {path[-1]!r}, has no signature to read ({error}); "
                 "wrap it in a function"
             ) from error
         hints = hints_of(fn)
         key, was, once = _options(marker)
         returns = fn if inspect.isclass(fn) else hints.get("return", Any)
-        self._check_arms(returns, label, path[-1])
+        check_asking(returns, label, f"{self.owner}, parameter {path[-1]!r}")
         draft = _Draft(who, base, fn, label, key, was, once, _is_entered(marker, fn), path, returns, filled)
         # What a partial has bound is filled; an argument of that name must not take its place.
         bound = given_by_partials(fn)
@@ -252,7 +257,7 @@ class _Planner:
             first = left[0] if left else None
             if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
                 raise InvalidSignature(
-                    f"{self._owner}: Depends({draft.label}, ...) passes {len(marker.subs)} values by position, "
+                    f"{self.owner}: Depends({draft.label}, ...) passes {len(marker.subs)} values by position, "
                     f"and {draft.label!r} takes {number}"
                 )
             name = first.name
@@ -279,26 +284,26 @@ class _Planner:
                 skipped = skipped or parameter.name
             elif skipped:
                 raise InvalidSignature(
-                    f"{self._owner}: {draft.label!r} takes {parameter.name!r} by position only, after {skipped!r}, "
+                    f"{self.owner}: {draft.label!r} takes {parameter.name!r} by position only, after {skipped!r}, "
                     "which nothing fills; remove the '/'"
                 )
 
     def _classify(self, draft: _Draft, parameter: inspect.Parameter, annotation: Any) -> None:
         name = parameter.name
         positional = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
-        marker, filled = read_marker(parameter, annotation, function=draft.label, owner=self._owner)
+        marker, filled = read_marker(parameter, annotation, function=draft.label, owner=self.owner)
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             if marker is not None:
                 raise InvalidSignature(
-                    f"{self._owner}: parameter {name!r} of {draft.label!r} takes any number of values, and "
+                    f"{self.owner}: parameter {name!r} of {draft.label!r} takes any number of values, and "
                     f"{marker!r} is one; give it a parameter of its own"
                 )
         elif marker is not None:
             self._need(draft, name, marker, filled, positional=positional)
         elif self._is_context(annotation):
             draft.inputs.append(Input(name, Source.CONTEXT, positional=positional))
-        elif name in self._arguments:
-            argument = self._arguments[name]
+        elif name in self.arguments:
+            argument = self.arguments[name]
             draft.inputs.append(Input(name, Source.ARGUMENT, name=argument, positional=positional))
         elif parameter.default is inspect.Parameter.empty:
             unread = (
@@ -307,40 +312,23 @@ class _Planner:
                 else (f" (its annotation {parameter.annotation!r} cannot be evaluated here)")
             )
             raise InvalidSignature(
-                f"{self._owner}: parameter {name!r} of resolver {draft.label!r} cannot be filled{unread}: "
+                f"{self.owner}: parameter {name!r} of resolver {draft.label!r} cannot be filled{unread}: "
                 "it is not a Context, has no Resolve(...), Depends(...) or default, and no argument has that name"
             )
 
     def _is_context(self, annotation: Any) -> bool:
         return any(
-            isinstance(arm, type) and issubclass(arm, self._context_types)
+            isinstance(arm, type) and issubclass(arm, self.context_types)
             for arm in (get_origin(arm) or arm for arm in arms_of(annotation))
         )
-
-    def _check_arms(self, returns: Any, label: str, parameter: str) -> None:
-        asking = asking_arms(returns)
-        if len(asking) > 1:
-            raise InvalidSignature(
-                f"{self._owner}, parameter {parameter!r}: the return annotation of resolver {label!r} has "
-                f"{len(asking)} asking arms; a resolver asks one question. Split it into one resolver per question"
-            )
-        schema = elicited(asking[0]) if asking and not _is_page(asking[0]) else None
-        # A list may stand for a mapping of titles, which an annotation cannot spell: that is left to the call.
-        if isinstance(schema, type):
-            try:
-                form_of(schema)
-            except InvalidSignature as error:
-                raise InvalidSignature(
-                    f"{self._owner}, parameter {parameter!r}, resolver {label!r}: {error}"
-                ) from error
 
     def _check_fit(self, mentions: Mapping[str, _Mention], consumer: str) -> None:
         """Reject a parameter whose resolver asks for another type than it takes."""
         for parameter, mention in mentions.items():
-            if identity(mention.marker.fn) in self._replacements:
+            if identity(mention.marker.fn) in self.replacements:
                 # A replacement in a test may return any type.
                 continue
-            draft = self._drafts[mention.who]
+            draft = self.drafts[mention.who]
             unfit = misfit(draft.returns, mention.filled)
             if unfit is not None:
                 asked, taken = unfit
@@ -358,41 +346,37 @@ class _Planner:
         while layer:
             below: dict[Hashable, tuple[str, ...]] = {}
             for who, path in layer.items():
-                for name, mention in self._drafts[who].mentions.items():
+                for name, mention in self.drafts[who].mentions.items():
                     longer = (*path, name)
                     if mention.who not in seen and longer < below.get(mention.who, ("\U0010ffff",)):
                         below[mention.who] = longer
             seen |= below
             layer = below
         for who, path in seen.items():
-            self._drafts[who].path = path
+            self.drafts[who].path = path
 
-    def _name(self) -> dict[Hashable, tuple[str, str]]:
-        """Return each node's key, and its name without the path that may tell it from others."""
-        by_name: dict[str, list[Hashable]] = {}
-        for who in self._order:
-            draft = self._drafts[who]
-            by_name.setdefault(draft.key or draft.label, []).append(who)
-        keys: dict[Hashable, tuple[str, str]] = {}
+    def _name(self) -> None:
+        """Give each node its key. A path tells nodes of one name apart."""
+        by_name: dict[str, list[_Draft]] = {}
+        for draft in self.order:
+            by_name.setdefault(draft.name, []).append(draft)
+        taken: dict[str, _Draft] = {}
         for name, group in by_name.items():
-            explicit = [who for who in group if self._drafts[who].key is not None]
+            explicit = [draft for draft in group if draft.key is not None]
             if len(explicit) > 1:
-                functions = " and ".join(repr(self._drafts[who].label) for who in explicit)
+                functions = " and ".join(repr(draft.label) for draft in explicit)
                 raise InvalidSignature(
-                    f"{self._owner}: {functions} are both named key={name!r}; give each a key of its own"
+                    f"{self.owner}: {functions} are both named key={name!r}; give each a key of its own"
                 )
-            for who in group:
-                apart = len(group) > 1 and self._drafts[who].key is None
-                keys[who] = (f"{name}@{'.'.join(self._drafts[who].path)}" if apart else name, name)
-        taken: dict[str, Hashable] = {}
-        for who, (key, _) in keys.items():
-            if key in taken:
-                raise InvalidSignature(
-                    f"{self._owner}: the names of {self._drafts[taken[key]].label!r} and "
-                    f"{self._drafts[who].label!r} cannot be told apart (both {key!r}); give each a key="
-                )
-            taken[key] = who
-        return keys
+            for draft in group:
+                apart = len(group) > 1 and draft.key is None
+                draft.full_key = f"{name}@{'.'.join(draft.path)}" if apart else name
+                other = taken.setdefault(draft.full_key, draft)
+                if other is not draft:
+                    raise InvalidSignature(
+                        f"{self.owner}: the names of {other.label!r} and {draft.label!r} cannot be told apart "
+                        f"(both {draft.full_key!r}); give each a key="
+                    )
 
     def _index_names(self, nodes: Sequence[Node]) -> dict[str, int]:
         names = {node.key: node.index for node in nodes}
@@ -400,94 +384,64 @@ class _Planner:
             for name in node.was:
                 if names.setdefault(name, node.index) != node.index:
                     raise InvalidSignature(
-                        f"{self._owner}: {node.label!r} was called {name!r}, but so is (or was) "
+                        f"{self.owner}: {node.label!r} was called {name!r}, but so is (or was) "
                         f"{nodes[names[name]].label!r}; an answer in flight could not tell whose it is"
                     )
         return names
 
     def _note_consumers(self, resolved: ResolvedParameters, roots: Mapping[str, _Mention]) -> None:
         """Note the first parameter that takes each node's bare value, as if the nodes ran one by one."""
-        unread = iter(self._order)
-        read: set[Hashable] = set()
+        unread = iter(self.order)
+        last = -1
         for parameter, (_, outcome) in resolved.items():
-            root = roots[parameter].who
-            while root not in read:
-                who = next(unread)
-                read.add(who)
-                draft = self._drafts[who]
+            root = self.drafts[roots[parameter].who]
+            while last < root.index:
+                draft = next(unread)
+                last = draft.index
                 for entry in draft.inputs:
                     if entry.source is Source.NODE and not entry.outcome:
-                        child = self._drafts[draft.mentions[entry.parameter].who]
+                        child = self.drafts[draft.mentions[entry.parameter].who]
                         child.consumer = child.consumer or entry.parameter
             if not outcome:
-                self._drafts[root].consumer = self._drafts[root].consumer or parameter
+                root.consumer = root.consumer or parameter
 
-    def _finish(
-        self,
-        who: Hashable,
-        places: Mapping[Hashable, int],
-        keys: Mapping[Hashable, tuple[str, str]],
-        dependents: Sequence[int],
-    ) -> Node:
-        draft = self._drafts[who]
+    def _finish(self, draft: _Draft) -> Node:
         inputs = tuple(
-            Input(
-                entry.parameter,
-                entry.source,
-                name=entry.name,
-                node=places[draft.mentions[entry.parameter].who] if entry.source is Source.NODE else -1,
-                outcome=entry.outcome,
-                positional=entry.positional,
-            )
+            replace(entry, node=self.drafts[draft.mentions[entry.parameter].who].index)
+            if entry.source is Source.NODE
+            else entry
             for entry in draft.inputs
         )
         asking = asking_arms(draft.returns)
         if draft.once and draft.enters:
             raise InvalidSignature(
-                f"{self._owner}: Resolve({draft.label}, once=True) must not make a context manager, which is exited "
+                f"{self.owner}: Resolve({draft.label}, once=True) must not make a context manager, which is exited "
                 "when the leg ends; keep a plain value, and enter it in another function"
             )
-        computed = self._once_adapter(draft) if draft.once else None
-        key, bare_key = keys[who]
+        subject = f"{self.owner}: Resolve({draft.label}, once=True)"
+        computed = once_adapter(draft.returns, draft.filled, subject) if draft.once else None
         return Node(
-            index=places[who],
-            who=who,
+            index=draft.index,
+            who=draft.who,
             fn=draft.fn,
             label=draft.label,
-            key=key,
-            bare_key=bare_key,
+            key=draft.full_key,
+            bare_key=draft.name,
             was=draft.was,
-            names=(key, *draft.was),
+            names=(draft.full_key, *draft.was),
             once=draft.once,
             is_async=is_async(draft.fn),
             enters=draft.enters,
             inputs=inputs,
-            needs=tuple(places[child] for child in self._needs(who)),
-            dependents=tuple(dependents),
+            needs=tuple(child.index for child in self._needs(draft)),
+            dependents=tuple(draft.dependents),
             path=".".join(draft.path),
             consumer=draft.consumer,
             computed=computed,
-            asked=_asked_type(asking[0]) if asking else None,
-            must_ask=_must_ask(draft.returns, draft.filled),
-            asks_page=bool(asking) and _is_page(asking[0]),
+            asked=asked_type(asking[0]) if asking else None,
+            must_ask=must_ask(draft.returns, draft.filled),
+            asks_page=bool(asking) and is_page(asking[0]),
         )
-
-    def _once_adapter(self, draft: _Draft) -> TypeAdapter[Any]:
-        """Return the adapter for keeping a node's value, by its return annotation, or else by its consumer's."""
-        plain = [arm for arm in arms_of(draft.returns) if arm not in asking_arms(draft.returns)]
-        if draft.returns is Any or not plain:
-            plain = [Any] if wants_outcome(draft.filled) else list(arms_of(draft.filled))
-        kept: Any = functools.reduce(lambda union, arm: union | arm, plain)
-        try:
-            adapter: TypeAdapter[Any] = TypeAdapter(kept)
-            if kept is not Any:
-                adapter.json_schema(mode="serialization")
-        except (PydanticUserError, PydanticInvalidForJsonSchema, TypeError) as error:
-            raise InvalidSignature(
-                f"{self._owner}: Resolve({draft.label}, once=True) keeps a value of type {kept!r} in the token, "
-                "which has no JSON form; return a model, a dataclass or plain data"
-            ) from error
-        return adapter
 
 
 def make_plan(
@@ -534,25 +488,6 @@ def _is_entered(marker: Marker, fn: Callable[..., Any]) -> bool:
 
 def _options(marker: Marker) -> tuple[str | None, tuple[str, ...], bool]:
     return (marker.key, marker.was, marker.once) if isinstance(marker, Resolve) else (None, (), False)
-
-
-def _is_page(arm: Any) -> bool:
-    return (get_origin(arm) or arm) is ElicitUrl
-
-
-def _must_ask(returns: Any, filled: Any) -> bool:
-    """Return True if None can only be a question that its function forgot to return."""
-    arms = arms_of(returns)
-    return (
-        bool(arms)
-        and len(asking_arms(returns)) == len(arms)
-        and not wants_outcome(filled)
-        and not any(taken in (Any, object, None, NoneType) for taken in arms_of(filled))
-    )
-
-
-def _asked_type(arm: Any) -> Any:
-    return elicited(arm) if get_args(arm) else arm
 
 
 def _group(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
