@@ -1,16 +1,15 @@
 """`roundtrip call`: call a tool from the terminal, and answer its questions."""
 
-import json
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.parsing import seconds
+from roundtrip.cli.parsing import add_header, add_timeout, seconds
 
 if TYPE_CHECKING:
-    from mcp_types import CallToolResult, Root
+    from mcp_types import Root
     from pydantic import BaseModel
 
     from roundtrip.client.failures import ExitCode
@@ -58,8 +57,6 @@ exit codes:
 
 
 def _configure(parser: ArgumentParser) -> None:
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _EPILOG
     parser.add_argument("server", metavar="SERVER", help="an http(s) address, or a command that serves stdio")
     parser.add_argument("tool", nargs="?", metavar="TOOL", help="the tool to call")
     parser.add_argument("arguments", nargs="*", default=[], metavar="key=value", help="its arguments; see below")
@@ -68,21 +65,12 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("--era", choices=_ERAS, default="auto", help="the era of the protocol; default: %(default)s")
     parser.add_argument("--step", action="store_true", help="hold before every round, and show the state of the call")
     parser.add_argument("--json", action="store_true", help="print the result, or the tools, as JSON")
-    parser.add_argument(
-        "--timeout",
-        type=seconds,
-        default=_TIMEOUT_SECONDS,
-        metavar="SECONDS",
-        help="time limit for the server, not counting your time to answer; 0 for none; default: %(default)g",
-    )
-    parser.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="send an HTTP header")
+    limit = "time limit for the server, not counting your time to answer; 0 for none"
+    add_timeout(parser, _TIMEOUT_SECONDS, limit, type=seconds)
+    add_header(parser)
     parser.add_argument("--root", action="append", default=[], metavar="PATH", help="a folder that the server may know")
-    parser.add_argument(
-        "--log-level",
-        choices=_LEVELS,
-        default="info",
-        help="the lowest level to show; default: %(default)s",
-    )
+    level = "the lowest level to show; default: %(default)s"
+    parser.add_argument("--log-level", choices=_LEVELS, default="info", help=level)
 
 
 def _run(arguments: Namespace) -> int:
@@ -99,6 +87,7 @@ def _run(arguments: Namespace) -> int:
 def _call(arguments: Namespace) -> "ExitCode":
     import anyio
 
+    from roundtrip.cli.trace.sources import json_text
     from roundtrip.client.answers import NO_ANSWERS, read_answers
     from roundtrip.client.call import Called, CallPlan, carry_out
     from roundtrip.client.failures import CallFailed, ExitCode
@@ -125,9 +114,9 @@ def _call(arguments: Namespace) -> "ExitCode":
     )
     done = anyio.run(carry_out, plan, terminal)
     if not isinstance(done, Called):
-        _print(_as_json(*done.tools) if arguments.json else text_of_tools(done.tools))
+        _print(json_text([_data(tool) for tool in done.tools]) if arguments.json else text_of_tools(done.tools))
         return ExitCode.COMPLETED
-    _print(_result_json(done.result) if arguments.json else text_of_result(done.result))
+    _print(json_text(_data(done.result)) if arguments.json else text_of_result(done.result))
     return done.ending
 
 
@@ -139,17 +128,8 @@ def _root(path: str) -> "Root":
     return Root(uri=FileUrl(folder.as_uri()), name=folder.name or None)
 
 
-def _as_json(*models: "BaseModel") -> str:
-    return _dumped([model.model_dump(mode="json", by_alias=True, exclude_none=True) for model in models])
-
-
-def _result_json(result: "CallToolResult") -> str:
-    return _dumped(result.model_dump(mode="json", by_alias=True, exclude_none=True))
-
-
-def _dumped(value: object) -> str:
-    # The one control character that JSON need not escape.
-    return json.dumps(value, indent=2).replace("\x7f", "\\u007f")
+def _data(model: "BaseModel") -> dict[str, Any]:
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _print(text: str) -> None:
@@ -157,8 +137,4 @@ def _print(text: str) -> None:
     print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
-COMMAND = Command(
-    description=_DESCRIPTION,
-    configure=_configure,
-    run=_run,
-)
+COMMAND = Command(_DESCRIPTION, _configure, _run, _EPILOG)

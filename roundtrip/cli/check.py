@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.loading import TARGET_HELP, load_server
-from roundtrip.cli.parsing import add_json, positive_seconds
+from roundtrip.cli.parsing import add_json, add_timeout, positive_seconds
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 if TYPE_CHECKING:
@@ -35,13 +35,7 @@ def _configure(parser: ArgumentParser) -> None:
         help="a mapping of functions to replacements, as for server.overrides; for resolvers that reach other systems, "
         "for instance",
     )
-    parser.add_argument(
-        "--timeout",
-        type=positive_seconds,
-        default=_LEG_SECONDS,
-        metavar="SECONDS",
-        help="per leg; default: %(default)g",
-    )
+    add_timeout(parser, _LEG_SECONDS, "per leg", type=positive_seconds)
     add_json(parser)
     parser.add_argument("files", nargs="+", metavar="TRANSCRIPT", help="transcripts, or directories of them")
 
@@ -121,13 +115,11 @@ def _load(target: str, overrides: str | None) -> "Server[Any]":
 
 
 COMMAND = Command(
-    description=(
-        "Replay recorded calls, without running the bodies of tools, and report the answers that no longer count and "
-        "the calls that go on in another way. The transcripts must be recorded with reveal: "
-        "Server(trace=Recorder(path, reveal='all')), or ROUNDTRIP_TRACE_REVEAL=all. Resolvers do run, without an "
-        "authenticated user. The exit code is 0 if all calls are compatible, 1 if one is not, 2 if nothing could be "
-        "checked."
-    ),
-    configure=_configure,
-    run=_run,
+    "Replay recorded calls, without running the bodies of tools, and report the answers that no longer count and "
+    "the calls that go on in another way. The transcripts must be recorded with reveal: "
+    "Server(trace=Recorder(path, reveal='all')), or ROUNDTRIP_TRACE_REVEAL=all. Resolvers do run, without an "
+    "authenticated user. The exit code is 0 if all calls are compatible, 1 if one is not, 2 if nothing could be "
+    "checked.",
+    _configure,
+    _run,
 )

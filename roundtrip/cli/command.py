@@ -1,6 +1,6 @@
 """Sub-commands: their parts, lookup and failure."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple
@@ -15,6 +15,8 @@ class Command(NamedTuple):
     configure: Callable[[ArgumentParser], None]
     run: Callable[[Namespace], int]
     """Function that returns the exit code."""
+    epilog: str = ""
+    """Text below the help of the arguments; with one, the lines of both texts are printed as they are."""
 
 
 class CommandFailed(Exception):
@@ -32,4 +34,6 @@ def prepare(parser: ArgumentParser, *, module: str) -> None:
     """Add the arguments of a module's command to a parser."""
     command = command_in(module)
     parser.description = command.description
+    if command.epilog:
+        parser.epilog, parser.formatter_class = command.epilog, RawDescriptionHelpFormatter
     command.configure(parser)

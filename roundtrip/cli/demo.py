@@ -26,11 +26,9 @@ def _run(arguments: Namespace) -> int:
 
 
 COMMAND = Command(
-    description=(
-        "Start three stateless HTTP instances of a bookshop and order a book from them. Every leg of the call is "
-        "served by another process; one process is killed and started again on the way. The exit code is 0 if the "
-        "order was placed in that way, and 1 if not."
-    ),
-    configure=_configure,
-    run=_run,
+    "Start three stateless HTTP instances of a bookshop and order a book from them. Every leg of the call is "
+    "served by another process; one process is killed and started again on the way. The exit code is 0 if the "
+    "order was placed in that way, and 1 if not.",
+    _configure,
+    _run,
 )

@@ -1,11 +1,11 @@
 """`roundtrip doctor`: check that the instances of a service fit together."""
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from functools import partial
 from typing import Final
 
 from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.parsing import positive_seconds
+from roundtrip.cli.parsing import add_header, add_json, add_timeout, positive_seconds
 
 __all__ = ["COMMAND"]
 
@@ -30,21 +30,13 @@ exit codes:
 
 
 def _configure(parser: ArgumentParser) -> None:
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _EPILOG
     parser.add_argument("urls", nargs="+", metavar="URL", help="an instance, or a balancer")
-    parser.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="send an HTTP header")
-    parser.add_argument(
-        "--timeout",
-        type=positive_seconds,
-        default=_TIMEOUT_SECONDS,
-        metavar="SECONDS",
-        help="time limit of one request; default: %(default)g",
-    )
+    add_header(parser)
+    add_timeout(parser, _TIMEOUT_SECONDS, "time limit of one request", type=positive_seconds)
     parser.add_argument(
         "--expect", type=_instance_count, metavar="N", help="the number of instances; meeting fewer is a problem"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    add_json(parser)
 
 
 def _instance_count(text: str) -> int:
@@ -87,8 +79,4 @@ def _run(arguments: Namespace) -> int:
     return 1 if any(finding.level is Level.PROBLEM for finding in findings) else 0
 
 
-COMMAND = Command(
-    description=_DESCRIPTION,
-    configure=_configure,
-    run=_run,
-)
+COMMAND = Command(_DESCRIPTION, _configure, _run, _EPILOG)

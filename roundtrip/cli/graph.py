@@ -83,10 +83,8 @@ def _draw(target: str | None, tool: str | None, format: "Format") -> str:
 
 
 COMMAND = Command(
-    description=(
-        "Without arguments, draw the states and events of every call. With a server, draw the functions that fill the "
-        "parameters of its tools, and mark those that ask. With --call, mark the path of a recorded call."
-    ),
-    configure=_configure,
-    run=_run,
+    "Without arguments, draw the states and events of every call. With a server, draw the functions that fill the "
+    "parameters of its tools, and mark those that ask. With --call, mark the path of a recorded call.",
+    _configure,
+    _run,
 )

@@ -4,7 +4,7 @@ import contextlib
 import os
 import stat
 import tempfile
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,14 +18,20 @@ __all__ = ["COMMAND"]
 
 _KEY_BYTES: Final = 32
 _MAX_AGE: Final = 3600.0
-_MODE: Final = 0o600
+_REPORTS: Final = {
+    1: "Step 1 of 3: added a key, which verifies only.\n"
+    "Roll the file out to all instances, and when all have it, run `rotate` again for step 2.",
+    2: "Step 2 of 3: the new key signs, the old one verifies.\n"
+    "Roll the file out to all instances, wait {max_age:g} s after the last of them, and run `rotate` again for step 3.",
+    3: "Step 3 of 3: dropped the old key.\nRoll the file out to all instances. The rotation is complete.",
+}
 _DONE: Final = {Role.SIGNS: "signs", Role.NEXT: "verifies, and will sign", Role.FORMER: "verifies what it has signed"}
 
 _DESCRIPTION: Final = f"""\
 Make the keys of a server, and replace them without losing calls. All instances of a service have the same keys, from
 the environment: {KEYS_VARIABLE} lists them, newest first, with commas, or {KEY_FILE_VARIABLE} names a file."""
 
-_MORE: Final = """\
+_EPILOG: Final = """\
 rotation:
   `rotate` takes the next step each time it runs, and prints it:
     1  adds a key, which verifies only         roll the file out to all instances, and run it again
@@ -38,8 +44,6 @@ exit codes:
 
 
 def _configure(parser: ArgumentParser) -> None:
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _MORE
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
     new = actions.add_parser("new", help="make a key", description="Make a key, in a new file that its owner can read.")
     new.add_argument("file", nargs="?", metavar="FILE", help="the new file; an existing one is not changed")
@@ -75,12 +79,13 @@ def _run(arguments: Namespace) -> int:
         return 0
     with _alone_with(path):
         keys = _read(path)
-        if arguments.step not in (None, step := _next_step(keys)):
+        step = 1 if keys.other is None else 2 if keys.other.role is Role.NEXT else 3
+        if arguments.step not in (None, step):
             raise CommandFailed(f"--step {arguments.step} must be the next step, which is {step}")
-        further, report = _further(keys, now=_now(), max_age=arguments.max_age, force=arguments.force)
-        _replace(path, further.text())
-    print(report)
-    _show(further)
+        keys = _rotated(keys, max_age=arguments.max_age, force=arguments.force)
+        _replace(path, keys.text())
+    print(_REPORTS[step].format(max_age=arguments.max_age))
+    _show(keys)
     return 0
 
 
@@ -120,61 +125,41 @@ def _alone_with(path: Path) -> Generator[None]:
 def _new(arguments: Namespace) -> int:
     if arguments.print == (arguments.file is not None):
         raise CommandFailed("name a FILE to write a key to, or say --print")
-    key = os.urandom(_KEY_BYTES).hex()
+    key = _new_key()
     if arguments.print:
         print(key)
         return 0
     path = Path(arguments.file)
-    content = KeyFile(RoledKey(Role.SIGNS, key, _now())).text()
-    try:
-        # Write all or nothing, and never over another file: a link fails if the name exists.
-        temporary = _written(path, content, mode=_MODE)
-        try:
-            os.link(temporary, path)
-        finally:
-            temporary.unlink()
-    except FileExistsError as error:
-        raise CommandFailed(f"{str(path)!r} exists, and was not changed; replace its key with: rotate") from error
-    except OSError as error:
-        raise CommandFailed(f"{str(path)!r} cannot be written: {error.strerror}") from error
+    # Write all or nothing, and never over another file: a link fails if the name exists.
+    with _written(path, KeyFile(RoledKey(Role.SIGNS, key, _now())).text()) as temporary:
+        os.link(temporary, path)
     print(f"Wrote a key to {path}. Give it to every instance: {KEY_FILE_VARIABLE}={path}")
     return 0
 
 
-def _next_step(keys: KeyFile) -> int:
-    """Return the next of the three steps of a rotation."""
-    if keys.other is None:
-        return 1
-    return 2 if keys.other.role is Role.NEXT else 3
-
-
-def _further(keys: KeyFile, *, now: datetime, max_age: float, force: bool) -> tuple[KeyFile, str]:
-    """Take the next step of the rotation; return the keys and a report.
+def _rotated(keys: KeyFile, *, max_age: float, force: bool) -> KeyFile:
+    """Take the next step of a rotation.
 
     Raises:
         CommandFailed: It is too early for the step.
     """
-    signs, other = keys.signs, keys.other
+    signs, other = keys
+    now = _now()
     if other is None:
-        return KeyFile(signs, RoledKey(Role.NEXT, os.urandom(_KEY_BYTES).hex(), now)), (
-            "Step 1 of 3: added a key, which verifies only.\n"
-            "Roll the file out to all instances, and when all have it, run `rotate` again for step 2."
-        )
+        return KeyFile(signs, RoledKey(Role.NEXT, _new_key(), now))
     if other.role is Role.NEXT:
-        return KeyFile(RoledKey(Role.SIGNS, other.key, now), RoledKey(Role.FORMER, signs.key, now)), (
-            "Step 2 of 3: the new key signs, the old one verifies.\n"
-            f"Roll the file out to all instances, wait {max_age:g} s after the last of them, and run `rotate` again "
-            "for step 3."
-        )
+        return KeyFile(RoledKey(Role.SIGNS, other.key, now), RoledKey(Role.FORMER, signs.key, now))
     left = (other.since + timedelta(seconds=max_age) - now).total_seconds()
     if left > 0 and not force:
         raise CommandFailed(
             f"it is too early to drop the old key: calls may bring tokens that it signed for another {left:.0f} s. "
             "Wait, or pass --max-age if calls do not live so long, or --force to lose them"
         )
-    return KeyFile(signs), (
-        "Step 3 of 3: dropped the old key.\nRoll the file out to all instances. The rotation is complete."
-    )
+    return KeyFile(signs)
+
+
+def _new_key() -> str:
+    return os.urandom(_KEY_BYTES).hex()
 
 
 def _show(keys: KeyFile) -> None:
@@ -198,35 +183,38 @@ def _replace(path: Path, content: str) -> None:
     """
     # Replace the target of a link, not the link.
     path = path.resolve()
-    try:
+    with _written(path, content) as temporary:
         before = path.stat()
-        temporary = _written(path, content, mode=stat.S_IMODE(before.st_mode))
+        if os.name == "posix" and (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+            # The service may run as another user, who must still be able to read the file.
+            os.chown(temporary, before.st_uid, before.st_gid)
+        temporary.chmod(stat.S_IMODE(before.st_mode))
+        temporary.replace(path)
+    _sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def _written(path: Path, content: str) -> Generator[Path]:
+    """Write a temporary file beside another, synced to disk and for its owner only, and remove it in the end.
+
+    Raises:
+        CommandFailed: It cannot be written, or the code in the block cannot write the other file.
+    """
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        temporary = Path(name)
         try:
-            if os.name == "posix" and (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
-                # The service may run as another user, who must still be able to read the file.
-                os.chown(temporary, before.st_uid, before.st_gid)
-            temporary.replace(path)
-        except OSError:
-            temporary.unlink()
-            raise
-        _sync_folder(path.parent)
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            yield temporary
+        finally:
+            temporary.unlink(missing_ok=True)
+    except FileExistsError as error:
+        raise CommandFailed(f"{str(path)!r} exists, and was not changed; replace its key with: rotate") from error
     except OSError as error:
         raise CommandFailed(f"{str(path)!r} cannot be written: {error.strerror}") from error
-
-
-def _written(path: Path, content: str, *, mode: int) -> Path:
-    """Write a temporary file beside another, synced to disk, and return its path."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        Path(name).unlink()
-        raise
-    return Path(name)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -239,8 +227,4 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-COMMAND = Command(
-    description=_DESCRIPTION,
-    configure=_configure,
-    run=_run,
-)
+COMMAND = Command(_DESCRIPTION, _configure, _run, _EPILOG)

@@ -79,12 +79,10 @@ def _import_module(name: str) -> ModuleType:
     _make_importable(Path.cwd())
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        # A module missing inside the named one is a failure of the named one.
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise CommandFailed(f"no module {name!r}; it is searched here and on Python's path") from error
-        raise CommandFailed(f"importing {name!r} failed: {_error_text(error)}") from error
     except (Exception, SystemExit) as error:
+        # A module missing inside the named one is a failure of the named one.
+        if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+            raise CommandFailed(f"no module {name!r}; it is searched here and on Python's path") from error
         raise CommandFailed(f"importing {name!r} failed: {_error_text(error)}") from error
 
 

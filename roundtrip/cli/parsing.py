@@ -9,7 +9,17 @@ from typing import Any, Final
 
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
-__all__ = ["OptionsAnywhere", "add_call", "add_files", "add_json", "add_output", "positive_seconds", "seconds"]
+__all__ = [
+    "OptionsAnywhere",
+    "add_call",
+    "add_files",
+    "add_header",
+    "add_json",
+    "add_output",
+    "add_timeout",
+    "positive_seconds",
+    "seconds",
+]
 
 _LONGEST: Final = 10 * 365 * 86400.0
 
@@ -39,6 +49,18 @@ def positive_seconds(text: str) -> float:
     if not number:
         raise ArgumentTypeError(f"{text!r} must be greater than 0")
     return number
+
+
+def add_timeout(parser: ArgumentParser, default: float, help: str, *, type: Callable[[str], float]) -> None:
+    """Add `--timeout`."""
+    parser.add_argument(
+        "--timeout", type=type, default=default, metavar="SECONDS", help=f"{help}; default: %(default)g"
+    )
+
+
+def add_header(parser: ArgumentParser) -> None:
+    """Add `--header`."""
+    parser.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="send an HTTP header")
 
 
 def add_call(parser: ArgumentParser) -> None:

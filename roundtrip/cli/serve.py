@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from argparse import ArgumentParser, BooleanOptionalAction, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +23,7 @@ Serve a server over Streamable HTTP, with one process or several. Several proces
 have to share a key (ROUNDTRIP_KEYS, ROUNDTRIP_KEY_FILE; see `roundtrip keys`), and a ledger if tools run exactly once:
 otherwise they do not start."""
 
-_MORE: Final = """\
+_EPILOG: Final = """\
 settings:
   Each flag is also a variable of the environment, ROUNDTRIP_PORT for --port, and a key in the [serve] table of
   roundtrip.toml or of the --config file. Flags win over variables, and those over the file. There, flags that may
@@ -79,8 +79,6 @@ _FLAGS: Final = {
 
 
 def _configure(parser: ArgumentParser) -> None:
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _MORE
     parser.add_argument("target", metavar="MODULE:SERVER", help=TARGET_HELP)
     for usage, text in _FLAGS.items():
         flag, *value = usage.split()
@@ -216,7 +214,7 @@ def _work() -> int:
     )
 
 
-COMMAND = Command(_DESCRIPTION, _configure, _run)
+COMMAND = Command(_DESCRIPTION, _configure, _run, _EPILOG)
 
 if __name__ == "__main__":
     sys.exit(_work())
