@@ -6,12 +6,15 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
-from typing import IO, Final
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import IO, Final, TypeVar
 
-from roundtrip.demo.instance import HOST, KEY_VARIABLE, Change, Ready, Report, read_report
+from roundtrip.demo.instance import HOST, KEY_VARIABLE, Change, Ready
 
-__all__ = ["DemoFleet", "DemoInstance", "InstanceFailed"]
+__all__ = ["DemoInstance", "InstanceFailed", "demo_fleet"]
+
+ReportT = TypeVar("ReportT", Ready, Change)
 
 _START_SECONDS: Final = 30.0
 _REPORT_SECONDS: Final = 10.0
@@ -27,16 +30,15 @@ class DemoInstance:
 
     def __init__(self, name: str, *, key: str) -> None:
         self.name = name
-        self.used = False
-        """True once its present process served a leg."""
         self._key = key
         self._start()
 
     def _start(self) -> None:
+        self.used = False
+        """True once its present process served a leg."""
         self._reports: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - `end` closes
         self._ready: Ready | None = None
-        self.used = False
         self._process = subprocess.Popen(  # noqa: S603 - this interpreter and a module of our own
             [sys.executable, "-m", "roundtrip.demo.instance", "--name", self.name],
             stdin=subprocess.PIPE,
@@ -48,10 +50,7 @@ class DemoInstance:
             # Ctrl-C goes to a terminal's whole group; the demo alone decides when an instance ends.
             start_new_session=True,
         )
-        output = self._process.stdout
-        if output is None:
-            raise InstanceFailed(f"{self.name} has no standard output")
-        threading.Thread(target=_listen, args=(output, self._reports), daemon=True).start()
+        threading.Thread(target=_listen, args=(self._process.stdout, self._reports), daemon=True).start()
 
     @property
     def pid(self) -> int:
@@ -65,10 +64,7 @@ class DemoInstance:
             InstanceFailed: It did not start.
         """
         if self._ready is None:
-            report = self._next(_START_SECONDS)
-            if not isinstance(report, Ready) or report.pid != self.pid:
-                raise InstanceFailed(f"{self.name} reported {report!r} instead of being ready")
-            self._ready = report
+            self._ready = self._next(Ready, _START_SECONDS)
         return f"http://{HOST}:{self._ready.port}/mcp"
 
     def changes_of_leg(self) -> list[Change]:
@@ -77,12 +73,9 @@ class DemoInstance:
         Raises:
             InstanceFailed: The instance did not report them.
         """
-        changes: list[Change] = []
-        while not changes or not changes[-1].ends_leg:
-            report = self._next(_REPORT_SECONDS)
-            if not isinstance(report, Change):
-                raise InstanceFailed(f"{self.name} reported {report!r} during a leg")
-            changes.append(report)
+        changes = [self._next(Change, _REPORT_SECONDS)]
+        while not changes[-1].ends_leg:
+            changes.append(self._next(Change, _REPORT_SECONDS))
         return changes
 
     def replace(self) -> None:
@@ -102,7 +95,7 @@ class DemoInstance:
             if stream is not None:
                 stream.close()
 
-    def _next(self, seconds: float) -> Report:
+    def _next(self, kind: type[ReportT], seconds: float) -> ReportT:
         try:
             line = self._reports.get(timeout=seconds)
         except queue.Empty:
@@ -110,9 +103,9 @@ class DemoInstance:
         if line is None:
             raise InstanceFailed(f"{self.name} (pid {self.pid}) has ended{self._errors_text()}")
         try:
-            return read_report(line)
+            return kind.model_validate_json(line)
         except ValueError as error:
-            raise InstanceFailed(f"{self.name} printed an invalid report: {line!r}") from error
+            raise InstanceFailed(f"{self.name} reported {line!r}, which is not a {kind.__name__}") from error
 
     def _errors_text(self) -> str:
         self._errors.seek(0)
@@ -120,31 +113,19 @@ class DemoInstance:
         return f":\n{text[-2000:]}" if text else ""
 
 
-class DemoFleet:
-    """All instances. Leaving its `with` block ends every process."""
-
-    def __init__(self, names: Sequence[str], *, key: str) -> None:
-        self._names = names
-        self._key = key
-        self.instances: list[DemoInstance] = []
-
-    def __enter__(self) -> "DemoFleet":
-        try:
-            for name in self._names:
-                self.instances.append(DemoInstance(name, key=self._key))
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._end()
-
-    def _end(self) -> None:
+@contextmanager
+def demo_fleet(names: Sequence[str], *, key: str) -> Generator[list[DemoInstance]]:
+    """Start an instance for each name, and end every process in the end."""
+    instances: list[DemoInstance] = []
+    try:
+        for name in names:
+            instances.append(DemoInstance(name, key=key))  # noqa: PERF401 - a failure must end those before it
+        yield instances
+    finally:
         # Kill all first, so that a failed wait for one leaves none running.
-        for instance in self.instances:
+        for instance in instances:
             instance.kill()
-        for instance in self.instances:
+        for instance in instances:
             instance.end()
 
 

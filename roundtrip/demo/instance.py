@@ -10,16 +10,16 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 import uvicorn
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict
 
 from roundtrip.demo.shop import make_shop
 from roundtrip.machine.call import Transition
 from roundtrip.machine.table import CALL_MACHINE, Event, State
 
-__all__ = ["HOST", "KEY_VARIABLE", "Change", "Ready", "Report", "main", "read_report"]
+__all__ = ["HOST", "KEY_VARIABLE", "Change", "Ready", "main"]
 
 HOST: Final = "127.0.0.1"
 KEY_VARIABLE: Final = "ROUNDTRIP_DEMO_KEY"
@@ -58,25 +58,10 @@ class Change(BaseModel):
         return self.target is State.AWAITING_INPUT or self.target in CALL_MACHINE.final
 
 
-Report = Ready | Change
-
-_REPORT: TypeAdapter[Report] = TypeAdapter(Annotated[Report, Field(discriminator="kind")])
-
-
-def read_report(line: str) -> Report:
-    """Parse one line of an instance.
-
-    Raises:
-        ValueError: The line is not a report.
-    """
-    return _REPORT.validate_json(line)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until the process or its standard input ends."""
     parser = argparse.ArgumentParser(prog="python -m roundtrip.demo.instance", description="One instance of the demo.")
     parser.add_argument("--name", required=True, help="the name of the instance")
-    parser.add_argument("--port", type=int, default=0, help="default: a free port, which the instance reports")
     parsed = parser.parse_args(arguments)
     key = os.environ.get(KEY_VARIABLE)
     if key is None:
@@ -85,27 +70,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     def trace(transition: Transition) -> None:
         detail = transition.detail
-        change = Change(
-            pid=pid,
-            source=transition.source,
-            event=transition.event,
-            target=transition.target,
-            keys=detail.get("keys", ()),
-            reasons=detail.get("reasons", {}),
-            remark=detail.get("reason") or detail.get("error"),
+        _print(
+            Change(
+                pid=pid,
+                source=transition.source,
+                event=transition.event,
+                target=transition.target,
+                keys=detail.get("keys", ()),
+                reasons=detail.get("reasons", {}),
+                remark=detail.get("reason") or detail.get("error"),
+            )
         )
-        _print(change)
 
     shop = make_shop(parsed.name, key=key, trace=trace)
     app = shop.streamable_http_app(stateless_http=True, host=HOST)
-    with socket.create_server((HOST, parsed.port)) as listening:
+    with socket.create_server((HOST, 0)) as listening:
         # Connections queue from here on, before the server accepts any.
         _print(Ready(pid=pid, port=listening.getsockname()[1]))
         threading.Thread(target=_end_with_input, daemon=True).start()
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
 
 
-def _print(report: Report) -> None:
+def _print(report: Ready | Change) -> None:
     print(report.model_dump_json(exclude_none=True), flush=True)
 
 

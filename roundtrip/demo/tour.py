@@ -4,7 +4,7 @@ import functools
 import os
 import secrets
 import signal
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -29,7 +29,7 @@ from roundtrip.client.driver import callbacks, drive, never_live, within
 from roundtrip.client.failures import innermost
 from roundtrip.client.legs import Era, LegRequest, LegResult, send
 from roundtrip.client.person import PersonAtTerminal
-from roundtrip.demo.fleet import DemoFleet, DemoInstance
+from roundtrip.demo.fleet import DemoInstance, demo_fleet
 from roundtrip.demo.instance import HOST, Change
 from roundtrip.demo.shop import TOOL, Receipt
 
@@ -75,11 +75,11 @@ def tour(person: PersonAtTerminal | None = None) -> bool:
         InstanceFailed: An instance did not start, or ended.
     """
     _reach_loopback_directly()
-    with _exit_on_terminate(), DemoFleet(_NAMES, key=secrets.token_hex(32)) as fleet:
+    with _exit_on_terminate(), demo_fleet(_NAMES, key=secrets.token_hex(32)) as instances:
         _say("Three instances of one bookshop. They share a key, and nothing else.")
-        for instance in fleet.instances:
+        for instance in instances:
             _say(f"  {instance.name:<6} pid {instance.pid:<8} {instance.url()}")
-        order = _Order(fleet, person)
+        order = _Order(instances, person)
         result = anyio.run(order.place)
     return _conclude(order.legs, result)
 
@@ -87,8 +87,8 @@ def tour(person: PersonAtTerminal | None = None) -> bool:
 class _Order:
     """One order: every leg goes to the next instance, which is replaced if it served one before."""
 
-    def __init__(self, fleet: DemoFleet, person: PersonAtTerminal | None) -> None:
-        self._fleet = fleet
+    def __init__(self, instances: Sequence[DemoInstance], person: PersonAtTerminal | None) -> None:
+        self._instances = instances
         self._person = person
         self.legs: list[_TourLeg] = []
 
@@ -96,7 +96,7 @@ class _Order:
         return cast("CallToolResult", await drive(_FIRST_LEG, send=self._send, answer=self._answer))
 
     async def _send(self, leg: LegRequest) -> LegResult:
-        instance = self._fleet.instances[len(self.legs) % len(self._fleet.instances)]
+        instance = self._instances[len(self.legs) % len(self._instances)]
         if instance.used:
             _replace(instance)
         # In a thread, so that Ctrl-C is noticed meanwhile.

@@ -2,16 +2,16 @@
 
 import pytest
 
-from roundtrip.demo.fleet import DemoFleet, InstanceFailed
+from roundtrip.demo.fleet import InstanceFailed, demo_fleet
 from roundtrip.demo.instance import KEY_VARIABLE, main
 
 
 def test_ending_instance_is_reported_with_its_last_output() -> None:
     with (
-        DemoFleet(["ash"], key="short") as fleet,
+        demo_fleet(["ash"], key="short") as (ash,),
         pytest.raises(InstanceFailed, match=r"ash \(pid \d+\) has ended:(?s:.*)32"),
     ):
-        fleet.instances[0].url()
+        ash.url()
 
 
 def test_an_instance_needs_the_key_in_its_environment(
