@@ -7,7 +7,7 @@ from itertools import combinations
 from statistics import median
 from typing import Final, TypeVar
 
-from roundtrip.doctor.facts import Facts, Live, Look, Observed, Place, ProbedCall, ProbedInstance, Reached, Trouble
+from roundtrip.doctor.facts import Facts, Live, Look, Observed, ProbedCall, ProbedInstance, Reached, Trouble
 from roundtrip.safe_text import build_text
 from roundtrip.server.requests import SKEW
 
@@ -48,76 +48,70 @@ class Finding:
     advice: str = ""
 
 
+_Found = tuple[Level, str] | tuple[Level, str, str]
+"""A finding without its topic."""
+
+
 def findings_of(seen: Observed) -> list[Finding]:
     """Return all findings, those about places first."""
-    checks: Sequence[Callable[[Observed], Iterator[Finding]]] = (
-        _places,
-        _number,
-        _keys,
-        _audiences,
-        _callers,
-        _clocks,
-        _builds,
-        _versions,
-        _ledgers,
-        _journeys,
-        _older_clients,
+    checks: Sequence[tuple[str, Callable[[Observed], Iterator[_Found]]]] = (
+        ("reach", _places),
+        ("instances", _number),
+        ("keys", _keys),
+        ("audience", _audiences),
+        ("caller", _callers),
+        ("clock", _clocks),
+        ("build", _builds),
+        ("ledger", _ledgers),
+        ("calls", _journeys),
+        ("older clients", _older_clients),
     )
-    return [finding for check in checks for finding in check(seen)]
+    return [Finding(level, topic, *texts) for topic, check in checks for level, *texts in check(seen)]
 
 
-def _places(seen: Observed) -> Iterator[Finding]:
+def _places(seen: Observed) -> Iterator[_Found]:
     for place in seen.places:
         if place.trouble is not None:
-            text, advice = _trouble(place, place.trouble)
-            yield Finding(Level.PROBLEM, "reach", f"{place.url}: {text}", advice)
+            text, advice = _TROUBLES[place.trouble]
+            detail = f" ({place.detail})" if place.detail and place.trouble is not Trouble.NO_PROBE else ""
+            yield Level.PROBLEM, f"{place.url}: {text}{detail}", advice
         elif place.failures:
             text = f"{place.url}: {len(place.failures)} of {place.probes} probes failed, the first with: "
             advice = "An instance behind it is down, or does not answer the probe. Try its own address."
-            yield Finding(Level.PROBLEM, "reach", text + place.failures[0], advice)
+            yield Level.PROBLEM, text + place.failures[0], advice
         if place.ready == 503:
             advice = "It answers all the same; see its log for the reason."
-            yield Finding(Level.PROBLEM, "reach", f"{place.url}: /health/ready says that it is not ready", advice)
-
-
-def _trouble(place: Place, trouble: Trouble) -> tuple[str, str]:
-    if trouble is Trouble.TIMEOUT:
-        return place.detail, "Is it overloaded, or does a firewall drop packets? See --timeout."
-    if trouble is Trouble.NO_PROBE:
-        return (
-            "an MCP server without the probe",
-            "If it is a server of this library: start it with ROUNDTRIP_PROBE=1, or Server(..., probe=True).",
-        )
-    text, advice = _TROUBLES[trouble]
-    return f"{text} ({place.detail})" if place.detail else text, advice
+            yield Level.PROBLEM, f"{place.url}: /health/ready says that it is not ready", advice
 
 
 _TROUBLES: Final = {
     Trouble.UNREACHABLE: ("no server answers there", "Is the instance running, and is the address right?"),
+    Trouble.TIMEOUT: ("too slow", "Is it overloaded, or does a firewall drop packets? See --timeout."),
     Trouble.TLS: ("TLS fails", "Is its certificate valid for this name, and its authority known here?"),
     Trouble.FORBIDDEN: ("it requires credentials", "Give them: --header 'Authorization: Bearer ${TOKEN}'."),
-    Trouble.NOT_FOUND: (
-        "there is no MCP server at this path",
-        "The path is /mcp unless the server sets another one.",
-    ),
+    Trouble.NOT_FOUND: ("there is no MCP server at this path", "The path is /mcp unless the server sets another one."),
     Trouble.NOT_MCP: ("the answer is not MCP", "Is it the address of another service, or the page of a proxy?"),
     Trouble.OLD: (
         "it speaks no revision of the protocol that returns questions",
         "It is not a server of this library, or a proxy strips the parts that it does not know.",
     ),
+    Trouble.NO_PROBE: (
+        "an MCP server without the probe",
+        "If it is a server of this library: start it with ROUNDTRIP_PROBE=1, or Server(..., probe=True).",
+    ),
     Trouble.STRANGE: ("its probe answers strangely", "Has it a tool of its own with the name roundtrip_probe?"),
 }
 
 
-def _number(seen: Observed) -> Iterator[Finding]:
+def _number(seen: Observed) -> Iterator[_Found]:
     met = len(seen.instances)
     if seen.expected is not None and met < seen.expected:
         text = f"{met} of {seen.expected} instances were met"
-        yield Finding(Level.PROBLEM, "instances", text, "Are the others running, and does the balancer know them?")
+        yield Level.PROBLEM, text, "Are the others running, and does the balancer know them?"
     elif met < seen.announced:
         text = f"{met} of {seen.announced} workers were met, and the others were not compared with them"
         advice = "Run this again: one socket may give all requests to a few workers, as long as those are not busy."
-        yield Finding(Level.NOTE, "instances", text, advice)
+        yield Level.NOTE, text, advice
     elif met > 1:
         quiet = min((place.quiet for place in seen.places if place.trouble is None), default=0)
         if any(facts.workers is not None for facts in _facts(seen)):
@@ -125,26 +119,26 @@ def _number(seen: Observed) -> Iterator[Finding]:
         else:
             where = "" if len(seen.places) == 1 else "at each address "
             how = f"and {where}the last {quiet} requests met no other"
-        yield Finding(Level.OK, "instances", f"{met} were met, {how}")
+        yield Level.OK, f"{met} were met, {how}"
     if met == 1 and seen.expected != 1:
-        advice = "To compare instances, give the address of each, or of a balancer that spreads requests over them."
         text = "only one instance was met, so there is nothing to compare it with"
-        yield Finding(Level.NOTE, "instances", text, advice)
+        advice = "To compare instances, give the address of each, or of a balancer that spreads requests over them."
+        yield Level.NOTE, text, advice
 
 
-def _keys(seen: Observed) -> Iterator[Finding]:
+def _keys(seen: Observed) -> Iterator[_Found]:
     everyone = _facts(seen)
     own = [facts for facts in everyone if facts.own_key]
     if own and len(everyone) > 1:
         text = f"{_labels(seen, own)}: the key was made by the process itself, and no other instance can know it"
-        yield Finding(Level.PROBLEM, "keys", text, _SAME_KEYS)
+        yield Level.PROBLEM, text, _SAME_KEYS
     elif own:
         text = f"{_labels(seen, own)} made its own key: a second instance, or a restart, could not resume its calls"
-        yield Finding(Level.NOTE, "keys", text, "Give it keys=, or ROUNDTRIP_KEYS, before you add a second one.")
+        yield Level.NOTE, text, "Give it keys=, or ROUNDTRIP_KEYS, before you add a second one."
     unknown = [facts for facts in everyone if not facts.keys]
     if unknown and len(everyone) > 1:
         text = f"{_labels(seen, unknown)}: the codec is the application's own, and its keys cannot be compared"
-        yield Finding(Level.NOTE, "keys", text, "The calls that were sent across the instances show if they fit.")
+        yield Level.NOTE, text, "The calls that were sent across the instances show if they fit."
     if own:
         return
     rings = [(keys, members) for keys, members in _grouped(seen, lambda facts: facts.keys).items() if keys]
@@ -156,60 +150,59 @@ def _keys(seen: Observed) -> Iterator[Finding]:
     yield from problems or _readable_rings(seen, rings)
 
 
-def _readable_rings(seen: Observed, rings: Sequence[tuple[tuple[str, ...], list[Facts]]]) -> Iterator[Finding]:
+def _readable_rings(seen: Observed, rings: Sequence[tuple[tuple[str, ...], list[Facts]]]) -> Iterator[_Found]:
     texts = [
         f"{_labels(seen, members)} sign{'s' if len(members) == 1 else ''} with {keys[0]}"
         + (f" and read{'s' if len(members) == 1 else ''} {', '.join(keys[1:])} too" if keys[1:] else "")
         for keys, members in rings
     ]
     if len(texts) == 1 and len(rings[0][1]) > 1:
-        yield Finding(Level.OK, "keys", texts[0])
+        yield Level.OK, texts[0]
     elif len(texts) > 1:
         advice = "Each reads the tokens that the others sign, so no call is lost: a rotation is under way. Finish it."
-        yield Finding(Level.NOTE, "keys", "; ".join(texts), advice)
+        yield Level.NOTE, "; ".join(texts), advice
 
 
 def _between_rings(
     one: tuple[str, ...], left: str, other: tuple[str, ...], right: str, left_count: int
-) -> Finding | None:
+) -> _Found | None:
     forth, back = one[0] in other, other[0] in one
     if forth and back:
         return None
     if not set(one) & set(other):
         have = "has" if left_count == 1 else "have"
         text = f"{left} {have} no key in common with {right} ({', '.join(one)}; {', '.join(other)})"
-        return Finding(Level.PROBLEM, "keys", text, _SAME_KEYS)
-    lost: list[str] = []
-    if not forth:
-        lost.append(f"{right} cannot read what {left} signs with {one[0]}")
-    if not back:
-        lost.append(f"{left} cannot read what {right} signs with {other[0]}")
+        return Level.PROBLEM, text, _SAME_KEYS
+    losses = {
+        f"{right} cannot read what {left} signs with {one[0]}": not forth,
+        f"{left} cannot read what {right} signs with {other[0]}": not back,
+    }
     advice = (
         "All instances must know a new key before any signs with it: first [old, new] on every instance, then "
         "[new, old] on every instance, then [new]."
     )
-    return Finding(Level.PROBLEM, "keys", "; ".join(lost), advice)
+    return Level.PROBLEM, "; ".join(text for text, lost in losses.items() if lost), advice
 
 
-def _audiences(seen: Observed) -> Iterator[Finding]:
+def _audiences(seen: Observed) -> Iterator[_Found]:
     groups = _grouped(seen, lambda facts: facts.audience)
     if len(groups) > 1:
         text = f"the instances name different services as the audience of a token: {_group_text(seen, groups)}"
         advice = "Give all instances of one service the same audience=, or the same name if they have none."
-        yield Finding(Level.PROBLEM, "audience", text, advice)
+        yield Level.PROBLEM, text, advice
     elif len(seen.instances) > 1:
-        yield Finding(Level.OK, "audience", f"tokens are for {next(iter(groups))!r} everywhere")
+        yield Level.OK, f"tokens are for {next(iter(groups))!r} everywhere"
 
 
-def _callers(seen: Observed) -> Iterator[Finding]:
+def _callers(seen: Observed) -> Iterator[_Found]:
     groups = _grouped(seen, lambda facts: facts.caller or "anonymous")
     if len(groups) > 1:
         text = "the instances see different callers in these same requests, so that none resumes another's calls"
         advice = "Give all instances the same principal= and auth; behind a proxy, let it pass on the caller."
-        yield Finding(Level.PROBLEM, "caller", f"{text}: {_group_text(seen, groups)}", advice)
+        yield Level.PROBLEM, f"{text}: {_group_text(seen, groups)}", advice
 
 
-def _clocks(seen: Observed) -> Iterator[Finding]:
+def _clocks(seen: Observed) -> Iterator[_Found]:
     instances = list(seen.instances.values())
     if not instances:
         return
@@ -218,7 +211,7 @@ def _clocks(seen: Observed) -> Iterator[Finding]:
         if abs(only.offset) - only.uncertainty > _MAX_SKEW_SECONDS:
             label = seen.label(only.facts.instance)
             text = f"the clock of {label} is {_ahead(only.offset)} of this machine's; one of them is wrong"
-            yield Finding(Level.NOTE, "clock", text, _NTP)
+            yield Level.NOTE, text, _NTP
         return
     # This machine's clock has one vote among the others: two instances alone cannot show which of them is wrong.
     truth = median([0.0, *(instance.offset for instance in instances)])
@@ -229,15 +222,15 @@ def _clocks(seen: Observed) -> Iterator[Finding]:
             f"the clock of {seen.label(one.facts.instance)} is {_ahead(one.offset - truth)}" for one in wrong
         )
         text = f"{clocks}: instances may differ by {_MAX_SKEW_SECONDS:g} s, and reject each other's calls beyond that"
-        yield Finding(Level.PROBLEM, "clock", text, _NTP)
+        yield Level.PROBLEM, text, _NTP
     elif spread > _NOTED_SKEW_SECONDS:
         text = f"the clocks differ by {_seconds(spread)}; up to {_MAX_SKEW_SECONDS:g} s are tolerated"
-        yield Finding(Level.NOTE, "clock", text, f"Calls expire that much sooner or later than they should. {_NTP}")
+        yield Level.NOTE, text, f"Calls expire that much sooner or later than they should. {_NTP}"
     else:
-        yield Finding(Level.OK, "clock", f"the clocks agree, to {_NOTED_SKEW_SECONDS:g} s")
+        yield Level.OK, f"the clocks agree, to {_NOTED_SKEW_SECONDS:g} s"
     if abs(truth) > _MAX_SKEW_SECONDS:
         text = f"this machine's clock is {_ahead(-truth)} of the service's"
-        yield Finding(Level.NOTE, "clock", text, "The service does not depend on it.")
+        yield Level.NOTE, text, "The service does not depend on it."
 
 
 def _spread(instances: Sequence[ProbedInstance]) -> float:
@@ -256,18 +249,22 @@ def _seconds(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 2 * _MAX_SKEW_SECONDS else f"{seconds:.0f} s"
 
 
-def _builds(seen: Observed) -> Iterator[Finding]:
-    groups = _grouped(seen, lambda facts: facts.build)
-    if len(groups) < 2:
-        if len(seen.instances) > 1:
-            yield Finding(Level.OK, "build", "all instances serve the same tools")
-        return
-    builds = "; ".join(f"{_labels(seen, members)}: {builds_text(members[0])}" for members in groups.values())
-    tools = [facts.tools for facts in _facts(seen)]
-    differing = sorted({name for each in tools for name in each if len({other.get(name) for other in tools}) > 1})
-    which = f". Differing tools: {_some(differing)}" if differing else ""
-    advice = "Right while a deploy is rolling out; calls in flight go on where their plan still fits."
-    yield Finding(Level.NOTE, "build", f"the instances are different builds ({builds}){which}", advice)
+def _builds(seen: Observed) -> Iterator[_Found]:
+    builds = _grouped(seen, lambda facts: facts.build)
+    if len(builds) > 1:
+        listed = "; ".join(f"{_labels(seen, members)}: {builds_text(members[0])}" for members in builds.values())
+        tools = [facts.tools for facts in _facts(seen)]
+        differing = sorted({name for each in tools for name in each if len({other.get(name) for other in tools}) > 1})
+        which = f". Differing tools: {_some(differing)}" if differing else ""
+        advice = "Right while a deploy is rolling out; calls in flight go on where their plan still fits."
+        yield Level.NOTE, f"the instances are different builds ({listed}){which}", advice
+    elif len(seen.instances) > 1:
+        yield Level.OK, "all instances serve the same tools"
+    for package in ("roundtrip", "mcp"):
+        groups = _grouped(seen, lambda facts, package=package: str(getattr(facts, package)))
+        if len(groups) > 1:
+            versions = "; ".join(f"{_labels(seen, members)}: {version}" for version, members in groups.items())
+            yield Level.NOTE, f"the instances run different versions of {package} ({versions})"
 
 
 def builds_text(facts: Facts) -> str:
@@ -276,26 +273,18 @@ def builds_text(facts: Facts) -> str:
     return f"build{'s' if len(builds) > 1 else ''} {_some(builds)}"
 
 
-def _versions(seen: Observed) -> Iterator[Finding]:
-    for package in ("roundtrip", "mcp"):
-        groups = _grouped(seen, lambda facts, package=package: str(getattr(facts, package)))
-        if len(groups) > 1:
-            versions = "; ".join(f"{_labels(seen, members)}: {version}" for version, members in groups.items())
-            yield Finding(Level.NOTE, "build", f"the instances run different versions of {package} ({versions})")
-
-
-def _ledgers(seen: Observed) -> Iterator[Finding]:
+def _ledgers(seen: Observed) -> Iterator[_Found]:
     users = [instance for instance in seen.instances.values() if instance.facts.exactly_once]
     if not users:
         if seen.instances:
-            yield Finding(Level.OK, "ledger", "no tool runs exactly once, so no ledger is needed")
+            yield Level.OK, "no tool runs exactly once, so no ledger is needed"
         return
     by_look = {look: [one.facts for one in users if one.look is look] for look in (Look.DOWN, Look.ABSENT, None)}
     down, absent, unsure = by_look.values()
     if down:
         text = f"{_labels(seen, down)}: the ledger does not answer"
         advice = "Its log names the ledger and the error. Until then, tools that run exactly once do not run."
-        yield Finding(Level.PROBLEM, "ledger", text, advice)
+        yield Level.PROBLEM, text, advice
     if len(users) == 1:
         return
     if absent:
@@ -303,14 +292,14 @@ def _ledgers(seen: Observed) -> Iterator[Finding]:
             f"{_labels(seen, absent)}: a mark that {seen.label(seen.marker)} sets in its ledger is not there, so a "
             "tool that must run exactly once may run twice"
         )
-        yield Finding(Level.PROBLEM, "ledger", text, _ledger_advice(users))
+        yield Level.PROBLEM, text, _ledger_advice(users)
     if unsure:
         text = f"{_labels(seen, unsure)}: the probe could not see if the ledger is shared"
-        yield Finding(Level.NOTE, "ledger", text, _LEDGER_RETRY)
+        yield Level.NOTE, text, _LEDGER_RETRY
     if not (down or absent or unsure):
         kinds = ", ".join(sorted({one.facts.ledger for one in users}))
         labels = _labels(seen, [one.facts for one in users])
-        yield Finding(Level.OK, "ledger", f"{labels} share one ledger ({kinds})")
+        yield Level.OK, f"{labels} share one ledger ({kinds})"
 
 
 def _ledger_advice(users: Sequence[ProbedInstance]) -> str:
@@ -325,7 +314,7 @@ def _ledger_advice(users: Sequence[ProbedInstance]) -> str:
     return "Give all the same address, database and prefix; and not a replica that lags behind."
 
 
-def _journeys(seen: Observed) -> Iterator[Finding]:
+def _journeys(seen: Observed) -> Iterator[_Found]:
     done = [journey for journey in seen.journeys if journey.reached is Reached.DONE]
     failed = [journey for journey in seen.journeys if journey.reached is Reached.FAILED]
     rejected: dict[str, list[str]] = {}
@@ -337,19 +326,19 @@ def _journeys(seen: Observed) -> Iterator[Finding]:
     for reason, ways in rejected.items():
         why = f", as {reason}" if reason else ""
         text = f"calls that went from one instance to another were rejected{why}: {', '.join(dict.fromkeys(ways))}"
-        yield Finding(Level.PROBLEM, "calls", text, "" if reason else _UNEXPLAINED)
+        yield Level.PROBLEM, text, "" if reason else _UNEXPLAINED
     if failed:
         text = f"{len(failed)} of {len(seen.journeys)} calls could not be finished, the first with: {failed[0].detail}"
-        yield Finding(Level.PROBLEM, "calls", text)
+        yield Level.PROBLEM, text
     across = sum(journey.began != journey.ended for journey in done)
     if across:
         count = "a call" if across == 1 else f"{across} calls"
-        yield Finding(Level.OK, "calls", f"{count} begun on one instance went on and ended on another")
+        yield Level.OK, f"{count} begun on one instance went on and ended on another"
     elif done and len(seen.instances) > 1:
         text = "every finished call had begun on the same instance, so calls across instances were not tried"
-        yield Finding(Level.NOTE, "calls", text, "Give the instances' own addresses.")
+        yield Level.NOTE, text, "Give the instances' own addresses."
     elif done:
-        yield Finding(Level.OK, "calls", "a call was asked a question, answered and finished")
+        yield Level.OK, "a call was asked a question, answered and finished"
 
 
 def _reason(seen: Observed, journey: ProbedCall) -> str:
@@ -369,12 +358,12 @@ def _reason(seen: Observed, journey: ProbedCall) -> str:
     return " and ".join(reason for reason, holds in reasons.items() if holds)
 
 
-def _older_clients(seen: Observed) -> Iterator[Finding]:
+def _older_clients(seen: Observed) -> Iterator[_Found]:
     can = [place.url for place in seen.places if place.older_clients is Live.YES]
     cannot = [place for place in seen.places if place.older_clients is Live.NO]
     if can:
         where = f" at {', '.join(can)}" if cannot else ""
-        yield Finding(Level.OK, "older clients", f"clients of 2025-11-25 and before can be asked{where}")
+        yield Level.OK, f"clients of 2025-11-25 and before can be asked{where}"
     if cannot:
         where = f" at {', '.join(place.url for place in cannot)}" if can else ""
         details = {place.older_clients_detail for place in cannot if _NO_WAY_BACK not in place.older_clients_detail}
@@ -384,7 +373,7 @@ def _older_clients(seen: Observed) -> Iterator[Finding]:
             "one worker), and let the balancer keep each client on its instance."
         )
         text = f"clients of 2025-11-25 and before cannot be asked{where}{more}"
-        yield Finding(Level.NOTE, "older clients", text, advice)
+        yield Level.NOTE, text, advice
 
 
 def _facts(seen: Observed) -> list[Facts]:
