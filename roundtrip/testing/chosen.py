@@ -3,27 +3,42 @@
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from roundtrip.client.legs import ERAS, Era
 from roundtrip.server.server import Server
-from roundtrip.testing.networks.choosing import Stack, choose, name_of
+from roundtrip.testing.networks.attacks import Delay, Eavesdrop, Garble, Interleave, Invent, Strip, Swap, Tamper
+from roundtrip.testing.networks.carrying import Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
 from roundtrip.testing.networks.fleet import Make
+from roundtrip.testing.networks.network import Network
 from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.transcripts import read_files
 from roundtrip.trace.writing.recorder import Recorder
 
 __all__ = [
     "CHOSEN",
+    "NETWORKS",
     "Chosen",
     "Override",
     "Traces",
     "UserDefaults",
     "choices_for",
+    "choose",
     "chosen_for_test",
+    "name_of",
     "overriding",
+    "stack_of",
 ]
+
+Stack = tuple[Network, ...]
+"""Networks that requests go through, outermost first."""
+
+_CARRYING: Final = (Hop, Restart, Duplicate, partial(Duplicate, at_once=True), Drop, Reorder, Rotate)
+_ATTACKS: Final = (Delay, Tamper, Swap, Strip, Invent, Garble, Interleave, Eavesdrop)
+NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {make().name: make for make in (*_CARRYING, *_ATTACKS)}
+"""The networks without arguments, by name; `Deploy` needs the other build."""
 
 _ERAS_BY_NAME: Final = {"retry": (Era.RETRY,), "live": (Era.LIVE,), "both": ERAS}
 _MARK_OPTIONS: Final = ("eras", "hostile", "without", "deploy", "secrets", "over")
@@ -83,11 +98,7 @@ def choices_for(
     over: Literal["memory", "http"] = "memory",
     **unknown: object,
 ) -> dict[str, UserDefaults]:
-    """Return the defaults of each run of a marked test, by the run's name.
-
-    Raises:
-        ValueError: An option of the mark is invalid.
-    """
+    """Return the defaults of each run of a marked test, by the run's name; raise ValueError for an invalid option."""
     if unknown:
         raise ValueError(f"{', '.join(unknown)} is not an option of it; there are {', '.join(_MARK_OPTIONS)}")
     chosen = _ERAS_BY_NAME.get(eras) if isinstance(eras, str) else None
@@ -103,6 +114,69 @@ def choices_for(
         alike = sum(one == name or one.startswith(f"{name}#") for one in choices)
         choices[f"{name}#{alike + 1}" if alike else name] = UserDefaults(Era.RETRY, stack, over=over)
     return choices
+
+
+def choose(
+    which: object, *, without: Iterable[str] = (), deploy: Make | None = None, secrets: str | Sequence[str] = ()
+) -> list[Stack]:
+    """Return the stacks of networks that a mark names.
+
+    Args:
+        which: True for all, or a list of names, networks, and tuples of networks to stack.
+        without: Names of stacks to leave out; a stack's name joins those of its networks with `+`.
+        deploy: Makes an instance of another build, which takes over in the middle of each call.
+        secrets: Texts that must not be readable in any token.
+    """
+    if which is False or which is None:
+        return []
+    if isinstance(without, str):
+        raise ValueError(f"without= is a list of names: [{without!r}]")
+    if deploy is not None and not callable(deploy):
+        raise ValueError("deploy= is a function that makes an instance of the other build")
+    if which is True:
+        which = [*NETWORKS, "deploy"] if deploy is not None else [*NETWORKS]
+    if isinstance(which, str) or not isinstance(which, Iterable):
+        raise ValueError("hostile= is True, or a list of networks and their names")
+    stacks = [_stack(one, deploy, secrets) for one in cast("Iterable[object]", which)]
+    left_out = set(without)
+    for name in left_out.difference(map(name_of, stacks)):
+        _require(name)
+    return [stack for stack in stacks if name_of(stack) not in left_out]
+
+
+def stack_of(network: object) -> Stack:
+    """Return the stack for `User(network=...)`: a network, a name, or several of them, outermost first."""
+    return _stack(tuple(cast("list[object]", network)) if isinstance(network, list) else network, None, ())
+
+
+def name_of(stack: Stack) -> str:
+    """Return the stack's name in the ids of tests."""
+    return "+".join(network.name for network in stack)
+
+
+def _stack(one: object, deploy: Make | None, secrets: str | Sequence[str]) -> Stack:
+    parts = cast("tuple[object, ...]", one) if isinstance(one, tuple) else (one,)
+    return tuple(_network(part, deploy, secrets) for part in parts)
+
+
+def _network(part: object, deploy: Make | None, secrets: str | Sequence[str]) -> Network:
+    if part == "deploy":
+        if deploy is None:
+            raise ValueError("'deploy' takes a function that makes the other build: deploy=make_other")
+        return Deploy(deploy)
+    if isinstance(part, str):
+        _require(part)
+        return Eavesdrop(secrets) if part == "eavesdrop" else NETWORKS[part]()
+    if isinstance(part, type):
+        raise ValueError(f"{part.__name__} is a class: give a network that is made of it, {part.__name__}(...)")
+    if not hasattr(part, "carry") or not hasattr(part, "name"):
+        raise ValueError(f"{part!r} is not a network: it must have a name and carry(leg, route)")
+    return cast("Network", part)
+
+
+def _require(name: str) -> None:
+    if name not in NETWORKS and name != "deploy":
+        raise ValueError(f"there is no network {name!r}; there are {', '.join(NETWORKS)} and deploy")
 
 
 @contextmanager
@@ -158,11 +232,7 @@ class Traces:
 
     @property
     def call(self) -> TracedCall:
-        """The only call.
-
-        Raises:
-            AssertionError: There are none, or several.
-        """
+        """The only call; raises AssertionError if there are none, or several."""
         calls = self.calls
         if len(calls) != 1:
             raise AssertionError(

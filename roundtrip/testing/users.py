@@ -18,9 +18,8 @@ from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
 from roundtrip.server.server import Server
-from roundtrip.testing.chosen import CHOSEN
+from roundtrip.testing.chosen import CHOSEN, stack_of
 from roundtrip.testing.conversations import AskedQuestion, Conversation
-from roundtrip.testing.networks.choosing import stack_of
 from roundtrip.testing.networks.fleet import Instances, NetworkFleet, Target, acting_as
 from roundtrip.testing.networks.network import Carry, Network, stacked
 from roundtrip.testing.scripts import (

@@ -14,7 +14,7 @@ from roundtrip import Recorder, Server
 from roundtrip.ledger import Ledger, MemoryLedger, RedisLedger, SqliteLedger
 from roundtrip.system import System
 from roundtrip.testing import Conversation, Eavesdrop, Era, Hop, Network, User
-from roundtrip.testing.networks.choosing import NETWORKS
+from roundtrip.testing.chosen import NETWORKS
 from roundtrip.testing.networks.fleet import KEYS
 from tests.combinations.agency import Agency
 from tests.combinations.features import FEATURES, Feature, compose

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast
 import covertable
 
 from roundtrip.testing import Era
-from roundtrip.testing.networks.choosing import NETWORKS
+from roundtrip.testing.chosen import NETWORKS
 from tests.combinations.features import FEATURES
 
 __all__ = ["Row", "rows"]

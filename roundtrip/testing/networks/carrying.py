@@ -19,49 +19,66 @@ _SAME_KEYS: Final = (
     "do all instances have the same keys? A function that makes roundtrip's server takes keys=; the SDK's MCPServer "
     "has request_state_security=RequestStateSecurity(keys=...)"
 )
-_OLDER_KEYS: Final = "does it verify with each of its keys=, and sign with the first?"
 
 
-class Hop:
-    """A network that sends each leg to another instance: of two, if the user has a function that makes them."""
+class _Moving:
+    """A network that may change the instance before a leg. The instance must go on with the call."""
 
-    name = "hop"
+    name: str
+    _where: str
+    _hint = _SAME_KEYS
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Change the instance, and send the leg."""
+        await self._move(leg, route)
+        delivery = await route.onward(leg)
+        if delivery.leg.state is not None and delivery.error is not None:
+            raise Breach(f"{self._where} did not go on with the call: {delivery.told}; {self._hint}")
+        return delivery
+
+    async def _move(self, leg: LegRequest, route: Route) -> None:
+        raise NotImplementedError
+
+
+class Hop(_Moving):
+    """A network that sends each leg to another instance: of two, if the user has a function that makes them."""
+
+    name = "hop"
+    _where = "another instance"
+
+    async def _move(self, leg: LegRequest, route: Route) -> None:
         if route.number > 1:
-            await route.fleet.hop()
-        return _resumed(await route.onward(leg), "another instance")
+            await route.fleet.go_to(route.fleet.instances.after(route.fleet.at))
 
 
-class Restart:
+class Restart(_Moving):
     """A network that restarts the server between two legs, so that its memory is lost."""
 
     name = "restart"
+    _where = "the restarted server"
 
-    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Make a new instance, and send the leg."""
+    async def _move(self, leg: LegRequest, route: Route) -> None:
         if route.number > 1:
-            await route.fleet.restart()
-        return _resumed(await route.onward(leg), "the restarted server")
+            await route.fleet.go_to(route.fleet.instances.make("a restart"))
 
 
-class Rotate:
+class Rotate(_Moving):
     """A network that rotates keys in three phases, one per leg: `[old, new]`, `[new, old]`, `[new]`, and so on."""
 
     name = "rotate"
+    _where = "a server whose keys were rotated"
+    _hint = "does it verify with each of its keys=, and sign with the first?"
 
-    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Begin the next phase, and send the leg."""
+    async def _move(self, leg: LegRequest, route: Route) -> None:
         past = route.history(leg)
         if past or leg.state is None:
             rotation, phase = divmod(len(past), 3)
             old, new = (KEYS[(rotation + one) % len(KEYS)] for one in (0, 1))
-            await route.fleet.rekey(((old, new), (new, old), (new,))[phase])
-        return _resumed(await route.onward(leg), "a server whose keys were rotated", _OLDER_KEYS)
+            keys = ((old, new), (new, old), (new,))[phase]
+            await route.fleet.go_to(route.fleet.instances.make("other keys", keys=keys))
 
 
-class Deploy:
+class Deploy(_Moving):
     """A network that sends all legs after the first to another build.
 
     Args:
@@ -69,19 +86,19 @@ class Deploy:
         rolling: Alternate between the old build and the new one, as during a rolling deploy.
     """
 
+    _where = "the other build"
+
     def __init__(self, make: Make, *, rolling: bool = False) -> None:
         self._make = make
         self._rolling = rolling
         self.name = "deploy-rolling" if rolling else "deploy"
 
-    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Change the build, and send the leg."""
+    async def _move(self, leg: LegRequest, route: Route) -> None:
         past = len(route.history(leg))
         if past and (past % 2 or not self._rolling):
             await route.fleet.deploy(self._make)
         elif past or leg.state is None:
             await route.fleet.start()
-        return _resumed(await route.onward(leg), "the other build")
 
 
 class Duplicate:
@@ -157,13 +174,6 @@ class Reorder:
             if late.done is not None:
                 raise Breach(f"a leg that had been answered with a question arrived late, and then ended: {late.told}")
         return delivery
-
-
-def _resumed(delivery: LegDelivery, where: str, hint: str = _SAME_KEYS) -> LegDelivery:
-    """Check that another instance went on with the call."""
-    if delivery.leg.state is not None and delivery.error is not None:
-        raise Breach(f"{where} did not go on with the call: {delivery.told}; {hint}")
-    return delivery
 
 
 def _require_agreement(answered: Sequence[LegDelivery], what: str) -> None:

@@ -43,6 +43,7 @@ __all__ = [
     "Target",
     "Transport",
     "acting_as",
+    "ignore",
     "is_crash",
     "makes_servers",
 ]
@@ -67,21 +68,17 @@ class Instances:
     """The instances of a target, and its function that makes more."""
 
     def __init__(self, target: Target) -> None:
-        self._make: Make | None = None
-        self._all: list[Instance]
-        for one in cast("Sequence[object]", target) if isinstance(target, list | tuple) else (target,):
+        one_only = isinstance(target, str) or not isinstance(target, Sequence)
+        given = [cast("Instance", target)] if one_only else list(cast("Sequence[Instance]", target))
+        for one in cast("list[object]", given):
             if one is None or (isinstance(one, str) and not one.startswith(("http://", "https://"))):
                 raise TypeError(
                     f"User({one!r}): give a server object, a function that makes one, a URL, or "
                     "StdioServerParameters(command=..., args=[...]) for one that serves stdio"
                 )
-        if isinstance(target, Sequence) and not isinstance(target, str):
-            self._all = list(cast("Sequence[Instance]", target))
-        elif makes_servers(target):
-            self._make = target
-            self._all = []
-        else:
-            self._all = [cast("Instance", target)]
+        maker = cast("object", target)
+        self._make = maker if makes_servers(maker) else None
+        self._all: list[Instance] = given if self._make is None else []
 
     @property
     def takes_keys(self) -> bool:
@@ -108,11 +105,9 @@ class Instances:
         yield from itertools.cycle(self._all)
 
     def make(self, what: str, *, keys: Sequence[bytes] | None = None) -> Instance:
-        """Make an instance.
-
-        Raises:
-            Inapplicable: The target is not a function that makes instances.
-        """
+        """Make an instance; raise Inapplicable if the target is no function that makes them, or takes no keys."""
+        if keys is not None and not self.takes_keys:
+            raise Inapplicable("other keys take a function that makes the server with them: def make_server(keys): ...")
         if self._make is None:
             raise Inapplicable(f"{what} takes a function that makes the server: User(make_server), not User(server)")
         return made(self._make, keys=keys)
@@ -135,7 +130,8 @@ def _takes_keys(make: Make) -> bool:
         return False
 
 
-def _ignore(fact: object) -> None:
+def ignore(fact: object) -> None:
+    """Do nothing with a fact."""
     del fact
 
 
@@ -153,7 +149,7 @@ class NetworkFleet:
     stack: AsyncExitStack
     wired: bool = False
     over: Literal["memory", "http"] = "memory"
-    listen: Callable[[Transition], None] = _ignore
+    listen: Callable[[Transition], None] = ignore
     principal: AccessToken | str | None = None
     """The authenticated user, if there is one."""
     tracers: Sequence[Tracer] = ()
@@ -190,32 +186,6 @@ class NetworkFleet:
             self._group = await self.stack.enter_async_context(anyio.create_task_group())
             self.stack.callback(self._closing.set)
         await self.go_to(self.instances.first())
-
-    async def hop(self) -> None:
-        """Change to another instance.
-
-        Raises:
-            Inapplicable: There is only one, and no function that makes instances.
-        """
-        await self.go_to(self.instances.after(self.at))
-
-    async def restart(self) -> None:
-        """Change to a new instance.
-
-        Raises:
-            Inapplicable: The target is not a function that makes instances.
-        """
-        await self.go_to(self.instances.make("a restart"))
-
-    async def rekey(self, keys: Sequence[bytes]) -> None:
-        """Change to a new instance with these keys.
-
-        Raises:
-            Inapplicable: The target is not a function that takes keys.
-        """
-        if not self.instances.takes_keys:
-            raise Inapplicable("other keys take a function that makes the server with them: def make_server(keys): ...")
-        await self.go_to(self.instances.make("other keys", keys=keys))
 
     async def deploy(self, make: Make) -> None:
         """Change to an instance of another build, the same one each time."""
@@ -287,7 +257,7 @@ class NetworkFleet:
             # Over HTTP, servers run in another context. Concurrent legs are copies of each other.
             delivery = next((one for one in self._open if one.steps == []), None)
         if beginning.within is not None or delivery is None or delivery.steps is None:
-            return _ignore
+            return ignore
         steps, noted = delivery.steps, delivery
 
         def watch(fact: object) -> None:

@@ -29,7 +29,7 @@ from roundtrip.testing import (
     Tamper,
     User,
 )
-from roundtrip.testing.networks.choosing import NETWORKS
+from roundtrip.testing.chosen import NETWORKS
 from tests.hosts import HttpProcess
 from tests.interaction.testing.networks.hand_made import SECRET, Flaw, Ledger, make, make_forgetful, maker
 

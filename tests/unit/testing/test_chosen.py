@@ -13,7 +13,7 @@ from mcp_types import CallToolResult, InputRequiredResult, TextContent
 
 from roundtrip.client.legs import LegRequest
 from roundtrip.testing import Deploy, Drop, Duplicate, Eavesdrop, Hop, Tamper
-from roundtrip.testing.networks.choosing import NETWORKS, choose, name_of
+from roundtrip.testing.chosen import NETWORKS, choose, name_of
 from roundtrip.testing.networks.network import Breach, LegDelivery, Route
 
 ANYBODY: Any = None
