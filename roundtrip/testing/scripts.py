@@ -108,8 +108,13 @@ class Prepared(Generic[ValueT]):
     in_order: bool
     round: int | None = None
     """The only round that the values are for."""
-    used: bool = False
-    """True after a single value was taken, or all of a list."""
+    taken: int = 0
+    """The number of times that a value was taken."""
+
+    @property
+    def used(self) -> bool:
+        """Return True after a single value was taken, or all of a list."""
+        return self.taken > 0 and not (self.in_order and self.left)
 
     @property
     def listed(self) -> bool:
@@ -129,9 +134,8 @@ class Prepared(Generic[ValueT]):
 
     def take(self) -> ValueT:
         """Return the next value."""
-        value = self.left.pop(0) if self.in_order else self.left[0]
-        self.used = not self.in_order or not self.left
-        return value
+        self.taken += 1
+        return self.left.pop(0) if self.in_order else self.left[0]
 
     def __str__(self) -> str:
         matcher: object = self.matcher
@@ -159,13 +163,13 @@ class Script:
 
     def __init__(self, answers: Answers | Sequence[Answers] = MappingProxyType({})) -> None:
         rounds = [(None, answers)] if isinstance(answers, Mapping) else enumerate(answers, 1)
-        self._replies = [one for number, replies in rounds for one in prepared(replies, round=number)]
+        self.replies = [one for number, replies in rounds for one in prepared(replies, round=number)]
         self.listed = False
         """True if the last answer came from a list, and so was meant for that one time."""
 
     def reply(self, question: AskedQuestion) -> InputResponse | Silence | None:
         """Return the answer to a question; None without one, or if a list is used up."""
-        for one in self._replies:
+        for one in self.replies:
             if one.fits(question):
                 self.listed = one.listed
                 given = one.take()
@@ -179,7 +183,7 @@ class Script:
             str(one)
             + (f" ({len(one.left)} left)" if one.in_order else "")
             + (f" in round {one.round}" if one.round is not None else "")
-            for one in self._replies
+            for one in self.replies
             if not one.used
         ]
 

@@ -11,6 +11,7 @@ from roundtrip.client.legs import Era
 from roundtrip.machine.table import CALL_MACHINE, CallArrow, Event, State
 from roundtrip.safe_text import printable
 from roundtrip.testing.conversations import AskedQuestion, Conversation
+from roundtrip.trace.explaining.wording import count_text
 
 __all__ = ["Coverage", "Explored", "Path", "PathAction", "PathOutcome"]
 
@@ -148,7 +149,9 @@ class Explored:
             raise AssertionError(f"{self.name!r} got nowhere on any path: {printable(self.paths[0].text)}")
         crashed = [*self.crashed, *(path for path in self.paths if path.outcome is PathOutcome.UNFINISHED)]
         if crashed:
-            lines = [f"{len(crashed)} of {_number(len(self.paths))} of {self.name!r} crashed, or came to no end:"]
+            lines = [
+                f"{len(crashed)} of {count_text(len(self.paths), 'path')} of {self.name!r} crashed, or came to no end:"
+            ]
             lines += [f"  {path}\n    {printable(path.text)}" for path in crashed]
             raise AssertionError("\n".join(lines)) from crashed[0].error
 
@@ -181,8 +184,8 @@ class Explored:
         counts = self.outcomes
         counted = ", ".join(f"{counts[outcome]} {outcome}" for outcome in PathOutcome if outcome in counts)
         lines = [
-            f"{_number(len(self.paths))} of {printable(self.name)!r}, {self.era.name.lower()} era, "
-            f"branching at the first {_number(self.depth, 'question')}: {counted}"
+            f"{count_text(len(self.paths), 'path')} of {printable(self.name)!r}, {self.era.name.lower()} era, "
+            f"branching at the first {count_text(self.depth, 'question')}: {counted}"
         ]
         lines += self._omitted()
         lines += ["", self.table(), ""]
@@ -195,18 +198,13 @@ class Explored:
     def _omitted(self) -> list[str]:
         lines: list[str] = []
         if self.left_out:
-            lines.append(f"left out: {_number(self.left_out)} or more, as limit={self.limit} was reached")
+            lines.append(f"left out: {count_text(self.left_out, 'path')} or more, as limit={self.limit} was reached")
         if self.deeper:
-            lines.append(
-                f"left out: other answers beyond depth={self.depth}, where {_number(self.deeper)} only accepted"
-            )
+            accepting = count_text(self.deeper, "path")
+            lines.append(f"left out: other answers beyond depth={self.depth}, where {accepting} only accepted")
         if self.strayed:
-            lines.append(f"{_number(self.strayed)} met other questions than before after the same answers")
+            lines.append(f"{count_text(self.strayed, 'path')} met other questions than before after the same answers")
         return lines
-
-
-def _number(number: int, noun: str = "path") -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _chosen(path: Path, depth: int | None = None, longest: int = _NAME_CHARS[0]) -> list[str]:

@@ -7,17 +7,38 @@ from typing import Any, Final
 
 import anyio
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitRequestFormParams, Root
+from mcp_types import (
+    CreateMessageRequestParams,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputResponse,
+    ListRootsResult,
+    Root,
+)
 
 from roundtrip.client.legs import Era, LegRequest
+from roundtrip.machine.call import Transition
+from roundtrip.machine.facts import Watch
 from roundtrip.machine.table import CallArrow, State
+from roundtrip.testing.conversations import AskedQuestion, Conversation
 from roundtrip.testing.exploration.explored import Coverage, Explored, Path, PathAction, PathOutcome
-from roundtrip.testing.exploration.guides import Contents, Guide, Met, Way
-from roundtrip.testing.networks.fleet import Target
+from roundtrip.testing.forms import invalid_answers, valid_answer
+from roundtrip.testing.networks.fleet import Target, ignore, is_crash
 from roundtrip.testing.networks.network import Breach, is_bare_failure, is_internal
-from roundtrip.testing.scripts import AnswersBy, MatcherT
-from roundtrip.testing.users import PageT, User
+from roundtrip.testing.scripts import (
+    ACCEPT,
+    IGNORE,
+    LEAVE,
+    Answers,
+    AnswersBy,
+    MatcherT,
+    Script,
+    Silence,
+    response_to,
+)
+from roundtrip.testing.users import PageT, Unused, User
 from roundtrip.testing.visits import VisitsBy
+from roundtrip.tracing import Beginning, Raised, TokenRejection
 
 __all__ = ["paths"]
 
@@ -54,7 +75,7 @@ async def paths(
         server: As for `User`. A function that makes the server is called for each path.
         tool: The tool's name, or the first leg of a call of any method.
         arguments: The tool's arguments.
-        answers: Contents to accept forms with, as for `User`; by default the simplest content that fits.
+        answers: _Contents to accept forms with, as for `User`; by default the simplest content that fits.
         visits: Visits of pages, as for `User`; without them, a path that agrees to open a page does not finish.
         depth: The number of questions of a path at which others branch off.
         limit: The highest number of paths; those with the fewest deviations come first.
@@ -77,14 +98,12 @@ async def paths(
     if depth < 0 or limit < 1 or questions < 1:
         raise ValueError("depth= must be at least 0, limit= and questions= at least 1")
     leg = tool if isinstance(tool, LegRequest) else LegRequest(tool, dict(arguments or {}))
-    exploration = _Exploration(
-        server, leg, Contents(answers or {}), visits or {}, depth, era, roots, questions, patience
-    )
-    waiting: deque[Way] = deque([()])
+    exploration = _Exploration(server, leg, answers or {}, visits or {}, depth, era, roots, questions, patience)
+    waiting: deque[_Way] = deque([()])
     while waiting and len(exploration.gone) < limit:
         waiting.extend(await exploration.go(waiting.popleft()))
     if not waiting and not allow_unused:
-        exploration.contents.check_all_used(exploration.gone)
+        exploration.check_all_used()
     return Explored(
         name=leg.name,
         era=exploration.user().era,
@@ -97,13 +116,147 @@ async def paths(
     )
 
 
+_Way = tuple[tuple[str, PathAction], ...]
+"""The actions for the first questions of a path; later questions are accepted."""
+
+
+@dataclass(slots=True)
+class _Met:
+    """A question on a path."""
+
+    question: AskedQuestion
+    action: PathAction
+    others: Sequence[PathAction]
+    """The other actions that were possible."""
+
+    @property
+    def choice(self) -> tuple[str, PathAction]:
+        """The question's name, or its message if it has no name, and the action."""
+        name = self.question.key
+        return (self.question.message if name is None else name), self.action
+
+
+@dataclass(eq=False)
+class _Guide(Script):
+    """The user of one path, who follows its way and accepts the questions after that; also a tracer of the servers."""
+
+    way: _Way
+    exploration: "_Exploration"
+    era: Era
+    met: list[_Met] = field(default_factory=list[_Met])
+    strayed: bool = False
+    endless: bool = False
+    mistake: Exception | None = None
+    """A mistake in the author's answers."""
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    """The scope of the call, which the guide may cancel."""
+    conversation: Conversation | None = None
+    """The call, if it has a result."""
+    error: MCPError | AssertionError | None = None
+    """The error that the client received or the user raised."""
+    told: bool = False
+    """True if a server reports facts, as roundtrip's servers do."""
+    steps: list[Transition] = field(default_factory=list[Transition])
+    rejected: bool = False
+    """True after a server rejected the call's token."""
+    crash: BaseException | None = None
+    """The unexpected exception that ended the call."""
+
+    def __post_init__(self) -> None:
+        # The author's answers say what to accept with. Each path uses up its own copy of a list.
+        super().__init__(self.exploration.answers)
+
+    def begin(self, beginning: Beginning) -> Watch:
+        """Watch the call, and not the calls within it."""
+        self.told = True
+        return self._note if beginning.within is None else ignore
+
+    def reject(self, rejection: TokenRejection) -> None:
+        """Note that a server rejected the call's token."""
+        del rejection
+        self.told = self.rejected = True
+
+    def _note(self, fact: object) -> None:
+        if self.scope.cancel_called:
+            # Until the server notices the cancellation, it reports facts that are not the tool's.
+            return
+        if isinstance(fact, Transition):
+            self.steps.append(fact)
+        elif isinstance(fact, Raised) and is_crash(fact.error):
+            self.crash = fact.error
+
+    def reply(self, question: AskedQuestion) -> InputResponse | Silence:
+        """Return the answer to a question."""
+        place = len(self.met)
+        try:
+            if place < self.exploration.questions:
+                return self._reply(question, place)
+            self.endless = True
+        except Exception as error:  # noqa: BLE001  # raised here it would look like the server's
+            self.mistake = self.mistake or error
+        self.scope.cancel()
+        return LEAVE
+
+    def _reply(self, question: AskedQuestion, place: int) -> InputResponse | Silence:
+        possible = self._possible(question) if place < self.exploration.depth else [PathAction.ACCEPT]
+        action = PathAction.ACCEPT
+        if place < len(self.way):
+            name, action = self.way[place]
+            if action not in possible or name not in (question.key, question.message):
+                self.strayed = True
+                action = action if action in possible else PathAction.ACCEPT
+        self.met.append(_Met(question, action, [other for other in possible if other is not action]))
+        match action:
+            case PathAction.ACCEPT if question.params is None:
+                return ListRootsResult(roots=list(self.exploration.roots or ()))
+            case PathAction.ACCEPT:
+                return self._accepting(question)
+            case PathAction.INVALID:
+                return self.exploration.invalid(question) or IGNORE
+            case PathAction.MISSING:
+                return IGNORE
+            case PathAction.DECLINE | PathAction.CANCEL:
+                return ElicitResult(action=action.value)
+
+    def _accepting(self, question: AskedQuestion) -> InputResponse:
+        """Return an answer that accepts a form, a page or a model's turn; raise ValueError if none is known."""
+        response = super().reply(question)
+        # Another path may need the same answer.
+        self.listed = False
+        if isinstance(response, Silence):
+            raise ValueError(f"answers= says what to accept with, and has {response.name} for {question}")
+        if isinstance(response, ElicitResult) and response.action != "accept":
+            raise ValueError(f"answers= says what to accept with, and has {response.action!r} for {question}")
+        if response is not None:
+            return response
+        if isinstance(question.params, CreateMessageRequestParams):
+            return response_to(question, "text")
+        if question.schema is None:
+            return response_to(question, ACCEPT)
+        try:
+            return response_to(question, valid_answer(question.schema))
+        except ValueError as error:
+            raise ValueError(f"answers= must say what to accept the question {question} with: {error}") from error
+
+    def _possible(self, question: AskedQuestion) -> list[PathAction]:
+        possible = [PathAction.ACCEPT]
+        if question.params is not None and not isinstance(question.params, CreateMessageRequestParams):
+            possible += [PathAction.DECLINE, PathAction.CANCEL]
+        if isinstance(question.params, ElicitRequestFormParams) and self.exploration.invalid(question) is not None:
+            possible.append(PathAction.INVALID)
+        # On the live era the SDK's client answers every request.
+        if self.era is not Era.LIVE:
+            possible.append(PathAction.MISSING)
+        return possible
+
+
 @dataclass(slots=True)
 class _Exploration:
     """The settings and the results of one exploration."""
 
     server: Target
     leg: LegRequest
-    contents: Contents
+    answers: Answers
     visits: Mapping[Any, Any]
     depth: int
     era: Era | None
@@ -114,6 +267,29 @@ class _Exploration:
     strayed: int = 0
     arrows: set[CallArrow] = field(default_factory=set[CallArrow])
     told: bool = False
+    needed: set[int] = field(default_factory=set[int])
+    """The places of the answers that a path needed."""
+    _invalid: dict[str, Mapping[str, Any] | None] = field(default_factory=dict[str, Mapping[str, Any] | None])
+    """Contents that forms reject, by the text of the schema."""
+
+    def invalid(self, question: AskedQuestion) -> InputResponse | None:
+        """Return an answer that a form rejects; None if none is known."""
+        schema = repr(question.schema)
+        if schema not in self._invalid:
+            try:
+                self._invalid[schema] = next(iter(invalid_answers(question.schema)), None)
+            except ValueError:
+                self._invalid[schema] = None
+        content = self._invalid[schema]
+        return response_to(question, content) if content is not None else None
+
+    def check_all_used(self) -> None:
+        """Raise Unused if no path needed some answers, whose names are usually misspelled."""
+        unused = [name for place, name in enumerate(Script(self.answers).unused) if place not in self.needed]
+        if unused:
+            asked = {str(question): question for path in self.gone for question in path.questions}
+            ended = ", ".join(sorted({str(path.outcome) for path in self.gone}))
+            raise Unused(unused, list(asked.values()), ended=ended)
 
     def user(self) -> User:
         """Return the user of one path; of a function that makes servers, each user makes its own."""
@@ -121,10 +297,10 @@ class _Exploration:
             self.server, visits=self.visits, era=self.era, roots=self.roots, allow_error=True, allow_unused=True
         )
 
-    async def go(self, way: Way) -> list[Way]:
+    async def go(self, way: _Way) -> list[_Way]:
         """Play one path, and return the paths that branch off it."""
         user = self.user()
-        guide = Guide(way, self.contents, user.era, self.roots or (), self.depth, self.questions)
+        guide = _Guide(way, self, user.era)
         with anyio.move_on_after(self.patience), guide.scope:
             try:
                 call = await user.play(self.leg, guide, tracers=[guide])
@@ -136,6 +312,7 @@ class _Exploration:
             raise guide.mistake
         self.told = self.told or guide.told
         self.strayed += guide.strayed
+        self.needed |= {place for place, reply in enumerate(guide.replies) if reply.taken}
         self.arrows |= {CallArrow(step.source, step.event, step.target) for step in guide.steps}
         self.gone.append(self._path(guide))
         before = tuple(met.choice for met in guide.met)
@@ -145,7 +322,7 @@ class _Exploration:
             for other in guide.met[place].others
         ]
 
-    def _path(self, guide: Guide) -> Path:
+    def _path(self, guide: _Guide) -> Path:
         states = guide.conversation.states if guide.conversation is not None else None
         if states is None and guide.told:
             states = [State.RECEIVED, *(step.target for step in guide.steps)]
@@ -162,7 +339,7 @@ class _Exploration:
             error=guide.crash or guide.error,
         )
 
-    def _outcome(self, guide: Guide, states: Sequence[State] | None) -> tuple[PathOutcome, str]:
+    def _outcome(self, guide: _Guide, states: Sequence[State] | None) -> tuple[PathOutcome, str]:
         conversation, error, crash = guide.conversation, guide.error, guide.crash
         if guide.endless:
             return PathOutcome.UNFINISHED, _endless(guide.met)
@@ -188,13 +365,13 @@ class _Exploration:
         return _FINAL.get(last, PathOutcome.FAILED), conversation.text
 
 
-def _repeats(met: Sequence[Met]) -> bool:
+def _repeats(met: Sequence[_Met]) -> bool:
     """Return True if a form was answered the same way twice at the end."""
     again = [one for one in met[-2:] if one.choice == met[-1].choice]
     return len(again) == 2 and isinstance(met[-1].question.params, ElicitRequestFormParams)
 
 
-def _endless(met: Sequence[Met]) -> str:
+def _endless(met: Sequence[_Met]) -> str:
     name = met[-1].choice[0]
     if _repeats(met):
         return f"asks {name!r} again and again: if its form says not all, answers= must have what to accept with"
