@@ -85,10 +85,6 @@ class AskedQuestion:
         return f"{self.key!r}: {self.message!r}" if self.key is not None else repr(self.message)
 
 
-def _no_result() -> FinalResult:
-    return CallToolResult(content=[])
-
-
 @dataclass(slots=True)
 class Conversation:
     """One call, from its first request to its result."""
@@ -103,7 +99,7 @@ class Conversation:
     """The number of requests."""
     states: list[State] | None = None
     """The states of the call; None for servers of another library or in another process."""
-    result: FinalResult = field(default_factory=_no_result)
+    result: FinalResult = field(default_factory=lambda: CallToolResult(content=[]))
     """Empty if the user left the call waiting, or it ended with an error of the protocol."""
     error: MCPError | None = None
     """The protocol error that ended the call; without `allow_error`, the user raises it."""

@@ -73,14 +73,10 @@ def outcomes(schema: Mapping[str, Any] | None) -> st.SearchStrategy[ElicitResult
     if samples_of(schema):
         contents.append(answers(schema, valid=False))
     return st.one_of(
-        *(content.map(_accepting) for content in contents),
+        *(st.builds(ElicitResult, action=st.just("accept"), content=content) for content in contents),
         st.just(ElicitResult(action="decline")),
         st.just(ElicitResult(action="cancel")),
     )
-
-
-def _accepting(content: dict[str, Any]) -> ElicitResult:
-    return ElicitResult(action="accept", content=content)
 
 
 def _without(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:

@@ -87,12 +87,7 @@ VisitsBy: TypeAlias = Mapping[MatcherT, VisitFn | Sequence[VisitFn]]
 
 
 async def pay_visit(visit: VisitFn, question: AskedQuestion, *, server: object) -> None:
-    """Visit a page.
-
-    Raises:
-        AssertionError: It takes too long.
-        Exception: The visit raised it.
-    """
+    """Visit a page; raise AssertionError if that takes too long."""
     seen = Visit(question.url or "", question.message, question.key, server)
     with anyio.move_on_after(_VISIT_SECONDS) as patience:
         if inspect.iscoroutinefunction(visit) or inspect.iscoroutinefunction(getattr(visit, "__call__", None)):  # noqa: B004

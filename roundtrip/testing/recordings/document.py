@@ -144,11 +144,7 @@ class Recording(_RecordingPart):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a file.
-
-        Raises:
-            BrokenRecording: The file is missing, or not a recording.
-        """
+        """Read a file; raise BrokenRecording if it is missing, or not a recording."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except OSError as error:

@@ -67,11 +67,7 @@ class Recorded(AbstractAsyncContextManager[Any]):
         return self._target
 
     def recording(self, *, redact: Collection[str] = ()) -> Recording:
-        """Return the recording of all messages so far.
-
-        Raises:
-            Unrecordable: The messages cannot be matched.
-        """
+        """Return the recording of all messages so far; raise Unrecordable if they cannot be matched."""
         heard = [paired(messages) for messages in self._conversations if messages]
         protocols = {one.protocol for one in heard if one.protocol}
         if len(protocols) > 1:
@@ -221,11 +217,7 @@ class Pairs:
 
 
 def paired(messages: Iterable[Message]) -> Pairs:
-    """Match the messages of one connection.
-
-    Raises:
-        Unrecordable: A message belongs to no request, or to one of several.
-    """
+    """Match the messages of one connection; raise Unrecordable if one belongs to no request, or to one of several."""
     pairs = Pairs()
     for sender, said in messages:
         if sender == "client":

@@ -79,20 +79,15 @@ def differences(expected: Any, got: Any, path: tuple[str, ...], redacted: Collec
     """Describe the differences of two values: the place, the expected part and the actual part."""
     if path and expected is not _ABSENT and got is not _ABSENT and is_named(path, redacted):
         return []
+    parts: list[tuple[str, Any, Any]] = []
     if isinstance(expected, Mapping) and isinstance(got, Mapping):
         there, here = cast("Json", expected), cast("Json", got)
-        return [
-            line
-            for key in [*there, *(key for key in here if key not in there)]
-            for line in differences(there.get(key, _ABSENT), here.get(key, _ABSENT), (*path, key), redacted)
-        ]
-    if isinstance(expected, list) and isinstance(got, list):
+        parts = [(key, there.get(key, _ABSENT), here.get(key, _ABSENT)) for key in {**there, **here}]
+    elif isinstance(expected, list) and isinstance(got, list):
         items = zip_longest(cast("list[Any]", expected), cast("list[Any]", got), fillvalue=_ABSENT)
-        return [
-            line
-            for place, (one, other) in enumerate(items)
-            for line in differences(one, other, (*path, str(place)), redacted)
-        ]
+        parts = [(str(place), one, other) for place, (one, other) in enumerate(items)]
+    if parts:
+        return [line for key, one, other in parts for line in differences(one, other, (*path, key), redacted)]
     if expected is got or (expected == got and isinstance(expected, bool) == isinstance(got, bool)):
         return []
     start = _first_difference(expected, got)
@@ -139,11 +134,7 @@ class _AnyResult(RootModel[Json]):
 
 
 async def ask(one: RecordedQuestion, ctx: Context, redacted: Collection[str]) -> None:
-    """Send a recorded question over the open connection.
-
-    Raises:
-        Unlike: The answer differs from the recorded one.
-    """
+    """Send a recorded question over the open connection; raise Unlike if the answer differs."""
     method, params = one.question.method, one.question.params
     check_capability(method, ctx)
     request = cast("ServerRequest", _Raw(method=method, params=params or None))
@@ -168,11 +159,7 @@ async def ask(one: RecordedQuestion, ctx: Context, redacted: Collection[str]) ->
 
 
 def check_capability(method: str, ctx: Context) -> None:
-    """Check that a client declared the capability for a method.
-
-    Raises:
-        Unlike: The client did not.
-    """
+    """Raise Unlike unless a client declared the capability for a method."""
     capability = _CAPABILITIES.get(method)
     if capability is not None and getattr(ctx.session.client_capabilities, capability, None) is None:
         raise Unlike([f"the server asks {method}, and the client has not declared the capability {capability}"])

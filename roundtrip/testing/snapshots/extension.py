@@ -33,11 +33,7 @@ class CallSnapshotExtension(SingleFileSnapshotExtension):
         include: PropertyFilter | None = None,
         matcher: PropertyMatcher | None = None,
     ) -> str:
-        """Return the text of a call.
-
-        Raises:
-            TypeError: The value is not a call.
-        """
+        """Return the text of a call."""
         if not isinstance(data, Conversation):
             raise TypeError(f"compare what `await User(...).call(...)` gave; this is a {type(data).__name__}")
         return self.to_text(data, redacting=self.redacted, sieve=Sieve(exclude, include, matcher))

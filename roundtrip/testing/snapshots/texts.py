@@ -12,7 +12,7 @@ from roundtrip.testing.conversations import Conversation, Message
 from roundtrip.testing.snapshots.placeholders import Placeholders
 from roundtrip.testing.snapshots.redaction import SnapshotRedaction
 from roundtrip.testing.snapshots.story import bytes_in, story_of
-from roundtrip.testing.snapshots.wording import text_of
+from roundtrip.testing.snapshots.wording import mapping, text_of
 
 __all__ = ["Sieve", "call_text", "wire_text"]
 
@@ -96,7 +96,7 @@ def _redacted(
     ids = {
         message["id"]
         for sender, message in messages
-        if sender == "server" and "id" in message and _message_of(message) in hidden
+        if sender == "server" and "id" in message and mapping(message.get("params")).get("message") in hidden
     }
     out: list[dict[str, Any]] = []
     for sender, message in messages:
@@ -107,14 +107,9 @@ def _redacted(
     return out
 
 
-def _message_of(message: Mapping[str, Any]) -> Any:
-    params: Any = message.get("params")
-    return cast("dict[str, Any]", params).get("message") if isinstance(params, dict) else None
-
-
 def _with_one_tool(message: dict[str, Any], tool: str) -> dict[str, Any]:
-    result: Any = message.get("result")
-    tools: Any = cast("dict[str, Any]", result).get("tools") if isinstance(result, dict) else None
+    result = mapping(message.get("result"))
+    tools: Any = result.get("tools")
     if not isinstance(tools, list):
         return message
     kept = [one for one in cast("list[dict[str, Any]]", tools) if one.get("name") == tool]

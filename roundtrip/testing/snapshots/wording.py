@@ -10,7 +10,7 @@ from roundtrip.safe_text import printable
 from roundtrip.testing.snapshots.redaction import REDACTED
 from roundtrip.testing.snapshots.story import Story
 
-__all__ = ["text_of", "worded"]
+__all__ = ["mapping", "text_of", "worded"]
 
 
 _MAX_LIST_CHARS: Final = 88
@@ -20,7 +20,7 @@ Worded = tuple[str, list[str], str | None]
 """A field's rules, its choices if they need lines of their own, and its description."""
 _KNOWN_KEYWORDS: Final = frozenset({
     "type", "title", "description", "default", "enum", "enumNames", "oneOf", "anyOf", "items", "minimum", "maximum",
-    "minLength", "maxLength", "minItems", "maxItems",
+    "minLength", "maxLength", "minItems", "maxItems", "format",
 })  # fmt: skip
 _KINDS: Final = {
     FieldKind.TEXT: "text",
@@ -81,7 +81,7 @@ class _Page:
         self._messages(question, 2)
         self._values(question.get("options"), 2)
         required = _list(question.get("required"))
-        for field, shape in _mapping(question.get("form")).items():
+        for field, shape in mapping(question.get("form")).items():
             self._field(field, shape, required=field in required)
         if "answer" in question:
             self._answer(question["answer"])
@@ -109,7 +109,7 @@ class _Page:
             self._line(printable(str(root)), 3)
 
     def _token(self, token: Any) -> None:
-        told = _mapping(token)
+        told = mapping(token)
         if not told:
             return
         encrypted = " (encrypted)" if told.get("encrypted") else ""
@@ -140,7 +140,7 @@ class _Page:
         if "end" in story:
             self._line(str(story["end"]))
         if "error" in story:
-            self._values(_mapping(story["error"]), 1)
+            self._values(mapping(story["error"]), 1)
         if story.get("description") is not None:
             self._quoted(str(story["description"]), 1)
         if "result" in story:
@@ -226,7 +226,8 @@ def _name(name: Any) -> str:
     return printable(text if _PLAIN_NAME.fullmatch(text) is not None else json.dumps(text, ensure_ascii=False))
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return a mapping as it is, and anything else as an empty one."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
@@ -236,37 +237,34 @@ def _list(value: Any) -> list[Any]:
 
 def worded(name: str, shape: Any, *, required: bool) -> Worded:
     """Describe a field of a form: `copies: integer, 1 to 10, default 1, optional`."""
-    schema = {"properties": {name: shape}, "required": [name] if required else []}
-    (field,) = fields_of(schema)
-    parts: Mapping[str, Any] = cast("Mapping[str, Any]", shape) if isinstance(shape, Mapping) else {}
+    (field,) = fields_of({"properties": {name: shape}, "required": [name] if required else []})
+    parts = mapping(shape)
     choices = [_choice(choice) for choice in field.choices]
-    takes = [*_kind(field, parts, choices), *_bounds(field), *_title(field)]
+    one_line = " | ".join(choices)
+    if len(one_line) > _MAX_LIST_CHARS:
+        one_line = ""
+    takes = [_kind(field, parts, one_line), *_bounds(field)]
+    # Pydantic derives a title from the name.
+    if field.title not in (None, name, name.replace("_", " ").title()):
+        takes.append(f"titled {_json(field.title)}")
     if field.has_default:
         takes.append(f"default {_json(field.default)}")
     if not required:
         takes.append("optional")
-    others = [word for word in parts if word not in _KNOWN_KEYWORDS and word != "format"]
-    takes += [f"{word} {_json(parts[word])}" for word in others]
-    return ", ".join(takes), choices if _need_lines(choices) else [], field.description
+    takes += [f"{word} {_json(parts[word])}" for word in parts if word not in _KNOWN_KEYWORDS]
+    return ", ".join(takes), [] if one_line else choices, field.description
 
 
-def _need_lines(choices: list[str]) -> bool:
-    return len(" | ".join(choices)) > _MAX_LIST_CHARS
-
-
-def _kind(field: FormField, parts: Mapping[str, Any], choices: list[str]) -> list[str]:
+def _kind(field: FormField, parts: Mapping[str, Any], choices: str) -> str:
     if REDACTED in (parts.get("enum"), parts.get("oneOf"), parts.get("anyOf"), parts.get("items")):
-        return [f"one of {REDACTED}"]
-    if field.kind in (FieldKind.ONE, FieldKind.SEVERAL):
-        if _need_lines(choices):
-            return [_KINDS[field.kind]]
-        listed = " | ".join(choices)
-        return [listed if field.kind is FieldKind.ONE else f"any of {listed}"]
+        return f"one of {REDACTED}"
+    if choices:
+        return choices if field.kind is FieldKind.ONE else f"any of {choices}"
     if field.kind is FieldKind.JSON and parts:
         kind = parts.get("type", parts.get("anyOf", "JSON"))
-        return [kind if isinstance(kind, str) else _json(kind)]
-    given = parts.get("format")
-    return [given if isinstance(given, str) else _KINDS[field.kind]]
+        return kind if isinstance(kind, str) else _json(kind)
+    given = None if field.choices else parts.get("format")
+    return given if isinstance(given, str) else _KINDS[field.kind]
 
 
 def _bounds(field: FormField) -> list[str]:
@@ -280,12 +278,6 @@ def _bounds(field: FormField) -> list[str]:
             return [f"at most {_json(most)}{unit}"]
         case (least, most):
             return [f"{_json(least)} to {_json(most)}{unit}"]
-
-
-def _title(field: FormField) -> list[str]:
-    # Pydantic derives a title from the name.
-    made = field.name.replace("_", " ").title()
-    return [] if field.title is None or field.title in (field.name, made) else [f"titled {_json(field.title)}"]
 
 
 def _choice(choice: FieldChoice) -> str:
