@@ -12,14 +12,13 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio.to_thread
 from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
-from mcp.server.mcpserver import Context as SdkContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, InputResponseRequestParams, InputResponses
+from mcp_types import INTERNAL_ERROR
 
 from roundtrip.engine.body import Body
 from roundtrip.engine.leg import Authored, Declined, Finished, Leg, LegEnd, Suspended
@@ -37,10 +36,10 @@ from roundtrip.server.parts import Parts
 from roundtrip.server.requests import (
     NO_EMPTY_ROUNDS,
     SKEW,
+    Incoming,
     RequestClient,
     RequestRecord,
     announced_name,
-    asking_request,
     client_name,
     offer,
     take_back,
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from roundtrip.server.tools.options import OncePolicy
     from roundtrip.server.visibility_gates import OpenGates
 
-__all__ = ["NO_REQUEST", "DeclinedByUser", "Incoming", "LegRunner", "log_teardown", "result_of"]
+__all__ = ["DeclinedByUser", "LegRunner", "log_teardown", "result_of"]
 
 logger = logging.getLogger("roundtrip")
 # Limited, as clients can cause them.
@@ -67,40 +66,6 @@ _MANY_ROUNDS: Final = (
 )
 
 _DIGEST_BYTES: Final = 9
-
-
-class Incoming(NamedTuple):
-    """Request that a leg serves, if there is one, with the answers and the author's own state that came with it."""
-
-    request: ServerRequestContext[Any, Any] | None
-    responses: InputResponses | None
-    state: str | None
-
-    @classmethod
-    def of(cls, request: ServerRequestContext[Any, Any]) -> Incoming:
-        """Read a request whose parameters are valid for its revision."""
-        params = request.params or {}
-        responses = None
-        if params.get("inputResponses") is not None:
-            responses = InputResponseRequestParams.model_validate(params, by_name=False).input_responses
-        return cls(request, responses, params.get("requestState"))
-
-    @classmethod
-    def by(cls, context: SdkContext[Any, Any]) -> Incoming:
-        """Return the request of a context."""
-        request = context.request_context if context.protocol_version is not None else None
-        return cls(request, context.input_responses, context.request_state)
-
-    def params(self) -> InputResponseRequestParams | None:
-        """Return its parameters for a new context."""
-        if self.responses is None and self.state is None:
-            return None
-        # Both are valid already, and to validate very many answers again takes long.
-        return InputResponseRequestParams.model_construct(input_responses=self.responses, request_state=self.state)
-
-
-NO_REQUEST: Final = Incoming(None, None, None)
-"""For calls outside of any request."""
 
 
 def result_of(end: Finished | Suspended | Authored) -> Any:
@@ -180,7 +145,7 @@ class LegRunner:
         if build is None:
             # Registered on the event loop.
             build = await anyio.to_thread.run_sync(function.source.read)
-        request = asking_request()
+        request = incoming.record
         record = request if request is not None and _is_asked_for(function, request, incoming) else None
         wire = request.context if request is not None else incoming.request
         # On older revisions there are no tokens, so a leg cannot be held to a claim by the token it brings.

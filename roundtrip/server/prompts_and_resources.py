@@ -25,11 +25,11 @@ from roundtrip.errors import InvalidSignature
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.server.functions import AskingFunction, FunctionSignature, Planned, read_signature
 from roundtrip.server.install import install, wrap
-from roundtrip.server.leg_runner import Incoming, log_teardown, result_of
+from roundtrip.server.leg_runner import log_teardown, result_of
 from roundtrip.server.notifications import Announcer, Listing
 from roundtrip.server.parts import Parts
 from roundtrip.server.request_state import Recover, Request
-from roundtrip.server.requests import begins_for_client, serving_client
+from roundtrip.server.requests import Incoming, begins_for_client, serving_client
 from roundtrip.server.sdk_private import HookedServer, Shelf
 from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.server.visibility import Enabled, Strings, Visibility, read_enabled
@@ -387,4 +387,4 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
 
 
 def _request_of(context: SdkContext[Any, Any] | None) -> Request | None:
-    return Incoming.by(context).request if context is not None else None
+    return Incoming.by(context).request

@@ -5,7 +5,7 @@ answers only become the defaults of the questions, which are asked again.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from mcp.server.context import ServerRequestContext
@@ -18,7 +18,7 @@ from roundtrip.server.failures import tool_failure
 from roundtrip.server.keys import Protection
 from roundtrip.server.parts import Effects
 from roundtrip.server.requests import SKEW
-from roundtrip.server.tools.registered import RegisteredTool
+from roundtrip.server.tools.registry import ToolRegistry, UnknownTool
 from roundtrip.system import SYSTEM, System
 
 __all__ = ["Recovery"]
@@ -36,13 +36,13 @@ class Recovery:
 
     def __init__(
         self,
-        tool_of: Callable[[str, str | None], RegisteredTool | None],
+        tools: ToolRegistry,
         *,
         protection: Protection,
         effects: Effects,
         system: System = SYSTEM,
     ) -> None:
-        self._tool_of = tool_of
+        self._tools = tools
         self._protection = protection
         self._effects = effects
         self._system = system
@@ -58,9 +58,12 @@ class Recovery:
         params = ctx.params or {}
         if ctx.method != "tools/call" or journal.authored is not None or not self._protection.user(ctx):
             return None
-        tool = self._tool_of(str(params.get("name")), journal.version)
+        try:
+            tool = self._tools.find(str(params.get("name")), journal.version)[0]
+        except UnknownTool:
+            return None
         # The journal has the time of the build that began the call: only that build knows how long its result is kept.
-        if tool is None or now >= journal.deadline + min(journal.recover, tool.function.limits.recover):
+        if now >= journal.deadline + min(journal.recover, tool.function.limits.recover):
             return None
         if tool.spec.exactly_once and not await self._end(ctx, journal, now, tool.name):
             return None

@@ -8,14 +8,22 @@ from collections.abc import Callable, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from mcp.server.auth.middleware import auth_context
 from mcp.server.auth.provider import AccessToken
 from mcp.server.context import ServerRequestContext
+from mcp.server.mcpserver import Context as SdkContext
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
-from mcp_types import INVALID_PARAMS, ClientCapabilities, InputRequest, InputResponse
+from mcp_types import (
+    INVALID_PARAMS,
+    ClientCapabilities,
+    InputRequest,
+    InputResponse,
+    InputResponseRequestParams,
+    InputResponses,
+)
 from pydantic import BaseModel
 from starlette.requests import Request
 
@@ -33,6 +41,7 @@ __all__ = [
     "NO_EMPTY_ROUNDS",
     "REQUEST",
     "SKEW",
+    "Incoming",
     "RequestClient",
     "RequestRecord",
     "announced_name",
@@ -114,6 +123,40 @@ def asking_request() -> RequestRecord | None:
     """Return the request being served if its method may ask."""
     request = REQUEST.get()
     return request if request is not None and request.may_ask else None
+
+
+class Incoming(NamedTuple):
+    """Request that a leg serves, if there is one, with the answers and the author's own state that came with it."""
+
+    request: ServerRequestContext[Any, Any] | None
+    record: RequestRecord | None
+    """The record of the request being served, which may have called this leg from within its own."""
+    responses: InputResponses | None = None
+    state: str | None = None
+
+    @classmethod
+    def of(cls, request: ServerRequestContext[Any, Any]) -> "Incoming":
+        """Read a request whose parameters are valid for its revision."""
+        params = request.params or {}
+        responses = None
+        if params.get("inputResponses") is not None:
+            responses = InputResponseRequestParams.model_validate(params, by_name=False).input_responses
+        return cls(request, asking_request(), responses, params.get("requestState"))
+
+    @classmethod
+    def by(cls, context: SdkContext[Any, Any] | None) -> "Incoming":
+        """Return the request of a context, which code outside of requests does not have."""
+        if context is None:
+            return cls(None, asking_request())
+        request = context.request_context if context.protocol_version is not None else None
+        return cls(request, asking_request(), context.input_responses, context.request_state)
+
+    def params(self) -> InputResponseRequestParams | None:
+        """Return its parameters for a new context."""
+        if self.responses is None and self.state is None:
+            return None
+        # Both are valid already, and to validate very many answers again takes long.
+        return InputResponseRequestParams.model_construct(input_responses=self.responses, request_state=self.state)
 
 
 @contextmanager

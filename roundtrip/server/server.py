@@ -306,10 +306,10 @@ class Server(ToolServer[LifespanResultT]):
     def _deciding(self) -> Generator[None]:
         """Surround a change of visibility, one at a time."""
         with self._decision:
-            before = self._tools.seen_versions
+            before = self._tools.seen.versions
             yield
             self._tools.refresh()
-            if self._tools.seen_versions != before:
+            if self._tools.seen.versions != before:
                 self._announcer.note("tools")
             for kind in self._catalog.refresh():
                 self._announcer.note(LISTINGS[kind])

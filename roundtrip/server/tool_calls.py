@@ -7,12 +7,13 @@ Results that an author made by hand are validated as ever, and so are all reques
 """
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import validate_mcp_param_headers
 from mcp_types import (
     INTERNAL_ERROR,
     SERVER_INFO_META_KEY,
@@ -22,20 +23,23 @@ from mcp_types import (
 )
 from mcp_types.methods import serialize_server_result, validate_client_request
 from pydantic import ValidationError
+from starlette.requests import Request
 
 from roundtrip.engine.leg import Authored, Finished, Suspended
+from roundtrip.errors import RejectionReason
 from roundtrip.revisions import is_retry_era
-from roundtrip.server.leg_runner import Incoming, LegRunner
+from roundtrip.server.leg_runner import LegRunner
 from roundtrip.server.parts import Effects
+from roundtrip.server.requests import Incoming, RequestRecord, token_rejection
+from roundtrip.server.sdk_private import HookedServer
 from roundtrip.server.tools.options import OncePolicy
 from roundtrip.server.tools.registered import RegisteredTool
-from roundtrip.server.tools.registry import ToolRegistry, UnknownTool, unknown_tool
-from roundtrip.server.tools.versions import requested_version
+from roundtrip.server.tools.registry import ToolRegistry, UnknownTool, version_key
 
 if TYPE_CHECKING:
     from roundtrip.server.visibility_gates import GateEvaluator, OpenGates
 
-__all__ = ["FastPath", "ToolCalls"]
+__all__ = ["FastPath", "ToolCalls", "named_version"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -45,6 +49,7 @@ _sdk_logger = logging.getLogger("mcp.server.mcpserver.server")
 _METHOD: Final = "tools/call"
 
 LegEnd = Finished | Suspended | Authored
+"""End of a leg whose user did not decline."""
 
 
 class ToolCalls:
@@ -89,21 +94,17 @@ class ToolCalls:
         probe = self._probe
         if probe is not None and name == probe.name and name not in self._tools:
             return await self._run(probe, arguments, incoming)
-        wanted = version if version is not None else requested_version(name)
+        wanted = version if version is not None else _requested_version(name, incoming)
         if self._effects.rehearsal is not None:
             return await self._rehearse(name, arguments, incoming, wanted)
-        tool = self._tools.find(name, wanted)
-        versions = self._tools.by_request.get(name)
-        if versions is None:
-            return await self._run(tool, arguments, incoming)
-        for candidate in versions if wanted is None else (tool,):
-            gate = candidate.visibility_gate
+        for tool in self._tools.find(name, wanted):
+            gate = tool.visibility_gate
             if gate is None:
-                return await self._run_chosen(candidate, arguments, incoming)
+                return await self._run(tool, arguments, incoming)
             opened = await self._gates().open(gate, incoming.request)
             if opened is not None:
-                return await opened.around(self._run_chosen(candidate, arguments, incoming, opened))
-        raise unknown_tool(name)
+                return await opened.around(self._run(tool, arguments, incoming, opened))
+        raise UnknownTool(name)
 
     async def _rehearse(self, name: str, arguments: dict[str, Any], incoming: Incoming, wanted: str | None) -> LegEnd:
         """Serve one leg in a rehearsal, which has no user for whom a visibility gate could open."""
@@ -116,20 +117,13 @@ class ToolCalls:
             self._effects.rehearsal.let_in(f"tool {name!r}")
         return await self._run(tool, arguments, incoming)
 
-    async def _run_chosen(
-        self, tool: RegisteredTool, arguments: dict[str, Any], incoming: Incoming, opened: "OpenGates | None" = None
-    ) -> LegEnd:
-        """Run a tool that the SDK could not check the headers for."""
-        from roundtrip.server.visibility_gates import check_headers  # most servers have neither gates nor versions
-
-        check_headers(tool.listing)
-        return await self._run(tool, arguments, incoming, opened)
-
     async def _run(
         self, tool: RegisteredTool, arguments: dict[str, Any], incoming: Incoming, opened: "OpenGates | None" = None
     ) -> LegEnd:
+        if tool.names_headers:
+            _check_headers(tool, incoming)
         try:
-            validated = tool.validate(arguments)
+            validated = tool.arguments.validate(arguments)
             confirm, spec = tool.confirmation, tool.spec
             return await self._legs.run(
                 tool.function,
@@ -164,41 +158,84 @@ Serve = Callable[[str, dict[str, Any], Incoming], Awaitable[LegEnd]]
 """Serves one leg of a call: of a tool's name, with arguments, for a request."""
 
 
-class Handlers(Protocol):
-    """Handlers of a server, as the fast path needs them."""
+def _called_by_client(name: str, incoming: Incoming) -> RequestRecord | None:
+    """Return the record of a request whose client calls this tool itself; None for a call by another function."""
+    record = incoming.record
+    if record is None or record.claimed or record.context.method != _METHOD:
+        return None
+    return record if (record.context.params or {}).get("name") == name else None
 
-    @property
-    def middleware(self) -> list[Any]:
-        """The middlewares around the handlers, the outermost first."""
-        ...
 
-    @property
-    def has_own_tool_handler(self) -> bool:
-        """Return True if only the server itself answers calls of tools."""
-        ...
+def _requested_version(name: str, incoming: Incoming) -> str | None:
+    """Return the version that a request calls: the one its call began with, or the one it names.
 
-    @property
-    def server_info_stamp(self) -> dict[str, Any]:
-        """The part of every result in the retry era that describes the server."""
-        ...
+    Raises:
+        MCPError: The request names another version than its call began with.
+    """
+    record = _called_by_client(name, incoming)
+    if record is None:
+        return None
+    named = named_version(record.context.params)
+    if record.journal is None:
+        return named
+    begun = record.journal.version
+    if named is not None and version_key(named) != version_key(begun):
+        record.reason = RejectionReason.OTHER_VERSION
+        raise token_rejection()
+    return begun
+
+
+def named_version(params: Mapping[str, Any] | None) -> str | None:
+    """Return the version that a request names in its metadata, as `roundtrip/version` or as FastMCP's clients do."""
+    meta = (params or {}).get("_meta")
+    if not isinstance(meta, Mapping):
+        return None
+    known = cast("Mapping[str, Any]", meta)
+    version = known.get("roundtrip/version")
+    if version is None and isinstance(other := known.get("fastmcp"), Mapping):
+        version = cast("Mapping[str, Any]", other).get("version")
+    return None if version is None else str(version)
+
+
+def _check_headers(tool: RegisteredTool, incoming: Incoming) -> None:
+    """Check the `Mcp-Param-*` headers of a request that calls this tool itself.
+
+    The SDK checks only tools that have one version and no visibility gate: before there is a request to evaluate gates
+    for, a rejected header would tell that a hidden tool exists.
+
+    Raises:
+        MCPError: A header disagrees with its argument, in the SDK's own words.
+    """
+    record = _called_by_client(tool.name, incoming)
+    if record is None or not is_retry_era(record.context.protocol_version):
+        return
+    request: object = record.context.request
+    arguments: object = (record.context.params or {}).get("arguments") or {}
+    if not isinstance(request, Request) or not isinstance(arguments, Mapping):
+        return
+    headers = cast("Request[Any]", request).headers
+    schema = tool.listing.input_schema
+    rejection = validate_mcp_param_headers(schema, cast("Mapping[str, Any]", arguments), headers)
+    if rejection is not None:
+        raise MCPError(code=rejection.code, message=rejection.message, data=rejection.data)
 
 
 class FastPath:
     """Innermost middleware, which answers calls of tools if it is the last one before the server's own handler."""
 
-    def __init__(self, handlers: Handlers, serve: Serve) -> None:
-        self._handlers = handlers
+    def __init__(self, server: HookedServer[Any], serve: Serve) -> None:
+        self._server = server
         self._serve = serve
         self._stamp: dict[str, Any] | None = None
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message, as the SDK's middlewares do."""
-        handlers = self._handlers
+        server = self._server
         if (
             ctx.method != _METHOD
             or not is_retry_era(ctx.protocol_version)
-            or handlers.middleware[-1] is not self
-            or not handlers.has_own_tool_handler
+            or server.middleware[-1] is not self
+            or not server.has_own_tool_handler
         ):
             return await call_next(ctx)
         params = ctx.params or {}
@@ -224,9 +261,9 @@ class FastPath:
     def _server_info(self) -> dict[str, Any]:
         """Return a copy of the server's description: callers may change it."""
         if self._stamp is None:
-            self._stamp = self._handlers.server_info_stamp
+            self._stamp = self._server.server_info_stamp
         if "icons" in self._stamp:
-            return self._handlers.server_info_stamp
+            return self._server.server_info_stamp
         return self._stamp.copy()
 
 

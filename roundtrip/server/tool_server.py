@@ -15,11 +15,11 @@ from typing_extensions import Unpack
 
 from roundtrip.machine.journal import Entry, Journal
 from roundtrip.resolvers.plan import Plan
-from roundtrip.server.leg_runner import NO_REQUEST, Incoming, result_of
+from roundtrip.server.leg_runner import result_of
 from roundtrip.server.parts import Parts
 from roundtrip.server.prompts_and_resources import PromptsAndResources
 from roundtrip.server.request_state import Request
-from roundtrip.server.requests import begins_for_client
+from roundtrip.server.requests import Incoming, begins_for_client
 from roundtrip.server.tool_calls import FastPath, ToolCalls
 from roundtrip.server.tools.options import ToolDetails, ToolOptions, spec_from
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
@@ -238,26 +238,28 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
 
     async def list_tools(self) -> list[WireTool]:
         """Return the tools as the client of the request sees them."""
-        gates = self._tools.gates
-        if not gates:
-            return list(self._tools.listing)
-        return self._tools.listing_for((await self._gates.open_all(gates)).gates)
+        seen = self._tools.seen
+        if seen.gates:
+            return self._tools.listing_for((await self._gates.open_all(seen.gates)).gates)
+        self._tools.check_allowed()
+        return list(seen.listing)
 
     def tool_schema(self, name: str) -> dict[str, Any] | None:
         """Return the input schema for the SDK's check of headers, of a tool that all clients see; else None.
 
-        The SDK checks before there is a request to evaluate visibility gates for; see `check_headers`.
+        The SDK checks before there is a request to evaluate visibility gates for; see `ToolCalls`.
         """
-        tool = self._tools.seen.get(name)
-        # Without a schema the SDK does not search it for headers that are not there.
-        if tool is None or not tool.names_headers or name in self._tools.by_request:
-            return None
-        return tool.listing.input_schema
+        match self._tools.seen.versions.get(name):
+            # Without a schema the SDK does not search it for headers that are not there.
+            case (tool,) if tool.names_headers and tool.visibility_gate is None:
+                return tool.listing.input_schema
+            case _:
+                return None
 
     @property
     def plans(self) -> Mapping[str, Plan]:
         """Return the plans that fill the parameters of tools, by name; without resolvers a plan is empty."""
-        return {name: tool.function.plan for name, tool in self._tools.seen.items()}
+        return {name: highest.function.plan for name, (highest, *_) in self._tools.seen.versions.items()}
 
     def plan_of(self, name: str, version: str | None = None) -> Plan | None:
         """Return the plan that fills the parameters of a tool in a version, by default its highest, even if hidden."""
@@ -287,10 +289,9 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
             UnexpectedToolError: It crashed with the exception in `__cause__`.
             MCPError: The tool raised a protocol error, or its client cannot be asked.
         """
-        incoming = Incoming.by(context) if context is not None else NO_REQUEST
         for_client = begins_for_client()
         try:
-            return result_of(await self._calls.serve(name, arguments, incoming, version))
+            return result_of(await self._calls.serve(name, arguments, Incoming.by(context), version))
         except UnknownTool as error:
             if not for_client:
                 raise
@@ -313,16 +314,14 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
 
     def is_private(self, method: str) -> bool:
         """Return True if the answers of a method depend on the caller, and must not be cached for others."""
-        return self._tools.has_gates if method == "tools/list" else super().is_private(method)
+        return self._tools.seen.has_gates if method == "tools/list" else super().is_private(method)
 
     async def _recover(self, ctx: Request, journal: Journal, now: float) -> Mapping[str, Entry] | None:
         """Return the answers of an expired call if it may be begun again."""
         from roundtrip.server.recovery import Recovery  # calls rarely expire
 
         parts = self._parts
-        recovery = Recovery(
-            self._tools.begun_by, protection=parts.protection, effects=parts.effects, system=parts.system
-        )
+        recovery = Recovery(self._tools, protection=parts.protection, effects=parts.effects, system=parts.system)
         return await recovery(ctx, journal, now)
 
     def _probe_if_wanted(self, wanted: bool | None) -> "Probe | None":

@@ -14,7 +14,6 @@ from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from roundtrip.resolvers.markers import Marker
-from roundtrip.server.tools.versions import canonical_version
 
 if TYPE_CHECKING:
     from roundtrip.server.visibility_gates import VisibilityGate
@@ -76,7 +75,7 @@ class Component(NamedTuple):
     def keys(self) -> tuple[str, ...]:
         """Return the keys that select it."""
         key = f"{self.kind}:{self.name if self.uri is None else self.uri}"
-        return (key,) if self.version is None else (key, f"{key}@{canonical_version(self.version)}")
+        return (key,) if self.version is None else (key, f"{key}@{_canonical_version(self.version)}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -226,5 +225,15 @@ def _read_key(key: str) -> str:
         raise ValueError(f"keys= must have the forms {_FORMS}, got {key!r}")
     name, at, version = identifier.rpartition("@")
     if kind == "tool" and at:
-        identifier = f"{name}@{canonical_version(version)}"
+        identifier = f"{name}@{_canonical_version(version)}"
     return f"{kind}:{identifier}"
+
+
+def _canonical_version(text: str) -> str:
+    """Return the canonical spelling of a version."""
+    from packaging.utils import canonicalize_version
+
+    try:
+        return canonicalize_version(text)
+    except ValueError:
+        return text

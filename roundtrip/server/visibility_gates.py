@@ -21,10 +21,7 @@ from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.subscriptions import SubscriptionBus
-from mcp.shared.exceptions import MCPError
-from mcp.shared.inbound import validate_mcp_param_headers
-from mcp_types import InputRequiredResult, Tool
-from starlette.requests import Request
+from mcp_types import InputRequiredResult
 
 from roundtrip.engine.body import Body
 from roundtrip.engine.teardown import Report, TeardownStack
@@ -36,14 +33,13 @@ from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.planner import Replacements, make_plan
 from roundtrip.resolvers.scheduler import NodeOutcomes, Scheduler, cancel_requests, is_cancelled
 from roundtrip.resolvers.signatures import hints_of, returns_input_required
-from roundtrip.revisions import is_retry_era
 from roundtrip.server.context import Context
 from roundtrip.server.functions import Planned
 from roundtrip.server.parts import Effects
-from roundtrip.server.requests import REQUEST, RequestRecord, asking_request, offer, take_back
+from roundtrip.server.requests import REQUEST, RequestRecord, offer, take_back
 from roundtrip.server.threads import run_in_thread
 
-__all__ = ["GateEvaluator", "OpenGates", "VisibilityGate", "check_headers", "read_gate"]
+__all__ = ["GateEvaluator", "OpenGates", "VisibilityGate", "read_gate"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -406,29 +402,3 @@ def _is_true(value: object) -> bool:
 def _log_failure(gates: Sequence[VisibilityGate], error: BaseException) -> None:
     hidden = reduce(lambda names, gate: f"{names}, {gate.owner}", gates[1:], gates[0].owner)
     logger.warning("hidden from this request, as the visibility gate failed: %s", hidden, exc_info=error)
-
-
-def check_headers(tool: Tool) -> None:
-    """Check the `Mcp-Param-*` headers of a request that calls this tool itself, one of several or behind a gate.
-
-    The SDK checks the other tools before there is a request to evaluate gates for, or to choose a version for. A
-    rejected header would tell that a hidden tool exists, and another version may have other headers.
-
-    Raises:
-        MCPError: A header disagrees with its argument, in the SDK's own words.
-    """
-    current = asking_request()
-    if current is None or current.claimed:
-        return
-    context = current.context
-    if context.method != "tools/call" or not is_retry_era(context.protocol_version):
-        return
-    request: object = context.request
-    params: Mapping[str, Any] = context.params or {}
-    arguments: object = params.get("arguments") or {}
-    if not isinstance(request, Request) or params.get("name") != tool.name or not isinstance(arguments, Mapping):
-        return
-    headers = cast("Request[Any]", request).headers
-    rejection = validate_mcp_param_headers(tool.input_schema, cast("Mapping[str, Any]", arguments), headers)
-    if rejection is not None:
-        raise MCPError(code=rejection.code, message=rejection.message, data=rejection.data)

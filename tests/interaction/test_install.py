@@ -14,9 +14,9 @@ from roundtrip.engine.leg import Limits
 from roundtrip.server.functions import read_signature
 from roundtrip.server.install import install, wrap
 from roundtrip.server.keys import protect
-from roundtrip.server.leg_runner import Incoming, result_of
+from roundtrip.server.leg_runner import result_of
 from roundtrip.server.parts import Effects, Parts
-from roundtrip.server.requests import asking_request
+from roundtrip.server.requests import Incoming, asking_request
 from roundtrip.system import SYSTEM
 from roundtrip.testing import Era
 from roundtrip.trace.writing.tracers import Tracers

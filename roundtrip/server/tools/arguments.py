@@ -7,7 +7,8 @@ text stays a text. Each tool prepares its reader once.
 import dataclasses
 import enum
 import pathlib
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, Final, Literal, cast, get_args, get_origin
 
 import pydantic_core
@@ -19,6 +20,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import is_typeddict
 
 from roundtrip.resolvers.signatures import arms_of
+from roundtrip.server.tools.schemas import SchemaMismatch
 
 __all__ = ["ArgumentReader", "ArgumentsRejected", "mistakes_in", "rejected_fields"]
 
@@ -33,10 +35,11 @@ _TEXTS: tuple[type, ...] = (str, bytes, bytearray, pathlib.PurePath, SecretStr, 
 class ArgumentsRejected(ToolError):
     """Arguments of a client that do not fit the tool. `fields` has their names, and no value."""
 
-    def __init__(self, message: str, *, fields: Iterable[str]) -> None:
+    def __init__(self, message: str, *, places: Iterable[object], names: Container[object]) -> None:
         super().__init__(message)
         # The SDK's handler logs the names in a cause of this type; without one it would log the message.
-        self.fields = rejected_fields(fields)
+        # Deeper places, and unknown names, are the client's own text.
+        self.fields = rejected_fields(place for place in places if isinstance(place, str) and place in names)
 
 
 def rejected_fields(fields: Iterable[str]) -> ValidationError:
@@ -101,6 +104,22 @@ class ArgumentReader:
             **{output: output for output in outputs.values()},
         }
         """Every name by which a resolver may request an argument, with its name in the body."""
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the client's arguments as the body receives them.
+
+        Raises:
+            ArgumentsRejected: They do not fit the input schema.
+        """
+        try:
+            return self.read(arguments)
+        except ValidationError as error:
+            # The client's mistake. A ValidationError from anywhere else in a leg is the author's, and a crash.
+            mistakes = error.errors(include_input=False, include_context=False, include_url=False)
+            places = [each["loc"][0] for each in mistakes if each["loc"]]
+            raise ArgumentsRejected(mistakes_in(error), places=places, names=self.names) from None
+        except SchemaMismatch as error:
+            raise ArgumentsRejected(str(error), places=re.split(r"[.\[]", error.place)[:1], names=self.names) from None
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the validated arguments by the names of the body's parameters.

@@ -11,7 +11,17 @@ from roundtrip.errors import InvalidSignature
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.server.visibility import Enabled
 
-__all__ = ["OnUnknown", "OncePolicy", "ToolDetails", "ToolOptions", "ToolSpec", "spec_from", "spec_of", "tool"]
+__all__ = [
+    "OnUnknown",
+    "OncePolicy",
+    "ToolDetails",
+    "ToolOptions",
+    "ToolSpec",
+    "spec_from",
+    "spec_of",
+    "tool",
+    "version_text",
+]
 
 _ATTACHED = "__roundtrip_tool__"
 
@@ -197,3 +207,19 @@ def spec_of(fn: Any) -> ToolSpec:
     """Return the options that the standalone `@tool` attached to a function."""
     attached = getattr(fn, _ATTACHED, None)
     return attached if isinstance(attached, ToolSpec) else ToolSpec()
+
+
+def version_text(version: object, *, tool: str) -> str | None:
+    """Return an author's version as text.
+
+    Raises:
+        InvalidSignature: The version is invalid.
+    """
+    if version is None:
+        return None
+    if isinstance(version, bool) or not isinstance(version, str | int):
+        raise InvalidSignature(f"tool {tool!r}: version={version!r} must be text, such as '1.10', or a whole number")
+    text = str(version)
+    if not text or "@" in text:
+        raise InvalidSignature(f"tool {tool!r}: version={text!r} must not be empty or contain '@', which keys use")
+    return text

@@ -2,7 +2,6 @@
 
 import copy
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
 
@@ -11,20 +10,19 @@ from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_meta
 from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
 from mcp.shared.tool_name_validation import validate_and_warn_tool_name
 from mcp_types import Tool as WireTool
-from pydantic import PydanticUserError, ValidationError
+from pydantic import PydanticUserError
 
 from roundtrip.engine.leg import Limits
 from roundtrip.errors import InvalidSignature
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.signatures import display_name, given_by_partials, hints_of
 from roundtrip.server.functions import AskingFunction, FunctionSignature, read_signature
-from roundtrip.server.tools.arguments import ArgumentReader, ArgumentsRejected, mistakes_in
+from roundtrip.server.tools.arguments import ArgumentReader
 from roundtrip.server.tools.descriptions import describe
-from roundtrip.server.tools.options import OnUnknown, ToolSpec, spec_of
+from roundtrip.server.tools.options import OnUnknown, ToolSpec, spec_of, version_text
 from roundtrip.server.tools.results import Converter, results_for
 from roundtrip.server.tools.returns import returned_type
-from roundtrip.server.tools.schemas import SchemaMismatch, inlined, input_checker, with_descriptions
-from roundtrip.server.tools.versions import version_text
+from roundtrip.server.tools.schemas import inlined, input_checker, with_descriptions
 from roundtrip.server.visibility import Component, read_enabled
 
 if TYPE_CHECKING:
@@ -66,28 +64,6 @@ class RegisteredTool(NamedTuple):
     def version(self) -> str | None:
         """The version, if the tool has any."""
         return self.component.version
-
-    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the client's arguments as the body receives them.
-
-        Raises:
-            ArgumentsRejected: They do not fit the input schema.
-        """
-        try:
-            return self.arguments.read(arguments)
-        except ValidationError as error:
-            # The client's mistake. A ValidationError from anywhere else in a leg is the author's, and a crash.
-            mistakes = error.errors(include_input=False, include_context=False, include_url=False)
-            places = [each["loc"][0] for each in mistakes if each["loc"]]
-            raise self._rejected(mistakes_in(error), places) from None
-        except SchemaMismatch as error:
-            raise self._rejected(str(error), [re.split(r"[.\[]", error.place)[0]]) from None
-
-    def _rejected(self, message: str, places: Sequence[object]) -> ArgumentsRejected:
-        # Deeper places, and unknown names, are the client's own text.
-        return ArgumentsRejected(
-            message, fields=[place for place in places if isinstance(place, str) and place in self.arguments.names]
-        )
 
     def listed_with(self, lower: Sequence["RegisteredTool"]) -> WireTool:
         """Return the tool as clients see it that may also call these lower versions, the highest first."""

@@ -1,43 +1,71 @@
 """Tools of one server: every version of each, and those that clients see."""
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import Tool as WireTool
 
 from roundtrip.server.tools.registered import RegisteredTool
-from roundtrip.server.tools.versions import VersionKey, version_key
 from roundtrip.server.visibility import Visibility
 
 if TYPE_CHECKING:
     from roundtrip.server.visibility_gates import VisibilityGate
 
-__all__ = ["OnDuplicate", "ToolRegistry", "UnknownTool", "unknown_tool"]
+__all__ = ["OnDuplicate", "ToolRegistry", "UnknownTool", "VersionKey", "version_key"]
 
 logger = logging.getLogger("roundtrip")
 
 OnDuplicate = Literal["warn", "error", "replace", "ignore"]
 """Treatment of a second tool of the same name and version."""
 
-_Versions = dict[VersionKey | None, RegisteredTool]
+_MAX_VERSION_CHARS: Final = 256
+"""Characters of a version; a longer one is compared as plain text."""
+
+
+class VersionKey:
+    """Sort key of a version: by PEP 440, and above those, any other version as plain text."""
+
+    __slots__ = ("_order",)
+
+    def __init__(self, text: str) -> None:
+        # Few servers have versions, and importing counts.
+        from packaging.version import Version
+
+        try:
+            # Clients name versions too, and parsing a long one is slow.
+            self._order: tuple[int, Any] = (0, Version(text)) if len(text) <= _MAX_VERSION_CHARS else (1, text)
+        except ValueError:  # no such version, or a number with more digits than Python reads
+            self._order = (1, text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VersionKey) and self._order == other._order
+
+    def __lt__(self, other: "VersionKey") -> bool:
+        return self._order < other._order
+
+    def __hash__(self) -> int:
+        return hash(self._order)
+
+
+def version_key(version: str | None) -> VersionKey | None:
+    """Return the sort key of a version; None for None."""
+    return None if version is None else VersionKey(version)
 
 
 class _Seen(NamedTuple):
     """Snapshot of the tools that clients see; replaced as a whole, so that no reader meets half a change."""
 
-    tools: Mapping[str, RegisteredTool] = MappingProxyType({})
-    """The highest version of each tool."""
-    versions: Mapping[tuple[str, VersionKey | None], RegisteredTool] = MappingProxyType({})
-    listing: tuple[WireTool, ...] = ()
+    versions: Mapping[str, tuple[RegisteredTool, ...]]
+    """The versions of each tool, the highest first."""
+    listing: tuple[WireTool, ...]
     """The tools as seen by requests that open every visibility gate."""
-    gates: "tuple[VisibilityGate, ...]" = ()
-    by_request: Mapping[str, tuple[RegisteredTool, ...]] = MappingProxyType({})
-    """Versions of each tool that has several, or a visibility gate; the highest first."""
-    has_gates: bool = False
+    gates: "tuple[VisibilityGate, ...]"
+    """Visibility gates of the tools that are not hidden from all clients."""
+    has_gates: bool
     """True if any tool, even a hidden one, has a visibility gate."""
 
 
@@ -49,83 +77,62 @@ class ToolRegistry:
             raise ValueError(f"on_duplicate_tools={on_duplicate!r}: 'warn', 'error', 'replace' or 'ignore'")
         self._on_duplicate = on_duplicate
         self._visibility = visibility
-        self._registered: dict[str, _Versions] = {}
+        self._registered: dict[str, dict[VersionKey | None, RegisteredTool]] = {}
         self._allowed: frozenset[str] | None = None
         self._allowed_is_checked = True
         self._seen: _Seen | None = None
         self._lock = Lock()
 
     @property
-    def seen(self) -> Mapping[str, RegisteredTool]:
-        """The tools that clients see, by name, in their highest versions."""
-        return self._view().tools
-
-    @property
-    def listing(self) -> tuple[WireTool, ...]:
-        """The list of tools as clients see it."""
-        if not self._allowed_is_checked:
-            self._check_allowed()
-        return self._view().listing
-
-    @property
-    def gates(self) -> "tuple[VisibilityGate, ...]":
-        """Visibility gates of the tools that are not hidden from all clients."""
-        return self._view().gates
-
-    @property
-    def by_request(self) -> Mapping[str, Sequence[RegisteredTool]]:
-        """Versions of each tool that has several, or a visibility gate; the highest first."""
-        return self._view().by_request
+    def seen(self) -> _Seen:
+        """The tools that clients see."""
+        seen = self._seen
+        if seen is None:
+            with self._lock:
+                # Made on first read: a server registers many tools before the first request.
+                seen = self._seen = self._look()
+        return seen
 
     def __contains__(self, name: str) -> bool:
         return name in self._registered
 
     @property
-    def registered(self) -> Iterator[RegisteredTool]:
+    def registered(self) -> list[RegisteredTool]:
         """Every version of every tool, hidden or not."""
         with self._lock:
-            return iter([tool for versions in self._registered.values() for tool in versions.values()])
+            return [tool for versions in self._registered.values() for tool in versions.values()]
 
     def is_for_everyone(self, tool: RegisteredTool) -> bool:
         """Return True if every client sees a tool."""
-        return (
-            tool.visibility_gate is None and self._view().versions.get((tool.name, version_key(tool.version))) is tool
-        )
-
-    @property
-    def has_gates(self) -> bool:
-        """True if any tool, even a hidden one, has a visibility gate."""
-        return self._view().has_gates
+        return tool.visibility_gate is None and any(one is tool for one in self.seen.versions.get(tool.name, ()))
 
     def listing_for(self, opened: "Collection[VisibilityGate]") -> list[WireTool]:
         """Return the tools as seen by a request that opens the given visibility gates."""
-        view = self._view()
         listing: list[WireTool] = []
-        for tool in view.listing:
-            versions = view.by_request.get(tool.name)
-            if versions is None:
-                listing.append(tool)
-            elif shown := [one for one in versions if one.visibility_gate is None or one.visibility_gate in opened]:
+        for versions in self.seen.versions.values():
+            shown = [tool for tool in versions if tool.visibility_gate is None or tool.visibility_gate in opened]
+            if shown:
                 listing.append(_listed(shown))
         return listing
 
-    def find(self, name: str, version: str | None = None) -> RegisteredTool:
-        """Return a tool that clients see: the given version, or the highest.
+    def find(self, name: str, version: str | None = None) -> Sequence[RegisteredTool]:
+        """Return the versions of a tool that clients see, the highest first; with `version`, that one alone.
 
         Raises:
-            ToolError: The tool does not exist, or is hidden; the message does not say which.
+            UnknownTool: The tool does not exist, or is hidden; the message does not say which.
         """
-        seen = self._view()
-        tool = seen.tools.get(name) if version is None else seen.versions.get((name, version_key(version)))
-        if tool is None:
-            raise unknown_tool(name)
-        return tool
+        found = self.seen.versions.get(name, ())
+        if version is not None:
+            found = [tool for tool in found if version_key(tool.version) == VersionKey(version)]
+        if not found:
+            raise UnknownTool(name)
+        return found
 
     def registered_as(self, name: str, version: str | None) -> RegisteredTool:
         """Return a tool, hidden or not: the given version, or the highest.
 
         Raises:
-            ToolError: The tool does not exist.
+            UnknownTool: The tool does not exist.
         """
         with self._lock:
             versions = self._registered.get(name, {})
@@ -133,15 +140,8 @@ class ToolRegistry:
         if version is None and versions and None not in versions:
             key = max(key for key in versions if key is not None)
         if key not in versions:
-            raise unknown_tool(name)
+            raise UnknownTool(name)
         return versions[key]
-
-    def begun_by(self, name: str, version: str | None) -> RegisteredTool | None:
-        """Return the tool of that name and version, if clients see it."""
-        try:
-            return self.find(name, version)
-        except ToolError:
-            return None
 
     def add(self, tool: RegisteredTool) -> bool:
         """Register a tool; return True if that changes the tools that clients see.
@@ -179,13 +179,13 @@ class ToolRegistry:
         """Remove a tool, one version or all; return True if that changes the tools that clients see.
 
         Raises:
-            ToolError: No tool has that name and version, hidden or not.
+            UnknownTool: No tool has that name and version, hidden or not.
         """
         with self._lock:
             versions = self._registered.get(name, {})
             key = version_key(version)
             if not versions or (version is not None and key not in versions):
-                raise unknown_tool(name)
+                raise UnknownTool(name)
             left = {} if version is None else {other: tool for other, tool in versions.items() if other != key}
             if left:
                 self._registered[name] = left
@@ -208,8 +208,10 @@ class ToolRegistry:
         with self._lock:
             self._allowed, self._allowed_is_checked = allowed, allowed is None
 
-    def _check_allowed(self) -> None:
+    def check_allowed(self) -> None:
         """Log allowed names without a tool at the first listing, as tools may be registered after `allow`."""
+        if self._allowed_is_checked:
+            return
         with self._lock:
             self._allowed_is_checked = True
             unknown = (self._allowed or frozenset()).difference(self._registered)
@@ -229,50 +231,24 @@ class ToolRegistry:
         with self._lock:
             self._seen = self._look()
 
-    @property
-    def seen_versions(self) -> Mapping[tuple[str, VersionKey | None], RegisteredTool]:
-        """Every version that clients see, to compare after a change."""
-        return self._view().versions
-
-    def _view(self) -> _Seen:
-        seen = self._seen
-        if seen is None:
-            with self._lock:
-                # Made on first read: a server registers many tools before the first request.
-                seen = self._seen = self._look()
-        return seen
-
     def _look(self) -> _Seen:
         rules, allowed = self._visibility.rules, self._allowed
-        tools: dict[str, RegisteredTool] = {}
-        by_version: dict[tuple[str, VersionKey | None], RegisteredTool] = {}
-        listing: list[WireTool] = []
-        gates: list[VisibilityGate] = []
-        by_request: dict[str, tuple[RegisteredTool, ...]] = {}
+        seen: dict[str, tuple[RegisteredTool, ...]] = {}
+        has_gates = False
         for name, versions in self._registered.items():
+            has_gates = has_gates or any(tool.visibility_gate is not None for tool in versions.values())
             if allowed is not None and name not in allowed:
                 continue
             shown = {key: tool for key, tool in versions.items() if rules.sees(tool.component)}
-            if not shown:
-                continue
             keys = sorted((key for key in shown if key is not None), reverse=True)
-            ordered = tuple(shown[key] for key in keys) or tuple(shown.values())
-            tools[name] = ordered[0]
-            by_version.update({(name, key): tool for key, tool in shown.items()})
-            listing.append(_listed(ordered))
-            some = [tool.visibility_gate for tool in ordered if tool.visibility_gate is not None]
-            gates.extend(some)
-            if some or len(ordered) > 1:
-                by_request[name] = ordered
+            if shown:
+                seen[name] = tuple(shown[key] for key in keys) or tuple(shown.values())
+        gates = [tool.visibility_gate for versions in seen.values() for tool in versions]
         return _Seen(
-            MappingProxyType(tools),
-            MappingProxyType(by_version),
-            tuple(listing),
-            tuple(gates),
-            MappingProxyType(by_request),
-            any(
-                tool.visibility_gate is not None for versions in self._registered.values() for tool in versions.values()
-            ),
+            versions=MappingProxyType(seen),
+            listing=tuple(map(_listed, seen.values())),
+            gates=tuple(gate for gate in gates if gate is not None),
+            has_gates=has_gates,
         )
 
 
@@ -284,7 +260,5 @@ def _listed(shown: Sequence[RegisteredTool]) -> WireTool:
 class UnknownTool(ToolError):
     """A tool that does not exist, or that the client may not see."""
 
-
-def unknown_tool(name: str) -> ToolError:
-    """Return the one error for missing tools and for tools that the client may not see."""
-    return UnknownTool(f"Unknown tool: {name}")
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Unknown tool: {name}")

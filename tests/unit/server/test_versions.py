@@ -3,7 +3,9 @@
 import pytest
 
 from roundtrip import InvalidSignature
-from roundtrip.server.tools.versions import VersionKey, named_version, version_text
+from roundtrip.server.tool_calls import named_version
+from roundtrip.server.tools.options import version_text
+from roundtrip.server.tools.registry import VersionKey
 
 
 @pytest.mark.parametrize(
