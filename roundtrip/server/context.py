@@ -1,8 +1,10 @@
 """`Context`: the SDK's, with questions and steps that work on every protocol revision."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
+import anyio
+import anyio.from_thread
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.connection import allowed_log_levels
 from mcp.server.context import LifespanContextT, RequestT
@@ -14,13 +16,16 @@ from mcp_types import (
 )
 from pydantic import AnyUrl
 
-from roundtrip.errors import BodyMistake
+from roundtrip.errors import AskedTooLate, BodyMistake
 from roundtrip.server.asking import AskingContext
-from roundtrip.server.blocking import BlockingContext
 from roundtrip.server.notifications import announced_by_author
 from roundtrip.server.sdk_private import session_id_of
+from roundtrip.server.threads import unless_left
 
-__all__ = ["Context"]
+__all__ = ["BlockingContext", "Context"]
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Context(AskingContext[LifespanContextT, RequestT]):
@@ -140,6 +145,88 @@ class Context(AskingContext[LifespanContextT, RequestT]):
         return session_id_of(self.request_context.session)
 
     @property
-    def blocking(self) -> BlockingContext:
+    def blocking(self) -> "BlockingContext":
         """Return the same methods for a plain `def` tool, which waits in its worker thread."""
         return BlockingContext(self)
+
+
+def _waiting(
+    method: Callable[Concatenate[Context[Any, Any], P], Awaitable[T]],
+) -> "Callable[Concatenate[BlockingContext, P], T]":
+    """Derive the method that waits for the result of an awaitable one, with the same parameters and overloads."""
+    name = method.__name__
+
+    def wait(self: "BlockingContext", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._wait(lambda: getattr(self._context, name)(*args, **kwargs))  # pyright: ignore[reportPrivateUsage]
+
+    wait.__name__, wait.__qualname__ = name, f"BlockingContext.{name}"
+    wait.__doc__ = f"As `Context.{name}`, waiting in place."
+    return wait
+
+
+class BlockingContext:
+    """Methods of a `Context` that has to be awaited, for plain functions, which wait in their worker thread."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: Context[Any, Any]) -> None:
+        self._context = context
+
+    ask = _waiting(Context.ask)
+    ask_outcome = _waiting(Context.ask_outcome)
+    ask_all = _waiting(Context.ask_all)
+    ask_all_outcomes = _waiting(Context.ask_all_outcomes)
+    review = _waiting(Context.review)
+    review_outcome = _waiting(Context.review_outcome)
+    elicit = _waiting(Context.elicit)
+    elicit_url = _waiting(Context.elicit_url)
+    sample = _waiting(Context.sample)
+    list_roots = _waiting(Context.list_roots)
+    report_progress = _waiting(Context.report_progress)
+
+    read_resource = _waiting(Context.read_resource)
+    log = _waiting(Context.log)
+    debug = _waiting(Context.debug)
+    info = _waiting(Context.info)
+    warning = _waiting(Context.warning)
+    error = _waiting(Context.error)
+
+    # Derived, it would lose the parameters of the function that it runs.
+    @overload
+    def step(self, key: str, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    def step(self, key: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    def step(self, key: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """As `Context.step`, waiting in place."""
+        return self._wait(lambda: self._context.step(key, fn, *args, **kwargs))
+
+    def _wait(self, make: Callable[[], Awaitable[T]]) -> T:
+        # A thread that was left behind has no leg to ask in. If it reached for its event loop all the same, anyio would
+        # cancel it there forever.
+        if self._context.is_over:
+            raise AskedTooLate("ctx.blocking")
+        if _is_on_event_loop():
+            raise BodyMistake(
+                "ctx.blocking must be used in a plain `def` function, got an `async def` one; "
+                "write `await ctx.ask(...)` there, without blocking"
+            )
+
+        async def run() -> T:
+            # anyio puts this task into the scope of the leg. If that scope was cancelled before, anyio tells the task
+            # only when it leaves a scope of its own; untold, the task would spin forever at the first thing it awaits.
+            with anyio.CancelScope():  # noqa: ASYNC100 - entered in order to be left
+                pass
+            with unless_left():
+                return await make()
+            raise AskedTooLate("ctx.blocking")
+
+        return anyio.from_thread.run(run)
+
+
+def _is_on_event_loop() -> bool:
+    """Return True in code that an event loop runs, and False in a worker thread."""
+    try:
+        anyio.get_cancelled_exc_class()
+    except RuntimeError:
+        return False
+    return True

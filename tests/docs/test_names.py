@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from roundtrip import Context, Server
-from roundtrip.server.blocking import BlockingContext
+from roundtrip.server.context import BlockingContext
 from tests.docs.pages import ROOT, blocks, pages
 
 _QUOTED: Final = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
