@@ -20,8 +20,7 @@ from roundtrip.server.functions import AskingFunction, FunctionSignature, read_s
 from roundtrip.server.tools.arguments import ArgumentReader
 from roundtrip.server.tools.descriptions import describe
 from roundtrip.server.tools.options import OnUnknown, ToolSpec, spec_of, version_text
-from roundtrip.server.tools.results import Converter, results_for
-from roundtrip.server.tools.returns import returned_type
+from roundtrip.server.tools.results import Converter, results_for, returned_type
 from roundtrip.server.tools.schemas import inlined, input_checker, with_descriptions
 from roundtrip.server.visibility import Component, read_enabled
 

@@ -40,8 +40,7 @@ from roundtrip.errors import InvalidSignature, NotSendable
 from roundtrip.resolvers.signatures import hints_of
 from roundtrip.server.content import ToolResult
 from roundtrip.server.media import Audio, File, Image
-from roundtrip.server.tools.results import Results, results_for
-from roundtrip.server.tools.returns import returned_type
+from roundtrip.server.tools.results import Results, results_for, returned_type
 from roundtrip.testing import Era
 
 EMPTY = inspect.Signature.empty
