@@ -9,6 +9,7 @@ second. So a long request may have long texts, and only so many values.
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypedDict, TypeVar
 
@@ -69,17 +70,27 @@ class _Response:
             scope.cancel()
 
 
-class Responses:
-    """ASGI middleware that ends the questions of a request when its response has ended."""
+class _AroundPosts(ABC):
+    """ASGI middleware around messages of clients."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the lifespan."""
-        if scope["type"] != "http" or scope["method"] != "POST":
+        if scope["type"] == "http" and scope["method"] == "POST":
+            await self._serve(scope, receive, send)
+        else:
             await self._app(scope, receive, send)
-            return
+
+    @abstractmethod
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
+class Responses(_AroundPosts):
+    """ASGI middleware that ends the questions of a request when its response has ended."""
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         response = scope[_RESPONSE] = _Response()
         try:
             await self._app(scope, receive, send)
@@ -198,17 +209,10 @@ def _values_in(text: bytes) -> int:
     return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
-class BoundedJson:
+class BoundedJson(_AroundPosts):
     """ASGI middleware that rejects requests with too many JSON values; it receives the body in one piece."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or reject it."""
-        if scope["type"] != "http" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         whole = await receive()
         if has_too_many_values(whole.get("body", b"")):
             _limited_log.warning("rejected a request with more than %d JSON values", MAX_JSON_VALUES)
