@@ -86,7 +86,9 @@ class LedgerClaim:
     _noted: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
     _free_chars: int = 0
     """Characters that the call may still note."""
-    _renewals: "_Renewals | None" = None
+    _timer: asyncio.TimerHandle | None = None
+    """Begins the next renewal. Most bodies end before the first one."""
+    _renewal: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
         self._holder = self.system.entropy(_HOLDER_BYTES).hex()
@@ -131,7 +133,7 @@ class LedgerClaim:
                 await self.release()
                 raise self._unreadable() from error
             self._free_chars = MAX_NOTED_CHARS - sum(len(name) + len(value) for name, value in answer.notes.items())
-            self._renewals = _Renewals(self)
+            self._renew_in_time()
             return None
         if answer.status is ClaimStatus.UNKNOWN or answer.result is None:
             raise OutcomeUnknown(self.owner)
@@ -248,10 +250,23 @@ class LedgerClaim:
                 lambda: self.ledger.renew(self.call_id, holder=self._holder, epoch=self._epoch, lease=LEASE_SECONDS)
             )
 
-    async def renew_or_cancel(self) -> None:
+    def _renew_in_time(self) -> None:
+        """Extend the lease again and again, until `_stop_renewals`."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._renewal = loop.create_task(self._renew_or_cancel())
+        self._timer = loop.call_later(LEASE_SECONDS / 3, self._renew_in_time)
+
+    async def _renew_or_cancel(self) -> None:
         """Extend the lease, and cancel the work if another leg has taken the call over."""
         with suppress(CallTakenOver):
             await self.renew()
+
+    def _stop_renewals(self) -> None:
+        for pending in (self._timer, self._renewal):
+            if pending is not None:
+                pending.cancel()
+        self._timer = self._renewal = None
 
     async def _write_held(self, write: Callable[[], Awaitable[bool]]) -> None:
         """Write as the holder of the claim.
@@ -399,33 +414,6 @@ class LedgerClaim:
     def _release_later(self) -> None:
         """Give the claim back as soon as the ledger can be reached: others would wait for it."""
         _run_later(_release_twice(self.ledger, self.call_id, self._holder, self.system))
-
-    def _stop_renewals(self) -> None:
-        if self._renewals is not None:
-            self._renewals.stop()
-            self._renewals = None
-
-
-class _Renewals:
-    """Renew a claim while its body runs. Most bodies end before the first renewal, so it begins with a timer."""
-
-    __slots__ = ("_claim", "_loop", "_task", "_timer")
-
-    def __init__(self, claim: LedgerClaim) -> None:
-        self._claim = claim
-        self._loop = asyncio.get_running_loop()
-        self._task: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(LEASE_SECONDS / 3, self._renew)
-
-    def stop(self) -> None:
-        """Renew no more."""
-        self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
-
-    def _renew(self) -> None:
-        self._task = self._loop.create_task(self._claim.renew_or_cancel())
-        self._timer = self._loop.call_later(LEASE_SECONDS / 3, self._renew)
 
 
 _LATER_TASKS: Final[set[asyncio.Task[None]]] = set()

@@ -15,13 +15,11 @@ from roundtrip.errors import LedgerUnavailable
 from roundtrip.ledger.contract import ClaimStatus, LedgerDown, Reach
 from roundtrip.machine.journal import Entry, Journal
 from roundtrip.server.failures import tool_failure
-from roundtrip.server.keys import Protection
-from roundtrip.server.parts import Effects
+from roundtrip.server.parts import Parts
 from roundtrip.server.requests import SKEW
 from roundtrip.server.tools.registry import ToolRegistry, UnknownTool
-from roundtrip.system import SYSTEM, System
 
-__all__ = ["Recovery"]
+__all__ = ["recover"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -31,66 +29,52 @@ _LEASE_SECONDS: Final = 30.0
 _HOLDER_BYTES: Final = 12
 
 
-class Recovery:
-    """Decides which expired calls may begin again."""
+async def recover(
+    tools: ToolRegistry, parts: Parts, ctx: ServerRequestContext[Any, Any], journal: Journal, now: float
+) -> Mapping[str, Entry] | None:
+    """Return the answers of a call that may begin again; None for one that may not.
 
-    def __init__(
-        self,
-        tools: ToolRegistry,
-        *,
-        protection: Protection,
-        effects: Effects,
-        system: System = SYSTEM,
-    ) -> None:
-        self._tools = tools
-        self._protection = protection
-        self._effects = effects
-        self._system = system
-
-    async def __call__(
-        self, ctx: ServerRequestContext[Any, Any], journal: Journal, now: float
-    ) -> Mapping[str, Entry] | None:
-        """Return the answers of a call that may begin again; None for one that may not.
-
-        Raises:
-            MCPError: The ledger cannot tell if the body of the call has run.
-        """
-        params = ctx.params or {}
-        if ctx.method != "tools/call" or journal.authored is not None or not self._protection.user(ctx):
-            return None
+    Raises:
+        MCPError: The ledger cannot tell if the body of the call has run.
+    """
+    params = ctx.params or {}
+    if ctx.method != "tools/call" or journal.authored is not None or not parts.protection.user(ctx):
+        return None
+    try:
+        tool = tools.find(str(params.get("name")), journal.version)[0]
+    except UnknownTool:
+        return None
+    # The journal has the time of the build that began the call: only that build knows how long its result is kept.
+    if now >= journal.deadline + min(journal.recover, tool.function.limits.recover):
+        return None
+    if tool.spec.exactly_once:
         try:
-            tool = self._tools.find(str(params.get("name")), journal.version)[0]
-        except UnknownTool:
-            return None
-        # The journal has the time of the build that began the call: only that build knows how long its result is kept.
-        if now >= journal.deadline + min(journal.recover, tool.function.limits.recover):
-            return None
-        if tool.spec.exactly_once and not await self._end(ctx, journal, now, tool.name):
-            return None
-        responses = params.get("inputResponses")
-        given: Mapping[str, object] = cast("Any", responses) if isinstance(responses, Mapping) else {}
-        logger.info("call %s of tool %r has expired, and is begun again", journal.call_id, tool.name)
-        return seeds_of(journal, given)
-
-    async def _end(self, ctx: ServerRequestContext[Any, Any], journal: Journal, now: float, tool: str) -> bool:
-        """Return True if the expired call has not run its body, and never will.
-
-        An instance whose clock is behind may still serve the leg, so the call is ended in the ledger first. A copy of
-        the leg that arrives very late ends no call that has gone on in the meantime.
-        """
-        ledger, call = self._effects.ledger, journal.call_id
-        try:
-            if now >= journal.deadline + SKEW:
-                found = await ledger.wait(call, patience=0.0)
-                return found is None or found.answers_digest == _EXPIRED
-            holder = self._system.entropy(_HOLDER_BYTES).hex()
-            keep = max(0.0, journal.end - now) + journal.recover + SKEW
-            account = None if ledger.reach > Reach.PROCESS else f"caller {self._protection.principal(ctx)}"
-            claim = await ledger.claim(call, _EXPIRED, holder=holder, lease=_LEASE_SECONDS, keep=keep, account=account)
-            if claim.status is ClaimStatus.GRANTED:
-                await ledger.settle(call, holder=holder, epoch=claim.epoch, result=_EXPIRED, keep=keep)
-            # A client that did not receive the answer may replace the call again.
-            return claim.answers_digest == _EXPIRED
+            if not await _end(parts, ctx, journal, now):
+                return None
         except LedgerDown as error:
             logger.error("%s", error)
-            raise tool_failure(tool, LedgerUnavailable(f"tool {tool!r}"), mask=False) from error
+            raise tool_failure(tool.name, LedgerUnavailable(tool.function.owner), mask=False) from error
+    responses = params.get("inputResponses")
+    given: Mapping[str, object] = cast("Any", responses) if isinstance(responses, Mapping) else {}
+    logger.info("call %s of tool %r has expired, and is begun again", journal.call_id, tool.name)
+    return seeds_of(journal, given)
+
+
+async def _end(parts: Parts, ctx: ServerRequestContext[Any, Any], journal: Journal, now: float) -> bool:
+    """Return True if the expired call has not run its body, and never will.
+
+    An instance whose clock is behind may still serve the leg, so the call is ended in the ledger first. A copy of the
+    leg that arrives very late ends no call that has gone on in the meantime.
+    """
+    ledger, call = parts.effects.ledger, journal.call_id
+    if now >= journal.deadline + SKEW:
+        found = await ledger.wait(call, patience=0.0)
+        return found is None or found.answers_digest == _EXPIRED
+    holder = parts.system.entropy(_HOLDER_BYTES).hex()
+    keep = max(0.0, journal.end - now) + journal.recover + SKEW
+    account = None if ledger.reach > Reach.PROCESS else f"caller {parts.protection.principal(ctx)}"
+    claim = await ledger.claim(call, _EXPIRED, holder=holder, lease=_LEASE_SECONDS, keep=keep, account=account)
+    if claim.status is ClaimStatus.GRANTED:
+        await ledger.settle(call, holder=holder, epoch=claim.epoch, result=_EXPIRED, keep=keep)
+    # A client that did not receive the answer may replace the call again.
+    return claim.answers_digest == _EXPIRED

@@ -318,11 +318,9 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
 
     async def _recover(self, ctx: Request, journal: Journal, now: float) -> Mapping[str, Entry] | None:
         """Return the answers of an expired call if it may be begun again."""
-        from roundtrip.server.recovery import Recovery  # calls rarely expire
+        from roundtrip.server.recovery import recover  # calls rarely expire
 
-        parts = self._parts
-        recovery = Recovery(self._tools, protection=parts.protection, effects=parts.effects, system=parts.system)
-        return await recovery(ctx, journal, now)
+        return await recover(self._tools, self._parts, ctx, journal, now)
 
     def _probe_if_wanted(self, wanted: bool | None) -> "Probe | None":
         if wanted is None and _PROBE_VARIABLE not in os.environ:
