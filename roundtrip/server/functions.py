@@ -1,14 +1,12 @@
 """Run an author's function that may ask: the body of a tool, a prompt or a resource template."""
 
-# The function that `run` makes on each leg would evaluate its annotations each time.
 from __future__ import annotations
 
 import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from mcp.server.mcpserver import Context as SdkContext
 from mcp_types import InputRequiredResult
@@ -30,6 +28,10 @@ from roundtrip.resolvers.signatures import (
 from roundtrip.server.builds import Build
 from roundtrip.server.threads import SHARED, Pool, RunInPool, run_in_thread
 from roundtrip.tracing import ServedFunction
+
+if TYPE_CHECKING:
+    from roundtrip.server.tools.confirmation import ToolConfirmation
+    from roundtrip.server.tools.options import OncePolicy
 
 __all__ = ["AskingFunction", "FunctionSignature", "Kind", "Planned", "check_timeout", "read_signature"]
 
@@ -84,57 +86,6 @@ class FunctionSignature(NamedTuple):
         """Return the parameters that no client sees."""
         return (*self.contexts, *self.resolved)
 
-    def bind(
-        self,
-        arguments: Mapping[str, str],
-        *,
-        limits: Limits,
-        build: str | None,
-        timeout: float | None = None,
-        version: str | None = None,
-    ) -> AskingFunction:
-        """Return the function with its plan.
-
-        Args:
-            arguments: The client's arguments: the names by which resolvers may take them, and their own names.
-            limits: The time limits of its calls.
-            build: The build that the author gives; None for a digest of the source.
-            timeout: Seconds that the work of a leg may take.
-            version: The version of its tool.
-
-        Raises:
-            InvalidSignature: A graph of resolvers cannot work.
-            ValueError: The timeout is not a time.
-        """
-        check_timeout(timeout, owner=self.owner)
-        planned = Planned(
-            lambda replacements: make_plan(
-                self.fn,
-                owner=self.owner,
-                arguments=arguments,
-                context_types=(SdkContext,),
-                resolved=self.resolved,
-                replacements=replacements,
-            )
-        )
-        return AskingFunction(
-            fn=self.fn,
-            kind=self.kind,
-            name=self.name,
-            owner=self.owner,
-            is_async=is_async(self.fn),
-            contexts=self.contexts,
-            planned=planned,
-            unpassed=self.unpassed,
-            resolves=any(isinstance(marker, SdkResolve) for marker, _ in self.resolved.values()),
-            limits=limits,
-            source=Build([self.fn, *(node.fn for node in planned.plan.nodes)], build),
-            arguments=arguments,
-            timeout=timeout,
-            version=version,
-            threads=Pool(_WAITING_THREADS) if self.contexts else SHARED,
-        )
-
 
 def check_timeout(timeout: float | None, *, owner: str) -> None:
     """Check a timeout.
@@ -177,31 +128,69 @@ def read_signature(
     return FunctionSignature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed))
 
 
-@dataclass(frozen=True, slots=True)
 class AskingFunction:
-    """Function that may ask, with the plan that fills its parameters and the time limits of its calls."""
+    """Function that may ask, with the plan that fills its parameters and the rules of its calls.
 
-    fn: Callable[..., Any]
-    kind: Kind
-    name: str
-    owner: str
-    """Its kind and name for error messages: `tool 'order'`."""
-    is_async: bool
-    contexts: tuple[str, ...]
-    planned: Planned
-    unpassed: frozenset[str]
-    resolves: bool
-    """True if a `Resolve` fills any of its parameters: then resolvers ask, and not the body by hand."""
-    limits: Limits
-    source: Build
-    arguments: Mapping[str, str]
-    """The client's arguments: the names by which resolvers may take them, and their own names."""
-    timeout: float | None
-    """Seconds that the work of a leg may take."""
-    version: str | None
-    """The version of its tool."""
-    threads: Pool
-    """The threads for a plain body. If it may wait for a user there, those of the event loop are too few."""
+    Args:
+        signature: The function and its parameters.
+        arguments: The client's arguments: the names by which resolvers may take them, and their own names.
+        limits: The time limits of its calls.
+        build: The build that the author gives; None for a digest of the source.
+        timeout: Seconds that the work of a leg may take.
+        version: The version of its tool.
+        convert: Converts its value to a result.
+        confirmation: The question that must be accepted before anything runs.
+        once: The author's policy, if its body must run once.
+
+    Raises:
+        InvalidSignature: A graph of resolvers cannot work.
+        ValueError: The timeout is not a time.
+    """
+
+    def __init__(
+        self,
+        signature: FunctionSignature,
+        arguments: Mapping[str, str],
+        *,
+        limits: Limits,
+        build: str | None,
+        timeout: float | None = None,
+        version: str | None = None,
+        convert: Callable[[Any], Any] | None = None,
+        confirmation: ToolConfirmation | None = None,
+        once: OncePolicy | None = None,
+    ) -> None:
+        check_timeout(timeout, owner=signature.owner)
+        fn, resolved = signature.fn, signature.resolved
+        self.kind: Kind = signature.kind
+        self.name = signature.name
+        self.owner = signature.owner
+        self.contexts = signature.contexts
+        self.limits = limits
+        self.timeout = timeout
+        self.version = version
+        self.confirmation = confirmation
+        self.once = once
+        self.planned = Planned(
+            lambda replacements: make_plan(
+                fn,
+                owner=signature.owner,
+                arguments=arguments,
+                context_types=(SdkContext,),
+                resolved=resolved,
+                replacements=replacements,
+            )
+        )
+        self.source = Build([fn, *(node.fn for node in self.planned.plan.nodes)], build)
+        self._fn = fn
+        self._arguments = arguments
+        self._convert = convert
+        self._unpassed = signature.unpassed
+        self._is_async = is_async(fn)
+        self._resolves = any(isinstance(marker, SdkResolve) for marker, _ in resolved.values())
+        """True if a `Resolve` fills any of its parameters: then resolvers ask, and not the body by hand."""
+        # If a plain body may wait for a user in its thread, the threads of the event loop are too few.
+        self._threads = Pool(_WAITING_THREADS) if signature.contexts else SHARED
 
     @property
     def plan(self) -> Plan:
@@ -227,7 +216,7 @@ class AskingFunction:
         return make_plan(
             None,
             owner=f"{self.owner}, done={display_name(done)}",
-            arguments=self.arguments,
+            arguments=self._arguments,
             context_types=(SdkContext,),
             resolved={DONE: (SdkResolve(done), False)},
             replacements=self.planned.replacements,
@@ -239,35 +228,33 @@ class AskingFunction:
         filled: Mapping[str, Any],
         context: Any,
         run_in_thread: RunInPool = run_in_thread,
-        convert: Callable[[Any], Any] | None = None,
     ) -> Any:
         """Run it, and convert its result: for a plain function in a worker thread, where files may be read too."""
-        if self.unpassed:
-            filled = {name: value for name, value in filled.items() if name not in self.unpassed}
-        call = functools.partial(self.fn, **arguments, **filled, **dict.fromkeys(self.contexts, context))
-
-        def converted(result: Any) -> Any:
-            unfinished = isinstance(result, InputRequiredResult) or inspect.isawaitable(result)
-            return result if unfinished or convert is None else convert(result)
-
+        if self._unpassed:
+            filled = {name: value for name, value in filled.items() if name not in self._unpassed}
+        call = functools.partial(self._fn, **arguments, **filled, **dict.fromkeys(self.contexts, context))
         try:
-            if self.is_async:
-                result = converted(await call())
+            if self._is_async:
+                result = self._converted(await call())
             else:
-                result = await run_in_thread(lambda: converted(call()), pool=self.threads)
+                result = await run_in_thread(lambda: self._converted(call()), pool=self._threads)
                 if inspect.isawaitable(result):
-                    result = converted(await result)
+                    result = self._converted(await result)
         except AttributeError as error:
             mistake = _mistake_in(error)
             if mistake is None:
                 raise
             raise mistake from error
-        if isinstance(result, InputRequiredResult) and self.resolves:
+        if isinstance(result, InputRequiredResult) and self._resolves:
             raise InvalidSignature(
                 f"{self.owner} returned an InputRequiredResult, but its parameters are filled by Resolve(...): the "
                 "questions of a call are asked by one of the two, not by both"
             )
         return result
+
+    def _converted(self, result: Any) -> Any:
+        unfinished = isinstance(result, InputRequiredResult) or inspect.isawaitable(result)
+        return result if unfinished or self._convert is None else self._convert(result)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -27,8 +27,7 @@ from roundtrip.errors import ChannelMissing, GuessUncounted, RoundtripError, Too
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.machine.call import Call
 from roundtrip.machine.facts import Watch
-from roundtrip.machine.journal import Journal
-from roundtrip.questions.markers import Marker
+from roundtrip.machine.journal import Entry, Journal
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.server.functions import AskingFunction
 from roundtrip.server.limited_logs import LimitedLog
@@ -116,12 +115,9 @@ class LegRunner:
         function: AskingFunction,
         arguments: Mapping[str, Any],
         incoming: Incoming,
-        *,
-        confirmation: tuple[str, Marker] | None = None,
-        convert: Callable[[Any], Any] | None = None,
         opened: OpenGates | None = None,
-        once: OncePolicy | None = None,
-        traced: bool = True,
+        *,
+        is_traced: bool = True,
     ) -> Finished | Suspended | Authored:
         """Serve one leg, to the function's (converted) result or to questions.
 
@@ -129,11 +125,8 @@ class LegRunner:
             function: The function.
             arguments: The client's arguments, as it receives them.
             incoming: The request that the leg serves, with the answers that came with it.
-            confirmation: The question, with its name, that must be accepted before anything runs.
-            convert: Converts the function's value to a result.
             opened: Its visibility gate, with the values that it found, if it has one.
-            once: The author's policy, if its body must run once.
-            traced: True to report it to tracers.
+            is_traced: True to report it to tracers.
 
         Raises:
             DeclinedByUser: The user would not answer.
@@ -145,41 +138,22 @@ class LegRunner:
         if build is None:
             # Registered on the event loop.
             build = await anyio.to_thread.run_sync(function.source.read)
-        request = incoming.record
-        record = request if request is not None and _is_asked_for(function, request, incoming) else None
-        wire = request.context if request is not None else incoming.request
-        # On older revisions there are no tokens, so a leg cannot be held to a claim by the token it brings.
-        is_retry = wire is not None and is_retry_era(wire.protocol_version)
-        journal = record.journal if record is not None and is_retry else None
-        parts, seeds, origin = self.parts, None, None
-        if journal is not None:
-            call = Call.resumed(journal)
-            born, end, origin = journal.born, journal.end, journal.origin
-        else:
-            call = Call(parts.system.new_id())
-            # In milliseconds, as in the journal: every leg must compute with the same birth and the same end.
-            born = int(parts.system.time() * 1000) / 1000
-            end = round((born + function.limits.max_age) * 1000) / 1000
-            # Another version than that of the expired call may serve the new one, and its author decides too.
-            if record is not None and function.limits.recover:
-                seeds, origin = record.seeds, record.origin
-        threads = LeavingThreads(function.owner) if function.timeout is not None else None
-        in_thread: RunInPool = threads.run if threads is not None else partial(run_in_thread, owner=function.owner)
-        served = _ServedLeg(
-            self, function, arguments, incoming, convert, record, wire, call, journal, end, threads, in_thread
-        )
-        if traced and parts.effects.tracers.tracers:
-            served.watch = call.watch = parts.effects.tracers.begin(served.beginning(request))
+        confirm, once = function.confirmation, function.once
+        confirmation = (confirm.key, confirm.question(arguments)) if confirm is not None else None
+        served = _ServedLeg(self, function, arguments, incoming)
+        call, record, journal, threads = served.call, served.record, served.journal, served.threads
+        if is_traced and self.parts.effects.tracers.tracers:
+            served.watch = call.watch = self.parts.effects.tracers.begin(served.beginning())
         if record is not None:
             record.claimed = True
             record.call_id = call.id
         leg = Leg(
             call=call,
             plan=function.planned.plan,
-            client=RequestClient(wire),
-            born=born,
-            end=end,
-            clock=parts.system.time,
+            client=RequestClient(served.wire),
+            born=served.born,
+            end=served.end,
+            clock=self.parts.system.time,
             limits=function.limits,
             write=served.write,
             plan_for=function.plan_for,
@@ -188,16 +162,16 @@ class LegRunner:
             version=function.version,
             journal=journal,
             responses=incoming.responses if journal is not None else None,
-            seeds=seeds,
-            origin=origin,
-            pinner=parts.protection.journals.pinner,
-            claim=served.claim(once) if once is not None and record is not None and is_retry else None,
+            seeds=served.seeds,
+            origin=served.origin,
+            pinner=self.parts.protection.journals.pinner,
+            claim=served.claim(once) if once is not None and record is not None and served.is_retry else None,
             begin_unclaimed=served.begin_unclaimed(once) if once is not None else None,
             count_guess=served.count_guess,
             timeout=function.timeout,
             outlive=threads.outlive if threads is not None else None,
             page_wait=self.page_wait,
-            run_in_thread=in_thread,
+            run_in_thread=served.in_thread,
             report=log_teardown,
             offer=offer,
             known=opened.known if opened is not None else None,
@@ -206,7 +180,7 @@ class LegRunner:
         # A leg that runs nothing that could ask makes no context of its own.
         offered = offer(served.make_context)
         try:
-            leg_end = await serve(
+            end = await serve(
                 leg,
                 arguments=arguments,
                 make_context=served.make_context,
@@ -218,7 +192,7 @@ class LegRunner:
             raise
         finally:
             take_back(offered)
-        return served.conclude(leg_end, is_retry=is_retry)
+        return served.conclude(end)
 
     def wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: RequestRecord, state: str) -> bytes:
         """Return a journal for a state that a function outside of roundtrip returned by hand.
@@ -241,31 +215,49 @@ class LegRunner:
 
 
 # It must not hold its `Leg`, which holds its methods: the garbage collector would free both late.
-@dataclass(slots=True)
 class _ServedLeg:
     """One leg of a function, with the request and the tracers around it."""
 
-    runner: LegRunner
-    function: AskingFunction
-    arguments: Mapping[str, Any]
-    incoming: Incoming
-    convert: Callable[[Any], Any] | None
-    record: RequestRecord | None
-    """The record of the request, if the client asked for this leg."""
-    wire: ServerRequestContext[Any, Any] | None
-    call: Call
-    journal: Journal | None
-    end: float
-    threads: LeavingThreads | None
-    in_thread: RunInPool
-    watch: Watch | None = None
+    def __init__(
+        self, runner: LegRunner, function: AskingFunction, arguments: Mapping[str, Any], incoming: Incoming
+    ) -> None:
+        self.runner = runner
+        self.function = function
+        self.arguments = arguments
+        self.incoming = incoming
+        request = incoming.record
+        self.record = request if request is not None and _is_asked_for(function, request, incoming) else None
+        """The record of the request, if the client asked for this leg."""
+        self.wire = request.context if request is not None else incoming.request
+        # On older revisions there are no tokens, so a leg cannot be held to a claim by the token it brings.
+        self.is_retry = self.wire is not None and is_retry_era(self.wire.protocol_version)
+        self.journal = self.record.journal if self.record is not None and self.is_retry else None
+        self.seeds: Mapping[str, Entry] | None = None
+        self.origin: str | None = None
+        system = runner.parts.system
+        if self.journal is not None:
+            self.call = Call.resumed(self.journal)
+            self.born, self.end, self.origin = self.journal.born, self.journal.end, self.journal.origin
+        else:
+            self.call = Call(system.new_id())
+            # In milliseconds, as in the journal: every leg must compute with the same birth and the same end.
+            self.born = int(system.time() * 1000) / 1000
+            self.end = round((self.born + function.limits.max_age) * 1000) / 1000
+            # Another version than that of the expired call may serve the new one, and its author decides too.
+            if self.record is not None and function.limits.recover:
+                self.seeds, self.origin = self.record.seeds, self.record.origin
+        self.threads = LeavingThreads(function.owner) if function.timeout is not None else None
+        self.in_thread: RunInPool = (
+            self.threads.run if self.threads is not None else partial(run_in_thread, owner=function.owner)
+        )
+        self.watch: Watch | None = None
 
     async def execute(self, filled: dict[str, Any], context: Any) -> Any:
         """Run the body, unless the server rehearses."""
         rehearsal = self.runner.parts.effects.rehearsal
         if rehearsal is not None:
             rehearsal.stop(self.function.owner, outermost=self.record is not None)
-        return await self.function.run(self.arguments, filled, context, self.in_thread, self.convert)
+        return await self.function.run(self.arguments, filled, context, self.in_thread)
 
     def make_context(self, body: Body | None = None) -> Context[Any, Any]:
         """Return a context, which can ask if it has a body."""
@@ -379,9 +371,9 @@ class _ServedLeg:
 
     # Reports to tracers and the log.
 
-    def beginning(self, request: RequestRecord | None) -> Beginning:
+    def beginning(self) -> Beginning:
         """Return the facts that tracers receive when a leg begins."""
-        record, wire, call = self.record, self.wire, self.call
+        record, wire, call, within = self.record, self.wire, self.call, self.incoming.record
         sent = (wire.params or {}).get("arguments") if wire is not None and record is not None else None
         return Beginning(
             call_id=call.id,
@@ -394,11 +386,11 @@ class _ServedLeg:
             journal=self.journal,
             token_bytes=record.token_in if record is not None else None,
             arguments=cast("Mapping[str, Any]", sent) if isinstance(sent, Mapping) else self.arguments,
-            within=request.call_id if request is not None and record is None else None,
+            within=within.call_id if within is not None and record is None else None,
             replaces=record.replaces if record is not None else None,
         )
 
-    def conclude(self, end: LegEnd, *, is_retry: bool) -> Finished | Suspended | Authored:
+    def conclude(self, end: LegEnd) -> Finished | Suspended | Authored:
         """Report the end of the leg, and return it.
 
         Raises:
@@ -406,7 +398,7 @@ class _ServedLeg:
         """
         call, record, watch = self.call, self.record, self.watch
         is_asking = not isinstance(end, Finished | Declined)
-        if is_asking and is_retry and call.round >= _WARNED_FROM_ROUND:
+        if is_asking and self.is_retry and call.round >= _WARNED_FROM_ROUND:
             arguments = (self.function.owner, call.round, FIRST_OF_RETRY_ERA, CLIENTS_STOP_AFTER_ROUNDS)
             _ROUNDS_LOG.warning(_MANY_ROUNDS, *arguments)
         if watch is not None:

@@ -246,14 +246,14 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
 
         names = [name for name in inspect.signature(signature.fn).parameters if name not in signature.hidden]
         # Resolvers may take its arguments by name.
-        function = signature.bind(
-            {name: name for name in names}, limits=self._defaults.limits, build=self._defaults.build
+        function = AskingFunction(
+            signature, {name: name for name in names}, limits=self._defaults.limits, build=self._defaults.build
         )
         self._adopt(function)
 
         async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
             opened = self._gates.opened_here(gate) if gate is not None else None
-            run = self._legs.run(function, arguments, Incoming.by(context), opened=opened)
+            run = self._legs.run(function, arguments, Incoming.by(context), opened)
             return result_of(await with_failures(run, function))
 
         return wrap(signature, serve)

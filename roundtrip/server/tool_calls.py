@@ -32,7 +32,6 @@ from roundtrip.server.leg_runner import LegRunner
 from roundtrip.server.parts import Effects
 from roundtrip.server.requests import Incoming, RequestRecord, token_rejection
 from roundtrip.server.sdk_private import HookedServer
-from roundtrip.server.tools.options import OncePolicy
 from roundtrip.server.tools.registered import RegisteredTool
 from roundtrip.server.tools.registry import ToolRegistry, UnknownTool, version_key
 
@@ -124,20 +123,9 @@ class ToolCalls:
             _check_headers(tool, incoming)
         try:
             validated = tool.arguments.validate(arguments)
-            confirm, spec = tool.confirmation, tool.spec
-            return await self._legs.run(
-                tool.function,
-                validated,
-                incoming,
-                confirmation=(confirm.key, confirm.question(validated)) if confirm is not None else None,
-                convert=tool.convert,
-                opened=opened,
-                once=OncePolicy(spec.on_unknown or "fail", spec.exactly_once == "when_possible")
-                if spec.exactly_once
-                else None,
-                # A question of the doctor is no call of the service's.
-                traced=tool is not self._probe,
-            )
+            # A question of the doctor is no call of the service's.
+            is_traced = tool is not self._probe
+            return await self._legs.run(tool.function, validated, incoming, opened, is_traced=is_traced)
         except Exception as error:
             from roundtrip.server.failures import told_by, tool_failure
             from roundtrip.server.tools.arguments import ArgumentsRejected

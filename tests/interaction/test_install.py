@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from roundtrip import Context, Elicit, Resolve
 from roundtrip.engine.leg import Limits
-from roundtrip.server.functions import read_signature
+from roundtrip.server.functions import AskingFunction, read_signature
 from roundtrip.server.install import install, wrap
 from roundtrip.server.keys import protect
 from roundtrip.server.leg_runner import result_of
@@ -50,7 +50,7 @@ def asking(mcp: FastMCP[Any]) -> Callable[[Callable[..., Any]], Callable[..., Aw
 
     def decorate(fn: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         signature = read_signature(fn, kind="tool", name=fn.__name__)
-        function = signature.bind({"restaurant": "restaurant"}, limits=limits, build=None)
+        function = AskingFunction(signature, {"restaurant": "restaurant"}, limits=limits, build=None)
 
         async def serve(arguments: dict[str, Any], _: None) -> Any:
             request = asking_request()

@@ -19,8 +19,8 @@ from roundtrip.resolvers.signatures import display_name, given_by_partials, hint
 from roundtrip.server.functions import AskingFunction, FunctionSignature, read_signature
 from roundtrip.server.tools.arguments import ArgumentReader
 from roundtrip.server.tools.descriptions import describe
-from roundtrip.server.tools.options import OnUnknown, ToolSpec, spec_of, version_text
-from roundtrip.server.tools.results import Converter, results_for, returned_type
+from roundtrip.server.tools.options import OncePolicy, OnUnknown, ToolSpec, spec_of, version_text
+from roundtrip.server.tools.results import results_for, returned_type
 from roundtrip.server.tools.schemas import inlined, input_checker, with_descriptions
 from roundtrip.server.visibility import Component, read_enabled
 
@@ -47,8 +47,6 @@ class RegisteredTool(NamedTuple):
     spec: ToolSpec
     function: AskingFunction
     arguments: ArgumentReader
-    convert: Converter
-    confirmation: "ToolConfirmation | None"
     visibility_gate: "VisibilityGate | None"
     listing: WireTool
     names_headers: bool
@@ -157,16 +155,20 @@ def register(
             enabled=seen_at_first,
         ),
         spec=spec,
-        function=signature.bind(
+        function=AskingFunction(
+            signature,
             arguments.names,
             limits=_limits_of(spec, defaults.limits, tool=name),
             build=defaults.build,
             timeout=spec.timeout,
             version=version,
+            convert=results.convert,
+            confirmation=_confirmation_of(spec, tool=name, arguments=arguments),
+            once=OncePolicy(spec.on_unknown or "fail", spec.exactly_once == "when_possible")
+            if spec.exactly_once
+            else None,
         ),
         arguments=arguments,
-        convert=results.convert,
-        confirmation=_confirmation_of(spec, tool=name, arguments=arguments),
         visibility_gate=visibility_gate,
         names_headers=bool(x_mcp_header_map(listed_schema := copy.deepcopy(schema) if by_hand else serve(schema))),
         listing=WireTool(
