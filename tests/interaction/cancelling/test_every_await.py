@@ -13,6 +13,7 @@ import pytest
 from roundtrip import Recorder, Server
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.ledger.contract import Ledger
+from roundtrip.server import exactly_once
 from roundtrip.testing import Era, User
 from tests.hosts import WAIT
 from tests.interaction.cancelling.cutting import Cut, How, counting_tasks
@@ -24,6 +25,12 @@ SOON = 5.0
 """Seconds after which nothing of a leg may still run."""
 EARLY = 2
 """Which cut of each leg is looked at for what it keeps alive. To look at all of them would take long."""
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A claim that could not be released is released again after a pause.
+    monkeypatch.setattr(exactly_once, "_FIRST_PAUSE_SECONDS", 0.01)
 
 
 def _cases() -> Iterator[Any]:
