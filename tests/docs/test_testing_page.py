@@ -7,13 +7,13 @@ import pytest
 
 import roundtrip
 from tests.docs.pages import ROOT, blocks
+from tests.inner_pytest import QUIET, run_pytest
 
 pytest_plugins = ["pytester"]
 
 PAGE = ROOT / "docs" / "testing.md"
 PROJECT = ROOT / "examples" / "tests"
 BACKEND = "import pytest\n\n\n@pytest.fixture\ndef anyio_backend():\n    return 'asyncio'\n"
-QUIET = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
 
 
 @pytest.fixture(autouse=True)
@@ -30,26 +30,19 @@ def _no_worker_of_another_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
 
 
-def run(pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
-    with pytest.MonkeyPatch.context() as patch:
-        # syrupy keeps one session in each process, and that of the pytest outside has to go on afterwards.
-        patch.setattr("syrupy._syrupy", None)
-        return pytester.runpytest_inprocess(*QUIET, *more)
-
-
 def test_the_tests_on_the_page_pass(pytester: pytest.Pytester) -> None:
     source = "\n".join(block.text for block in blocks(PAGE) if block.language == "python")
     pytester.makeconftest(BACKEND)
     pytester.makeini("[pytest]\nanyio_mode = auto")
     pytester.makepyfile(test_page=source)
-    first = run(pytester)
+    first = run_pytest(pytester)
     first.stdout.fnmatch_lines(["*test_booking_looks_the_same*"])
     outcomes = first.parseoutcomes()
     assert outcomes["failed"] == 1, "only the snapshot is missing"
     # Fifteen networks and a deploy, both eras twice, and the rest once.
     assert outcomes["passed"] >= 22
     for options in (["--snapshot-update"], []):
-        again = run(pytester, *options, "-k", "looks_the_same").parseoutcomes()
+        again = run_pytest(pytester, *options, "-k", "looks_the_same").parseoutcomes()
         assert "passed" in again
         assert "failed" not in again
     written = (pytester.path / "__snapshots__" / "test_page" / "test_booking_looks_the_same.txt").read_text()

@@ -27,10 +27,11 @@ def test_a_generated_page_is_current(name: str, pages: dict[str, str]) -> None:
 
 
 def test_check_finds_a_stale_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pages: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     specs = tmp_path / "specs"
     monkeypatch.setattr("specs.generate.SPECS", specs)
+    monkeypatch.setattr("specs.generate.render", lambda: pages)
     assert main(["--check"]) == 1
     assert "specs/machine.json is stale" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())

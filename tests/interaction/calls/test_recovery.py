@@ -199,11 +199,18 @@ async def test_forged_token_or_other_request_recovers_nothing(agency: Agency, cl
     await refused(legs, state=legs.token[:-6] + "AAAAAA")
 
 
-async def test_another_wording_is_not_filled_in(agency: Agency, clock: Clock) -> None:
+@pytest.mark.parametrize(
+    ("wording", "answer"),
+    [("How long, and which of our own hotels?", ANN), (None, DECLINE)],
+    ids=["another wording", "declined"],
+)
+async def test_nothing_is_filled_in_of_other_answers(
+    agency: Agency, clock: Clock, wording: str | None, answer: dict[str, Any]
+) -> None:
     legs = await begun(agency.server())
     clock.advance(TTL + 1)
-    agency.wording = "How long, and which of our own hotels?"
-    again = await legs.leg("book", TRIP, answers={"stay": ANN}, state=legs.token)
+    agency.wording = wording or agency.wording
+    again = await legs.leg("book", TRIP, answers={"stay": answer}, state=legs.token)
     assert defaults(again, "stay") == {"breakfast": False}
 
 
@@ -293,13 +300,6 @@ async def test_unusable_recovery_still_lets_the_call_begin_again(
     again = await legs.leg("book", TRIP, answers=late, state=legs.token)
     assert defaults(again, "told") == shown
     assert isinstance(await legs.leg("book", TRIP, state=legs.token), InputRequiredResult)
-
-
-async def test_declined_answer_is_not_recovered(agency: Agency, clock: Clock) -> None:
-    legs = await begun(agency.server())
-    clock.advance(TTL + 1)
-    again = await legs.leg("book", TRIP, answers={"stay": DECLINE}, state=legs.token)
-    assert defaults(again, "stay") == {"breakfast": False}
 
 
 async def test_only_forms_are_remembered(clock: Clock) -> None:

@@ -116,17 +116,22 @@ async def test_a_plain_done_runs_in_a_worker_thread(era: Era) -> None:
     assert threading.get_ident() not in threads
 
 
+async def failure_of(done: Callable[..., Any], place: str, era: Era, **options: Any) -> str:
+    """Return the error of a call whose `done` fails."""
+    server = add_export(Server("shop", **options), place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
+    async with visiting(server, era, Visitor()) as client:
+        result = await client.call_tool("export", BOOK)
+    assert result.is_error
+    return text_of(result)
+
+
 @places
 async def test_a_done_that_cannot_be_filled_fails_the_call(place: str, era: Era) -> None:
     def done(nobody_knows: int) -> bool:
         return True
 
-    server = Server("shop", mask_error_details=True)
-    add_export(server, place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
-    async with visiting(server, era, Visitor()) as client:
-        result = await client.call_tool("export", BOOK)
-    assert result.is_error
-    assert "nobody_knows" not in text_of(result), "the author's mistake is as much a detail as a crash"
+    failure = await failure_of(done, place, era, mask_error_details=True)
+    assert "nobody_knows" not in failure, "the author's mistake is as much a detail as a crash"
 
 
 @places
@@ -134,11 +139,7 @@ async def test_question_inside_done_is_rejected(place: str, era: Era) -> None:
     async def done() -> Any:
         return Elicit("Really done?", Shop)
 
-    server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
-    async with visiting(server, era, Visitor()) as client:
-        result = await client.call_tool("export", BOOK)
-    assert result.is_error
-    assert "cannot ask a question of its own" in text_of(result)
+    assert "cannot ask a question of its own" in await failure_of(done, place, era)
 
 
 # What done said is final.
@@ -208,12 +209,9 @@ async def test_done_value_without_json_form_fails_naming_the_question(place: str
     def done() -> Any:
         return object()
 
-    server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
-    async with visiting(server, era, Visitor()) as client:
-        result = await client.call_tool("export", BOOK)
-    assert result.is_error
-    assert "'login'" in text_of(result)
-    assert "done=" in text_of(result)
+    failure = await failure_of(done, place, era)
+    assert "'login'" in failure
+    assert "done=" in failure
 
 
 # The user does not go there.

@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from roundtrip import pytest_plugin
+from tests.inner_pytest import CINEMA, QUIET
 
 pytest_plugins = ["pytester"]
 
@@ -21,38 +22,12 @@ print("exit code", int(exit_code))
 print(*sorted(sys.modules))
 """
 
-SERVER = """
-from typing import Annotated
-from pydantic import BaseModel
-import pytest
-from roundtrip import Elicit, Resolve, Server
-from roundtrip.testing import User
-
-pytestmark = pytest.mark.anyio
-server = Server("cinema")
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-class Seat(BaseModel):
-    row: str
-
-async def seat(film: str) -> Elicit[Seat]:
-    return Elicit(f"Which row for {film}?", Seat)
-
-@server.tool()
-async def book(film: str, seat: Annotated[Seat, Resolve(seat)]) -> str:
-    return f"{film}, {seat.row}"
-"""
-
-
 FIXTURES: Final = {name for name in pytest_plugin.__all__ if not name.startswith("pytest_")}
 
 
 def run(pytester: pytest.Pytester, test: str, *options: str) -> pytest.RunResult:
-    pytester.makepyfile(SERVER + test)
-    return pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider", "-p", "no:xdist", *options)
+    pytester.makepyfile(CINEMA + test)
+    return pytester.runpytest_inprocess(*QUIET, *options)
 
 
 def test_a_marked_test_runs_on_each_era(pytester: pytest.Pytester) -> None:

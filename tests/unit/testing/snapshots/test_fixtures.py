@@ -4,32 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.inner_pytest import CINEMA, QUIET, run_pytest
+
 pytest_plugins = ["pytester"]
 
-SERVER = """
-from typing import Annotated
-from pydantic import BaseModel
-import pytest
-from roundtrip import Elicit, Resolve, Server
-from roundtrip.testing import User
-
-pytestmark = pytest.mark.anyio
-server = Server("cinema")
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-class Seat(BaseModel):
-    row: str
-
-async def seat(film: str) -> Elicit[Seat]:
-    return Elicit(f"Which row for {film}?", Seat)
-
-@server.tool()
-async def book(film: str, seat: Annotated[Seat, Resolve(seat)]) -> str:
-    return f"{film}, {seat.row}"
-
+BOOKING = """
 async def booking(row="back", **options):
     return await User(server, {"seat": {"row": row}}, **options).call("book", film="Solaris")
 """
@@ -42,22 +21,6 @@ async def test_booking(call_snapshot):
 """
 
 
-@pytest.fixture(autouse=True)
-def _no_worker_of_another_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
-    # syrupy leaves it to the main process to tell of unused snapshots, and takes this one for a worker of it.
-    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
-
-
-OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
-
-
-def run(pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
-    with pytest.MonkeyPatch.context() as patch:
-        # syrupy keeps one session in each process, and that of the pytest outside has to go on afterwards.
-        patch.setattr("syrupy._syrupy", None)
-        return pytester.runpytest_inprocess(*OPTIONS, *more)
-
-
 def snapshots(pytester: pytest.Pytester) -> dict[str, str]:
     """Return the contents of the snapshots, by file name."""
     folder = pytester.path / "__snapshots__"
@@ -66,24 +29,24 @@ def snapshots(pytester: pytest.Pytester) -> dict[str, str]:
 
 
 def written(pytester: pytest.Pytester, tests: str) -> Path:
-    return pytester.makepyfile(test_cinema=SERVER + tests)
+    return pytester.makepyfile(test_cinema=CINEMA + BOOKING + tests)
 
 
 def test_missing_snapshot_fails_or_is_written_on_request(
     pytester: pytest.Pytester,
 ) -> None:
     written(pytester, TEST)
-    missing = run(pytester)
+    missing = run_pytest(pytester)
     missing.assert_outcomes(failed=1)
     missing.stdout.fnmatch_lines(["*Snapshot 'test_booking' does not exist!*"])
     assert snapshots(pytester) == {}
-    run(pytester, "--snapshot-update").assert_outcomes(passed=1)
+    run_pytest(pytester, "--snapshot-update").assert_outcomes(passed=1)
     (name,) = snapshots(pytester)
     assert name == "test_cinema/test_booking.txt"
-    run(pytester).assert_outcomes(passed=1)
+    run_pytest(pytester).assert_outcomes(passed=1)
     # A changed tool fails with the lines that changed, and no others.
-    pytester.makepyfile(test_cinema=(SERVER + TEST).replace("Which row for", "Which row, to see"))
-    changed = run(pytester)
+    pytester.makepyfile(test_cinema=(CINEMA + BOOKING + TEST).replace("Which row for", "Which row, to see"))
+    changed = run_pytest(pytester)
     changed.assert_outcomes(failed=1)
     changed.stdout.fnmatch_lines(["E*- *> Which row for Solaris[?]", "E*+ *> Which row, to see Solaris[?]"])
     changed.stdout.no_fnmatch_line("E*- *states*")
@@ -91,12 +54,12 @@ def test_missing_snapshot_fails_or_is_written_on_request(
 
 def test_an_unused_snapshot_is_reported_and_removed_on_request(pytester: pytest.Pytester) -> None:
     written(pytester, TEST + TEST.replace("test_booking", "test_other"))
-    run(pytester, "--snapshot-update").assert_outcomes(passed=2)
+    run_pytest(pytester, "--snapshot-update").assert_outcomes(passed=2)
     written(pytester, TEST)
-    unused = run(pytester)
+    unused = run_pytest(pytester)
     assert unused.ret != 0
     unused.stdout.fnmatch_lines(["*1 snapshot unused*"])
-    run(pytester, "--snapshot-update").assert_outcomes(passed=1)
+    run_pytest(pytester, "--snapshot-update").assert_outcomes(passed=1)
     assert list(snapshots(pytester)) == ["test_cinema/test_booking.txt"]
 
 
@@ -114,14 +77,14 @@ async def test_rows(row, call_snapshot, wire_snapshot):
     assert call == wire_snapshot
 """,
     )
-    run(pytester, "--snapshot-update").assert_outcomes(passed=4)
+    run_pytest(pytester, "--snapshot-update").assert_outcomes(passed=4)
     assert list(snapshots(pytester)) == sorted(
         f"test_cinema/test_rows[{era}-{row}]{more}"
         for era in ("live", "retry")
         for row in ("front", "back")
         for more in (".txt", ".1.txt", "[again].txt", ".wire")
     )
-    run(pytester).assert_outcomes(passed=4)
+    run_pytest(pytester).assert_outcomes(passed=4)
 
 
 def test_messages_are_recorded_beside_an_asynchronous_fixture(pytester: pytest.Pytester) -> None:
@@ -140,7 +103,7 @@ async def test_that_others_do_not_keep_them(guest):
     assert (await booking()).messages == []
 """,
     )
-    run(pytester, "--snapshot-update").assert_outcomes(passed=2)
+    run_pytest(pytester, "--snapshot-update").assert_outcomes(passed=2)
     (text,) = snapshots(pytester).values()
     assert '"requestState": "<token 1>"' in text
 
@@ -165,7 +128,7 @@ async def test_booking(call_snapshot):
     assert call == call_snapshot.with_defaults(exclude=props("era"))(name="other")
 """,
     )
-    run(pytester, "--snapshot-update").assert_outcomes(passed=1)
+    run_pytest(pytester, "--snapshot-update").assert_outcomes(passed=1)
     texts = list(snapshots(pytester).values())
     assert len(texts) == 5
     assert not any("Solaris" in text for text in texts)
@@ -187,7 +150,7 @@ async def test_booking(call_snapshot):
     assert (await booking()).value == call_snapshot
 """,
     )
-    result = run(pytester, "--snapshot-update")
+    result = run_pytest(pytester, "--snapshot-update")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*compare what `await User(...).call(...)` gave; this is a str*"])
 
@@ -204,20 +167,20 @@ async def test_that_the_rest_works():
     # That is how an import finds that there is none.
     pytester.makeconftest("import sys\nsys.modules['syrupy'] = None")
     # In a process of its own, as in this one all that could miss it is imported already.
-    result = pytester.runpytest_subprocess(*OPTIONS, "-p", "no:syrupy")
+    result = pytester.runpytest_subprocess(*QUIET, "-p", "no:syrupy")
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*call_snapshot needs syrupy: pip install 'roundtrip[[]testing[]]'*"])
 
 
 def test_without_syrupys_plugin_the_fixture_says_so(pytester: pytest.Pytester) -> None:
     written(pytester, TEST)
-    result = run(pytester, "-p", "no:syrupy")
+    result = run_pytest(pytester, "-p", "no:syrupy")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*call_snapshot needs syrupy's plugin, and pytest was run without it*"])
 
 
 def test_snapshot_fixture_of_another_plugin_is_distinguished_from_syrupy(pytester: pytest.Pytester) -> None:
     written(pytester, TEST + "\n@pytest.fixture\ndef snapshot():\n    return 'mine'\n")
-    result = run(pytester)
+    result = run_pytest(pytester)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*the fixture `snapshot` is not syrupy's*"])
