@@ -8,13 +8,10 @@ from typing import Final
 
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, is_version_at_least
 
-__all__ = ["CLIENTS_STOP_AFTER_ROUNDS", "FIRST_OF_RETRY_ERA", "LAST_OF_LIVE_ERA", "is_live_era", "is_retry_era"]
+__all__ = ["CLIENTS_STOP_AFTER_ROUNDS", "FIRST_OF_RETRY_ERA", "is_live_era", "is_retry_era"]
 
 FIRST_OF_RETRY_ERA: Final = "2026-07-28"
 """From this revision on, questions are returned, and the client sends the request again with the answers."""
-
-LAST_OF_LIVE_ERA: Final = "2025-11-25"
-"""Up to this revision, questions are sent over the open connection, and the leg waits for the answers."""
 
 CLIENTS_STOP_AFTER_ROUNDS: Final = 10
 """Rounds after which every tested client of the retry era gives a call up."""

@@ -31,7 +31,7 @@ class System:
     """Return the seconds since the epoch."""
     monotonic: Callable[[], float] = lambda: time.monotonic()
     """Return seconds that only grow, for measuring durations."""
-    entropy: Callable[[int], bytes] = lambda size: os.urandom(size)
+    entropy: Callable[[int], bytes] = os.urandom
     """Return that many random bytes, fit for keys."""
     sleep: Callable[[float], Awaitable[None]] = _sleep
     """Suspend the asyncio task for that many seconds."""

@@ -261,11 +261,7 @@ class Answers(NodeOutcomes):
     def _leave_invalid(
         self, waiting: PendingQuestion, asked: Asked, response: InputResponse | None, error: AnswerInvalid
     ) -> None:
-        """Leave a question open whose answer was invalid, to be asked again with the reason.
-
-        Raises:
-            AnswerRejected: It was answered invalidly too often.
-        """
+        """Leave a question open to be asked again with the reason, unless it was answered invalidly too often."""
         is_of_kind = _is_of_kind(waiting.question, response)
         self._tell_read(waiting.key, response if is_of_kind else None, "invalid")
         attempts = asked.attempts + 1

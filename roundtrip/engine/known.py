@@ -142,8 +142,6 @@ class KnownAnswers:
         later leg they count like any other entry, so that users answer once. Those of `once` nodes do not: their entry
         is final without another look at the wording, so it must have been read under that wording.
         """
-        if not self.responses:
-            return self.entries
         entries = dict(self.entries)
         for key, response in self.responses.items():
             if response is None or self._is_once(key):
@@ -162,9 +160,11 @@ class KnownAnswers:
 
         As long as such a question counts as out, a `once` node of that build checks the wording before it takes it.
         """
-        unread = self.entries.keys() | self.responses.keys()
-        known = self.plan.names.keys() | self.seen
-        return {key: asked for key, asked in self.asked.items() if key in unread and key not in known}
+        return {
+            key: asked
+            for key, asked in self.asked.items()
+            if (key in self.entries or key in self.responses) and key not in self.plan.names and key not in self.seen
+        }
 
     def _is_once(self, name: str) -> bool:
         index = self.plan.names.get(name)

@@ -147,7 +147,9 @@ class LegRun:
                 return self.end_authored(end.value)
             call.apply(Event.FINISH)
             return end
-        except (Suspension, BaseExceptionGroup, anyio.get_cancelled_exc_class(), Exception) as raised:
+        except Suspension:
+            return self._suspend()
+        except (BaseExceptionGroup, anyio.get_cancelled_exc_class(), Exception) as raised:
             verdict = verdict_on(raised)
             if isinstance(verdict, Suspension):
                 return self._suspend()
@@ -198,11 +200,7 @@ class LegRun:
                 self._body = self._context = None
 
     async def _confirm(self, key: str, marker: Marker) -> None:
-        """Have the call confirmed.
-
-        Raises:
-            QuestionDeclined: The user did not accept.
-        """
+        """Have the call confirmed, or raise QuestionDeclined."""
         while (outcome := self.answers.settle_question((key,), marker)) is None:
             await self.rounds.ask([self.answers.open[key]])
         outcome.require_value(key)
@@ -298,12 +296,7 @@ class LegRun:
         return Authored(result, self.rounds.remember(authored=state) if state is not None else None)
 
     def _suspend(self) -> Suspended:
-        """End the leg with the questions that are out.
-
-        Raises:
-            QuestionVolatile: One of them changes each time it is asked.
-            TokenTooLarge: The call remembers too much.
-        """
+        """End the leg with the questions that are out."""
         try:
             return self.rounds.suspend()
         except RoundtripError as error:

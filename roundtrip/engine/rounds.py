@@ -24,7 +24,7 @@ from roundtrip.errors import (
     TokenTooLarge,
     UrlRequired,
 )
-from roundtrip.machine.journal import Asked, Computed, Entry, Journal
+from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.markers import NOTHING
 from roundtrip.questions.wire import FormQuestion, PendingQuestion, UrlQuestion
@@ -207,18 +207,6 @@ class Rounds:
         """
         leg, answers, known = self.leg, self.answers, self.answers.known
         now = leg.clock()
-        entries: Mapping[str, Entry] = {}
-        asked: Mapping[str, Asked] = {}
-        computed: Mapping[str, Computed] = {}
-        seeds: Mapping[str, Entry] = {}
-        if authored is None:
-            entries = known.entries_to_write() if known.responses else answers.entries
-            asked = {key: waiting.asked for key, waiting in answers.open.items()}
-            if known.asked:
-                asked = known.foreign_asked() | asked
-            computed = answers.computed.values
-            if known.seeds:
-                seeds = {key: entry for key, entry in known.seeds.items() if key not in answers.entries}
         journal = Journal(
             call_id=leg.call.id,
             born=leg.born,
@@ -230,15 +218,19 @@ class Rounds:
             fingerprint=leg.plan.fingerprint,
             build=leg.build,
             version=leg.version,
-            entries=entries,
-            asked=asked,
-            computed=computed,
             authored=authored,
-            seeds=seeds,
             written=now,
             recover=leg.limits.recover if leg.journal is None else leg.journal.recover,
             origin=leg.origin,
         )
+        if authored is None:
+            journal.entries = answers.entries
+            journal.asked = {key: waiting.asked for key, waiting in answers.open.items()}
+            if known.asked:
+                journal.entries = known.entries_to_write()
+                journal.asked = known.foreign_asked() | journal.asked
+            journal.computed = answers.computed.values
+            journal.seeds = {key: entry for key, entry in known.seeds.items() if key not in answers.entries}
         try:
             return leg.write(journal)
         except TokenTooLarge:

@@ -79,7 +79,7 @@ class Computed:
     value: Any
 
 
-# Not frozen, as that takes four times as long to make, once or twice a leg. No code changes one.
+# Not frozen, as that takes four times as long to make, once or twice a leg. Only its maker sets its fields.
 @dataclass(slots=True)
 class Journal:
     """Memory of one call, written by each leg that ends with questions.

@@ -156,11 +156,7 @@ def _frame_unsealed(plain: bytes, bound_to: bytes) -> bytes:
 
 
 def _read_unsealed(sealed: bytes, bound_to: bytes) -> bytes:
-    """Read the bytes of `_frame_unsealed`.
-
-    Raises:
-        ValueError: They were sealed with a key that is not here.
-    """
+    """Read the bytes of `_frame_unsealed`, and reject those that a key has sealed."""
     if sealed[:_NONCE_BYTES].strip(b"\0") or sealed[-_TAG_BYTES:].strip(b"\0"):
         raise ValueError("the journal has a sealed part, and there is no key to open it with")
     return _unframed(sealed[_NONCE_BYTES:-_TAG_BYTES])

@@ -32,7 +32,6 @@ async def test_sleep_returns() -> None:
 
 
 KNOWN = {
-    "ledger/sqlite.py",
     "subscriptions/redis.py",
     "system.py",
     "tokens/token.py",  # in the text of an error
