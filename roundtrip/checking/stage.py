@@ -24,8 +24,7 @@ from mcp_types import (
 from pydantic import BaseModel, ValidationError
 
 from roundtrip.checking.recorded import Answer, Kind, NotReplayable, RecordedCall
-from roundtrip.client.driver import callbacks, never_live
-from roundtrip.client.legs import Era, LegRequest, Method, send
+from roundtrip.client.legs import Era, LegRequest, Method, callbacks, never_live, send
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.pins import Pinner
 from roundtrip.server.rehearsal import End, Rehearsal, Rehearsed, rehearsing
@@ -109,7 +108,7 @@ class Stage:
                 list_roots="roots" in kinds,
             )
             tools = SamplingCapability(tools=SamplingToolsCapability()) if "sample" in kinds else None
-            client = Client(self._server, mode=Era.RETRY.value, sampling_capabilities=tools, **declared.options)
+            client = Client(self._server, mode=Era.RETRY.value, sampling_capabilities=tools, **declared)
             self._clients[kinds] = await self._open.enter_async_context(client)
         return client
 

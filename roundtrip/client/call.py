@@ -29,9 +29,8 @@ from pydantic import ValidationError
 
 from roundtrip.client.answers import DECLINED, AnswerFile, Answering, kind_of_question
 from roundtrip.client.arguments import arguments_of, find_tool
-from roundtrip.client.driver import callbacks, drive, within
 from roundtrip.client.failures import CallFailed, ExitCode, innermost, quiet
-from roundtrip.client.legs import Era, LegRequest, send
+from roundtrip.client.legs import Era, LegRequest, callbacks, drive, send, within
 from roundtrip.client.targets import Target
 from roundtrip.client.terminal import Terminal
 from roundtrip.safe_text import printable
@@ -128,7 +127,7 @@ class _Caller:
             log_level=self._plan.log_level,
             message_handler=self._notice,
             cache=None,
-            **callbacks(self._answer_live, list_roots=bool(self._plan.roots)).options,
+            **callbacks(self._answer_live, list_roots=bool(self._plan.roots)),
         ) as client:
             yield client
 

@@ -1,29 +1,65 @@
-"""The eras of the protocol, and one leg as a client sends it."""
+"""The one driver of calls: leg by leg on the retry era, by callback on the live era.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+`roundtrip call`, `check`, `demo`, `doctor` and the testing kit drive their calls with it. Each passes a function that
+sends a leg and a function that answers questions.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
-from mcp.client.session import ClientSession
+from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
     CallToolResult,
     CreateMessageRequest,
     CreateMessageRequestParams,
+    CreateMessageResult,
     ElicitRequest,
     ElicitRequestFormParams,
+    ElicitRequestParams,
     ElicitRequestURLParams,
+    ElicitResult,
+    ErrorData,
     GetPromptResult,
     InputRequest,
     InputRequiredResult,
     InputResponse,
+    ListRootsRequest,
+    ListRootsResult,
     ReadResourceResult,
 )
 
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
 
-__all__ = ["ERAS", "Asking", "Era", "FinalResult", "LegRequest", "LegResult", "Method", "asking", "send"]
+__all__ = [
+    "ERAS",
+    "AnswerLive",
+    "AnswerRound",
+    "Asking",
+    "Era",
+    "FinalResult",
+    "LegRequest",
+    "LegResult",
+    "Method",
+    "SendLeg",
+    "asking",
+    "callbacks",
+    "drive",
+    "never_live",
+    "send",
+    "within",
+]
+
+# A failing test shows where the test failed, and no frame of this module.
+__tracebackhide__ = True
+
+T = TypeVar("T")
+ConnectionT = TypeVar("ConnectionT")
+ResponseT = TypeVar("ResponseT")
+ResultT = TypeVar("ResultT")
 
 Method = Literal["tools/call", "prompts/get", "resources/read"]
 """The requests that may ask questions (S1)."""
@@ -85,3 +121,119 @@ async def send(session: ClientSession, leg: LegRequest, *, progress: ProgressFnT
 def asking(request: InputRequest) -> Asking:
     """Return the parameters of a question."""
     return request.params if isinstance(request, ElicitRequest | CreateMessageRequest) else None
+
+
+SendLeg: TypeAlias = Callable[[LegRequest], Awaitable[ResultT | InputRequiredResult]]
+AnswerRound = Callable[[InputRequiredResult], Awaitable[Mapping[str, InputResponse] | None]]
+"""Answers the questions of a round by name; None leaves the call."""
+AnswerLive = Callable[[InputRequest], Awaitable[InputResponse | ErrorData | None]]
+"""Answers a question of the live era, where questions have no names; None is sent as an error."""
+
+_UNANSWERED: Final = ErrorData(code=-32000, message="the client has no answer")
+
+
+async def drive(
+    leg: LegRequest, *, send: SendLeg[ResultT], answer: AnswerRound, max_rounds: int | None = None
+) -> ResultT | InputRequiredResult:
+    """Send legs until one returns the final result, the client leaves, or there are too many rounds.
+
+    Args:
+        leg: The first request of the call.
+        send: Sends one leg.
+        answer: Answers one round of questions.
+        max_rounds: The number of rounds to answer.
+
+    Returns:
+        The final result; the last round of questions, if it was not answered.
+    """
+    rounds = 0
+    while isinstance(result := await send(leg), InputRequiredResult) and rounds != max_rounds:
+        answers = await answer(result)
+        if answers is None:
+            break
+        rounds += 1
+        leg = replace(leg, answers=answers if result.input_requests else None, state=result.request_state)
+    return result
+
+
+def callbacks(
+    answer: AnswerLive, *, elicit: bool = True, sample: bool = True, list_roots: bool = True
+) -> dict[str, Any]:
+    """Make the callbacks of an `mcp.Client`, as arguments of it, which answer on the live era with one function.
+
+    The client declares that it can answer whatever it has a callback for.
+
+    Args:
+        answer: Answers one question.
+        elicit: Answer forms and pages.
+        sample: Answer for a model.
+        list_roots: Answer with roots.
+    """
+
+    async def elicited(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
+        return _of_kind(ElicitResult, await answer(ElicitRequest(params=params)))
+
+    async def sampled(
+        context: ClientRequestContext, params: CreateMessageRequestParams
+    ) -> CreateMessageResult | ErrorData:
+        return _of_kind(CreateMessageResult, await answer(CreateMessageRequest(params=params)))
+
+    async def listed(context: ClientRequestContext) -> ListRootsResult | ErrorData:
+        return _of_kind(ListRootsResult, await answer(ListRootsRequest()))
+
+    return {
+        "elicitation_callback": elicited if elicit else None,
+        "sampling_callback": sampled if sample else None,
+        "list_roots_callback": listed if list_roots else None,
+    }
+
+
+def _of_kind(kind: type[ResponseT], answer: InputResponse | ErrorData | None) -> ResponseT | ErrorData:
+    return answer if isinstance(answer, kind | ErrorData) else _UNANSWERED
+
+
+async def never_live(request: InputRequest) -> ErrorData:
+    """Reject a question of the live era, for clients that declare capabilities and speak the retry era."""
+    raise AssertionError(f"{request.method} came over the open connection; the retry era returns questions")
+
+
+async def within(
+    connection: AbstractAsyncContextManager[ConnectionT],
+    work: Callable[[ConnectionT], Awaitable[T]],
+    *,
+    scope: AbstractContextManager[Any] | None = None,
+) -> T:
+    """Run some work inside a connection, and raise its error without the groups that transports put around it.
+
+    Args:
+        connection: Connects, and disconnects at the end.
+        work: The work.
+        scope: A cancel scope around both.
+
+    Raises:
+        TimeoutError: The scope was canceled first.
+    """
+    done: list[T] = []
+    failure: Exception | None = None
+    try:
+        with scope or nullcontext():
+            async with connection as connected:
+                try:
+                    done.append(await work(connected))
+                except Exception as error:  # noqa: BLE001  # raised inside the connection it would become a group
+                    failure = error
+    except Exception as error:  # noqa: BLE001  # a transport may raise anything
+        failure = failure or error
+    if failure is not None:
+        raise _alone(failure)
+    if not done:
+        raise TimeoutError
+    return done[0]
+
+
+def _alone(error: Exception) -> Exception:
+    """Return the error in a group of one; a larger group stays, as each of its errors is evidence."""
+    if not isinstance(error, ExceptionGroup):
+        return error
+    inner = cast("ExceptionGroup[Exception]", error).exceptions
+    return _alone(inner[0]) if len(inner) == 1 else cast("Exception", error)

@@ -25,9 +25,8 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from roundtrip.client.driver import callbacks, drive, never_live, within
 from roundtrip.client.failures import innermost
-from roundtrip.client.legs import Era, LegRequest, LegResult, send
+from roundtrip.client.legs import Era, LegRequest, LegResult, callbacks, drive, never_live, send, within
 from roundtrip.client.person import PersonAtTerminal
 from roundtrip.demo.fleet import DemoInstance, demo_fleet
 from roundtrip.demo.instance import HOST, Change
@@ -103,7 +102,7 @@ class _Order:
         url = await anyio.to_thread.run_sync(instance.url, abandon_on_cancel=True)
         number = len(self.legs) + 1
         _say(f"\nLeg {number} is served by {instance.name} (pid {instance.pid})")
-        client = Client(url, mode=Era.RETRY.value, **callbacks(never_live, sample=False, list_roots=False).options)
+        client = Client(url, mode=Era.RETRY.value, **callbacks(never_live, sample=False, list_roots=False))
         try:
             result = await within(
                 client, lambda client: send(client.session, leg), scope=anyio.fail_after(_LEG_SECONDS)

@@ -33,9 +33,8 @@ from mcp_types import (
 )
 from pydantic import TypeAdapter, ValidationError
 
-from roundtrip.client.driver import callbacks, drive, within
 from roundtrip.client.failures import innermost, quiet
-from roundtrip.client.legs import Era, LegRequest
+from roundtrip.client.legs import Era, LegRequest, callbacks, drive, within
 from roundtrip.client.targets import UNCOMPRESSED, Target, TooLarge, limit_size
 from roundtrip.doctor.facts import (
     Began,
@@ -319,7 +318,7 @@ class _Observer:
                     streamable_http_client(self._seen.places[number].url, http_client=carrier),
                     mode=era.value,
                     cache=None,
-                    **callbacks(_agree_live, sample=False, list_roots=False).options,
+                    **callbacks(_agree_live, sample=False, list_roots=False),
                 )
                 await within(client, run, scope=anyio.fail_after(self._timeout))
         except Exception as error:

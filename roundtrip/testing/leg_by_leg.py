@@ -7,8 +7,7 @@ from mcp.client import Client
 from mcp.server.auth.provider import AccessToken
 from mcp_types import CallToolResult, ElicitRequestFormParams, InputRequiredResult, InputResponse
 
-from roundtrip.client.driver import callbacks, never_live, within
-from roundtrip.client.legs import Era, LegRequest, LegResult, asking, send
+from roundtrip.client.legs import Era, LegRequest, LegResult, asking, callbacks, never_live, send, within
 from roundtrip.testing.conversations import AskedQuestion
 from roundtrip.testing.networks.fleet import Instances, Target, acting_as
 from roundtrip.testing.scripts import Reply, response_to
@@ -41,7 +40,7 @@ class LegByLeg:
     def __init__(self, server: Target, *, principal: AccessToken | str | None = None, **options: Any) -> None:
         self._instances = Instances(server).in_turn()
         self._principal = principal
-        self._options: dict[str, Any] = {**callbacks(never_live).options, **options}
+        self._options: dict[str, Any] = {**callbacks(never_live), **options}
         self.rounds: list[InputRequiredResult] = []
         """Every round of questions, as received."""
 

@@ -11,8 +11,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult, InputRequest, InputRequiredResult, InputResponse, ListRootsResult, Root
 
-from roundtrip.client.driver import callbacks, drive, within
-from roundtrip.client.legs import ERAS, Era, LegRequest, LegResult, asking
+from roundtrip.client.legs import ERAS, Era, LegRequest, LegResult, asking, callbacks, drive, within
 from roundtrip.machine.call import Transition
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET

@@ -22,7 +22,6 @@ from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 
-from roundtrip.client.driver import ClientCallbacks
 from roundtrip.client.legs import Era, LegRequest, send
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import BodyBegan, Watch
@@ -143,7 +142,7 @@ class NetworkFleet:
     """
 
     instances: Instances
-    callbacks: ClientCallbacks
+    callbacks: Mapping[str, Any]
     _: KW_ONLY
     era: Era
     stack: AsyncExitStack
@@ -246,7 +245,7 @@ class NetworkFleet:
                 if not isinstance(target, str):
                     raise Inapplicable("messages are kept of what goes over HTTP: give a server object or a URL")
                 target = Tap(streamable_http_client(target), keep=self.messages)
-            client = Client(target, mode=self.era.value, cache=None, **self.callbacks.options)
+            client = Client(target, mode=self.era.value, cache=None, **self.callbacks)
             task_status.started(await stack.enter_async_context(client))
             await self._closing.wait()
 
