@@ -92,9 +92,9 @@ def _call(arguments: Namespace) -> "ExitCode":
     from roundtrip.client.call import Called, CallPlan, carry_out
     from roundtrip.client.failures import CallFailed, ExitCode
     from roundtrip.client.legs import Era
-    from roundtrip.client.showing import text_of_result, text_of_tools
     from roundtrip.client.targets import target_of
     from roundtrip.client.terminal import Terminal
+    from roundtrip.client.tools import text_of_result, text_of_tools
 
     if arguments.list and arguments.tool is not None:
         raise CallFailed("--list calls no tool; leave the tool out")
@@ -114,7 +114,7 @@ def _call(arguments: Namespace) -> "ExitCode":
     )
     done = anyio.run(carry_out, plan, terminal)
     if not isinstance(done, Called):
-        _print(json_text([_data(tool) for tool in done.tools]) if arguments.json else text_of_tools(done.tools))
+        _print(json_text([_data(tool) for tool in done]) if arguments.json else text_of_tools(done))
         return ExitCode.COMPLETED
     _print(json_text(_data(done.result)) if arguments.json else text_of_result(done.result))
     return done.ending

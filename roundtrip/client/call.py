@@ -28,14 +28,14 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from roundtrip.client.answers import DECLINED, AnswerFile, Answering, kind_of_question
-from roundtrip.client.arguments import arguments_of, find_tool
 from roundtrip.client.failures import CallFailed, ExitCode, innermost, quiet
 from roundtrip.client.legs import Era, LegRequest, callbacks, drive, send, within
 from roundtrip.client.targets import Target
 from roundtrip.client.terminal import Terminal
+from roundtrip.client.tools import arguments_of, find_tool
 from roundtrip.safe_text import printable
 
-__all__ = ["LEVELS", "CallPlan", "Called", "Listed", "carry_out"]
+__all__ = ["LEVELS", "CallPlan", "Called", "carry_out"]
 
 LEVELS: Final[tuple[LoggingLevel, ...]] = get_args(LoggingLevel)
 """Log levels, the least severe first."""
@@ -66,13 +66,6 @@ class CallPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """The tools of a server."""
-
-    tools: list[Tool]
-
-
-@dataclass(frozen=True, slots=True)
 class Called:
     """The result of a call."""
 
@@ -88,7 +81,7 @@ class Called:
         return ExitCode.DECLINED if self.declined else ExitCode.TOOL_FAILED
 
 
-async def carry_out(plan: CallPlan, terminal: Terminal) -> Listed | Called:
+async def carry_out(plan: CallPlan, terminal: Terminal) -> list[Tool] | Called:
     """List the tools, or call one.
 
     Raises:
@@ -98,7 +91,7 @@ async def carry_out(plan: CallPlan, terminal: Terminal) -> Listed | Called:
 
 
 class _Caller:
-    """Carries out one plan."""
+    """Carries out one plan, on an event loop."""
 
     def __init__(self, plan: CallPlan, terminal: Terminal) -> None:
         self._plan = plan
@@ -111,7 +104,7 @@ class _Caller:
         self._began = 0.0
         self._pause = _FIRST_PAUSE_SECONDS
 
-    async def carry_out(self) -> Listed | Called:
+    async def carry_out(self) -> list[Tool] | Called:
         try:
             with quiet():
                 return await within(self._connected(), self._converse, scope=self._patience.limit())
@@ -131,10 +124,10 @@ class _Caller:
         ) as client:
             yield client
 
-    async def _converse(self, client: Client) -> Listed | Called:
+    async def _converse(self, client: Client) -> list[Tool] | Called:
         tools = await _all_tools(client)
         if self._plan.tool is None:
-            return Listed(tools)
+            return tools
         leg = LegRequest(self._plan.tool, arguments_of(find_tool(tools, self._plan.tool), self._plan.arguments))
         self._began = anyio.current_time()
         send_leg = partial(send, client.session, progress=self._progress)

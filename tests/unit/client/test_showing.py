@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from mcp_types import ElicitRequestURLParams, Tool
 
-from roundtrip.client.arguments import arguments_of, kind_of, required_by
 from roundtrip.client.failures import CallFailed
 from roundtrip.client.person import can_be_opened, show_page
 from roundtrip.client.terminal import Terminal
+from roundtrip.client.tools import arguments_of, kind_of, required_by
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,27 @@
-"""The arguments of a tool as typed in a shell: `key=value`, read by the tool's input schema."""
+"""Tools at a terminal: their arguments as typed in a shell, and tools and results as text for people to read."""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
-from mcp_types import Tool
+from mcp_types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    Tool,
+)
 
 from roundtrip.client.failures import CallFailed
+from roundtrip.safe_text import printable
 
-__all__ = ["arguments_of", "find_tool", "kind_of", "parameters_of", "required_by"]
+__all__ = ["arguments_of", "find_tool", "kind_of", "required_by", "text_of_result", "text_of_tools"]
 
 _MAX_DEPTH: Final = 6
 """Nested references and alternatives to follow in a schema; a deeper one counts as empty."""
@@ -51,8 +63,7 @@ def arguments_of(tool: Tool, written: Sequence[str]) -> dict[str, Any]:
     return arguments
 
 
-def parameters_of(tool: Tool) -> Mapping[str, Any]:
-    """Return the schema of each parameter by its name."""
+def _parameters_of(tool: Tool) -> Mapping[str, Any]:
     properties = tool.input_schema.get("properties")
     return cast("Mapping[str, Any]", properties) if isinstance(properties, dict) else {}
 
@@ -66,7 +77,7 @@ def required_by(tool: Tool) -> list[str]:
 
 def kind_of(tool: Tool, name: str) -> str:
     """Describe the values of a parameter in a few words."""
-    return _described(parameters_of(tool).get(name), tool.input_schema, 0)
+    return _described(_parameters_of(tool).get(name), tool.input_schema, 0)
 
 
 def _read(tool: Tool, word: str) -> tuple[str, Any]:
@@ -77,7 +88,7 @@ def _read(tool: Tool, word: str) -> tuple[str, Any]:
     if name.endswith("@"):
         value = _content_of(value)
     name = name.removesuffix(":") if as_json else name.removesuffix("@")
-    if as_json or not _takes_text(parameters_of(tool).get(name), tool.input_schema, 0):
+    if as_json or not _takes_text(_parameters_of(tool).get(name), tool.input_schema, 0):
         return name, _json_of(tool, name, value)
     return name, value
 
@@ -106,7 +117,7 @@ def _reject_constant(constant: str) -> NoReturn:
 
 def _check_names(tool: Tool, arguments: Mapping[str, Any]) -> None:
     schema = tool.input_schema
-    known = parameters_of(tool)
+    known = _parameters_of(tool)
     missing = [name for name in required_by(tool) if name not in arguments]
     unknown = [name for name in arguments if name not in known]
     # Most servers leave `additionalProperties` out and mean that it is false.
@@ -173,3 +184,60 @@ def _referred(reference: str, root: Mapping[str, Any]) -> Any:
             return None
         place = cast("dict[str, Any]", place).get(step.replace("~1", "/").replace("~0", "~"))
     return place
+
+
+def text_of_result(result: CallToolResult) -> str:
+    """Return the text of a result, else its structured content, with one line for each other block."""
+    shown = "\n".join(_block_text(block) for block in result.content)
+    if result.structured_content is not None and not any(isinstance(block, TextContent) for block in result.content):
+        structured = printable(json.dumps(result.structured_content, indent=2, ensure_ascii=False), keep_newlines=True)
+        shown = f"{shown}\n{structured}" if shown else structured
+    return shown
+
+
+def _block_text(block: ContentBlock) -> str:
+    match block:
+        case TextContent():
+            return _with_tabs(block.text)
+        case ResourceLink():
+            return f"[link to {printable(str(block.uri))}]"
+        case EmbeddedResource():
+            return _resource_text(block.resource)
+        case ImageContent() | AudioContent():
+            return f"[{block.type}, {printable(block.mime_type)}, {_size_of(block.data)}]"
+
+
+def _resource_text(resource: TextResourceContents | BlobResourceContents) -> str:
+    name = f"resource {printable(str(resource.uri))}"
+    if isinstance(resource, TextResourceContents):
+        return f"[{name}]\n{_with_tabs(resource.text)}"
+    return f"[{name}, {_size_of(resource.blob)}]"
+
+
+def _with_tabs(text: str) -> str:
+    """Return printable text that keeps its tabs, which are layout on standard output."""
+    return "\t".join(printable(part, keep_newlines=True) for part in text.split("\t"))
+
+
+def _size_of(base64: str) -> str:
+    return f"{len(base64) * 3 // 4 - base64.count('=', -2)} bytes"
+
+
+def text_of_tools(tools: Sequence[Tool]) -> str:
+    """List tools with their parameters."""
+    if not tools:
+        return "The server has no tools."
+    return "\n\n".join(_tool_text(tool) for tool in tools)
+
+
+def _tool_text(tool: Tool) -> str:
+    lines = [printable(tool.name)]
+    if tool.description:
+        lines += [f"  {printable(line)}" for line in tool.description.strip().splitlines()]
+    required = required_by(tool)
+    for name, shape in _parameters_of(tool).items():
+        about = cast("dict[str, Any]", shape).get("description") if isinstance(shape, dict) else None
+        need = "" if name in required else ", optional"
+        shown = f": {printable(about)}" if isinstance(about, str) else ""
+        lines.append(f"    {printable(name)} ({printable(kind_of(tool, name))}{need}){shown}")
+    return "\n".join(lines)
