@@ -78,8 +78,9 @@ class FormField:
 
     def check(self, value: Any, *, has_format: bool = True) -> None:
         """Raise FieldInvalid unless a JSON value fits; without `has_format`, whatever the format of its text."""
-        if not _IS[self.kind](value):
-            raise FieldInvalid(f"it must be {_WANTED[self.kind]}")
+        wanted, is_of_kind = _RULES[self.kind]
+        if not is_of_kind(value):
+            raise FieldInvalid(f"it must be {wanted}")
         if self.kind in (FieldKind.ONE, FieldKind.SEVERAL):
             allowed = {choice.value for choice in self.choices}
             chosen = cast("list[str]", value if self.kind is FieldKind.SEVERAL else [value])
@@ -175,9 +176,7 @@ def _text(value: Any) -> str | None:
 
 
 def _bound(value: Any) -> float | None:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if _is_number(value) else None
 
 
 def _number(value: float) -> str:
@@ -185,9 +184,7 @@ def _number(value: float) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, int) and not isinstance(value, bool)
+    return math.isfinite(value) if isinstance(value, float) else _is_whole(value)
 
 
 def _is_whole(value: Any) -> bool:
@@ -218,24 +215,16 @@ def _can_be_read(read: Callable[[str], object], text: str) -> bool:
     return True
 
 
-_IS: Final[Mapping[FieldKind, Callable[[Any], bool]]] = {
-    FieldKind.TEXT: lambda value: isinstance(value, str),
-    FieldKind.WHOLE: _is_whole,
-    FieldKind.NUMBER: _is_number,
-    FieldKind.YES_NO: lambda value: isinstance(value, bool),
-    FieldKind.ONE: lambda value: isinstance(value, str),
-    FieldKind.SEVERAL: _is_texts,
-    FieldKind.JSON: lambda value: True,
+_RULES: Final[Mapping[FieldKind, tuple[str, Callable[[Any], bool]]]] = {
+    FieldKind.TEXT: ("text", lambda value: isinstance(value, str)),
+    FieldKind.WHOLE: ("a whole number", _is_whole),
+    FieldKind.NUMBER: ("a number", _is_number),
+    FieldKind.YES_NO: ("yes or no (true or false in a file)", lambda value: isinstance(value, bool)),
+    FieldKind.ONE: ("one of the choices", lambda value: isinstance(value, str)),
+    FieldKind.SEVERAL: ("a list of choices", _is_texts),
+    FieldKind.JSON: ("JSON", lambda value: True),
 }
-_WANTED: Final = {
-    FieldKind.TEXT: "text",
-    FieldKind.WHOLE: "a whole number",
-    FieldKind.NUMBER: "a number",
-    FieldKind.YES_NO: "yes or no (true or false in a file)",
-    FieldKind.ONE: "one of the choices",
-    FieldKind.SEVERAL: "a list of choices",
-    FieldKind.JSON: "JSON",
-}
+"""The description of each kind of value, and a test whether a value is of it."""
 FORMATS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
     "email": ("an e-mail address, such as ada@example.com", lambda text: _EMAIL_PATTERN.fullmatch(text) is not None),
     "uri": ("an address with its scheme, such as https://example.com", _is_uri),
