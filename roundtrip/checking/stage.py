@@ -84,19 +84,17 @@ class Stage:
             # A new call gets the highest version; this one keeps its own.
             meta = None if call.version is None else {"roundtrip/version": call.version}
             return await send(session, replace(leg, meta=meta))
-        if call.method == "prompts/get":
-            self._require_legs(served=self._server.is_served_in_legs("prompt", call.name), kind="prompt")
-            return await send(session, leg)
-        uri = UriTemplate.parse(call.name).expand({name: str(value) for name, value in call.arguments.items()})
-        first = next(iter(self._server.resources_for(uri)), None)
-        served = first == call.name and self._server.is_served_in_legs("resource", call.name)
-        self._require_legs(served=served, kind="resource template")
-        return await send(session, replace(leg, name=uri))
-
-    def _require_legs(self, *, served: bool, kind: str) -> None:
-        """Reject a function that cannot be stopped in front of its body."""
-        if not served:
-            raise MCPError(code=0, message=f"there is no {kind} of that name that asks")
+        kind = "prompt" if call.method == "prompts/get" else "resource"
+        is_served = self._server.is_served_in_legs(kind, call.name)
+        if kind == "resource":
+            uri = UriTemplate.parse(call.name).expand({name: str(value) for name, value in call.arguments.items()})
+            leg = replace(leg, name=uri)
+            is_served = is_served and next(iter(self._server.resources_for(uri)), None) == call.name
+        if not is_served:
+            # A function without legs could not be stopped in front of its body.
+            name = "prompt" if kind == "prompt" else "resource template"
+            raise MCPError(code=0, message=f"there is no {name} of that name that asks")
+        return await send(session, leg)
 
     async def _client(self, kinds: frozenset[Kind]) -> Client:
         client = self._clients.get(kinds)

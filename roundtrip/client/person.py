@@ -1,7 +1,7 @@
 """The person at the terminal: everything that a terminal shows of forms, pages and messages, and reads as answers."""
 
 import webbrowser
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import anyio.to_thread
@@ -29,9 +29,9 @@ _WAYS_OUT: Final = f"{_DECLINE} says no, {_CANCEL} breaks off"
 class _NoAnswer(Exception):
     """The person declines or cancels."""
 
-    def __init__(self, action: str) -> None:
+    def __init__(self, action: Literal["decline", "cancel"]) -> None:
         super().__init__(action)
-        self.action = action
+        self.result = ElicitResult(action=action)
 
 
 class PersonAtTerminal:
@@ -60,7 +60,7 @@ class PersonAtTerminal:
                 if filled:
                     content[field.name] = value
         except _NoAnswer as no_answer:
-            return ElicitResult.model_validate({"action": no_answer.action})
+            return no_answer.result
         return ElicitResult(action="accept", content=content)
 
     async def visit(self, page: ElicitRequestURLParams) -> ElicitResult:
@@ -84,7 +84,7 @@ class PersonAtTerminal:
                     return ElicitResult(action="accept")
                 self._complain("type one of the letters in the brackets")
         except _NoAnswer as no_answer:
-            return ElicitResult.model_validate({"action": no_answer.action})
+            return no_answer.result
 
     async def stand_in(self, request: CreateMessageRequestParams) -> CreateMessageResult | None:
         """Let the person answer for a model; None if they decline or cancel."""
