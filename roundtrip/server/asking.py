@@ -1,6 +1,7 @@
 """Provide the questions and steps of a running body as methods of its context."""
 
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Never, ParamSpec, TypeVar, cast, overload
 
 from mcp.server.context import LifespanContextT, RequestT
@@ -36,7 +37,7 @@ from roundtrip.questions.markers import (
     is_marker,
     require_scheme,
 )
-from roundtrip.questions.outcomes import ElicitationResult
+from roundtrip.questions.outcomes import ElicitationResult, Outcome
 from roundtrip.questions.samples import Sampled, read_structured, text_of
 from roundtrip.server.calls import CallInfo
 
@@ -67,17 +68,18 @@ class VisitOptions(TypedDict, total=False):
 class Asking(Awaitable[T]):
     """Question or step of a body, whose result awaiting yields; one that is never awaited fails the call."""
 
-    __slots__ = ("_body", "_key", "_run")
+    __slots__ = ("_body", "_key", "_read", "_run")
 
-    def __init__(self, body: Body, key: str, run: Callable[[], Awaitable[T]]) -> None:
+    def __init__(self, body: Body, key: str, run: Callable[[], Awaitable[Any]], read: Callable[[Any], T]) -> None:
         self._body = body
         self._key = key
         self._run = run
+        self._read = read
         body.make(key)
 
     def __await__(self) -> Generator[Any, Any, T]:
         self._body.put(self._key)
-        return (yield from self._run().__await__())
+        return self._read((yield from self._run().__await__()))
 
     # Hidden from type checkers, so that they report the same mistakes.
     if not TYPE_CHECKING:
@@ -87,14 +89,10 @@ class Asking(Awaitable[T]):
                 raise AttributeError(name)
             raise UsedUnawaited(repr(self._key))
 
-        def __getitem__(self, place: object) -> Never:
+        def _use(self, *_: object) -> Never:
             raise UsedUnawaited(repr(self._key))
 
-        def __iter__(self) -> Never:
-            raise UsedUnawaited(repr(self._key))
-
-        def __bool__(self) -> Never:
-            raise UsedUnawaited(repr(self._key))
+        __getitem__ = __iter__ = __bool__ = _use
 
 
 class AskingContext(SdkContext[LifespanContextT, RequestT]):
@@ -200,10 +198,8 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         """
         body, marker = self._running_body(key), _question("ask", key, question, schema, options)
 
-        async def run() -> Any:
-            return (await body.ask(key, marker, was=tuple(was))).require_value(key)
-
-        return Asking(body, key, run)
+        asked = partial(body.ask, key, marker, was=tuple(was))
+        return Asking(body, key, asked, lambda outcome: outcome.require_value(key))
 
     @overload
     def ask_outcome(
@@ -254,10 +250,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
                 "can decline that, so its result is all there is: use ctx.ask"
             )
 
-        async def run() -> ElicitationResult[Any]:
-            return (await body.ask(key, marker, was=tuple(was))).as_result()
-
-        return Asking(body, key, run)
+        return Asking(body, key, partial(body.ask, key, marker, was=tuple(was)), Outcome.as_result)
 
     def ask_all(self, questions: Mapping[str, Marker]) -> Asking[dict[str, Any]]:
         """Ask several questions in one round and yield the values of their answers by name.
@@ -268,23 +261,23 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         label = ", ".join(questions)
         body = self._running_body(label)
 
-        async def run() -> dict[str, Any]:
-            return {key: outcome.require_value(key) for key, outcome in (await body.ask_all(questions)).items()}
+        def values(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+            return {key: outcome.require_value(key) for key, outcome in outcomes.items()}
 
-        return Asking(body, label, run)
+        return Asking(body, label, partial(body.ask_all, questions), values)
 
     def ask_all_outcomes(self, questions: Mapping[str, Marker]) -> Asking[dict[str, Any]]:
         """Ask several questions in one round and yield their outcomes by name; of a sample and of roots the result."""
         label = ", ".join(questions)
         body = self._running_body(label)
 
-        async def run() -> dict[str, Any]:
+        def results(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
             return {
                 key: outcome.as_result() if isinstance(questions[key], SdkElicit | ElicitUrl) else outcome.value
-                for key, outcome in (await body.ask_all(questions)).items()
+                for key, outcome in outcomes.items()
             }
 
-        return Asking(body, label, run)
+        return Asking(body, label, partial(body.ask_all, questions), results)
 
     def review(self, key: str, message: str, of: Sequence[str]) -> Asking[dict[str, Any]]:
         """Show earlier answers of this call in one form, let the user change them, and yield them by name.
@@ -302,20 +295,12 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             BodyMistake: One of the names is not a form that was answered before.
         """
         body = self._running_body(key)
-
-        async def run() -> dict[str, Any]:
-            return (await body.review(key, message, of)).require_value(key)
-
-        return Asking(body, key, run)
+        return Asking(body, key, partial(body.review, key, message, of), lambda outcome: outcome.require_value(key))
 
     def review_outcome(self, key: str, message: str, of: Sequence[str]) -> Asking[ElicitationResult[dict[str, Any]]]:
         """Show earlier answers, as `review` does, and yield the review's outcome: accepted, declined or cancelled."""
         body = self._running_body(key)
-
-        async def run() -> ElicitationResult[dict[str, Any]]:
-            return (await body.review(key, message, of)).as_result()
-
-        return Asking(body, key, run)
+        return Asking(body, key, partial(body.review, key, message, of), Outcome.as_result)
 
     @overload
     def step(self, key: str, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Asking[T]: ...
@@ -328,11 +313,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         travels sealed in the token. A leg whose response is lost, or that is replayed, runs the function again.
         """
         body = self._running_body(key)
-
-        async def run() -> Any:
-            return await body.step(key, fn, args, kwargs)
-
-        return Asking(body, key, run)
+        return Asking(body, key, partial(body.step, key, fn, args, kwargs), lambda result: result)
 
     @overload
     async def elicit(

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable
-from typing import Final, Never, TypeVar
+from typing import Any, Final, Never, TypeVar
 
 from mcp.server.mcpserver.exceptions import (
     ResourceError,
@@ -56,8 +56,16 @@ _UNKNOWN_PROMPT_CODE: Final = 0
 """The SDK's answer for an unknown prompt."""
 _WORDS_CHARS: Final = 80
 """Characters of a question that replace its missing name."""
-_SERVER_ERROR = -32000
+_SERVER_ERROR: Final = -32000
 """The SDK uses it for closed connections, too: `data.reason` distinguishes them."""
+
+_SERVER_ERRORS: Final = (
+    (ToolTimedOut, "tool_timeout", "{tool} {error}"),
+    (ThreadsExhausted, "threads_exhausted", "{tool} cannot run: {error}"),
+    (StillRunning, "still_running", "{error}"),
+    (LedgerUnavailable, "ledger_unavailable", "{error}"),
+)
+"""Errors that end a call with a protocol error: the reason in its data, and its message."""
 
 
 class Crashed(Exception):
@@ -73,21 +81,12 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
         return error
     if isinstance(error, CannotAsk):
         return cannot_ask(error)
-    if isinstance(error, ToolTimedOut):
-        return MCPError(
-            code=_SERVER_ERROR,
-            message=f"Tool {name!r} {error}",
-            data={"reason": "tool_timeout", "tool": name, "timeout": error.seconds},
-        )
-    if isinstance(error, ThreadsExhausted):
-        return MCPError(
-            code=_SERVER_ERROR,
-            message=f"Tool {name!r} cannot run: {error}",
-            data={"reason": "threads_exhausted", "tool": name},
-        )
-    if isinstance(error, StillRunning | LedgerUnavailable):
-        reason = "still_running" if isinstance(error, StillRunning) else "ledger_unavailable"
-        return MCPError(code=_SERVER_ERROR, message=str(error), data={"reason": reason, "tool": name})
+    for kind, reason, text in _SERVER_ERRORS:
+        if isinstance(error, kind):
+            data: dict[str, Any] = {"reason": reason, "tool": name}
+            if isinstance(error, ToolTimedOut):
+                data["timeout"] = error.seconds
+            return MCPError(code=_SERVER_ERROR, message=text.format(tool=f"Tool {name!r}", error=error), data=data)
     prefix = f"Error executing tool {name}"
     if isinstance(error, Crashed):
         # Not unexpected any more: the log has its traceback.

@@ -82,6 +82,13 @@ class _Media:
     def _encoded(self) -> str:
         return base64.b64encode(self.path.read_bytes() if self.path is not None else self.data or b"").decode()
 
+    def _details(self, mime_type: str | None, annotations: Annotations | Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the media type and annotations of its block; arguments override its own."""
+        return {
+            "mime_type": mime_type or self._mime_type,
+            "annotations": _annotations(annotations) or self.annotations,
+        }
+
 
 class Image(_Media, SdkImage):
     """An image in a tool's result, from a file or from bytes.
@@ -105,12 +112,7 @@ class Image(_Media, SdkImage):
         self, mime_type: str | None = None, annotations: Annotations | Mapping[str, Any] | None = None
     ) -> ImageContent:
         """Return the block to send. Arguments override those of the image."""
-        return ImageContent(
-            type="image",
-            data=self._encoded(),
-            mime_type=mime_type or self._mime_type,
-            annotations=_annotations(annotations) or self.annotations,
-        )
+        return ImageContent(type="image", data=self._encoded(), **self._details(mime_type, annotations))
 
 
 class Audio(_Media, SdkAudio):
@@ -135,12 +137,7 @@ class Audio(_Media, SdkAudio):
         self, mime_type: str | None = None, annotations: Annotations | Mapping[str, Any] | None = None
     ) -> AudioContent:
         """Return the block to send. Arguments override those of the sound."""
-        return AudioContent(
-            type="audio",
-            data=self._encoded(),
-            mime_type=mime_type or self._mime_type,
-            annotations=_annotations(annotations) or self.annotations,
-        )
+        return AudioContent(type="audio", data=self._encoded(), **self._details(mime_type, annotations))
 
 
 class File(_Media, Embeddable):
@@ -176,12 +173,7 @@ class File(_Media, Embeddable):
         self, mime_type: str | None = None, annotations: Annotations | Mapping[str, Any] | None = None
     ) -> EmbeddedResource:
         """Return the block to send. Arguments override those of the file."""
-        return embedded(
-            self._encoded(),
-            name=self._shown_name(),
-            mime_type=mime_type or self._mime_type,
-            annotations=_annotations(annotations) or self.annotations,
-        )
+        return embedded(self._encoded(), name=self._shown_name(), **self._details(mime_type, annotations))
 
     def _shown_name(self) -> str:
         extension = _extension_of(self._format, self._mime_type)

@@ -1,0 +1,243 @@
+"""Send clients the changes of lists: those of a request when it is done, and to older clients those made elsewhere.
+
+On older revisions the client of the request is sent a notification. All other clients are sent an event over the bus.
+On 2026-07-28 they listen to it through streams that they open. On the older revisions the server listens for each
+client: to changes of the lists, and to updates of the resources that it has subscribed to.
+"""
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import anyio
+from mcp.server.context import HandlerResult, ServerRequestContext
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    SubscriptionBus,
+    ToolsListChanged,
+)
+from mcp.shared.subscriptions import event_to_notification
+from mcp_types import (
+    PromptListChangedNotification,
+    RequestId,
+    ResourceListChangedNotification,
+    ServerNotification,
+    ToolListChangedNotification,
+)
+
+from roundtrip.revisions import is_retry_era
+from roundtrip.server.parts import Effects
+from roundtrip.server.sdk_private import connection_of, session_id_of
+
+if TYPE_CHECKING:
+    from roundtrip.server.notifications import Listing
+
+__all__ = ["Changes", "OlderClients", "promise_changes"]
+
+logger = logging.getLogger("roundtrip")
+
+_LISTINGS: Final[tuple[tuple["Listing", ServerEvent, ServerNotification], ...]] = (
+    ("tools", ToolsListChanged(), ToolListChangedNotification()),
+    ("prompts", PromptsListChanged(), PromptListChangedNotification()),
+    ("resources", ResourcesListChanged(), ResourceListChangedNotification()),
+)
+_LISTING_OF: Final[Mapping[type, "Listing"]] = {type(notification): listing for listing, _, notification in _LISTINGS}
+_PATIENCE_SECONDS: Final = 5.0
+"""How long a response waits for its announcements."""
+_KEPT_AT: Final = "roundtrip.older_clients"
+_MAX_URIS: Final = 1024
+_MAX_URI_CHARS: Final = 2048
+
+_NOTIFIED: ContextVar[object | None] = ContextVar("roundtrip_notified", default=None)
+"""The connection that must not hear the event being published. A bus passes only the event on to its listeners."""
+
+
+class Changes:
+    """Changes that were made during one request, and are still to be announced."""
+
+    __slots__ = ("_by_session", "_ctx", "_notifies", "_on_bus", "_told")
+
+    def __init__(self, ctx: ServerRequestContext[Any, Any]) -> None:
+        self._ctx = ctx
+        self._on_bus: set[Listing] = set()
+        self._by_session: set[Listing] = set()
+        self._told: set[Listing] = set()
+        # On 2026-07-28 clients hear of changes only through a stream that they listen on. On the older revisions there
+        # is no client before `initialize` is answered.
+        self._notifies = not is_retry_era(ctx.protocol_version) and ctx.method != "initialize"
+        if self._notifies:
+            self._watch()
+
+    def note(self, listing: "Listing") -> None:
+        """Announce a list later."""
+        self._on_bus.add(listing)
+        if self._notifies:
+            self._by_session.add(listing)
+
+    def forget(self, listing: "Listing") -> None:
+        """Publish no event for a list: the author's code has published one."""
+        self._on_bus.discard(listing)
+
+    def _watch(self) -> None:
+        """Notice the notifications of the author's code, and send them on a stream that the client reads."""
+        send = self._ctx.session.send_notification
+
+        async def send_and_notice(
+            notification: ServerNotification, related_request_id: RequestId | None = None
+        ) -> None:
+            listing = _LISTING_OF.get(type(notification))
+            if listing is None or listing not in self._by_session:
+                await send(notification, related_request_id)
+                return
+            await send(notification, related_request_id if related_request_id is not None else _stream_of(self._ctx))
+            self._by_session.discard(listing)
+            self._told.add(listing)
+
+        # The session is made for each request.
+        self._ctx.session.send_notification = send_and_notice  # type: ignore[method-assign]
+
+    def publishing(self, listing: "Listing") -> Any:
+        """Surround the publication of an event: a client that is sent a notification is not sent the event as well."""
+        is_notified = listing in self._by_session or listing in self._told
+        return _told_already(self._ctx.session) if is_notified else nullcontext()
+
+    async def announce(self, bus: SubscriptionBus) -> None:
+        """Announce the changes at the end of the request."""
+        if self._notifies:
+            # Break the reference cycle, so that the request is freed at once.
+            del self._ctx.session.send_notification
+        # The change has been made, even if the client has gone or cancelled its request.
+        with anyio.move_on_after(_PATIENCE_SECONDS, shield=True):
+            for listing, event, notification in _LISTINGS:
+                await self._announce(bus, listing, event, notification)
+
+    async def _announce(
+        self, bus: SubscriptionBus, listing: "Listing", event: ServerEvent, notification: ServerNotification
+    ) -> None:
+        if listing in self._by_session:
+            try:
+                stream = _stream_of(self._ctx)
+                await self._ctx.session.send_notification(notification, related_request_id=stream)
+            except Exception:
+                logger.warning("could not tell the client that the %s changed", listing, exc_info=True)
+        if listing in self._on_bus:
+            try:
+                with self.publishing(listing):
+                    await bus.publish(event)
+            except Exception:
+                logger.warning("could not publish that the %s changed", listing, exc_info=True)
+
+
+def _stream_of(ctx: ServerRequestContext[Any, Any]) -> str | int | None:
+    """Return the request whose stream carries a notification, or None for the connection's own stream."""
+    # The request's stream reaches clients that keep no other open. A JSON response has no stream; then the client must
+    # have opened the session's.
+    if not ctx.session.can_send_request and session_id_of(ctx.session) is not None:
+        return None
+    return ctx.request_id
+
+
+def promise_changes(result: HandlerResult) -> HandlerResult:
+    """Say in an answer to `initialize` that changes are announced."""
+    # The SDK derives that from options that its own transports do not pass.
+    capabilities: object = result.get("capabilities") if isinstance(result, dict) else None
+    if not isinstance(result, dict) or not isinstance(capabilities, dict):
+        return result
+    offered = dict(cast("Mapping[str, Any]", capabilities))
+    for listing, _, _ in _LISTINGS:
+        if isinstance(offered.get(listing), dict):
+            offered[listing] = {**offered[listing], "listChanged": True}
+    return {**result, "capabilities": offered}
+
+
+@contextmanager
+def _told_already(session: ServerSession) -> Generator[None]:
+    """Surround the publication of an event that the client of a session has already been notified of."""
+    reset = _NOTIFIED.set(connection_of(session))
+    try:
+        yield
+    finally:
+        _NOTIFIED.reset(reset)
+
+
+class OlderClients:
+    """Open connections of one server, which are notified of events on its bus."""
+
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
+
+    def notice(self, ctx: ServerRequestContext[Any, Any]) -> None:
+        """Inspect a message that was served: it may begin a connection or a subscription."""
+        if is_retry_era(ctx.protocol_version):
+            return
+        connection = connection_of(ctx.session)
+        if ctx.method == "notifications/initialized":
+            # Without either nothing stays open: the next message comes over another connection.
+            stays = ctx.session.can_send_request or session_id_of(ctx.session) is not None
+            if stays and _KEPT_AT not in connection.state:
+                line = connection.state[_KEPT_AT] = _Line(ctx.session)
+                connection.exit_stack.callback(line.end, self._effects.bus.subscribe(line.hear))
+            return
+        line = connection.state.get(_KEPT_AT)
+        uri = (ctx.params or {}).get("uri")
+        if isinstance(line, _Line) and isinstance(uri, str):
+            if ctx.method == "resources/subscribe":
+                line.subscribe(uri)
+            elif ctx.method == "resources/unsubscribe":
+                line.unsubscribe(uri)
+
+
+class _Line:
+    """One connection. An event waits at most once, so that a client which does not read holds up nothing."""
+
+    def __init__(self, session: ServerSession) -> None:
+        self._session = session
+        self._uris: dict[str, None] = {}
+        self._waiting: dict[ServerEvent, None] = {}
+        self._telling: asyncio.Task[None] | None = None
+        # The SDK's own bus calls its listeners on whichever loop publishes.
+        self._loop = asyncio.get_running_loop()
+
+    def subscribe(self, uri: str) -> None:
+        if len(self._uris) < _MAX_URIS and len(uri) <= _MAX_URI_CHARS:
+            self._uris[uri] = None
+
+    def unsubscribe(self, uri: str) -> None:
+        self._uris.pop(uri, None)
+
+    def hear(self, event: ServerEvent) -> None:
+        if _NOTIFIED.get() is connection_of(self._session):
+            return
+        if isinstance(event, ResourceUpdated) and event.uri not in self._uris:
+            return
+        if asyncio.get_running_loop() is self._loop:
+            self._note(event)
+            return
+        with suppress(RuntimeError):
+            # A loop that has ended has no clients any more.
+            self._loop.call_soon_threadsafe(self._note, event)
+
+    def _note(self, event: ServerEvent) -> None:
+        self._waiting[event] = None
+        if self._telling is None or self._telling.done():
+            work = self._tell()
+            self._telling = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+
+    def end(self, unsubscribe: Any) -> None:
+        unsubscribe()
+        if self._telling is not None:
+            self._telling.cancel()
+
+    async def _tell(self) -> None:
+        while self._waiting:
+            event = next(iter(self._waiting))
+            del self._waiting[event]
+            await self._session.send_notification(event_to_notification(event, {}))
