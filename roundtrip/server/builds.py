@@ -25,10 +25,6 @@ class Build:
 
     Files are read at once, as they may be replaced later. On an event loop they are read only by `read`, which may run
     in a thread.
-
-    Args:
-        functions: The functions.
-        given: The author's name for it.
     """
 
     __slots__ = ("_functions", "text")

@@ -35,13 +35,7 @@ class _CatalogEntry(NamedTuple):
 
 
 class Catalog:
-    """Catalog of visible items, so that lists and lookups walk no rules. Any thread may change it.
-
-    Args:
-        visibility: The rules of `enable` and `disable`.
-        effects: Tells whether the server rehearses.
-        gates: Returns the evaluator of visibility gates.
-    """
+    """Catalog of visible items, so that lists and lookups walk no rules. Any thread may change it."""
 
     def __init__(self, visibility: Visibility, effects: Effects, gates: "Callable[[], GateEvaluator]") -> None:
         self._visibility = visibility
@@ -70,17 +64,6 @@ class Catalog:
         """Enter a prompt by its name, or a resource or template by its URI, while it is registered.
 
         As in the SDK, a second template of one URI replaces the first; other second items are ignored.
-
-        Args:
-            kind: The kind of item.
-            identifier: Its name or URI.
-            name: The name of a resource.
-            tags: Labels to enable and disable by.
-            enabled: False hides it until it is enabled.
-            gate: Its visibility gate.
-            template: True for a template.
-            filled: The parameters that clients do not fill.
-            in_legs: True if it is served in legs, and so may ask.
         """
         key = (kind, identifier)
         before = self._entries.get(key)

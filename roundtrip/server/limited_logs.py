@@ -35,12 +35,7 @@ class _Budget:
 
 
 class LimitedLog:
-    """Logger that writes each line at most five times a minute.
-
-    Args:
-        logger: The logger that writes the lines.
-        clock: Returns seconds.
-    """
+    """Logger that writes each line at most five times a minute."""
 
     def __init__(self, logger: logging.Logger, *, clock: Callable[[], float] = SYSTEM.monotonic) -> None:
         self._logger = logger

@@ -57,12 +57,7 @@ def announced_by_author(listing: Listing, bus: SubscriptionBus | None) -> Genera
 
 
 class Announcer:
-    """Outermost middleware of one server: it announces changed lists, and keeps private lists out of caches.
-
-    Args:
-        effects: The bus of the server.
-        is_private: Returns True for a method whose answers depend on the caller.
-    """
+    """Outermost middleware of one server: it announces changed lists, and keeps private lists out of caches."""
 
     def __init__(self, effects: Effects, *, is_private: Callable[[str], bool]) -> None:
         self._effects = effects

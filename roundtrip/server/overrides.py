@@ -17,9 +17,6 @@ Pairs = dict[Hashable, tuple[Function, Function]]
 class Overrides(MutableMapping[Function, Function]):
     """Replaced functions of resolvers, dependencies and visibility gates, each with its replacement.
 
-    Args:
-        planned: The plans that follow the replacements.
-
     Example:
         ```python
         server.overrides[current_account] = lambda: Account("ada")

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from threading import Lock
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from mcp.server.subscriptions import SubscriptionBus
 
@@ -18,19 +18,10 @@ from roundtrip.server.keys import Protection
 from roundtrip.system import SYSTEM, System
 from roundtrip.trace.writing.tracers import Tracers
 
-__all__ = ["Effects", "Parts", "Stopping"]
+if TYPE_CHECKING:
+    from roundtrip.server.rehearsal import Rehearsed
 
-
-class Stopping(Protocol):
-    """Stops legs in front of their bodies, for a rehearsal."""
-
-    def stop(self, owner: str, *, outermost: bool) -> None:
-        """Raise in front of the body of the requested function, or of a function that is called from within."""
-        ...
-
-    def let_in(self, owner: str) -> None:
-        """Note a tool, prompt or resource that the request may not see, and that is served all the same."""
-        ...
+__all__ = ["Effects", "Parts"]
 
 
 _MAKING: Final = Lock()
@@ -44,7 +35,7 @@ class Effects:
     """None for one in the memory of this process, which few servers use."""
     tracers: Tracers
     bus: SubscriptionBus
-    rehearsal: Stopping | None = None
+    rehearsal: "Rehearsed | None" = None
     """Set while the server rehearses: no body runs then."""
     system: System = SYSTEM
 

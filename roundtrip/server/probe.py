@@ -111,14 +111,7 @@ def _build_of(tools: Iterable[RegisteredTool]) -> str:
 
 
 class Probe:
-    """Probe of one server.
-
-    Args:
-        parts: The parts of the server.
-        tools: Its tools.
-        identity: Returns its identity, with the tools that it has by then.
-        defaults: The defaults of its tools.
-    """
+    """Probe of one server."""
 
     def __init__(
         self, parts: Parts, tools: ToolRegistry, *, identity: Callable[[], Identity], defaults: ToolDefaults

@@ -57,15 +57,7 @@ LISTINGS: Final[Mapping[Shelf, Listing]] = {"prompt": "prompts", "resource": "re
 
 
 class PromptsAndResources(HookedServer[LifespanResultT]):
-    """The part of `Server` for prompts, resources and templates.
-
-    Args:
-        parts: The parts that every leg uses.
-        defaults: The defaults of the server's functions.
-        visibility: The rules of `enable` and `disable`.
-        recover: Returns the answers of an expired call that may be begun again.
-        sdk: The arguments of `MCPServer`.
-    """
+    """The part of `Server` for prompts, resources and templates; `sdk` has the arguments of `MCPServer`."""
 
     def __init__(
         self,

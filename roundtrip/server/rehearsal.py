@@ -73,7 +73,7 @@ class Rehearsed:
 
     def begin(self, beginning: Beginning) -> Watch:
         """Watch the leg, and not calls within it."""
-        return self._watch if beginning.within is None else _ignore
+        return self._watch if beginning.within is None else lambda fact: None
 
     def reject(self, rejection: TokenRejection) -> None:
         """Ignore rejections: a rehearsal has no tokens."""
@@ -98,23 +98,17 @@ class Rehearsed:
 
     def _watch(self, fact: Any) -> None:
         if isinstance(fact, Transition):
-            self._moved(fact)
+            # After the end in front of the body, the failure is the rehearsal's own.
+            if self.end is not End.BODY:
+                self.end = _ENDS.get(fact.event, self.end)
+                if fact.event is Event.ASK:
+                    self.questions = tuple(fact.detail.get("questions", ()))
         elif isinstance(fact, Wrote):
             self.journal = fact.journal
         elif isinstance(fact, Raised) and not self._declined:
             self.reason = f"{type(fact.error).__name__}: {fact.error}"
         elif isinstance(fact, DeclinedFact):
             self.reason, self._declined = fact.reason, True
-
-    def _moved(self, transition: Transition) -> None:
-        if self.end is End.BODY:
-            # The failure after it is the rehearsal's own.
-            return
-        end = _ENDS.get(transition.event)
-        if end is not None:
-            self.end = end
-        if transition.event is Event.ASK:
-            self.questions = tuple(transition.detail.get("questions", ()))
 
 
 _ENDS: Final = {
@@ -125,10 +119,6 @@ _ENDS: Final = {
 }
 
 
-def _ignore(fact: Any) -> None:
-    del fact
-
-
 class Rehearsal:
     """The innermost middleware of a server in rehearsal, which gives each request a journal."""
 
@@ -137,11 +127,7 @@ class Rehearsal:
         self.next(None)
 
     def next(self, journal: Journal | None) -> None:
-        """Prepare for a request.
-
-        Args:
-            journal: The journal of its call; None for a new call.
-        """
+        """Prepare for a request of the call that has this journal, or of a new call."""
         self.journal = journal
         self.rehearsed = Rehearsed()
         """The result of the last request."""

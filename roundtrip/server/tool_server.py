@@ -39,16 +39,7 @@ _PROBE_VARIABLE: Final = "ROUNDTRIP_PROBE"
 
 
 class ToolServer(PromptsAndResources[LifespanResultT]):
-    """The part of `Server` for tools.
-
-    Args:
-        parts: The parts that every leg uses.
-        defaults: The defaults of the server's functions.
-        on_duplicate: The treatment of a second tool of one name.
-        mask_errors: True if clients must not read the texts of exceptions; None if that is not decided yet.
-        probe: True to answer the probe; None to do as the environment says.
-        sdk: The arguments of `MCPServer`.
-    """
+    """The part of `Server` for tools; `mask_errors` and `probe` are None if the author has not decided."""
 
     def __init__(
         self,

@@ -44,10 +44,6 @@ _FORMS: Final = "tool:NAME, tool:NAME@VERSION, prompt:NAME, resource:URI, templa
 def read_enabled(enabled: Enabled | None, *, owner: str) -> tuple[bool, "VisibilityGate | None"]:
     """Read `enabled=`: return False for an item that is hidden at first, and the gate that decides for each request.
 
-    Args:
-        enabled: The author's argument.
-        owner: The item, for messages: `tool 'forecast'`.
-
     Raises:
         InvalidSignature: It is not a bool, a function or `Depends`, or the gate can never be evaluated.
     """
@@ -169,14 +165,6 @@ class Visibility:
         only: bool = False,
     ) -> None:
         """Show or hide the components that match all of the criteria; with `only`, do the opposite to all others.
-
-        Args:
-            enabled: True to show them.
-            keys: Any of these: `tool:NAME`, `tool:NAME@VERSION`, `prompt:NAME`, `resource:URI`,
-                `template:URI_TEMPLATE`.
-            names: Any of these, of a tool, a prompt or a resource, or the URI of a resource.
-            tags: Any of these.
-            only: Decide about everything.
 
         Raises:
             ValueError: No criterion is given, or a key has none of the forms.
