@@ -98,11 +98,7 @@ def _read(path: Path) -> KeyFile:
 
 @contextlib.contextmanager
 def _alone_with(path: Path) -> Generator[None]:
-    """Prevent two rotations at once: one of two new keys would be lost, or sign before all instances know it.
-
-    Raises:
-        CommandFailed: Another rotation is running.
-    """
+    """Prevent two rotations at once: one of two new keys would be lost, or sign before all instances know it."""
     try:
         import fcntl
     except ImportError:  # not on Windows
@@ -138,11 +134,7 @@ def _new(arguments: Namespace) -> int:
 
 
 def _rotated(keys: KeyFile, *, max_age: float, force: bool) -> KeyFile:
-    """Take the next step of a rotation.
-
-    Raises:
-        CommandFailed: It is too early for the step.
-    """
+    """Take the next step of a rotation."""
     signs, other = keys
     now = _now()
     if other is None:
@@ -176,11 +168,7 @@ def _now() -> datetime:
 
 
 def _replace(path: Path, content: str) -> None:
-    """Replace the content of a file, all or nothing.
-
-    Raises:
-        CommandFailed: The file cannot be written.
-    """
+    """Replace the content of a file, all or nothing."""
     # Replace the target of a link, not the link.
     path = path.resolve()
     with _written(path, content) as temporary:
@@ -195,11 +183,7 @@ def _replace(path: Path, content: str) -> None:
 
 @contextlib.contextmanager
 def _written(path: Path, content: str) -> Generator[Path]:
-    """Write a temporary file beside another, synced to disk and for its owner only, and remove it in the end.
-
-    Raises:
-        CommandFailed: It cannot be written, or the code in the block cannot write the other file.
-    """
+    """Write a temporary file beside another, synced to disk and for its owner only, and remove it in the end."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         temporary = Path(name)

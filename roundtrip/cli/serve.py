@@ -173,16 +173,16 @@ def _announce(name: str, settings: "ServeSettings", listening: "socket.socket") 
     host, port = listening.getsockname()[:2]
     place = f"http://{f'[{host}]' if ':' in host else host}:{port}{settings.path}"
     workers = "one worker" if settings.workers == 1 else f"{settings.workers} workers"
-    print(f"roundtrip: {printable(name)} serves on {place} with {workers}", file=sys.stderr, flush=True)
+    said = [f"{printable(name)} serves on {place} with {workers}"]
     if not settings.asks_older_clients:
-        print(f"roundtrip: {_older_clients(settings)}", file=sys.stderr, flush=True)
+        said.append(_older_clients(settings))
     if not settings.is_loopback and not settings.allowed_hosts:
-        print(
-            "roundtrip: requests with any Host are accepted; name the server's own with --allowed-host, or any with "
-            "--allowed-host '*'",
-            file=sys.stderr,
-            flush=True,
+        said.append(
+            "requests with any Host are accepted; name the server's own with --allowed-host, or any with "
+            "--allowed-host '*'"
         )
+    for line in said:
+        print(f"roundtrip: {line}", file=sys.stderr, flush=True)
 
 
 def _older_clients(settings: "ServeSettings") -> str:

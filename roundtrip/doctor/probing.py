@@ -300,12 +300,7 @@ class _Observer:
         )
 
     async def _on(self, number: int, era: Era, work: Callable[[ClientSession], Awaitable[T]]) -> T:
-        """Run some work on a session with a place.
-
-        Raises:
-            _Failed: The work failed.
-            _TokenRejected: An instance rejected a token.
-        """
+        """Run some work on a session with a place."""
         done: list[T] = []
         statuses: list[int] = []
 

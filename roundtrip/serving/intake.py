@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import h11
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from roundtrip.server.limited_logs import LimitedLog
-from roundtrip.serving.health import LIVE_PATH, READY_PATH
+from roundtrip.serving.application import LIVE_PATH, READY_PATH, closing
 
-__all__ = ["Intake", "closing", "connections_for"]
+__all__ = ["Intake", "connections_for"]
 
 _SURPLUS_CONNECTIONS: Final = 32
 _UNREAD_SECONDS: Final = 60.0
@@ -48,18 +48,6 @@ def connections_for(wanted: int) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
     spare = min(_SPARE_FILES, max(_LEAST_SPARE_FILES, allowed // 2))
     return min(wanted, max(_LEAST_CONNECTIONS, allowed - _SURPLUS_CONNECTIONS - spare))
-
-
-def closing(send: Send) -> Send:
-    """Return `send` of a response that closes its connection."""
-
-    async def send_and_close(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = [(name, value) for name, value in message.get("headers", ()) if name.lower() != b"connection"]
-            message = {**message, "headers": [*headers, (b"connection", b"close")]}
-        await send(message)
-
-    return send_and_close
 
 
 class Intake:

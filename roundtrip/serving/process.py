@@ -26,8 +26,7 @@ from roundtrip.safe_text import printable
 from roundtrip.server.limited_logs import LimitedFilter
 from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
-from roundtrip.serving.application import application_of
-from roundtrip.serving.health import ProcessState
+from roundtrip.serving.application import ProcessState, application_of
 from roundtrip.serving.intake import Intake, connections_for
 from roundtrip.serving.settings import ServeSettings
 

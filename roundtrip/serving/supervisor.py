@@ -181,11 +181,7 @@ class Supervisor:
         await self._heard(worker, READY)
 
     async def _heard(self, worker: _Worker, kind: str) -> Any:
-        """Read one message of the given kind from a worker.
-
-        Raises:
-            WorkerFailed: The worker reports a failure, or ends.
-        """
+        """Read one message of the given kind from a worker."""
         try:
             told = json.loads(await asyncio.wait_for(worker.reader.readline(), self._settings.timeout_start))
         except TimeoutError:
@@ -197,11 +193,7 @@ class Supervisor:
         return told[kind]
 
     async def _brought_up(self) -> _Worker:
-        """Start a worker that serves, in addition to those that do.
-
-        Raises:
-            WorkerFailed: It cannot, or must not.
-        """
+        """Start a worker that serves, in addition to those that do."""
         worker = await self._introduced()
         try:
             if why := objection_to_newcomer(worker.identity, [one.identity for one in self._slots if one.lives]):

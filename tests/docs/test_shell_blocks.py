@@ -20,7 +20,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from roundtrip.cli import main
-from roundtrip.serving.health import READY_PATH
+from roundtrip.serving.application import READY_PATH
 from tests.docs.pages import ROOT, Block, blocks, pages
 from tests.forks import commands_with
 

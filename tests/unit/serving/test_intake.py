@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from roundtrip.server.limited_logs import LimitedFilter
 from roundtrip.serving import intake
-from roundtrip.serving.health import LIVE_PATH
+from roundtrip.serving.application import LIVE_PATH
 from roundtrip.serving.intake import Intake, connections_for
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,7 @@ from mcp.server import _streamable_http_modern as modern
 from starlette.types import Message
 
 from roundtrip import Server
-from roundtrip.serving.application import application_of
-from roundtrip.serving.health import ProcessState
+from roundtrip.serving.application import ProcessState, application_of
 from roundtrip.serving.responses import JsonResponse
 from roundtrip.serving.settings import ServeSettings
 from tests.wire import headers_of, meta_of

@@ -9,8 +9,7 @@ import httpx
 import pytest
 
 from roundtrip import Server
-from roundtrip.serving.application import application_of
-from roundtrip.serving.health import ProcessState
+from roundtrip.serving.application import ProcessState, application_of
 from roundtrip.serving.settings import ServeSettings
 from tests.live_wire import HEADERS
 
