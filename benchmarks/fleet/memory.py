@@ -66,9 +66,7 @@ async def _begun(connections: Sequence[Connection], calls: int) -> list[Asked]:
                 raise WrongReply(f"the first leg had to ask, and said {reply}")
             held.append(reply)
 
-    async with asyncio.TaskGroup() as group:
-        for connection in connections:
-            group.create_task(some(connection))
+    await asyncio.gather(*map(some, connections))
     return held
 
 

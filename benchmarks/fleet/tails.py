@@ -55,7 +55,5 @@ async def _times(connections: list[Connection], calls: int) -> list[float]:
             legs = await play(connection, THREE_ROUNDS)
             taken.append(sum(leg.elapsed_ns for leg in legs))
 
-    async with asyncio.TaskGroup() as group:
-        for connection in connections:
-            group.create_task(some(connection))
+    await asyncio.gather(*map(some, connections))
     return taken

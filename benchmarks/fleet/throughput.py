@@ -72,6 +72,4 @@ async def _play(clients: Sequence[_Hopping], calls: int) -> None:
         for _ in numbers:
             await play(client, THREE_ROUNDS)
 
-    async with asyncio.TaskGroup() as group:
-        for client in clients:
-            group.create_task(some(client))
+    await asyncio.gather(*map(some, clients))

@@ -18,7 +18,7 @@ from benchmarks.asgi import PATH
 from benchmarks.variants import guard
 from benchmarks.variants.signatures import spelled
 from benchmarks.variants.variant import Variant
-from benchmarks.workloads import KEY, TOOL, Compute, Confirm, Draft, Plain, Words, Workload, computed, said
+from benchmarks.workloads import KEY, TOOL, Compute, Plain, Words, Workload, computed, said
 
 _Function: TypeAlias = Callable[..., Any]
 
@@ -41,14 +41,8 @@ def _tool(workload: Workload) -> _Function:
             return _greeter()
         case Compute(count=count, seconds=seconds):
             return _computing(count, seconds)
-        case Confirm():
-            return _confirm
-        case Words(rounds=rounds):
-            return _wording(rounds)
-        case Draft(questions=questions):
-            return _drafting(questions)
         case _:
-            raise NotImplementedError(type(workload).__name__)
+            return _asking(guard.guard_of(workload))
 
 
 def _greeter() -> _Function:
@@ -58,21 +52,10 @@ def _greeter() -> _Function:
     return work
 
 
-async def _confirm(name: str, ctx: Context) -> str | InputRequiredResult:
-    # `ctx.elicit` is refused on this protocol revision; a tool returns its questions and reads the answers itself.
-    return guard.consent(name, ctx.input_responses, ctx.request_state)
-
-
-def _wording(rounds: tuple[int, ...]) -> _Function:
+def _asking(tool: guard.Guard) -> _Function:
     async def work(name: str, ctx: Context) -> str | InputRequiredResult:
-        return guard.word_rounds(name, rounds, ctx.input_responses, ctx.request_state)
-
-    return work
-
-
-def _drafting(questions: int) -> _Function:
-    async def work(name: str, ctx: Context) -> str | InputRequiredResult:
-        return guard.draft(name, questions, ctx.input_responses, ctx.request_state)
+        # `ctx.elicit` is refused on this protocol revision; a tool returns its questions and reads the answers itself.
+        return tool(name, ctx.input_responses, ctx.request_state)
 
     return work
 

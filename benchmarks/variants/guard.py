@@ -1,8 +1,9 @@
 """The asking tools written by hand, as an author must where the framework only passes questions and answers through."""
 
 import json
-from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias, TypeVar
 
 from mcp_types import (
     CreateMessageRequest,
@@ -18,9 +19,22 @@ from mcp_types import (
 )
 from pydantic import BaseModel
 
-from benchmarks.workloads import CONSENT_MESSAGE, DRAFT_MESSAGE, Consent, Word, said, word_message
+from benchmarks.workloads import (
+    CONSENT_MESSAGE,
+    DRAFT_MESSAGE,
+    Confirm,
+    Consent,
+    Draft,
+    Word,
+    Words,
+    Workload,
+    said,
+    word_message,
+)
 
 _M = TypeVar("_M", bound=BaseModel)
+Guard: TypeAlias = Callable[[str, InputResponses | None, str | None], str | InputRequiredResult]
+"""An asking tool: from its argument, the answers and the state to its result, or to questions."""
 
 _WORD_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
@@ -35,6 +49,19 @@ _CONSENT: Final = ElicitRequest(
 )
 
 
+def guard_of(workload: Workload) -> Guard:
+    """Return the tool of a workload that asks."""
+    match workload:
+        case Confirm():
+            return consent
+        case Words(rounds=rounds):
+            return partial(word_rounds, rounds=rounds)
+        case Draft(questions=questions):
+            return partial(draft, questions=questions)
+        case _:
+            raise NotImplementedError(type(workload).__name__)
+
+
 class NotAccepted(ValueError):
     """The user did not accept a question, or the client did not answer it."""
 
@@ -47,7 +74,7 @@ def consent(name: str, responses: InputResponses | None, state: str | None) -> s
 
 
 def word_rounds(
-    name: str, rounds: Sequence[int], responses: InputResponses | None, state: str | None
+    name: str, responses: InputResponses | None, state: str | None, *, rounds: Sequence[int]
 ) -> str | InputRequiredResult:
     """Ask round by round, keeping the answers so far as the state: a checkpoint, so nothing runs twice."""
     checkpoint: list[list[str]] = []
@@ -69,7 +96,9 @@ def word_rounds(
     )
 
 
-def draft(name: str, questions: int, responses: InputResponses | None, state: str | None) -> str | InputRequiredResult:
+def draft(
+    name: str, responses: InputResponses | None, state: str | None, *, questions: int
+) -> str | InputRequiredResult:
     """Have a text written, then ask question after question, with all that was said so far as the state."""
     said_so_far: list[str] = [] if state is None else json.loads(state)
     if state is None:

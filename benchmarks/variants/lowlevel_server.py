@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 from benchmarks.asgi import PATH
 from benchmarks.variants import guard
 from benchmarks.variants.variant import Variant
-from benchmarks.workloads import KEY, TOOL, Compute, Confirm, Draft, Plain, Words, Workload, computed, said
+from benchmarks.workloads import KEY, TOOL, Compute, Plain, Words, Workload, computed, said
 
 _Body: TypeAlias = Callable[[CallToolRequestParams], Awaitable[str | InputRequiredResult]]
 
@@ -67,34 +67,17 @@ def _body(workload: Workload) -> _Body:
             return _greet
         case Compute(count=count, seconds=seconds):
             return _computing(count, seconds)
-        case Confirm():
-            return _confirm
-        case Words(rounds=rounds):
-            return _wording(rounds)
-        case Draft(questions=questions):
-            return _drafting(questions)
         case _:
-            raise NotImplementedError(type(workload).__name__)
+            return _asking(guard.guard_of(workload))
 
 
 async def _greet(params: CallToolRequestParams) -> str:
     return said(_name(params), ["hello"])
 
 
-async def _confirm(params: CallToolRequestParams) -> str | InputRequiredResult:
-    return guard.consent(_name(params), params.input_responses, params.request_state)
-
-
-def _wording(rounds: tuple[int, ...]) -> _Body:
+def _asking(tool: guard.Guard) -> _Body:
     async def body(params: CallToolRequestParams) -> str | InputRequiredResult:
-        return guard.word_rounds(_name(params), rounds, params.input_responses, params.request_state)
-
-    return body
-
-
-def _drafting(questions: int) -> _Body:
-    async def body(params: CallToolRequestParams) -> str | InputRequiredResult:
-        return guard.draft(_name(params), questions, params.input_responses, params.request_state)
+        return tool(_name(params), params.input_responses, params.request_state)
 
     return body
 
