@@ -7,7 +7,7 @@ Results that an author made by hand are validated as ever, and so are all reques
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -38,7 +38,7 @@ from roundtrip.server.tools.registry import ToolRegistry, UnknownTool, version_k
 if TYPE_CHECKING:
     from roundtrip.server.visibility_gates import GateEvaluator, OpenGates
 
-__all__ = ["FastPath", "ToolCalls", "named_version"]
+__all__ = ["ToolCalls", "named_version"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -52,9 +52,10 @@ LegEnd = Finished | Suspended | Authored
 
 
 class ToolCalls:
-    """Calls of one server's tools.
+    """Calls of one server's tools, and the innermost middleware, which answers them in place of the SDK's handler.
 
     Args:
+        server: The server.
         tools: The tools.
         effects: The ledger, the tracers and the bus; a rehearsal, if there is one.
         legs: Serves the legs of their functions.
@@ -65,6 +66,7 @@ class ToolCalls:
 
     def __init__(
         self,
+        server: HookedServer[Any],
         tools: ToolRegistry,
         *,
         effects: Effects,
@@ -73,12 +75,52 @@ class ToolCalls:
         probe: RegisteredTool | None,
         masks_errors: Callable[[], bool],
     ) -> None:
+        self._server = server
         self._tools = tools
         self._effects = effects
         self._legs = legs
         self._gates = gates
         self._probe = probe
         self._masks_errors = masks_errors
+        self._stamp: dict[str, Any] | None = None
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Serve one message, as the SDK's middlewares do, and answer it if no other middleware follows."""
+        server = self._server
+        if (
+            ctx.method != _METHOD
+            or not is_retry_era(ctx.protocol_version)
+            or server.middleware[-1] is not self
+            or not server.has_own_tool_handler
+        ):
+            return await call_next(ctx)
+        params = ctx.params or {}
+        validate_client_request(_METHOD, ctx.protocol_version, params)
+        name: str = params["name"]
+        try:
+            end = await self.serve(name, params.get("arguments") or {}, Incoming.of(ctx))
+        except MCPError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as the SDK's handler does: it is the result of the tool
+            _log(name, error)
+            return self._stamped(_written(_failed(str(error)), ctx.protocol_version))
+        return self._stamped(_sent(end, ctx.protocol_version))
+
+    def _stamped(self, result: dict[str, Any]) -> dict[str, Any]:
+        meta = result.get("_meta")
+        if meta is None:
+            result["_meta"] = {SERVER_INFO_META_KEY: self._server_info()}
+        elif meta.get(SERVER_INFO_META_KEY) is None:
+            result["_meta"] = {**meta, SERVER_INFO_META_KEY: self._server_info()}
+        return result
+
+    def _server_info(self) -> dict[str, Any]:
+        """Return a copy of the server's description: callers may change it."""
+        if self._stamp is None:
+            self._stamp = self._server.server_info_stamp
+        if "icons" in self._stamp:
+            return self._server.server_info_stamp
+        return self._stamp.copy()
 
     async def serve(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
@@ -142,10 +184,6 @@ class ToolCalls:
             raise failure from (error.fields if isinstance(error, ArgumentsRejected) else error)
 
 
-Serve = Callable[[str, dict[str, Any], Incoming], Awaitable[LegEnd]]
-"""Serves one leg of a call: of a tool's name, with arguments, for a request."""
-
-
 def _called_by_client(name: str, incoming: Incoming) -> RequestRecord | None:
     """Return the record of a request whose client calls this tool itself; None for a call by another function."""
     record = incoming.record
@@ -206,53 +244,6 @@ def _check_headers(tool: RegisteredTool, incoming: Incoming) -> None:
     rejection = validate_mcp_param_headers(schema, cast("Mapping[str, Any]", arguments), headers)
     if rejection is not None:
         raise MCPError(code=rejection.code, message=rejection.message, data=rejection.data)
-
-
-class FastPath:
-    """Innermost middleware, which answers calls of tools if it is the last one before the server's own handler."""
-
-    def __init__(self, server: HookedServer[Any], serve: Serve) -> None:
-        self._server = server
-        self._serve = serve
-        self._stamp: dict[str, Any] | None = None
-
-    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Serve one message, as the SDK's middlewares do."""
-        server = self._server
-        if (
-            ctx.method != _METHOD
-            or not is_retry_era(ctx.protocol_version)
-            or server.middleware[-1] is not self
-            or not server.has_own_tool_handler
-        ):
-            return await call_next(ctx)
-        params = ctx.params or {}
-        validate_client_request(_METHOD, ctx.protocol_version, params)
-        name: str = params["name"]
-        try:
-            end = await self._serve(name, params.get("arguments") or {}, Incoming.of(ctx))
-        except MCPError:
-            raise
-        except Exception as error:  # noqa: BLE001 - as the SDK's handler does: it is the result of the tool
-            _log(name, error)
-            return self._stamped(_written(_failed(str(error)), ctx.protocol_version))
-        return self._stamped(_sent(end, ctx.protocol_version))
-
-    def _stamped(self, result: dict[str, Any]) -> dict[str, Any]:
-        meta = result.get("_meta")
-        if meta is None:
-            result["_meta"] = {SERVER_INFO_META_KEY: self._server_info()}
-        elif meta.get(SERVER_INFO_META_KEY) is None:
-            result["_meta"] = {**meta, SERVER_INFO_META_KEY: self._server_info()}
-        return result
-
-    def _server_info(self) -> dict[str, Any]:
-        """Return a copy of the server's description: callers may change it."""
-        if self._stamp is None:
-            self._stamp = self._server.server_info_stamp
-        if "icons" in self._stamp:
-            return self._server.server_info_stamp
-        return self._stamp.copy()
 
 
 def _sent(end: LegEnd, revision: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from roundtrip.server.parts import Parts
 from roundtrip.server.prompts_and_resources import PromptsAndResources
 from roundtrip.server.request_state import Request
 from roundtrip.server.requests import Incoming, begins_for_client
-from roundtrip.server.tool_calls import FastPath, ToolCalls
+from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.server.tools.options import ToolDetails, ToolOptions, spec_from
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, UnknownTool
@@ -60,6 +60,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         self._legs.warns_of_guesses = self._may_forget
         self._probe = self._probe_if_wanted(probe)
         self._calls = ToolCalls(
+            self,
             self._tools,
             effects=parts.effects,
             legs=self._legs,
@@ -69,7 +70,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         )
         # A subclass that overrides `call_tool` gets every call.
         if type(self).call_tool is ToolServer.call_tool:
-            self.middleware.append(FastPath(self, self._calls.serve))
+            self.middleware.append(self._calls)
 
     @property
     def shows_error_details(self) -> bool:

@@ -24,7 +24,7 @@ from mcp_types import (
 from pydantic import BaseModel, Field
 
 from roundtrip import Audio, Elicit, ElicitUrl, Image, ListRoots, Resolve, Sample, Server, ToolResult
-from roundtrip.server.tool_calls import FastPath
+from roundtrip.server.tool_calls import ToolCalls
 from tests.wire import EVERYTHING, Json, Wire
 
 pytestmark = pytest.mark.anyio
@@ -152,7 +152,7 @@ def _server(*, short: bool) -> Server[Any]:
     )
     for name, fn in TOOLS.items():
         server.add_tool(fn, name.replace(" ", "_").replace(",", ""))
-    assert isinstance(server.middleware[-1], FastPath)
+    assert isinstance(server.middleware[-1], ToolCalls)
     if not short:
         server.middleware.append(_another)
     return server
