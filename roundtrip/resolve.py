@@ -15,9 +15,10 @@ from roundtrip.engine.leg_run import serve
 from roundtrip.errors import InvalidSignature, TokenRejected
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal, from_text, to_text
+from roundtrip.resolvers.annotations import find_resolved
 from roundtrip.resolvers.markers import Marker, Resolve, SdkResolve
 from roundtrip.resolvers.plan import Node, Plan
-from roundtrip.resolvers.planner import ResolvedParameters, find_resolved, make_plan
+from roundtrip.resolvers.planner import ResolvedParameters, make_plan
 from roundtrip.resolvers.signatures import identity, returns_input_required
 from roundtrip.server.requests import RequestClient
 from roundtrip.server.server import Server

@@ -285,11 +285,7 @@ class Answers(NodeOutcomes):
     # Values in the place of an answer.
 
     async def stand_in(self, waiting: PendingQuestion) -> None:
-        """Answer an open question with the author's `otherwise=`, as the client cannot be asked.
-
-        Raises:
-            ValueNotStorable: The value has no JSON form.
-        """
+        """Answer an open question with the author's `otherwise=`, as the client cannot be asked: see `keep`."""
         value = waiting.question.otherwise
         if callable(value):
             value = value()
@@ -401,11 +397,7 @@ class Answers(NodeOutcomes):
         self.computed.revise(stale)
 
     def check_volatile(self) -> None:
-        """Raise for a question whose wording keeps changing under its answers while nothing else moves.
-
-        Raises:
-            QuestionVolatile: No answer to it can ever count.
-        """
+        """Raise QuestionVolatile if a wording keeps changing under its answers while nothing else moves."""
         for waiting in self.open.values():
             if not waiting.lost:
                 continue

@@ -145,11 +145,7 @@ class Body:
         return outcomes[name]
 
     async def ask_all(self, questions: Mapping[str, Marker]) -> dict[str, Outcome]:
-        """Return the outcomes of several questions, asked in one round.
-
-        Raises:
-            Suspension: They will be known on the next leg.
-        """
+        """Return the outcomes of several questions, asked in one round: see `ask`."""
         for key in questions:
             self._enter(key)
         return await self._settle(questions, ())

@@ -51,11 +51,7 @@ class ComputedValues:
             self.watch(Fixed(name, plain))
 
     def remember(self, node: Node, value: Any) -> None:
-        """Fix the value that a `once` node has computed.
-
-        Raises:
-            ValueNotStorable: It has no JSON form.
-        """
+        """Fix the value that a `once` node has computed: see `storable`."""
         with storable(node.key):
             plain = adapter_of(node).dump_python(value, mode="json", by_alias=True, warnings="error")
         self.fix(node.key, plain)

@@ -5,6 +5,7 @@ import math
 from collections.abc import Awaitable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
+from dataclasses import dataclass, field
 from typing import Final, TypeVar, cast
 
 import anyio
@@ -88,18 +89,16 @@ def cancellations_restored() -> Generator[None]:
         raise
 
 
+@dataclass(slots=True, eq=False)
 class CancellationShield:
     """Scope around the work of a leg that ignores outside cancellations once a claimed body has begun.
 
     A recorded result is worth more than an outcome that is unknown.
     """
 
-    __slots__ = ("_has_timeout", "_scope", "_timer")
-
-    def __init__(self, *, has_timeout: bool) -> None:
-        self._has_timeout = has_timeout
-        self._scope = anyio.CancelScope()
-        self._timer: asyncio.TimerHandle | None = None
+    has_timeout: bool
+    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, init=False)
+    _timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
     async def around(self, work: Awaitable[T]) -> T:
         """Await the work inside of the scope."""
@@ -114,38 +113,36 @@ class CancellationShield:
     def begin(self) -> None:
         """Ignore outside cancellations from here on."""
         self._scope.shield = True
-        if not self._has_timeout and self._timer is None:
+        if not self.has_timeout and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(SHIELD_SECONDS, self._give_up)
 
     def _give_up(self) -> None:
         self._scope.shield = False
 
 
+@dataclass(slots=True, eq=False)
 class _Clock:
     """Time that one leg has left. It starts again from the whole timeout after each pause."""
 
-    __slots__ = ("_outer", "_pauses", "_scope", "_seconds")
-
-    def __init__(self, scope: anyio.CancelScope, seconds: float, *, outer: "_Clock | None") -> None:
-        self._scope = scope
-        self._seconds = seconds
-        self._outer = outer
-        self._pauses = 0
+    scope: anyio.CancelScope
+    seconds: float
+    outer: "_Clock | None"
+    pauses: int = 0
 
     def pause(self) -> None:
         """Stop, together with the clocks of the legs that this one was called from."""
-        self._pauses += 1
-        self._scope.deadline = math.inf
-        if self._outer is not None:
-            self._outer.pause()
+        self.pauses += 1
+        self.scope.deadline = math.inf
+        if self.outer is not None:
+            self.outer.pause()
 
     def resume(self) -> None:
         """Start again, unless another question is still out."""
-        self._pauses -= 1
-        if not self._pauses:
-            cancel_after(self._scope, self._seconds)
-        if self._outer is not None:
-            self._outer.resume()
+        self.pauses -= 1
+        if not self.pauses:
+            cancel_after(self.scope, self.seconds)
+        if self.outer is not None:
+            self.outer.resume()
 
 
 _CLOCK: ContextVar[_Clock | None] = ContextVar("roundtrip_clock", default=None)
@@ -185,7 +182,7 @@ async def with_timeout(seconds: float, work: Awaitable[T]) -> T:
     crash: Exception | None = None
     requests = cancel_requests()
     scope = anyio.CancelScope()
-    before = _CLOCK.set(_Clock(scope, seconds, outer=_CLOCK.get()))
+    before = _CLOCK.set(_Clock(scope, seconds, _CLOCK.get()))
     try:
         with scope:
             cancel_after(scope, seconds)

@@ -176,12 +176,7 @@ class Rounds:
             call.apply(Event.EXECUTE)
 
     def suspend(self) -> Suspended:
-        """End the leg with the questions of the batch.
-
-        Raises:
-            QuestionVolatile: One of them changes each time it is asked.
-            TokenTooLarge: The call remembers too much.
-        """
+        """End the leg with the questions of the batch, unless one of them is volatile: see `remember`."""
         self.answers.check_volatile()
         self._note_ask()
         return Suspended(self.batch, self.remember())

@@ -11,6 +11,7 @@ import inspect
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
 
 import anyio
@@ -34,22 +35,16 @@ Outlive = Callable[[Callable[[], Awaitable[None]]], bool]
 """Runs a function when the threads that a leg left behind have ended; False where there are none."""
 
 
+@dataclass(slots=True, eq=False)
 class TeardownStack:
     """Entered dependencies of one leg, or of the request before it."""
 
-    __slots__ = ("_entered", "_holds_scope", "_report")
-
-    def __init__(self, report: Report) -> None:
-        self._entered: list[tuple[str, _Leave]] = []
-        self._holds_scope = False
-        self._report = report
+    report: Report
+    _entered: list[tuple[str, _Leave]] = field(default_factory=list[tuple[str, _Leave]], init=False)
+    _holds_scope: bool = field(default=False, init=False)
 
     async def enter(self, label: str, made: Any) -> Any:
-        """Enter a generator or context manager that a dependency has made. Anything else is the value itself.
-
-        Raises:
-            Exception: An error of entering it.
-        """
+        """Enter a generator or context manager that a dependency has made. Anything else is the value itself."""
         if inspect.isasyncgen(made):
             generator = cast("AsyncGenerator[Any]", made)
             before = innermost_scope()
@@ -135,7 +130,7 @@ class TeardownStack:
                         continue
                     if not isinstance(raised, Exception | BaseExceptionGroup):
                         raise
-                    self._report(label, cast("BaseException", raised))
+                    self.report(label, cast("BaseException", raised))
 
         return leave_all
 
@@ -172,7 +167,7 @@ class TeardownStack:
                 # A scope or a task group of its own had cancelled the leg, and now tells the reason.
                 return raised
         if isinstance(raised, Exception | BaseExceptionGroup):
-            self._report(label, cast("BaseException", raised))
+            self.report(label, cast("BaseException", raised))
             return error
         return raised
 

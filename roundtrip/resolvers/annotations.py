@@ -18,13 +18,21 @@ from roundtrip.questions.forms import form_of
 from roundtrip.questions.markers import MARKERS, ElicitUrl, SdkListRoots, SdkSample
 from roundtrip.questions.outcomes import AcceptedElicitation
 from roundtrip.resolvers.markers import Dependency, Marker, SdkResolve
-from roundtrip.resolvers.signatures import arms_of, display_name, hints_of, is_async, wants_outcome
+from roundtrip.resolvers.signatures import (
+    arms_of,
+    display_name,
+    given_by_partials,
+    hints_of,
+    is_async,
+    wants_outcome,
+)
 
 __all__ = [
     "asked_type",
     "asking_arms",
     "check_asking",
     "elicited",
+    "find_resolved",
     "is_page",
     "marker_of",
     "misfit",
@@ -43,6 +51,22 @@ _FOREIGN_CURES: Final = {
     "CurrentContext": "annotate the parameter with roundtrip's Context",
 }
 _NO_TASKS: Final = "there are no background tasks yet: leave it out"
+
+
+def find_resolved(fn: Callable[..., Any], *, owner: str | None = None) -> dict[str, tuple[Marker, bool]]:
+    """Return the parameters of a function that a `Resolve` or a `Dependency` fills.
+
+    Raises:
+        InvalidSignature: A marker is written where it would be ignored.
+    """
+    hints = hints_of(fn)
+    given = given_by_partials(fn)
+    found: dict[str, tuple[Marker, bool]] = {}
+    for name, parameter in inspect.signature(fn).parameters.items():
+        marker, filled = read_marker(parameter, hints.get(name), function=fn, owner=owner)
+        if marker is not None and name not in given:
+            found[name] = (marker, wants_outcome(filled))
+    return found
 
 
 def marker_of(annotation: Any, default: Any = None) -> tuple[Marker | None, Any]:

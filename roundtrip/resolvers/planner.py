@@ -12,6 +12,7 @@ from roundtrip.resolvers.annotations import (
     asked_type,
     asking_arms,
     check_asking,
+    find_resolved,
     is_page,
     marker_of,
     misfit,
@@ -33,29 +34,13 @@ from roundtrip.resolvers.signatures import (
     wants_outcome,
 )
 
-__all__ = ["Replacements", "ResolvedParameters", "find_resolved", "make_plan"]
+__all__ = ["Replacements", "ResolvedParameters", "make_plan"]
 
 ResolvedParameters = Mapping[str, tuple[Marker, bool]]
 """The parameters of a function that are filled, each with its marker, and True if the consumer takes the outcome."""
 
 Replacements = Mapping[Hashable, Callable[..., Any]]
 """Functions that run in the place of others, by the identities of those."""
-
-
-def find_resolved(fn: Callable[..., Any], *, owner: str | None = None) -> dict[str, tuple[Marker, bool]]:
-    """Return the parameters of a function that a `Resolve` or a `Dependency` fills.
-
-    Raises:
-        InvalidSignature: A marker is written where it would be ignored.
-    """
-    hints = hints_of(fn)
-    given = given_by_partials(fn)
-    found: dict[str, tuple[Marker, bool]] = {}
-    for name, parameter in inspect.signature(fn).parameters.items():
-        marker, filled = read_marker(parameter, hints.get(name), function=fn, owner=owner)
-        if marker is not None and name not in given:
-            found[name] = (marker, wants_outcome(filled))
-    return found
 
 
 @dataclass(slots=True)
@@ -306,11 +291,9 @@ class _Planner:
             argument = self.arguments[name]
             draft.inputs.append(Input(name, Source.ARGUMENT, name=argument, positional=positional))
         elif parameter.default is inspect.Parameter.empty:
-            unread = (
-                ""
-                if annotation is not None or parameter.annotation is inspect.Parameter.empty
-                else (f" (its annotation {parameter.annotation!r} cannot be evaluated here)")
-            )
+            unread = ""
+            if annotation is None and parameter.annotation is not inspect.Parameter.empty:
+                unread = f" (its annotation {parameter.annotation!r} cannot be evaluated here)"
             raise InvalidSignature(
                 f"{self.owner}: parameter {name!r} of resolver {draft.label!r} cannot be filled{unread}: "
                 "it is not a Context, has no Resolve(...), Depends(...) or default, and no argument has that name"

@@ -14,9 +14,10 @@ from mcp_types import InputRequiredResult
 from roundtrip.engine.leg import DONE, Limits
 from roundtrip.errors import BodyMistake, InvalidSignature, OutcomeUsedAsValue, UsedUnawaited
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
+from roundtrip.resolvers.annotations import find_resolved
 from roundtrip.resolvers.markers import Marker, SdkResolve
 from roundtrip.resolvers.plan import Plan
-from roundtrip.resolvers.planner import Replacements, ResolvedParameters, find_resolved, make_plan
+from roundtrip.resolvers.planner import Replacements, ResolvedParameters, make_plan
 from roundtrip.resolvers.signatures import (
     arms_of,
     display_name,

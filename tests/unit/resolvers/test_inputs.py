@@ -10,9 +10,9 @@ import pytest
 
 from roundtrip import AcceptedElicitation, DeclinedElicitation, Depends, ElicitationResult, ElicitUrl, Resolve
 from roundtrip.questions.outcomes import CancelledElicitation
+from roundtrip.resolvers.annotations import find_resolved
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.plan import EMPTY, Source
-from roundtrip.resolvers.planner import find_resolved
 from roundtrip.resolvers.signatures import arms_of, is_manager_class, wants_outcome
 from tests.names import case
 from tests.unit.resolvers.walking import Request, plan_of, walk

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from uncalled_for import Dependency
 
 from roundtrip import Depends, Elicit, InvalidSignature, ListRoots, Resolve, Sample
-from roundtrip.resolvers.planner import find_resolved
+from roundtrip.resolvers.annotations import find_resolved
 from tests.unit.resolvers.walking import Request, plan_of
 
 
