@@ -14,11 +14,10 @@ from mcp.shared.exceptions import MCPError
 from roundtrip import Depends, Event, Server
 from roundtrip.engine.teardown import innermost_scope
 from roundtrip.testing import Era, Steps
+from tests.held_threads import Held
 from tests.hosts import WAIT
-from tests.interaction.test_timeouts import Held, held, until
+from tests.interaction.test_timeouts import until
 from tests.players import connect
-
-__all__ = ["held"]
 
 pytestmark = pytest.mark.anyio
 
