@@ -21,7 +21,7 @@ class Format(StrEnum):
     HTML = "html"
 
 
-Visited = Collection[tuple[StrEnum, StrEnum]]
+Visited = Collection[tuple[State, Event]]
 """The arrows that a call took, each by its source and event."""
 
 # No colors: a page may be light or dark.
@@ -51,7 +51,7 @@ def draw_machine(
             return page(title, machine_svg(visited=visited, current=current))
 
 
-def mermaid(table: MachineTable[Any, Any], *, visited: Visited = (), current: StrEnum | None = None) -> str:
+def mermaid(table: MachineTable[Any, Any], *, visited: Visited = (), current: State | None = None) -> str:
     """Draw a machine as the Mermaid diagram of `transitions`, without a newline at the end."""
     # Not at the top: only this format needs it.
     from transitions.extensions.diagrams import GraphMachine

@@ -1,18 +1,20 @@
-"""The machine of every call in SVG, laid out from its table.
+"""Draw the machine of every call in SVG, laid out from its table.
 
-Living states stand in a row. An event that leads to the next of them is a straight arrow, any other one takes a track
-of its own above the row. Final states stand below; what leads to one by the same event shares a track between the rows.
-So no two labels can meet, whatever the table says.
+Living states are in a row. An event that leads to the next of them is a straight arrow. Any other has a track of its
+own above the row. Final states are below, and arrows to one by the same event share a track between the rows. So labels
+cannot overlap, whatever the table is.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from roundtrip.machine.table import CALL_MACHINE, CallArrow, Event, State
-from roundtrip.trace.drawings.svg import Point, arrow_head, document, group, line, rectangle, text, width
+from roundtrip.trace.drawings.svg import Point, arrow_head, document, dot, group, line, rectangle, text, width
 
-__all__ = ["machine_svg", "table_svg"]
+__all__ = ["machine_svg"]
 
 _MARGIN: Final = 24.0
 _NARROWEST: Final = 144.0
@@ -25,27 +27,17 @@ _START: Final = 28.0
 
 
 def machine_svg(
-    *, visited: Collection[tuple[State, Event]] = (), current: State | None = None, standalone: bool = False
-) -> str:
-    """The machine, with where a call went and where it stands.
-
-    Args:
-        visited: The arrows that a call has followed, each by its source and its event.
-        current: The state that the call is in.
-        standalone: Bring the styles along; without them the page around the drawing has to hold `svg.STYLE`.
-    """
-    return table_svg(CALL_MACHINE.arrows, list(State), visited=visited, current=current, standalone=standalone)
-
-
-def table_svg(
-    arrows: Sequence[CallArrow],
-    states: Sequence[State],
+    arrows: Sequence[CallArrow] = CALL_MACHINE.arrows,
+    states: Sequence[State] = tuple(State),
     *,
     visited: Collection[tuple[State, Event]] = (),
     current: State | None = None,
     standalone: bool = False,
 ) -> str:
-    """Any such table, drawn in the same way."""
+    """Draw a machine, with the arrows that a call took, and its state.
+
+    Without `standalone`, the page around the drawing must include `svg.STYLE`.
+    """
     return _Drawing(arrows, states, set(visited), current).draw(standalone=standalone)
 
 
@@ -53,23 +45,13 @@ def table_svg(
 class _Track:
     """All arrows that lead by one event to one state, apart from straight ones, and the height they run at."""
 
-    arrows: list[CallArrow]
+    event: Event
+    target: State
     up: bool
+    arrows: list[CallArrow] = field(default_factory=list[CallArrow])
     y: float = 0.0
-    exits: list[float] = field(default_factory=list[float])
+    exits: dict[State, float] = field(default_factory=dict[State, float])
     entry: float = 0.0
-
-    @property
-    def event(self) -> Event:
-        return self.arrows[0].event
-
-    @property
-    def target(self) -> State:
-        return self.arrows[0].target
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        return min([*self.exits, self.entry]), max([*self.exits, self.entry])
 
 
 class _Drawing:
@@ -87,36 +69,29 @@ class _Drawing:
         self.current = current
         self.box = Point(max([_NARROWEST, *(width(state) + 2 * _MARGIN for state in states)]), _HEIGHT)
         sources = {arrow.source for arrow in arrows}
-        self.final = {state for state in states if state not in sources}
-        self.living = [state for state in states if state not in self.final]
-        self.places = {state: place for place, state in enumerate(self.living)}
-        self.straight, bent = self._sort()
-        self.above = _tracks([arrow for arrow in bent if arrow.target not in self.final], up=True)
-        self.below = _tracks([arrow for arrow in bent if arrow.target in self.final], up=False)
-        self.above.sort(key=self._span, reverse=True)
-        self.below.sort(key=self._span)
+        self.final = [state for state in states if state not in sources]
+        self.living = [state for state in states if state in sources]
+        self.straight: dict[State, CallArrow] = {}
+        tracks: dict[tuple[Event, State], _Track] = {}
+        following = dict(pairwise(self.living))
+        for arrow in arrows:
+            if following.get(arrow.source) == arrow.target and arrow.source not in self.straight:
+                self.straight[arrow.source] = arrow
+            else:
+                up = arrow.target not in self.final
+                track = tracks.setdefault((arrow.event, arrow.target), _Track(arrow.event, arrow.target, up))
+                track.arrows.append(arrow)
+        self.above = sorted((track for track in tracks.values() if track.up), key=self._span, reverse=True)
+        self.below = sorted((track for track in tracks.values() if not track.up), key=self._span)
         self._place()
 
-    def _sort(self) -> tuple[list[CallArrow], list[CallArrow]]:
-        straight: dict[State, CallArrow] = {}
-        bent: list[CallArrow] = []
-        for arrow in self.arrows:
-            follows = arrow.target in self.places and self.places[arrow.target] == self.places[arrow.source] + 1
-            if not follows or straight.setdefault(arrow.source, arrow) is not arrow:
-                bent.append(arrow)
-        return list(straight.values()), bent
-
-    def _span(self, track: _Track) -> float:
-        places = [
-            self.places[state]
-            for arrow in track.arrows
-            for state in (arrow.source, arrow.target)
-            if state in self.places
-        ]
+    def _span(self, track: _Track) -> int:
+        ends = {track.target, *(arrow.source for arrow in track.arrows)}
+        places = [place for place, state in enumerate(self.living) if state in ends]
         return max(places) - min(places)
 
     def _place(self) -> None:
-        gap = max([64.0, *(width(arrow.event) + 2 * _PADDING + 24 for arrow in self.straight)])
+        gap = max([64.0, *(width(arrow.event) + 2 * _PADDING + 24 for arrow in self.straight.values())])
         top = _MARGIN + _TRACK * len(self.above) + _PADDING
         self.row = top + self.box.y / 2
         bottom = top + self.box.y
@@ -139,7 +114,7 @@ class _Drawing:
         )
 
     def _place_final(self, right: float, gap: float) -> None:
-        """Each as near as may be below what leads to it."""
+        """Place each final state as near as possible below the states that lead to it."""
 
         def middle(state: State) -> float:
             sources = [self.x[arrow.source] for arrow in self.arrows if arrow.target == state]
@@ -152,39 +127,38 @@ class _Drawing:
 
     def _place_ports(self) -> None:
         """Place the ends of each arrow on its boxes, so that nested tracks do not cross."""
-        tops: dict[State, list[tuple[float, float, _Track, bool]]] = {}
-        bottoms: dict[State, list[tuple[float, float, _Track, bool]]] = {}
-        for ports, tracks in ((tops, self.above), (bottoms, self.below)):
-            for number, track in enumerate(tracks):
-                depth = len(tracks) - number if track.up else number + 1
+        for tracks in (self.above[::-1], self.below):
+            # Each port by its side of the box, and by the depth of its track.
+            ports: defaultdict[State, list[tuple[int, int, _Track, bool]]] = defaultdict(list)
+            for depth, track in enumerate(tracks, start=1):
                 for arrow in track.arrows:
                     side = -1 if self.x[track.target] < self.x[arrow.source] else 1
-                    ports.setdefault(arrow.source, []).append((side, -side * depth, track, False))
+                    ports[arrow.source].append((side, -side * depth, track, False))
                 if track.up:
                     middle = sum(self.x[arrow.source] for arrow in track.arrows) / len(track.arrows)
                     side = -1 if middle < self.x[track.target] else 1
-                    ports.setdefault(track.target, []).append((side, -side * depth, track, True))
-        for ports in (tops, bottoms):
+                    ports[track.target].append((side, -side * depth, track, True))
             for state, found in ports.items():
                 found.sort(key=lambda port: port[:2])
-                for number, (_, _, track, enters) in enumerate(found):
-                    x = self.x[state] + self.box.x * ((number + 1) / (len(found) + 1) - 0.5)
-                    self._connect(track, x, enters=enters)
-        entries: dict[State, list[_Track]] = {}
-        for track in self.below:
-            entries.setdefault(track.target, []).append(track)
-        for state, tracks in entries.items():
-            for number, track in enumerate(tracks):
-                x = self.x[state] + self.box.x * ((number + 1) / (len(tracks) + 1) - 0.5)
+                for number, (_, _, track, enters) in enumerate(found, start=1):
+                    self._connect(track, state, self._port(state, number, len(found)), enters=enters)
+        for state in self.final:
+            entering = [track for track in self.below if track.target == state]
+            for number, track in enumerate(entering, start=1):
+                x = self._port(state, number, len(entering))
                 while any(abs(x - taken) < _CLOSEST for taken, _, _ in self.verticals):
                     x += _CLOSEST / 2
-                self._connect(track, x, enters=True)
+                self._connect(track, state, x, enters=True)
 
-    def _connect(self, track: _Track, x: float, *, enters: bool) -> None:
+    def _port(self, state: State, number: int, ports: int) -> float:
+        """Return the place of one of several ports, which are spread over the width of a box."""
+        return self.x[state] + self.box.x * (number / (ports + 1) - 0.5)
+
+    def _connect(self, track: _Track, state: State, x: float, *, enters: bool) -> None:
         if enters:
             track.entry = x
         else:
-            track.exits.append(x)
+            track.exits[state] = x
         edge = self._edge(track, enters=enters)
         self.verticals.append((x, min(edge, track.y), max(edge, track.y)))
 
@@ -194,17 +168,18 @@ class _Drawing:
         return self.last_row - self.box.y / 2 if enters else self.row + self.box.y / 2
 
     def draw(self, *, standalone: bool) -> str:
-        """The drawing, with visited arrows over the others and labels over all lines."""
+        """Return the drawing, with visited arrows over the others and labels over all lines."""
         lines: list[tuple[bool, str]] = []
         labels: list[str] = []
-        for arrow in self.straight:
+        for arrow in self.straight.values():
             start = Point(self.x[arrow.source] + self.box.x / 2, self.row)
             end = Point(self.x[arrow.target] - self.box.x / 2, self.row)
             lines.append(self._arrow(arrow, [start, end]))
             labels.append(self._label([arrow], Point((start.x + end.x - 8) / 2, self.row - _LABEL_HEIGHT / 2 - 3)))
         for track in [*self.above, *self.below]:
             out, into = self._edge(track, enters=False), self._edge(track, enters=True)
-            for arrow, x in zip(self._in_port_order(track), track.exits, strict=True):
+            for arrow in track.arrows:
+                x = track.exits[arrow.source]
                 points = [Point(x, out), Point(x, track.y), Point(track.entry, track.y), Point(track.entry, into)]
                 lines.append(self._arrow(arrow, points))
             labels.append(self._label(track.arrows, Point(self._label_place(track), track.y)))
@@ -212,41 +187,34 @@ class _Drawing:
             *self._starts(),
             *(drawn for _, drawn in sorted(lines, key=lambda each: each[0])),
             *labels,
-            *(self._state(state) for state in [*self.living, *sorted(self.final, key=lambda state: self.x[state])]),
+            *map(self._state, [*self.living, *self.final]),
         ]
         return document(
             content, self.size, title="The machine of a call", description=self._description(), standalone=standalone
         )
 
-    def _in_port_order(self, track: _Track) -> list[CallArrow]:
-        """Exits were noted state by state; each arrow has the one within its source's box."""
-        return [
-            next(arrow for arrow in track.arrows if abs(self.x[arrow.source] - x) < self.box.x / 2) for x in track.exits
-        ]
-
     def _starts(self) -> list[str]:
-        """A dot and an arrow to where nothing else leads."""
-        reached = {arrow.target for arrow in self.arrows}
+        """Draw a dot and an arrow to each state that nothing else leads to."""
         starts: list[str] = []
         for state in self.living:
-            if state not in reached:
+            if all(arrow.target != state for arrow in self.arrows):
                 end = Point(self.x[state] - self.box.x / 2, self.row)
                 start = Point(end.x - _START, end.y)
-                dot = f'<circle class="rt-head" cx="{start.x:g}" cy="{start.y:g}" r="5"/>'
-                starts.append(group("rt-begin", [dot, line([start, end]), arrow_head(end, start)]))
+                drawn = [dot("rt-head", start), line([start, end]), arrow_head(end, start)]
+                starts.append(group("rt-begin", drawn))
         return starts
 
     def _arrow(self, arrow: CallArrow, points: list[Point]) -> tuple[bool, str]:
-        visited = (arrow.source, arrow.event) in self.visited
-        title = f"{arrow.source}: {arrow.event} leads to {arrow.target}" + (" (visited)" if visited else "")
-        dot = f'<circle class="rt-dot" cx="{points[0].x:g}" cy="{points[0].y:g}" r="5"/>'
+        """Return whether the call took an arrow, and its drawing."""
+        source, event, target = arrow
+        visited = (source, event) in self.visited
         drawn = group(
             "rt-arrow rt-visited" if visited else "rt-arrow",
-            [line(points), arrow_head(points[-1], points[-2]), dot],
-            title=title,
-            source=arrow.source,
-            event=arrow.event,
-            target=arrow.target,
+            [line(points), arrow_head(points[-1], points[-2]), dot("rt-dot", points[0])],
+            title=f"{source}: {event} leads to {target}{' (visited)' if visited else ''}",
+            source=source,
+            event=event,
+            target=target,
         )
         return visited, drawn
 
@@ -263,7 +231,7 @@ class _Drawing:
 
     def _label_place(self, track: _Track) -> float:
         """Return the place on a track where a label hides the fewest lines, as near to the middle as possible."""
-        left, right = track.ends
+        left, right = min(*track.exits.values(), track.entry), max(*track.exits.values(), track.entry)
         half = (width(track.event) + _PADDING) / 2
         middle = (left + right) / 2
         if right - left < 2 * half:
@@ -285,33 +253,17 @@ class _Drawing:
         corner = Point(middle.x - self.box.x / 2, middle.y - self.box.y / 2)
         parts = [rectangle("rt-box", corner, self.box, radius=10)]
         if final:
-            parts.append(
-                rectangle(
-                    "rt-inner", Point(corner.x + 4, corner.y + 4), Point(self.box.x - 8, self.box.y - 8), radius=7
-                )
-            )
-        parts.append(f'<circle class="rt-dot" cx="{corner.x + 9:g}" cy="{middle.y:g}" r="4"/>')
-        parts.append(text(state, middle, "rt-middle"))
-        names = ["rt-state", *(["rt-final"] if final else []), *(["rt-current"] if current else [])]
-        title = state + (" (final)" if final else "") + (": the call is here" if current else "")
-        return group(" ".join(names), parts, title=title, state=state)
+            parts.append(rectangle("rt-inner", corner, self.box, radius=7, inset=4))
+        parts += [dot("rt-dot", Point(corner.x + 9, middle.y), 4), text(state, middle, "rt-middle")]
+        name = f"rt-state{' rt-final' if final else ''}{' rt-current' if current else ''}"
+        title = f"{state}{' (final)' if final else ''}{': the call is here' if current else ''}"
+        return group(name, parts, title=title, state=state)
 
     def _description(self) -> str:
         told = f"{len(self.x)} states and {len(self.arrows)} arrows between them."
-        followed = [arrow for arrow in self.arrows if (arrow.source, arrow.event) in self.visited]
+        followed = [" ".join(arrow) for arrow in self.arrows if (arrow.source, arrow.event) in self.visited]
         if followed:
-            told += " Visited: " + ", ".join(f"{arrow.source} {arrow.event} {arrow.target}" for arrow in followed) + "."
+            told += f" Visited: {', '.join(followed)}."
         if self.current is not None:
             told += f" The call is {self.current}."
         return told
-
-
-def _tracks(arrows: Sequence[CallArrow], *, up: bool) -> list[_Track]:
-    tracks: dict[tuple[Event, State], _Track] = {}
-    for arrow in arrows:
-        key = (arrow.event, arrow.target)
-        if key in tracks:
-            tracks[key].arrows.append(arrow)
-        else:
-            tracks[key] = _Track([arrow], up)
-    return list(tracks.values())

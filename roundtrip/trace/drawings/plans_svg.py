@@ -1,7 +1,7 @@
-"""Tools' dependency graphs in SVG: each box right of all it needs, its parameters listed inside.
+"""Draw the dependency graphs of tools in SVG: each box right of its inputs, its parameters listed inside.
 
-A line that passes a column of boxes gets a gap of its own there, so it never runs behind one. The text of a line stands
-at its end within the box, so no two texts can meet.
+A line that passes a column of boxes has a gap of its own there, so it never runs behind a box. The text of a line is at
+its end within the box, so texts cannot overlap.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,19 +22,12 @@ _PASSAGE: Final = 10.0
 _HEAD: Final = 8.0
 _SWEEPS: Final = 6
 _ORIGIN: Final = Point(0, 0)
-_KINDS: Final = {
-    BoxKind.TOOL: "tool",
-    BoxKind.VALUE: "value",
-    BoxKind.QUESTION: "question",
-    BoxKind.ARGUMENT: "argument",
-    BoxKind.CONTEXT: "context",
-}
 
 
 def plans_svg(graphs: Sequence[Graph], *, standalone: bool = False) -> str:
-    """The graphs, one under the other, with a frame around each if there are several.
+    """Draw graphs, one under the other, with a frame around each if there are several.
 
-    Without `standalone` the page around the drawing has to hold `svg.STYLE`.
+    Without `standalone`, the page around the drawing must include `svg.STYLE`.
     """
     framed = len(graphs) > 1
     content: list[str] = []
@@ -65,7 +58,7 @@ def plans_svg(graphs: Sequence[Graph], *, standalone: bool = False) -> str:
 
 @dataclass(slots=True, eq=False)
 class _Cell:
-    """A box in its column, or the gap that a line from a box passes through."""
+    """Box in its column, or the gap that a line from a box passes through."""
 
     box: Box | None
     column: int
@@ -116,7 +109,7 @@ class _Layout:
         _join(last, end)
 
     def _order(self) -> None:
-        """Move each cell of a column to about where its neighbours are, back and forth."""
+        """Move each cell of a column to about where its neighbors are, back and forth."""
         for sweep in range(_SWEEPS):
             forwards = sweep % 2 == 0
             places = {cell: place for cells in self._columns for place, cell in enumerate(cells)}
@@ -141,7 +134,7 @@ class _Layout:
         return Point(x - _CHANNEL, tallest)
 
     def draw(self, corner: Point) -> list[str]:
-        """The graph with its left upper corner at a place."""
+        """Draw the graph with its left upper corner at a place."""
         for cells in self._columns:
             for cell in cells:
                 cell.corner = Point(cell.corner.x + corner.x, cell.corner.y + corner.y)
@@ -173,16 +166,15 @@ class _Layout:
         radius = 18 if box.kind in (BoxKind.ARGUMENT, BoxKind.CONTEXT) else 4
         parts = [rectangle("rt-box", cell.corner, cell.size, radius=radius)]
         if box.kind is BoxKind.TOOL:
-            inner = Point(cell.corner.x + 3, cell.corner.y + 3)
-            parts.append(rectangle("rt-inner", inner, Point(cell.size.x - 6, cell.size.y - 6), radius=2))
+            parts.append(rectangle("rt-inner", cell.corner, cell.size, radius=2, inset=3))
         lines = [(shortened(box.name), "rt-title"), (_remark(box), "rt-small")]
         lines += [(_parameter(row), "") for row in cell.rows]
         shown = [each for each in lines if each[0]]
         left = cell.corner.x + 1.5 * _PADDING
         for number, (content, name) in enumerate(shown):
             parts.append(text(content, Point(left, cell.corner.y + _PADDING / 2 + _ROW * (number + 0.5)), name))
-        title = f"{_KINDS[box.kind]} {box.name}" + (f": {box.remark}" if box.remark else "")
-        return group(f"rt-node rt-{_KINDS[box.kind]}", parts, title=title, box=box.id)
+        title = f"{box.kind.value} {box.name}" + (f": {box.remark}" if box.remark else "")
+        return group(f"rt-node rt-{box.kind.value}", parts, title=title, box=box.id)
 
 
 def _columns(graph: Graph) -> dict[str, int]:
@@ -214,7 +206,7 @@ def _mean(places: Iterable[int], otherwise: int) -> float:
 
 
 def _row(cell: _Cell, number: int) -> float:
-    """The height of one parameter of a box."""
+    """Return the height of one parameter of a box."""
     return cell.corner.y + cell.size.y - _PADDING / 2 - _ROW * (len(cell.rows) - number - 0.5)
 
 

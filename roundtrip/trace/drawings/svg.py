@@ -16,6 +16,7 @@ __all__ = [
     "arrow_head",
     "clean",
     "document",
+    "dot",
     "group",
     "line",
     "rectangle",
@@ -78,43 +79,49 @@ class Point:
 
 
 def clean(raw: str) -> str:
-    """Text that XML can hold and that cannot rearrange what stands beside it: other characters become U+FFFD."""
+    """Replace characters that XML cannot hold, or that rearrange the text beside them, with U+FFFD."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in raw)
 
 
 def shortened(raw: str) -> str:
-    """Cleaned text, cut where a drawing would become too wide."""
+    """Clean a text, and cut it where a drawing would become too wide."""
     cleaned = clean(raw)
     return cleaned if len(cleaned) <= _LONGEST else cleaned[: _LONGEST - 1] + "…"
 
 
 def width(shown: str) -> float:
-    """The width that a text may take, rather too much than too little."""
+    """Return the width that a text may take, rather too much than too little."""
     wide = sum(unicodedata.east_asian_width(char) in "WF" or ord(char) > 0xFFFF for char in shown)
     return CHAR * (len(shown) + wide)
 
 
 def group(name: str, content: Sequence[str], *, title: str = "", **data: str) -> str:
-    """Elements that belong together, under some class names, with what they are for those who cannot see them."""
+    """Group elements under some class names, with a title for assistive software."""
     attributes = "".join(f' data-{key}="{escape(clean(value))}"' for key, value in data.items())
     told = f"<title>{escape(clean(title))}</title>" if title else ""
     return f'<g class="{name}"{attributes}>{told}{"".join(content)}</g>'
 
 
-def rectangle(name: str, corner: Point, size: Point, *, radius: float = 0) -> str:
-    """A rectangle by its left upper corner."""
-    place = f'x="{corner.x:g}" y="{corner.y:g}" width="{size.x:g}" height="{size.y:g}"'
-    return f'<rect class="{name}" {place} rx="{radius:g}"/>'
+def rectangle(name: str, corner: Point, size: Point, *, radius: float = 0, inset: float = 0) -> str:
+    """Draw a rectangle by its left upper corner, or one within it at a distance from its edges."""
+    place = f'x="{corner.x + inset:g}" y="{corner.y + inset:g}"'
+    measures = f'width="{size.x - 2 * inset:g}" height="{size.y - 2 * inset:g}"'
+    return f'<rect class="{name}" {place} {measures} rx="{radius:g}"/>'
+
+
+def dot(name: str, middle: Point, radius: float = 5) -> str:
+    """Draw a circle."""
+    return f'<circle class="{name}" cx="{middle.x:g}" cy="{middle.y:g}" r="{radius:g}"/>'
 
 
 def text(shown: str, place: Point, name: str = "") -> str:
-    """A line of text, vertically centred on a place."""
+    """Draw a line of text, vertically centered on a place."""
     classes = f' class="{name}"' if name else ""
     return f'<text{classes} x="{place.x:g}" y="{place.y + 4.5:g}">{escape(clean(shown))}</text>'
 
 
 def line(points: Sequence[Point]) -> str:
-    """A path through some points, with its corners rounded off."""
+    """Draw a path through some points, with rounded corners."""
     steps = [f"M{points[0].x:g} {points[0].y:g}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         start, end = _towards(corner, before), _towards(corner, after)
@@ -124,7 +131,7 @@ def line(points: Sequence[Point]) -> str:
 
 
 def _towards(corner: Point, other: Point) -> Point:
-    """A little way from a corner along one of its two lines, at most half of it."""
+    """Return the point where a rounded corner begins: a little along one of its lines, at most half of it."""
     across, down = other.x - corner.x, other.y - corner.y
     length = abs(across) + abs(down)
     share = min(_RADIUS, length / 2) / length if length else 0
@@ -132,7 +139,7 @@ def _towards(corner: Point, other: Point) -> Point:
 
 
 def arrow_head(tip: Point, before: Point) -> str:
-    """The head of an arrow that comes straight from another point."""
+    """Draw the head of an arrow that comes straight from another point."""
     if tip.x == before.x:
         base = tip.y - _HEAD if tip.y > before.y else tip.y + _HEAD
         corners = f"L{tip.x - _HALF_HEAD:g} {base:g}L{tip.x + _HALF_HEAD:g} {base:g}Z"
@@ -143,7 +150,7 @@ def arrow_head(tip: Point, before: Point) -> str:
 
 
 def document(content: Sequence[str], size: Point, *, title: str, description: str, standalone: bool) -> str:
-    """The whole drawing; one that stands alone brings its styles along."""
+    """Return the whole drawing; a standalone one includes its styles."""
     head = f"<title>{escape(clean(title))}</title><desc>{escape(clean(description))}</desc>"
     styles = f"<style>\n{STYLE}</style>" if standalone else ""
     return "\n".join(

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from roundtrip.machine.table import CALL_MACHINE, CallArrow, Event, State
-from roundtrip.trace.drawings.machine_svg import machine_svg, table_svg
+from roundtrip.trace.drawings.machine_svg import machine_svg
 from roundtrip.trace.drawings.svg import STYLE
 from roundtrip.trace.drawings.svg import width as text_width
 from tests.unit.trace.drawings.reading import areas, elements, overlapping, parse, title_of
@@ -42,7 +42,7 @@ every_table = pytest.mark.parametrize("name", TABLES)
 
 
 def drawn(name: str) -> Element:
-    return parse(table_svg(*TABLES[name]))
+    return parse(machine_svg(*TABLES[name]))
 
 
 @every_table
