@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.parsing import add_call, add_files, add_json, add_output
+from roundtrip.trace.explaining.wording import listed_text
 from roundtrip.trace.reading.calls import Traced, TracedCall, join
 from roundtrip.trace.reading.transcripts import NoTranscript, Reading, files_of, read_files, without_collection
 from roundtrip.trace.writing.names import TRACE_VARIABLE
@@ -141,9 +142,7 @@ def find_call(traced: Traced, id: str) -> TracedCall:
 
 
 def _listed(calls: Sequence[TracedCall]) -> str:
-    shown = ", ".join(f"{call.id!r} ({call.tool!r})" for call in calls[:_MAX_CANDIDATES])
-    more = len(calls) - _MAX_CANDIDATES
-    return f"{shown} and {more} more" if more > 0 else shown
+    return listed_text([f"{call.id!r} ({call.tool!r})" for call in calls], _MAX_CANDIDATES)
 
 
 def json_text(value: Mapping[str, Any] | Sequence[Any], *, indent: int | None = 2) -> str:

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roundtrip.safe_text import printable
-from roundtrip.trace.reading.calls import Mark
+from roundtrip.trace.reading.calls import SYMBOLS, Mark
 
 __all__ = ["MARK_STYLES", "STATE_STYLES", "Column", "Part", "Screen"]
 
@@ -38,9 +38,8 @@ STATE_STYLES: Final = {
     "awaiting_input": "bold magenta",
 }
 
-_SYMBOLS: Final = {Mark.ASKED: "●", Mark.ASKED_AGAIN: "↻", Mark.REUSED: "✓", Mark.PENDING: "○"}
 _ASCII: Final = {Mark.ASKED: "*", Mark.ASKED_AGAIN: "!", Mark.REUSED: "=", Mark.PENDING: "?"}
-_DRAWN: Final = "".join(_SYMBOLS.values()) + "→·…─"
+_DRAWN: Final = "".join(SYMBOLS.values()) + "→·…─"
 
 _COLUMN_GAP_CHARS: Final = 2
 _MIN_WIDTH_CHARS: Final = 20
@@ -83,7 +82,7 @@ class Screen:
 
     def symbol(self, mark: Mark) -> str:
         """Return the symbol that marks a question."""
-        return (_ASCII if self.ascii else _SYMBOLS)[mark]
+        return (_ASCII if self.ascii else SYMBOLS)[mark]
 
     def line(self, *parts: Part, indent: int = 0) -> None:
         """Print one line; on a terminal a long line goes on below with the same indent."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from roundtrip.trace.drawings.svg import STYLE, clean
 
-__all__ = ["page"]
+__all__ = ["page", "source_hash"]
 
 _STYLE: Final = (
     STYLE
@@ -30,6 +30,11 @@ _LEGIBLE: Final = 0.7
 """How much smaller a drawing may be shown than it is drawn, before its words are too small."""
 
 
+def source_hash(text: str) -> str:
+    """Return the source of a content security policy that allows one script or style sheet."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
 def page(title: str, svg: str) -> str:
     """A drawing, made without its styles, in an HTML page whose policy allows this one style sheet and nothing else."""
     # A drawing is made smaller to fit, as long as it can be read; then the window scrolls, and cuts nothing off unseen.
@@ -37,14 +42,13 @@ def page(title: str, svg: str) -> str:
     least = float(width[1]) * _LEGIBLE if width is not None else 0.0
     too_wide = f"@media screen and (max-width: {least + _MARGINS:g}px) {{ .wider {{ display: block; }} }}\n"
     sheet = f"\n{_STYLE}main {{ min-width: {least:g}px; }}\n@media print {{ main {{ min-width: 0; }} }}\n{too_wide}"
-    allowed = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
     shown = escape(clean(title))
     return f"""\
 <!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'sha256-{allowed}'; \
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src {source_hash(sheet)}; \
 base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="referrer" content="no-referrer">

@@ -137,10 +137,6 @@ FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
 )
 """The advice for each of roundtrip's errors that ends a leg, by its name."""
 
-_OTHER: Final = Advice(
-    "{} was raised",
-    "its traceback is in the log of instance {} at that time; raise ToolError for errors that callers should see",
-)
 _DECLINED: Final = FAILURES["DeclinedByUser"]
 _PLACES: Final[Mapping[State | None, str]] = MappingProxyType(
     {
@@ -191,9 +187,11 @@ def explain_failure(serving: Serving, ended: EndedLine) -> str:
     text = f": {quoted(error.text.value)}" if isinstance(error.text, Revealed) else ""
     if advice is not None:
         return f"{what}, because {advice.cause} ({error.type}{text}); {advice.cure}."
-    cause = _OTHER.cause.format(f"{error.type}{text}")
     hint = "" if text else " (record with reveal=['errors'] to have its text here)"
-    return f"{what}, because {cause}{hint}; {_OTHER.cure.format(quoted(serving.instance))}."
+    return (
+        f"{what}, because {error.type}{text} was raised{hint}; its traceback is in the log of instance "
+        f"{quoted(serving.instance)} at that time; raise ToolError for errors that callers should see."
+    )
 
 
 def explain_lateness(call: TracedCall, now: float) -> str | None:

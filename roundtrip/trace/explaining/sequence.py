@@ -1,12 +1,12 @@
 """Draw a call as messages between the client and the instances, and as a Mermaid sequence diagram."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from roundtrip.trace.explaining.wording import count_text, duration_text, size_text
+from roundtrip.trace.explaining.wording import duration_text, listed_text, size_text
 from roundtrip.trace.reading.calls import HappenedLine, Serving, TracedCall
 from roundtrip.trace.writing.lines import AnsweredLine, AskedLine, EndedLine, RejectedLine
 
@@ -90,7 +90,7 @@ def _request(call: TracedCall, serving: Serving, before: AskedLine | None) -> st
         f"{_short(answer.key)}: {answer.action or 'malformed' if answer.how == 'taken' else answer.how}"
         for answer in serving.brought
     ]
-    parts = [f"retry with {_listed(answers)}" if answers else "retry"]
+    parts = [f"retry with {listed_text(answers, _MAX_LISTED_QUESTIONS)}" if answers else "retry"]
     if began.token_bytes is not None:
         parts.append(f"token of {size_text(began.token_bytes)}")
     if before.leg < serving.leg and began.at >= before.at:
@@ -105,13 +105,14 @@ def _message_of(line: HappenedLine, place: int, step: int, *, live: bool) -> Seq
             for question in line.questions
         ]
         kind = MessageKind.REQUEST if live else MessageKind.RESPONSE
-        return SequenceMessage(kind, place, CLIENT, f"asks {_listed(asked)}" if asked else "asks nothing", step)
+        text = listed_text(asked, _MAX_LISTED_QUESTIONS) or "nothing"
+        return SequenceMessage(kind, place, CLIENT, f"asks {text}", step)
     if isinstance(line, EndedLine):
         return SequenceMessage(MessageKind.RESPONSE, place, CLIENT, _end(line), step)
     waited = f", after {duration_text(line.waited)}"
     if not line.keys:
         return SequenceMessage(MessageKind.NOTE, place, place, f"stops waiting{waited}", step)
-    keys = _listed([_short(key) for key in line.keys])
+    keys = listed_text([_short(key) for key in line.keys], _MAX_LISTED_QUESTIONS)
     return SequenceMessage(MessageKind.RESPONSE, CLIENT, place, f"answers {keys}{waited}", step)
 
 
@@ -128,11 +129,6 @@ def _rejected(line: RejectedLine, place: int, step: int) -> Iterator[SequenceMes
     size = f", token of {size_text(line.token_bytes)}" if line.token_bytes is not None else ""
     yield SequenceMessage(MessageKind.REQUEST, CLIENT, place, f"retry{leg}{size}", step)
     yield SequenceMessage(MessageKind.REJECTION, place, CLIENT, f"token rejected: {line.reason}", step)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MAX_LISTED_QUESTIONS
-    return ", ".join(names[:_MAX_LISTED_QUESTIONS]) + (f" and {count_text(more, 'more', 'more')}" if more > 0 else "")
 
 
 def _short(text: str) -> str:

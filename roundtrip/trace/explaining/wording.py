@@ -2,12 +2,22 @@
 
 import json
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
 from roundtrip.trace.writing.lines import Digested, Recorded
 
-__all__ = ["clock_text", "count_text", "duration_text", "quoted", "recorded_text", "size_text", "times_text"]
+__all__ = [
+    "clock_text",
+    "count_text",
+    "duration_text",
+    "listed_text",
+    "quoted",
+    "recorded_text",
+    "size_text",
+    "times_text",
+]
 
 _SECOND: Final = 1000.0
 _MINUTE: Final = 60 * _SECOND
@@ -57,6 +67,12 @@ def clock_text(at: float, *, zone: tzinfo | None = None, precise: bool = False) 
 def count_text(number: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun: `1 leg`, `2 legs`."""
     return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
+def listed_text(names: Sequence[str], longest: int) -> str:
+    """Return the first names of a list, and the number of the others: `a, b and 3 more`."""
+    more = len(names) - longest
+    return ", ".join(names[:longest]) + (f" and {more} more" if more > 0 else "")
 
 
 def quoted(value: Any) -> str:

@@ -10,9 +10,9 @@ from roundtrip.machine.table import Event, State
 from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.explanations import explain_failure, explain_question, explain_rejection, explain_replay
 from roundtrip.trace.explaining.sequence import exchange_of
-from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text, size_text
+from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text, listed_text, size_text
 from roundtrip.trace.page.forms import json_text, page_fields_of, value_text
-from roundtrip.trace.reading.calls import HappenedLine, Mark, Round, Serving, TracedCall
+from roundtrip.trace.reading.calls import SYMBOLS, HappenedLine, Round, Serving, TracedCall
 from roundtrip.trace.writing.lines import (
     AnsweredLine,
     AskedLine,
@@ -27,18 +27,10 @@ from roundtrip.trace.writing.lines import (
     ShownQuestion,
 )
 
-__all__ = ["MARKS", "Data", "data_of", "summary_of"]
+__all__ = ["Data", "data_of", "summary_of"]
 
 Data = dict[str, Any]
 """Object with a JSON form."""
-
-MARKS: Final[Mapping[Mark, str]] = {
-    Mark.ASKED: "●",
-    Mark.ASKED_AGAIN: "↻",
-    Mark.REUSED: "✓",
-    Mark.PENDING: "○",
-}
-"""A symbol for each mark, so that colors are not needed to distinguish them."""
 
 _STATES: Final[Mapping[State, str]] = {
     State.COMPLETED: "✓",
@@ -91,7 +83,7 @@ def data_of(call: TracedCall) -> Data:
         "failure": _failure(call, steps),
         "facts": _facts_of_call(call),
         "share": _share(call),
-        "legend": [[mark.value, symbol] for mark, symbol in MARKS.items()],
+        "legend": [[mark.value, symbol] for mark, symbol in SYMBOLS.items()],
         "rows": _rows(call, len(steps)),
         "steps": [_step_data(call, step, replays, is_last=step is steps[-1]) for step in steps],
         "participants": exchange.participants,
@@ -161,7 +153,7 @@ def _share(call: TracedCall) -> float:
 
 def _rows(call: TracedCall, columns: int) -> list[Data]:
     """Return one character per step for each question: the index of its mark in the legend."""
-    places = {mark: str(place) for place, mark in enumerate(MARKS)}
+    places = {mark: str(place) for place, mark in enumerate(SYMBOLS)}
     return [
         {"key": key, "marks": "".join(_NO_MARK if mark is None else places[mark] for mark in marks)[:columns]}
         for key, marks in call.marks().items()
@@ -236,9 +228,7 @@ def _facts(step: _Step) -> list[list[str]]:
     ]
     reused = list(dict.fromkeys(key for line in step.happened for key in line.reused))
     if reused:
-        more = len(reused) - _MAX_LISTED_NAMES
-        names = ", ".join(reused[:_MAX_LISTED_NAMES]) + (f" and {more} more" if more > 0 else "")
-        facts.append(["Reused answers", names])
+        facts.append(["Reused answers", listed_text(reused, _MAX_LISTED_NAMES)])
     return facts
 
 

@@ -1,7 +1,5 @@
 """Build pages as HTML documents: one file each, whose policy allows its own script and style only."""
 
-import base64
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from string import Template
 from typing import Any, Final
 
 from roundtrip.trace.drawings.machine_svg import machine_svg
+from roundtrip.trace.drawings.page import source_hash
 from roundtrip.trace.drawings.svg import STYLE, clean
 from roundtrip.trace.page.data import data_of
 from roundtrip.trace.reading.calls import TracedCall
@@ -79,19 +78,13 @@ def _source(template: str, scripts: tuple[str, ...], is_live: bool) -> _Source:
 
     style = f"\n{STYLE}{read('page.css')}"
     script = "\n".join(["", "(() => {", '"use strict";', *(read(name) for name in scripts), "})();", ""])
-    return _Source(Template(read(template)), style, script, _policy(style, script, is_live=is_live))
-
-
-def _policy(style: str, script: str, *, is_live: bool) -> str:
-    """Return a policy that allows this script, this style and, on a live page, requests to its own server."""
-    allowed = ["default-src 'none'", f"script-src {_hash(script)}", f"style-src {_hash(style)}"]
-    if is_live:
-        allowed.append("connect-src 'self'")
-    return "; ".join([*allowed, "base-uri 'none'", "form-action 'none'"])
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    # A live page sends requests to its own server.
+    connect = "connect-src 'self'; " if is_live else ""
+    policy = (
+        f"default-src 'none'; script-src {source_hash(script)}; style-src {source_hash(style)}; "
+        f"{connect}base-uri 'none'; form-action 'none'"
+    )
+    return _Source(Template(read(template)), style, script, policy)
 
 
 _ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})

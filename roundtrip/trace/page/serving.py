@@ -9,7 +9,7 @@ import hmac
 import json
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,8 +17,9 @@ from threading import Lock
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, urlsplit
 
-from roundtrip.trace.page.data import data_of, summary_of
+from roundtrip.trace.page.data import Data, data_of, summary_of
 from roundtrip.trace.page.document import Page, call_page, calls_page
+from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.reading.following import LiveCalls
 
 __all__ = ["HOST", "TraceServer"]
@@ -77,48 +78,32 @@ class TraceServer(ThreadingHTTPServer):
 
     # Content. Each request has a thread; the lock admits one at a time.
 
-    def list_page(self) -> Page:
-        """Return the page with the list of calls."""
+    def version(self) -> int:
+        """Return a number that grows with every line."""
         with self._lock:
             self.calls.refresh()
-            return calls_page(**self._list())
+            return self.calls.version
 
-    def list_data(self, seen: str) -> Mapping[str, Any] | None:
-        """Return the data of the list; None if the page has it already."""
+    def list_data(self) -> Data:
+        """Return the data of the list of calls."""
         with self._lock:
             self.calls.refresh()
-            return None if seen == str(self.calls.version) else self._list()
+            calls = [summary_of(call) for call in self.calls.newest_first()]
+            return {"calls": calls, "live": _live("calls.json", self.calls.version)}
 
-    def _list(self) -> dict[str, Any]:
-        calls = [summary_of(call) for call in self.calls.newest_first()]
-        return {"calls": calls, "live": _live("calls.json", self.calls.version)}
-
-    def call_page(self, id: str) -> Page | None:
-        """Return the page of a call; None if there is no such call."""
+    def find(self, id: str) -> tuple[TracedCall, Data] | None:
+        """Return a call, with the address and version of its updates; None if there is no such call."""
         with self._lock:
             self.calls.refresh()
             found = self.calls.find(id)
-            return None if found is None else call_page(found[0], live=_live(_address(id), found[1]))
-
-    def call_data(self, id: str, seen: str) -> tuple[bool, Mapping[str, Any] | None]:
-        """Return True if the call exists, and the data of its page; None instead if the page has it already."""
-        with self._lock:
-            self.calls.refresh()
-            found = self.calls.find(id)
-            if found is None:
-                return False, None
-            call, version = found
-            if seen == str(version):
-                return True, None
-            return True, {**data_of(call), "live": _live(_address(id), version)}
+        if found is None:
+            return None
+        call, version = found
+        return call, _live(f"call.json?id={quote(id, safe='', errors='replace')}", version)
 
 
-def _live(url: str, version: int) -> dict[str, Any]:
+def _live(url: str, version: int) -> Data:
     return {"url": url, "version": version, "every": _REFRESH_MS}
-
-
-def _address(id: str) -> str:
-    return f"call.json?id={quote(id, safe='', errors='replace')}"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -143,28 +128,24 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(place, query.get("id", ""), query.get("seen", ""))
 
     def _answer(self, place: str, id: str, seen: str) -> None:
+        """Send a page, or its data, unless the page has seen this version of them."""
+        found = self.server.find(id) if place in ("call", "call.json") else None
         if place == "":
-            self._send_page(self.server.list_page())
+            self._send_page(calls_page(**self.server.list_data()))
         elif place == "calls.json":
-            self._send_data(self.server.list_data(seen))
-        elif place == "call":
-            self._send_page(self.server.call_page(id))
-        elif place == "call.json":
-            is_known, data = self.server.call_data(id, seen)
-            if is_known:
-                self._send_data(data)
-            else:
-                self._send_page(None)
-        else:
-            self._send_page(None)
-
-    def _send_page(self, page: Page | None) -> None:
-        if page is None:
+            self._send_data(None if seen == str(self.server.version()) else self.server.list_data())
+        elif found is None:
             self._send(HTTPStatus.NOT_FOUND, "there is no such call, or page\n")
+        elif place == "call":
+            self._send_page(call_page(found[0], live=found[1]))
         else:
-            self._send(HTTPStatus.OK, page.text, kind=_HTML, policy=page.policy)
+            call, live = found
+            self._send_data(None if seen == str(live["version"]) else {**data_of(call), "live": live})
 
-    def _send_data(self, data: Mapping[str, Any] | None) -> None:
+    def _send_page(self, page: Page) -> None:
+        self._send(HTTPStatus.OK, page.text, kind=_HTML, policy=page.policy)
+
+    def _send_data(self, data: Data | None) -> None:
         if data is None:
             self._send(HTTPStatus.NO_CONTENT, "")
         else:

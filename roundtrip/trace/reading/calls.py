@@ -19,7 +19,7 @@ from roundtrip.trace.writing.lines import (
     ShownQuestion,
 )
 
-__all__ = ["HappenedLine", "Mark", "Round", "Serving", "Traced", "TracedCall", "join"]
+__all__ = ["SYMBOLS", "HappenedLine", "Mark", "Round", "Serving", "Traced", "TracedCall", "join"]
 
 HappenedLine = AskedLine | AnsweredLine | EndedLine
 
@@ -39,6 +39,10 @@ class Mark(StrEnum):
     """The answer came out of the token."""
     PENDING = "pending"
     """The question is open, and the call waits for its answer."""
+
+
+SYMBOLS: Final = {Mark.ASKED: "●", Mark.ASKED_AGAIN: "↻", Mark.REUSED: "✓", Mark.PENDING: "○"}
+"""A symbol for each mark, so that colors are not needed to distinguish them."""
 
 
 @dataclass(slots=True, eq=False)

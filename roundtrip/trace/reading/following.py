@@ -31,14 +31,6 @@ class _Opened:
     """The polls that remain; None while the file has its name."""
 
 
-@dataclass(slots=True)
-class _Followed:
-    """Name of a transcript, the file that has it, and the files that had it before."""
-
-    path: Path
-    opened: list[_Opened] = field(default_factory=list[_Opened])
-
-
 class Follower:
     """Reader of lines as they are appended to transcripts, including files that appear in directories later.
 
@@ -47,53 +39,48 @@ class Follower:
 
     def __init__(self, names: Sequence[str | Path]) -> None:
         self._names = [Path(name) for name in names]
-        self._followed: dict[Path, _Followed] = {}
+        self._opened: dict[Path, list[_Opened]] = {}
         self.reading = Reading()
 
     @property
     def open_files(self) -> int:
         """Return the number of open files."""
-        return sum(len(followed.opened) for followed in self._followed.values())
+        return sum(map(len, self._opened.values()))
 
     def poll(self) -> Iterator[Line]:
         """Yield the lines since the last poll; at first, all lines."""
         for name in self._names:
             for path in sorted(name.glob(TRANSCRIPTS)) if name.is_dir() else [name]:
-                if path not in self._followed:
-                    self._followed[path] = _Followed(path)
-        for followed in self._followed.values():
-            yield from self._poll_one(followed)
+                self._opened.setdefault(path, [])
+        for path, files in self._opened.items():
+            self._open_new(path, files)
+            for opened in [*files]:
+                yield from self._read(opened)
+                if opened.lingers is not None:
+                    opened.lingers -= 1
+                    if opened.lingers < 0:
+                        opened.file.close()
+                        files.remove(opened)
 
     def close(self) -> None:
         """Close all files."""
-        for followed in self._followed.values():
-            for opened in followed.opened:
+        for files in self._opened.values():
+            for opened in files:
                 opened.file.close()
-            followed.opened.clear()
+            files.clear()
 
-    def _poll_one(self, followed: _Followed) -> Iterator[Line]:
-        self._open_new(followed)
-        for opened in [*followed.opened]:
-            yield from self._read(opened)
-            if opened.lingers is not None:
-                opened.lingers -= 1
-                if opened.lingers < 0:
-                    opened.file.close()
-                    followed.opened.remove(opened)
-
-    def _open_new(self, followed: _Followed) -> None:
-        """Open the file that has the name, and the files that had it since the last poll, in order."""
-        current = _identity_of(followed.path)
-        last = followed.opened[-1] if followed.opened else None
-        if current is None or (last is not None and last.identity == current):
+    def _open_new(self, path: Path, files: list[_Opened]) -> None:
+        """Open the file that has a name, and the files that had it since the last poll, in order."""
+        current = _identity_of(path)
+        if current is None or (files and files[-1].identity == current):
             return
-        candidates = [*rotated_out_of(followed.path), followed.path]
-        known = {opened.identity for opened in followed.opened}
-        places = [place for place, path in enumerate(candidates) if _identity_of(path) in known]
-        for path in candidates[max(places) + 1 :] if places else candidates:
-            self._open(followed, path)
+        candidates = [*rotated_out_of(path), path]
+        known = {opened.identity for opened in files}
+        places = [place for place, candidate in enumerate(candidates) if _identity_of(candidate) in known]
+        for candidate in candidates[max(places) + 1 :] if places else candidates:
+            self._open(candidate, files)
 
-    def _open(self, followed: _Followed, path: Path) -> None:
+    def _open(self, path: Path, files: list[_Opened]) -> None:
         try:
             file = path.open("rb")
         except OSError:
@@ -101,12 +88,12 @@ class Follower:
             return
         status = os.fstat(file.fileno())
         identity = (status.st_dev, status.st_ino)
-        if any(opened.identity == identity for opened in followed.opened):
+        if any(opened.identity == identity for opened in files):
             file.close()
             return
-        for earlier in followed.opened:
+        for earlier in files:
             earlier.lingers = _LINGER_POLLS if earlier.lingers is None else earlier.lingers
-        followed.opened.append(_Opened(identity, file))
+        files.append(_Opened(identity, file))
 
     def _read(self, opened: _Opened) -> Iterator[Line]:
         if os.fstat(opened.file.fileno()).st_size < opened.file.tell():

@@ -113,7 +113,7 @@ class TranscriptWriter:
             keys = array([self._name(key) for key in detail.get("keys", ())])
             self._write_line("answered", f'"keys":{keys},"waited":{max(0.0, self._ms() - self._asked_at):.3f}')
 
-    def _node_began(self, fact: NodeBegan) -> None:
+    def _run_began(self, fact: NodeBegan | StepBegan) -> None:
         self._running[fact.key] = self._ms()
 
     def _node_ended(self, fact: NodeEnded) -> None:
@@ -122,9 +122,6 @@ class TranscriptWriter:
     def _body_began(self, fact: BodyBegan) -> None:
         self._bodies += 1
         self._uncovered = fact.uncovered
-
-    def _step_began(self, fact: StepBegan) -> None:
-        self._running[fact.key] = self._ms()
 
     def _step_ended(self, fact: StepEnded) -> None:
         value = "" if fact.how == "failed" else f',"value":{self._redaction.render("steps", fact.value)}'
@@ -169,10 +166,10 @@ class TranscriptWriter:
 
     _TAKES: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         Transition: _moved,
-        NodeBegan: _node_began,
+        NodeBegan: _run_began,
         NodeEnded: _node_ended,
         BodyBegan: _body_began,
-        StepBegan: _step_began,
+        StepBegan: _run_began,
         StepEnded: _step_ended,
         AnswerRead: _answer_read,
         AnswerReused: _answer_reused,
