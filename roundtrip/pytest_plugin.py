@@ -57,15 +57,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _mark_options(item: pytest.Function) -> dict[str, Any] | None:
     """Merge the options of a test's marks, of which the nearest wins; None without a mark."""
+    marks = list(item.iter_markers("roundtrip"))
     options: dict[str, Any] = {}
-    marked = False
-    for mark in item.iter_markers("roundtrip"):
-        marked = True
+    for mark in reversed(marks):
         if len(mark.args) > 1:
             raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roundtrip takes everything but the eras by keyword")
-        given: dict[str, Any] = {"eras": mark.args[0]} if mark.args else {}
-        options = {**given, **mark.kwargs, **options}
-    return options if marked else None
+        if mark.args:
+            options["eras"] = mark.args[0]
+        options.update(mark.kwargs)
+    return options if marks else None
 
 
 @pytest.hookimpl(wrapper=True)

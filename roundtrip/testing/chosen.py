@@ -188,12 +188,10 @@ def chosen_for_test(choice: UserDefaults | None, *, wired: bool, trace: Path | N
         wired: Whether the test compares messages.
         trace: The file of the test's transcript.
     """
+    choice = choice or UserDefaults()
+    recorder = choice.recorder if trace is None else Recorder(trace, reveal="all", instance="test")
     # Several tests, with other parameters, may share a choice.
-    choice = replace(choice or UserDefaults(), carried=[])
-    if wired:
-        choice = replace(choice, wired=True)
-    if trace is not None:
-        choice = replace(choice, recorder=Recorder(trace, reveal="all", instance="test"))
+    choice = replace(choice, carried=[], wired=wired or choice.wired, recorder=recorder)
     before = CHOSEN.set(choice)
     try:
         yield choice

@@ -78,16 +78,12 @@ def other_valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any] | Non
     Raises:
         ValueError: The schema is not a form, or no valid answer is known.
     """
-    first: dict[str, Any] = {}
-    other: dict[str, Any] = {}
-    for samples in samples_of(schema):
-        name = samples.field.name
-        if samples.filled_in:
-            first[name] = samples.valid[0]
-            other[name] = samples.valid[:2][-1]
-        elif samples.valid:
-            other[name] = samples.valid[0]
-    return other if other != first else None
+    other = {
+        samples.field.name: samples.valid[:2][-1] if samples.filled_in else samples.valid[0]
+        for samples in samples_of(schema)
+        if samples.valid
+    }
+    return other if other != valid_answer(schema) else None
 
 
 def invalid_answers(schema: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -109,10 +105,6 @@ def samples_of(schema: Mapping[str, Any] | None) -> list[FieldSamples]:
     Raises:
         ValueError: The schema is not a form, or no valid value of a required field is known.
     """
-    return [_samples(field, shape) for field, shape in _checked(schema)]
-
-
-def _checked(schema: Mapping[str, Any] | None) -> list[tuple[FormField, Mapping[str, Any]]]:
     if schema is None:
         raise ValueError("the question has no form: only a question with a schema has one")
     try:
@@ -133,7 +125,7 @@ def _checked(schema: Mapping[str, Any] | None) -> list[tuple[FormField, Mapping[
                 f"field {field.name!r} does not fit a form: its type must be a string, a number, a boolean, a choice "
                 "of strings or a list of such choices"
             )
-    return [(field, shapes[field.name]) for field in fields]
+    return [_samples(field, shapes[field.name]) for field in fields]
 
 
 def _samples(field: FormField, shape: Mapping[str, Any]) -> FieldSamples:
