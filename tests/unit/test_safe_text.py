@@ -3,7 +3,7 @@
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roundtrip.safe_text import build_text, printable
@@ -17,16 +17,19 @@ def controls_in(text: str) -> list[str]:
     return [char for char in text if unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}]
 
 
+@settings(deadline=None)
 @given(ANY_TEXT)
 def test_nothing_that_comes_out_is_a_control_character(text: str) -> None:
     assert controls_in(printable(text)) == []
 
 
+@settings(deadline=None)
 @given(ANY_TEXT)
 def test_newlines_are_the_only_allowed_control_characters(text: str) -> None:
     assert set(controls_in(printable(text, keep_newlines=True))) <= {"\n"}
 
 
+@settings(deadline=None)
 @given(ANY_TEXT)
 def test_safe_text_is_writable_and_stable(text: str) -> None:
     shown = printable(text)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roundtrip.checking.literals import WIDTH, Name, assignment, invocation, literal
@@ -41,6 +41,7 @@ HOSTILE = [
 ]
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_a_value_is_read_back_as_it_was(value: Any) -> None:
     assert ast.literal_eval(literal(value)) == value

@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roundtrip.client.fields import check_content, hint_of, label_of, read_typed
@@ -111,6 +111,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(shape=JSON, required=JSON, typed=st.text(max_size=6))
 def test_no_schema_breaks_the_form(shape: Any, required: Any, typed: str) -> None:
     for made in fields_of({"properties": {"f": shape}, "required": required}):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roundtrip.server.visibility import Component, Visibility
@@ -254,6 +254,7 @@ def plainly(events: list[Registering | Switching], index: int, component: Compon
     return visible
 
 
+@settings(deadline=None)
 @given(st.lists(registering | switching, max_size=12))
 def test_the_rules_say_what_playing_all_events_through_says(events: list[Registering | Switching]) -> None:
     visibility = Visibility()
